@@ -1,0 +1,44 @@
+# make replicate   set up, train and draw everything of the chosen preset, and say what was reproduced
+# make figures     redraw every figure, table and verdict from the published results
+# make test        set up and pass the tests
+# make bench       measure speed beside Stable-Baselines3
+# ARGS are handed on:  make replicate ARGS="--config preset=smoke"
+
+PYTHON ?= python3
+BIN := .venv/bin
+CORES ?= all
+ARGS ?=
+
+.PHONY: replicate figures test lint bench lock
+
+replicate: .venv/ready
+	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
+
+figures: .venv/ready
+	$(BIN)/hindsight replicate --cores $(CORES) --published -- $(ARGS)
+
+test: .venv/ready lint
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/ready
+	$(BIN)/ruff check src tests bench workflow
+	$(BIN)/ruff format --check src tests bench workflow
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/snakemake --lint
+
+bench: .venv/ready
+	$(BIN)/python bench/ppo.py $(ARGS)
+
+# One file pins everything: what is installed here becomes requirements.lock and environment.yml.
+lock:
+	$(BIN)/pip freeze --exclude-editable --exclude hindsight | sed 's/+cpu//' > requirements.lock
+	sed -i '/^  - pip:/q' environment.yml
+	sed 's/^/      - /' requirements.lock >> environment.yml
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@

@@ -1,0 +1,172 @@
+"""Steps per second beside Stable-Baselines3, in one run, on one core with one thread.
+
+Each contender trains a few rollouts; the contenders take turns, so that a machine that slows down
+slows all of them.  Prints a table, writes bench/results/ppo.json.  A step is an environment step of
+one run, whatever is learned from it.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.wrappers import FlattenObservation
+from rich.console import Console
+from rich.table import Table
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+
+import hindsight.envs.gymnasium_faces  # noqa: F401  (registers the environment)
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import machine, prepare_process
+from hindsight.training.on_policy import OnPolicyRuns
+
+ROLLOUT = 2048
+
+
+def ours(runs: int, her: bool, hidden: tuple[int, ...]) -> Callable[[int], int]:
+    """So many runs of ours on one axis; the result trains rollouts and returns the steps."""
+    hindsight = {"strategy": "final"} if her else None
+    spec = CellSpec(algorithm={"hidden": hidden}, hindsight=hindsight, seeds=runs)
+    training = OnPolicyRuns(spec, list(range(runs)), "cpu")
+
+    def train(rollouts: int) -> int:
+        for _ in range(rollouts):
+            training.iterate()
+        return rollouts * ROLLOUT * runs
+
+    return train
+
+
+class PerStepHindsight(PPO):
+    """Stable-Baselines3's PPO with `final` copies made one step at a time, as the papers' code does.
+
+    The plain way: a forward pass of batch size one for every copied step.
+    """
+
+    def train(self) -> None:
+        """Append the copies to the rollout, then train as ever."""
+        buffer, n = self.rollout_buffer, self.observation_space.shape[0] // 3
+        obs, actions = buffer.observations[:, 0], buffer.actions[:, 0]
+        starts = buffer.episode_starts[:, 0]
+        copies = RolloutBuffer(
+            len(obs),
+            self.observation_space,
+            self.action_space,
+            self.device,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+        )
+        bounds = [*np.flatnonzero(starts), len(obs)]
+        bounds = bounds if bounds[0] == 0 else [0, *bounds]
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            for t in range(first, last):
+                new = obs[t].copy()
+                new[n : 2 * n] = obs[last - 1, :n]
+                with torch.no_grad():
+                    batch = torch.as_tensor(new[None]), torch.as_tensor(actions[t][None])
+                    value, log_prob, _ = self.policy.evaluate_actions(*batch)
+                reward = float(np.linalg.norm(new[:n] - new[n : 2 * n]) <= 1)
+                begins = np.array([t == first])
+                copies.add(new[None], actions[t][None], np.array([reward]), begins, value, log_prob)
+        copies.compute_returns_and_advantage(value.flatten(), np.array([True]))
+        for name in ("observations", "actions", "values", "log_probs", "advantages", "returns"):
+            both = np.concatenate([getattr(buffer, name), getattr(copies, name)])
+            setattr(buffer, name, both)
+        buffer.buffer_size = len(both)
+        super().train()
+        buffer.buffer_size = len(obs)
+        buffer.reset()
+
+
+def theirs(algorithm: type[PPO], hidden: tuple[int, ...]) -> Callable[[int], int]:
+    """Stable-Baselines3 with its default setting, one environment, through the gymnasium face."""
+    env = FlattenObservation(gym.make("PredatorPrey-v0"))
+    model = algorithm(
+        "MlpPolicy",
+        env,
+        clip_range_vf=0.2,
+        target_kl=0.05,
+        policy_kwargs={"net_arch": list(hidden)},
+        seed=0,
+        device="cpu",
+    )
+
+    def train(rollouts: int) -> int:
+        model.learn(rollouts * ROLLOUT)
+        return rollouts * ROLLOUT
+
+    return train
+
+
+CONTENDERS: dict[str, tuple[Callable[[], Callable[[int], int]], int]] = {
+    "Stable-Baselines3 PPO 2x64": (lambda: theirs(PPO, (64, 64)), 2),
+    "ours PPO 2x64, 16 runs": (lambda: ours(16, False, (64, 64)), 3),
+    "ours PPO 2x64, 1 run": (lambda: ours(1, False, (64, 64)), 4),
+    "per-step hindsight on Stable-Baselines3 2x64": (lambda: theirs(PerStepHindsight, (64, 64)), 2),
+    "ours PPO-HER 2x64, 16 runs": (lambda: ours(16, True, (64, 64)), 2),
+    "ours PPO-HER 2x64, 1 run": (lambda: ours(1, True, (64, 64)), 3),
+    "Stable-Baselines3 PPO 3x512": (lambda: theirs(PPO, (512, 512, 512)), 1),
+    "ours PPO 3x512, 1 run": (lambda: ours(1, False, (512, 512, 512)), 1),
+    "ours PPO 3x512, 2 runs": (lambda: ours(2, False, (512, 512, 512)), 1),
+}
+#: contender, its peer, the ratio that is asked of it
+BARS = [
+    ("ours PPO 2x64, 16 runs", "Stable-Baselines3 PPO 2x64", 10.0),
+    ("ours PPO-HER 2x64, 16 runs", "per-step hindsight on Stable-Baselines3 2x64", 12.0),
+    ("ours PPO-HER 2x64, 1 run", "per-step hindsight on Stable-Baselines3 2x64", 2.5),
+    ("ours PPO 3x512, 1 run", "Stable-Baselines3 PPO 3x512", 1.0),
+]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    prepare_process("cpu")
+    trainers = {name: make() for name, (make, _) in CONTENDERS.items()}
+    for train in trainers.values():
+        train(1)  # warm-up
+    rates: dict[str, list[float]] = {name: [] for name in trainers}
+    for _ in range(arguments.repeats):
+        for name, train in trainers.items():
+            start = time.perf_counter()
+            steps = train(CONTENDERS[name][1])
+            rates[name].append(steps / (time.perf_counter() - start))
+    table = Table(title=f"environment steps per second, {arguments.repeats} repeats, one core")
+    for column in ("", "median", "least", "most"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, values in rates.items():
+        row = (statistics.median(values), min(values), max(values))
+        table.add_row(name, *(f"{value:,.0f}" for value in row))
+    Console(width=110).print(table)
+    ratios = {}
+    for name, peer, bar in BARS:
+        pairs = [a / b for a, b in zip(rates[name], rates[peer], strict=True)]
+        ratios[f"{name} / {peer}"] = pairs
+        ratio = statistics.median(pairs)
+        verdict = "met" if ratio >= bar else "MISSED"
+        print(f"{ratio:5.1f} x  (bar {bar:g}: {verdict})  {name} / {peer}")
+    out = Path(__file__).parent / "results" / "ppo.json"
+    out.parent.mkdir(exist_ok=True)
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    measured = {"machine": machine(torch.device("cpu")), "versions": versions}
+    measured |= {"repeats": arguments.repeats, "steps_per_second": rates, "ratios": ratios}
+    out.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    print(out)
+
+
+if __name__ == "__main__":
+    main()

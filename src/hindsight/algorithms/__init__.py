@@ -1,0 +1,1 @@
+"""One file per algorithm, to be read beside its paper."""

@@ -1,0 +1,161 @@
+"""The papers' own statistics (PPO-HER section 4, MEHER section 4), as pure functions on arrays.
+
+Arrays are `[seed, step]` and share one grid of steps; returns lie in [-1, 1], scaled returns in [0,
+1]. A run that ended early holds NaN after its end until `carry_forward` fills it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+LEARNT_SHARE = 0.95  # "time to learn": the first point at this share of the scaled maximum
+SOLVED_SUCCESS = 0.95
+SOLVED_EPISODES = 100
+_ROUNDING = 1e-9
+_CLOCK_ROUNDING = 1e-6  # results files hold their clocks in single precision
+
+
+def scaled(returns: ArrayLike) -> Array:
+    """(return + 1) / 2: from [-1, 1] to [0, 1]."""
+    return (np.asarray(returns, dtype=np.float64) + 1.0) / 2.0
+
+
+def carry_forward(values: ArrayLike) -> Array:
+    """`[seed, step]` with each NaN replaced by the seed's last value before; leading NaN stay."""
+    values = np.asarray(values, dtype=np.float64)
+    columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    last = np.maximum.accumulate(np.where(np.isnan(values), 0, columns), axis=1)
+    return np.take_along_axis(values, last, axis=1)
+
+
+def quantiles(values: ArrayLike, levels: ArrayLike) -> Array:
+    """`[level, step]`: quantiles over the seeds that have a value; NaN where none has."""
+    values = np.asarray(values, dtype=np.float64)
+    levels = np.asarray(levels, dtype=np.float64)
+    result = np.full((levels.size, values.shape[1]), np.nan)
+    missing = np.isnan(values)
+    whole = ~missing.any(axis=0)
+    result[:, whole] = np.quantile(values[:, whole], levels, axis=0)
+    # nanquantile walks column by column; only those before every seed's first episode need it.
+    partial = ~whole & ~missing.all(axis=0)
+    if partial.any():
+        result[:, partial] = np.nanquantile(values[:, partial], levels, axis=0)
+    return result
+
+
+def mean_over_seeds(values: ArrayLike) -> Array:
+    """`[step]`: mean over the seeds that have a value; NaN where none has."""
+    values = np.asarray(values, dtype=np.float64)
+    present = ~np.isnan(values)
+    count = present.sum(axis=0)
+    total = np.where(present, values, 0.0).sum(axis=0)
+    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def median_curve(values: ArrayLike) -> Array:
+    """`[step]`: the median over seeds of carried-forward `[seed, step]` values."""
+    return quantiles(values, [0.5])[0]
+
+
+def maximum_steps(median: ArrayLike) -> tuple[int, int]:
+    """First and last index at which a median curve is at its maximum; ValueError if it has no
+    value.
+    """
+    median = np.asarray(median, dtype=np.float64)
+    if np.isnan(median).all():
+        raise ValueError("a median curve without any value has no maximum")
+    reached = np.flatnonzero(median >= np.nanmax(median) - _ROUNDING)
+    return int(reached[0]), int(reached[-1])
+
+
+def maximum_median_return(median: ArrayLike) -> float:
+    """The maximum of a median curve, in its units."""
+    median = np.asarray(median, dtype=np.float64)
+    return float(median[maximum_steps(median)[0]])
+
+
+def iqr_at_maximum(values: ArrayLike) -> float:
+    """Interquartile range of the seeds at the last step at which the median is at its maximum."""
+    values = np.asarray(values, dtype=np.float64)
+    last = maximum_steps(median_curve(values))[1]
+    low, high = quantiles(values[:, [last]], [0.25, 0.75])[:, 0]
+    return float(high - low)
+
+
+def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
+    """First `x` at which the scaled median curve reaches 0.95 of its own maximum.
+
+    `median`: return units, `[step]`; `x`: steps or minutes, `[step]`. The papers' definition: it
+    gives a value for a curve that never leaves -1 as well, so read it together with the maximum.
+    """
+    curve = scaled(median)
+    top = curve[maximum_steps(median)[0]]
+    learnt = np.flatnonzero(curve >= LEARNT_SHARE * top - _ROUNDING)
+    return float(np.asarray(x, dtype=np.float64)[learnt[0]])
+
+
+def m_c(scaled_maximum: ArrayLike, times: ArrayLike) -> Array:
+    """M_c `[setting]` = scaled maximum median return x (1 - time to learn / its largest) (MEHER).
+
+    The slowest setting therefore scores 0: only the shape over settings is to be read.
+    """
+    times = np.asarray(times, dtype=np.float64)
+    return np.asarray(scaled_maximum, dtype=np.float64) * (1.0 - times / np.nanmax(times))
+
+
+def sensitivity(scaled_maximum: ArrayLike) -> float:
+    """(best - worst) / worst over the settings, per cent.
+
+    Infinite where only the worst never succeeds, NaN where none does.
+    """
+    values = np.asarray(scaled_maximum, dtype=np.float64)
+    best, worst = float(values.max()), float(values.min())
+    if worst <= 0.0:
+        return float("nan") if best <= 0.0 else float("inf")
+    return 100.0 * (best - worst) / worst
+
+
+def extend_grid(env_steps: ArrayLike, budget: float) -> Array:
+    """The step grid continued at its last spacing, within the budget: all may have ended before."""
+    grid = np.asarray(env_steps, dtype=np.float64)
+    spacing = grid[-1] - grid[-2] if grid.size > 1 else grid[-1]
+    count = max(0, int((budget - grid[-1]) // spacing))
+    return np.concatenate([grid, grid[-1] + spacing * np.arange(1, count + 1)])
+
+
+def on_time_grid(values: ArrayLike, minutes: ArrayLike, edges: ArrayLike) -> Array:
+    """`[seed, bin]`: each seed's last value by every bin's right edge; NaN before its first.
+
+    `values`, `minutes`: `[seed, step]`, minutes NaN after a run's end; `edges`: the right edges,
+    increasing, `[bin]`. A run that has ended keeps its last value.
+    """
+    values, minutes = np.asarray(values, dtype=np.float64), np.asarray(minutes, dtype=np.float64)
+    edges = np.asarray(edges, dtype=np.float64)
+    result = np.full((values.shape[0], edges.size), np.nan)
+    for seed, (curve, clock) in enumerate(zip(values, minutes, strict=True)):
+        ticks = clock[~np.isnan(clock)]
+        # A tick on an edge, as the longest run's end is, belongs to the bin that it closes.
+        index = np.searchsorted(ticks, edges * (1.0 + _CLOCK_ROUNDING), side="right") - 1
+        result[seed] = np.where(index >= 0, curve[np.maximum(index, 0)], np.nan)
+    return result
+
+
+def thin(count: int, limit: int, keep: ArrayLike = ()) -> NDArray[np.intp]:
+    """At most `limit` evenly spread indices out of `count`, with both ends and those in `keep`."""
+    kept = np.unique(np.asarray(keep, dtype=np.intp))
+    if count <= limit:
+        return np.arange(count)
+    spread = np.linspace(0, count - 1, limit - kept.size).round().astype(np.intp)
+    return np.union1d(spread, kept)
+
+
+def first_solved(success: ArrayLike, episodes: ArrayLike) -> Array:
+    """`[seed]`: index of the first step with success >= 0.95 over at least 100 episodes; NaN if
+    none.
+    """
+    met = np.asarray(success) >= SOLVED_SUCCESS - _ROUNDING
+    met &= np.asarray(episodes) >= SOLVED_EPISODES
+    return np.where(met.any(axis=1), met.argmax(axis=1), np.nan)

@@ -1,0 +1,431 @@
+"""The tables of one experiment, from its plan and its cells' results files.
+
+Each cell is reduced once to arrays `[seed, step]`; every table is then a function of those.
+Statistics draw from a generator seeded 0 anew each time, so that a row's numbers do not depend on
+which other rows exist.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hindsight.analysis import metrics, statistics
+from hindsight.analysis.cells import Cell, ResultError, load_cell
+
+Array = NDArray[np.float64]
+Key = dict[str, Any]
+
+CURVE_POINTS = 250
+SEED_CURVE_POINTS = 150
+MINUTE_BINS = 100
+PAIRED_METRICS = ("auc", "final_return")
+SPREAD = ("mean", "iqm")
+CURVE_COLUMNS = (
+    "clock", "x", "median", "q25", "q75", "mean", "success_share", "solved_share", "n_seeds",
+)  # fmt: skip
+SEED_CURVE_COLUMNS = (
+    "seed", "env_steps", "minutes", "return_mean", "success_rate", "policy_entropy", "log_std",
+)  # fmt: skip
+EVALUATION_COLUMNS = ("seed", "env_steps", "return_mean", "success_rate", "episode_length")
+RUN_COLUMNS = (
+    "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
+    "solved", "solve_step", "perfect_step", "end_step", "minutes", "forgetting", "auc",
+)  # fmt: skip
+SUMMARY_COLUMNS = (
+    "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
+    "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
+    "iqm_return", "iqm_low", "iqm_high",
+)  # fmt: skip
+TEST_COLUMNS = (
+    "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "metric", "mean_difference",
+    "low", "high", "p_permutation", "p_holm", "solved_baseline", "solved_arm", "p_fisher",
+    "p_fisher_holm", "probability_of_improvement", "probability_low", "probability_high",
+    "p_logrank",
+)  # fmt: skip
+SENSITIVITY_COLUMNS = ("fidelity", "arm", "spawn", "prey", "best", "worst", "sensitivity_percent")
+AGGREGATE_COLUMNS = (
+    "n_conditions", "n_seeds", "mean_return", "mean_return_low", "mean_return_high", "iqm_return",
+    "iqm_return_low", "iqm_return_high", "mean_auc", "mean_auc_low", "mean_auc_high", "iqm_auc",
+    "iqm_auc_low", "iqm_auc_high", "solved_share", "solved_low", "solved_high",
+)  # fmt: skip
+TEX_COLUMNS = (
+    "fidelity", "arm", "level", "spawn", "prey", "n_seeds", "max_median_return", "iqr",
+    "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A cell as arrays on one grid of steps that reaches the budget; NaN after a run's end.
+
+    env_steps `[step]`; returns, success, solved (by then: 0 or 1), minutes, entropy, log_std
+    `[seed, step]`; runs and evaluations: one frame each with a column `seed`.
+    """
+
+    seeds: NDArray[np.int64]
+    env_steps: Array
+    returns: Array
+    success: Array
+    solved: Array
+    minutes: Array
+    entropy: Array
+    log_std: Array
+    runs: pd.DataFrame
+    evaluations: pd.DataFrame
+
+
+def summarise(
+    plan_path: str | Path, cells_root: str | Path = ".", out_dir: str | Path | None = None
+) -> list[dict[str, Any]]:
+    """Write the tables of a plan to `out_dir` (default: beside the plan); return the entries
+    without a cell file.
+
+    Cell paths in the plan are relative to `cells_root`. ResultError for a damaged cell or a file
+    that is no plan.
+    """
+    plan_path = Path(plan_path)
+    out = Path(out_dir) if out_dir is not None else plan_path.parent
+    plan = read_plan(plan_path)
+    paths = {entry["cell"]: Path(cells_root) / entry["cell"] for entry in plan["entries"]}
+    cells = {name: load_cell(path) for name, path in paths.items() if path.exists()}
+    missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
+    reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
+    present = [
+        (_key(entry, plan["vary"]), reduce(entry["cell"], entry.get("seeds")))
+        for entry in plan["entries"]
+        if entry["cell"] in cells
+    ]
+    tables = make_tables(present, plan["vary"])
+    out.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        _write_table(table, out / name)
+    shown = tables["summary.csv"][list(TEX_COLUMNS)]
+    tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
+    write_atomically(out / "summary.tex", lambda part: part.write_text(tex))
+    record = json.dumps({"entries": len(plan["entries"]), "missing": missing}, indent=1) + "\n"
+    write_atomically(out / "missing.json", lambda part: part.write_text(record))
+    return missing
+
+
+def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, pd.DataFrame]:
+    """Every table by file name, from (key, reduced cell) pairs in the plan's order."""
+    keys = ["fidelity", "arm", "level", *vary, "spawn", "prey"]
+    longest = _longest_minutes(cells)
+    curves: list[tuple[Key, pd.DataFrame]] = []
+    summaries: list[Key] = []
+    for key, cell in cells:
+        steps, minutes = step_curve(cell), minute_curve(cell, longest[_condition(key)])
+        curves += [(key, steps.iloc[_points_to_keep(steps)]), (key, minutes)]
+        summaries.append(key | _summary_row(cell, steps, minutes))
+    runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
+    summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
+    seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
+    evaluations = [(key, cell.evaluations) for key, cell in cells]
+    tables = {
+        "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
+        "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
+        "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
+        "runs.parquet": runs,
+        "summary.csv": summary,
+        "tests.csv": pair_tests(runs),
+        "aggregate.csv": aggregate(runs, vary),
+    }
+    if len(vary) == 1:
+        tables["sensitivity.csv"] = sensitivities(summary)
+    return tables
+
+
+def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
+    """A cell's first `n_seeds` runs (all by default) as arrays on the grid continued to the budget.
+
+    A cell that serves several experiments holds as many seeds as the largest of them asks for.
+    ResultError if it has fewer than `n_seeds`.
+    """
+    seeds = np.unique(cell.curves["seed"].to_numpy())
+    if n_seeds is not None and seeds.size < n_seeds:
+        raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
+    seeds = seeds[:n_seeds]
+    rows = cell.curves[cell.curves["seed"].isin(seeds)]
+    evaluations = cell.evaluations[cell.evaluations["seed"].isin(seeds)]
+    observed = np.unique(rows["env_steps"].to_numpy())
+    env_steps = metrics.extend_grid(observed, cell.budget)
+    seed_index = np.searchsorted(seeds, rows["seed"].to_numpy())
+    step_index = np.searchsorted(observed, rows["env_steps"].to_numpy())
+
+    def matrix(column: str) -> Array:
+        values = np.full((seeds.size, env_steps.size), np.nan)
+        values[seed_index, step_index] = rows[column].to_numpy(dtype=np.float64)
+        return values
+
+    success = matrix("success_rate")
+    first = metrics.first_solved(success, matrix("episodes"))
+    returns, minutes = matrix("return_mean"), matrix(cell.clock_column) / 60.0
+    last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
+    by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
+    full = metrics.carry_forward(returns)
+    runs = pd.DataFrame({
+        "seed": seeds,
+        "max_return": np.nanmax(returns, axis=1),
+        "final_return": full[:, -1],
+        "final_evaluation_return": last["return_mean"].to_numpy(dtype=np.float64),
+        "final_evaluation_success": last["success_rate"].to_numpy(dtype=np.float64),
+        "solved": ~np.isnan(first),
+        "solve_step": [env_steps[int(i)] if not np.isnan(i) else np.nan for i in first],
+        "perfect_step": [_number(by_seed[int(seed)]["perfect_step"]) for seed in seeds],
+        "end_step": [by_seed[int(seed)]["end_step"] for seed in seeds],
+        "minutes": np.nanmax(minutes, axis=1),
+        "forgetting": np.nanmax(returns, axis=1) - full[:, -1],
+        "auc": np.nanmean(metrics.scaled(full), axis=1),
+    })  # fmt: skip
+    solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
+    return Reduced(
+        seeds, env_steps, returns, success, solved, minutes,
+        matrix("policy_entropy"), matrix("log_std"), runs,
+        evaluations[list(EVALUATION_COLUMNS)],
+    )  # fmt: skip
+
+
+def step_curve(cell: Reduced) -> pd.DataFrame:
+    """The seeds' statistics at every step of the grid, ended runs carried forward."""
+    values = (metrics.carry_forward(cell.returns), metrics.carry_forward(cell.success), cell.solved)
+    return _curve("env_steps", cell.env_steps, *values)
+
+
+def minute_curve(cell: Reduced, longest: float) -> pd.DataFrame:
+    """The seeds' statistics by the end of each of 100 equal bins of training time from 0 to
+    `longest` minutes.
+    """
+    edges = longest * np.arange(1, MINUTE_BINS + 1) / MINUTE_BINS
+    values = (metrics.carry_forward(cell.returns), metrics.carry_forward(cell.success), cell.solved)
+    return _curve("minutes", edges, *(metrics.on_time_grid(v, cell.minutes, edges) for v in values))
+
+
+def _curve(clock: str, x: Array, returns: Array, success: Array, solved: Array) -> pd.DataFrame:
+    q25, median, q75 = metrics.quantiles(returns, [0.25, 0.5, 0.75])
+    return pd.DataFrame({
+        "clock": clock, "x": x, "median": median, "q25": q25, "q75": q75,
+        "mean": metrics.mean_over_seeds(returns),
+        "success_share": metrics.mean_over_seeds(success),
+        "solved_share": np.nan_to_num(solved).mean(axis=0),
+        "n_seeds": (~np.isnan(returns)).sum(axis=0),
+    })  # fmt: skip
+
+
+def _points_to_keep(curve: pd.DataFrame) -> NDArray[np.intp]:
+    """Rows of a thinned curve: evenly spread, with the exact maximum and time to learn."""
+    median, x = curve["median"].to_numpy(), curve["x"].to_numpy()
+    learnt = int(np.searchsorted(x, metrics.time_to_learn(median, x)))
+    return metrics.thin(len(curve), CURVE_POINTS, [*metrics.maximum_steps(median), learnt])
+
+
+def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> Key:
+    """The row of summary.csv: the papers' statistics, then those of the final evaluation."""
+    finals = cell.runs["final_evaluation_return"].to_numpy()
+    solved = int(cell.runs["solved"].sum())
+    row: Key = {
+        "n_seeds": len(finals),
+        "max_median_return": metrics.maximum_median_return(steps["median"]),
+        "iqr": metrics.iqr_at_maximum(metrics.carry_forward(cell.returns)),
+        "time_to_learn_steps": metrics.time_to_learn(steps["median"], steps["x"]),
+        "time_to_learn_minutes": metrics.time_to_learn(minutes["median"], minutes["x"]),
+        "solved_share": solved / len(finals),
+    }
+    row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
+    for name in SPREAD:
+        row |= _spread(name, [finals], f"{name}_return", name)
+    return row
+
+
+def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
+    """The mean or interquartile mean of pooled values, with its stratified bootstrap interval."""
+    statistic = {"mean": statistics.mean, "iqm": statistics.iqm}[name]
+    interval = statistics.bootstrap(strata, statistic, np.random.default_rng(0))
+    value = float(statistic(np.concatenate(strata)))
+    return {column: value, f"{prefix}_low": interval.low, f"{prefix}_high": interval.high}
+
+
+def _seed_curves(cell: Reduced) -> pd.DataFrame:
+    """Every seed's own curve to its own end, thinned for drawing."""
+    lengths = (~np.isnan(cell.minutes)).sum(axis=1)
+    kept = [metrics.thin(int(length), SEED_CURVE_POINTS) for length in lengths]
+    row = np.repeat(np.arange(len(kept)), [len(index) for index in kept])
+    step = np.concatenate(kept)
+    return pd.DataFrame({
+        "seed": cell.seeds[row],
+        "env_steps": cell.env_steps[step], "minutes": cell.minutes[row, step],
+        "return_mean": cell.returns[row, step], "success_rate": cell.success[row, step],
+        "policy_entropy": cell.entropy[row, step], "log_std": cell.log_std[row, step],
+    })  # fmt: skip
+
+
+def sensitivities(summary: pd.DataFrame) -> pd.DataFrame:
+    """Per arm and condition, how much the scaled maximum median return varies over the levels
+    (PAPERS section 4).
+    """
+    rows = []
+    for key, group in summary.groupby(["fidelity", "arm", "spawn", "prey"], sort=False):
+        top = metrics.scaled(group["max_median_return"])
+        rows.append((*key, top.max(), top.min(), metrics.sensitivity(top)))
+    return pd.DataFrame(rows, columns=list(SENSITIVITY_COLUMNS))
+
+
+def pair_tests(runs: pd.DataFrame) -> pd.DataFrame:
+    """Every pair of arms in every condition: paired by seed, corrected by Holm over the conditions
+    of the pair.
+    """
+    rows = []
+    for key, group in runs.groupby(["fidelity", "level", "spawn", "prey"], sort=False):
+        by_arm = group.groupby("arm", sort=False)
+        arms = {str(arm): frame.set_index("seed") for arm, frame in by_arm}
+        for baseline, arm in itertools.combinations(arms, 2):
+            pair = dict(zip(("fidelity", "level", "spawn", "prey"), key, strict=True))
+            rows += _pair_rows(pair | {"baseline": baseline, "arm": arm}, arms[baseline], arms[arm])
+    table = pd.DataFrame(rows, columns=list(TEST_COLUMNS))
+    if not table.empty:
+        family = table.groupby(["fidelity", "level", "baseline", "arm", "metric"], sort=False)
+        for raw, corrected in (("p_permutation", "p_holm"), ("p_fisher", "p_fisher_holm")):
+            table[corrected] = family[raw].transform(lambda p: statistics.holm(p.to_numpy()))
+    return table
+
+
+def _pair_rows(pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame) -> list[Key]:
+    """One row per paired metric; the tests on solved runs are the same in each of them."""
+    shared = baseline.index.intersection(arm.index)
+    steps = [frame.loc[frame["solved"], "solve_step"] for frame in (baseline, arm)]
+    ends = [frame.loc[~frame["solved"], "end_step"] for frame in (baseline, arm)]
+    n_solved = [len(events) for events in steps]
+    common = {
+        "n_seeds": len(shared),
+        "solved_baseline": n_solved[0] / len(baseline),
+        "solved_arm": n_solved[1] / len(arm),
+        "p_fisher": statistics.fisher(n_solved[0], len(baseline), n_solved[1], len(arm)),
+        "p_logrank": statistics.logrank(steps[0], ends[0], steps[1], ends[1]),
+    }
+    rows = []
+    for metric in PAIRED_METRICS:
+        difference = (arm.loc[shared, metric] - baseline.loc[shared, metric]).to_numpy()
+        low, high = statistics.bootstrap([difference], statistics.mean, np.random.default_rng(0))
+        values = arm[metric].to_numpy(), baseline[metric].to_numpy()
+        chances = statistics.probability_of_improvement_interval(*values, np.random.default_rng(0))
+        rows.append(pair | common | {
+            "metric": metric,
+            "mean_difference": float(difference.mean()) if difference.size else float("nan"),
+            "low": low,
+            "high": high,
+            "p_permutation": statistics.sign_flip_test(difference, np.random.default_rng(0)),
+            "probability_of_improvement": statistics.probability_of_improvement(*values),
+            "probability_low": chances.low,
+            "probability_high": chances.high,
+        })  # fmt: skip
+    return rows
+
+
+def aggregate(runs: pd.DataFrame, vary: list[str]) -> pd.DataFrame:
+    """Per fidelity, arm and level over all conditions: means, interquartile means, solved runs."""
+    rows = []
+    for _, group in runs.groupby(["fidelity", "level", "arm"], sort=False):
+        strata = [frame for _, frame in group.groupby(["spawn", "prey"], sort=False)]
+        row: Key = {name: group[name].iloc[0] for name in ("fidelity", "arm", "level", *vary)}
+        row |= {"n_conditions": len(strata), "n_seeds": max(len(frame) for frame in strata)}
+        for label, column in (("return", "final_evaluation_return"), ("auc", "auc")):
+            values = [frame[column].to_numpy() for frame in strata]
+            for name in SPREAD:
+                row |= _spread(name, values, f"{name}_{label}", f"{name}_{label}")
+        solved = int(group["solved"].sum())
+        row["solved_share"] = solved / len(group)
+        row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(group))
+        rows.append(row)
+    return pd.DataFrame(rows, columns=["fidelity", "arm", "level", *vary, *AGGREGATE_COLUMNS])
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """A plan; ResultError if the file is no plan."""
+    try:
+        plan: dict[str, Any] = json.loads(Path(path).read_text())
+        lacking = {"experiment", "source", "preset", "vary", "entries"} - plan.keys()
+    except (OSError, ValueError, AttributeError) as error:
+        raise ResultError(f"{path}: not a readable plan ({error})") from None
+    if lacking:
+        raise ResultError(f"{path}: not a plan, it lacks {', '.join(sorted(lacking))}")
+    return plan
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """One of the tables as written; the level of an experiment that varies nothing is the empty
+    string.
+    """
+    path = Path(path)
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    table = pd.read_csv(path, dtype={"level": str})
+    if "level" in table:
+        table["level"] = table["level"].fillna("")
+    return table
+
+
+def level_text(level: dict[str, Any]) -> str:
+    """A level in words: "learning_rate=0.003", "strategy=future, k=4", "" if nothing varies."""
+    return ", ".join(f"{k}={v}" if isinstance(v, str) else f"{k}={v:g}" for k, v in level.items())
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file beside `path`, then rename it: readers see a whole file or none."""
+    part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        write(part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_table(table: pd.DataFrame, path: Path) -> None:
+    if path.suffix == ".parquet":
+        write_atomically(path, lambda part: table.to_parquet(part, index=False))
+    else:
+        write_atomically(path, lambda part: table.to_csv(part, index=False, float_format="%.8g"))
+
+
+def _key(entry: dict[str, Any], vary: list[str]) -> Key:
+    level = {name: entry["level"][name] for name in vary}
+    text = {"fidelity": entry["fidelity"], "arm": entry["arm"], "level": level_text(level)}
+    return text | level | {"spawn": entry["spawn"], "prey": entry["prey"]}
+
+
+def _condition(key: Key) -> tuple[str, str, str]:
+    return key["fidelity"], key["spawn"], key["prey"]
+
+
+def _longest_minutes(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str, str], float]:
+    """The longest run's minutes per condition: its arms and levels share one time axis."""
+    longest: dict[tuple[str, str, str], float] = {}
+    for key, cell in cells:
+        minutes = float(cell.runs["minutes"].max())
+        longest[_condition(key)] = max(minutes, longest.get(_condition(key), 0.0))
+    return longest
+
+
+def _stack(
+    parts: list[tuple[Key, pd.DataFrame]], keys: list[str], columns: tuple[str, ...]
+) -> pd.DataFrame:
+    """The parts one below the other, each row with its part's key."""
+    if not parts:
+        return pd.DataFrame(columns=[*keys, *columns])
+    part = np.repeat(np.arange(len(parts)), [len(table) for _, table in parts])
+    keyed = pd.DataFrame([key for key, _ in parts], columns=keys).iloc[part]
+    body = pd.concat([table for _, table in parts], ignore_index=True)[list(columns)]
+    return pd.concat([keyed.reset_index(drop=True), body], axis=1)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

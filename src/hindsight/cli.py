@@ -1,0 +1,267 @@
+"""The commands a person types, and those that the workflow's jobs call.
+
+Imports stand inside the commands: drawing a figure does not wait for torch.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hindsight.specs.errors import SpecError
+
+app = typer.Typer(
+    help="Hindsight replay, and the replication of PPO-HER and MEHER.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
+]
+
+
+class Algorithm(StrEnum):
+    """Algorithms there are."""
+
+    ppo = "ppo"
+
+
+class Her(StrEnum):
+    """Hindsight strategies, or none."""
+
+    none = "none"
+    final = "final"
+    future = "future"
+    episode = "episode"
+
+
+def main() -> None:
+    """Run a command; what a person can mend is told in one sentence."""
+    from hindsight.analysis.cells import ResultError
+    from hindsight.files import FileError
+
+    try:
+        app()
+    except (SpecError, FileError, ResultError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from None
+
+
+def _config(pairs: list[str] | None) -> Any:
+    """config.yaml with key=value pairs on top."""
+    import yaml
+
+    from hindsight.specs.experiments import load
+
+    overrides = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SpecError(f"--config {pair!r} is not key=value")
+        overrides[key] = yaml.safe_load(value)
+    return load(Path("config.yaml"), overrides)
+
+
+@app.command()
+def plan(config: ConfigOption = None) -> None:
+    """Say what a configuration trains: cells, runs, steps, estimated time, what is there."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hindsight.specs.cost import seconds
+    from hindsight.specs.experiments import Plan
+    from hindsight.workflow import Stage
+
+    chosen = _config(config)
+    stage = Stage.of(Plan.of(chosen), targets=())
+    size, per_axis = chosen.size, chosen.execution.runs_per_axis
+    table = Table(title=f"{stage.source}: networks {size.hidden}, at most {size.steps:,} steps")
+    for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
+        table.add_column(column, justify="left" if column == "experiment" else "right")
+
+    def row(name: str, names: list[str]) -> None:
+        cells = [stage.plan.cells[n] for n in names]
+        steps = sum(cell.steps * cell.seeds for cell in cells)
+        hours = sum(seconds(cell, per_axis) for cell in cells) / 3600
+        there = sum(stage.curves(n).exists() for n in names)
+        runs = sum(cell.seeds for cell in cells)
+        table.add_row(
+            name, str(len(cells)), str(runs), f"{steps / 1e6:.1f}", f"{hours:.2f}", str(there)
+        )
+
+    for name in stage.experiments:
+        row(name, stage.plan.cells_of(name))
+    table.add_section()
+    row("all, shared cells once", stage.cells)
+    Console().print(table)
+    typer.echo("Core-hours are estimates, without early ends, from measurements on one machine.")
+
+
+@app.command()
+def train(
+    algorithm: Annotated[Algorithm, typer.Option(help="learning algorithm")] = Algorithm.ppo,
+    her: Annotated[Her, typer.Option(help="hindsight strategy")] = Her.none,
+    k: Annotated[int, typer.Option(help="relabelled copies of each step")] = 1,
+    env: Annotated[str, typer.Option(help="environment")] = "PredatorPrey-v0",
+    prey: Annotated[str, typer.Option(help="how the prey moves")] = "static",
+    spawn: Annotated[str, typer.Option(help="where predator and prey begin")] = "random",
+    n_dims: Annotated[int, typer.Option(help="dimensions of the box")] = 3,
+    grid_size: Annotated[float, typer.Option(help="half-width of the box")] = 10.0,
+    interception_distance: Annotated[float, typer.Option(help="how near is caught")] = 1.0,
+    fidelity: Annotated[str, typer.Option(help="released or described")] = "described",
+    seeds: Annotated[int, typer.Option(help="runs")] = 16,
+    steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
+    learning_rate: Annotated[float, typer.Option(help="of Adam")] = 3e-4,
+    hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    runs_per_axis: Annotated[int | None, typer.Option(help="runs that train together")] = None,
+    out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
+) -> None:
+    """Train one cell, without Snakemake; writes the same files."""
+    from hindsight.specs.cell import CellSpec
+    from hindsight.specs.errors import validated
+
+    hindsight = None
+    if her is not Her.none:
+        hindsight = {"strategy": her.value, "k": k, "fidelity": fidelity}
+    widths = [width.strip() for width in hidden.split(",") if width.strip()]
+    spec = validated(
+        CellSpec,
+        {
+            "environment": {
+                "id": env,
+                "prey": prey,
+                "spawn": spawn,
+                "n_dims": n_dims,
+                "grid_size": grid_size,
+                "interception_distance": interception_distance,
+                "fidelity": fidelity,
+            },
+            "algorithm": {
+                "name": algorithm.value,
+                "hidden": widths,
+                "learning_rate": learning_rate,
+            },
+            "hindsight": hindsight,
+            "seeds": seeds,
+            "steps": steps,
+        },
+    )
+    _train(spec, out, device, runs_per_axis)
+
+
+@app.command(hidden=True)
+def cell(
+    spec: Path,
+    device: Annotated[str, typer.Option()] = "cpu",
+    runs_per_axis: Annotated[int | None, typer.Option()] = None,
+    out: Annotated[Path, typer.Option()] = Path("results"),
+) -> None:
+    """Train the cell of a specification file (a job of the workflow)."""
+    import json
+
+    from hindsight.specs.cell import CellSpec
+    from hindsight.specs.errors import validated
+
+    try:
+        values = json.loads(spec.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{spec}: cannot be read as a specification: {error}") from error
+    _train(validated(CellSpec, values), out, device, runs_per_axis)
+
+
+def _train(spec: Any, out: Path, device: str, runs_per_axis: int | None) -> None:
+    from hindsight.training.cell import Execution, train_cell
+    from hindsight.training.progress import show
+
+    execution = Execution(device=device, runs_per_axis=runs_per_axis)
+    with show(out / "progress" / f"{spec.name}.json") as tell:
+        path = train_cell(spec, out, execution, tell)
+    typer.echo(f"curves: {path}")
+
+
+@app.command()
+def watch(
+    policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
+    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 where ffmpeg is")],
+    episodes: Annotated[int, typer.Option(help="episodes shown")] = 3,
+    run: Annotated[int, typer.Option(help="which of the cell's runs (its seed)")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the episodes")] = 0,
+) -> None:
+    """Write an animation of a trained policy's episodes."""
+    from hindsight.training.watch import animate, play_policy
+
+    shown = play_policy(policy, run, episodes, seed)
+    animate(shown, out)
+    caught = sum(episode.success for episode in shown)
+    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them caught the prey")
+
+
+@app.command()
+def replicate(
+    arguments: Annotated[list[str] | None, typer.Argument(help="handed to snakemake")] = None,
+    cores: Annotated[str, typer.Option(help="cores to use")] = "all",
+    published: Annotated[bool, typer.Option(help="draw the published results")] = False,
+) -> None:
+    """Run the whole workflow with a progress display, and say what was reproduced."""
+    from hindsight.replicate import run
+
+    raise SystemExit(run(arguments or [], cores, published))
+
+
+@app.command()
+def publish(config: ConfigOption = None) -> None:
+    """Copy trained cells of the preset `published` to results/published, with a manifest."""
+    from hindsight.publish import publish_cells
+
+    for line in publish_cells(_config([*(config or []), "preset=published"])):
+        typer.echo(line)
+
+
+@app.command(hidden=True)
+def summarise(plan: Path) -> None:
+    """An experiment's cells to its tables (a job of the workflow)."""
+    from hindsight.analysis import summarise as analysis
+    from hindsight.publish import verify
+    from hindsight.specs.experiments import PUBLISHED
+
+    cells = {Path(entry["cell"]) for entry in analysis.read_plan(plan)["entries"]}
+    verify(cell for cell in sorted(cells) if PUBLISHED in cell.parents and cell.exists())
+    for entry in analysis.summarise(plan):
+        typer.echo(f"missing: {entry['cell']}")
+
+
+@app.command(hidden=True)
+def episodes(out: Path, policies: list[Path]) -> None:
+    """Episodes of trained policies, for the picture of the environment (a job of the workflow)."""
+    from hindsight.training.watch import write_episodes
+
+    write_episodes(policies, out)
+
+
+@app.command(hidden=True)
+def draw(figure: str, tables: Path, stem: Path) -> None:
+    """One figure from its tables (a job of the workflow)."""
+    from hindsight import figures
+
+    figures.draw(figure, tables, stem)
+
+
+@app.command(hidden=True)
+def claims(tables: Path) -> None:
+    """Verdicts from the tables (a job of the workflow)."""
+    from hindsight.analysis.claims import write_claims
+
+    for verdict in write_claims(tables):
+        typer.echo(f"{verdict.claim} {verdict.fidelity}: {verdict.verdict}")
+
+
+@app.command(hidden=True)
+def report(tables: Path, figures: Path, html: Path, markdown: Path) -> None:
+    """The scoreboard and the page (a job of the workflow)."""
+    from hindsight.report.build import build
+
+    build(tables, figures, html, markdown)

@@ -1,0 +1,1 @@
+"""Goal environments with a run axis, and their gymnasium faces."""

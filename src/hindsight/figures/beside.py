@@ -1,0 +1,285 @@
+"""What stands beside the published figures: solved shares, aggregates, and entropy with success.
+
+The papers' medians hide seeds that never learn; the share of seeds that solved the task, with its
+interval, does not (Agarwal et al. 2021 make the case for intervals over point estimates).
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from hindsight.figures import style
+from hindsight.figures.grids import arm_rows, draw_seeds, faintness, legend, preys_of, subtitle
+from hindsight.figures.tables import CONDITION, Key, Tables, by_condition, levels_of
+
+Array = NDArray[np.floating[Any]]
+Rows = dict[Any, dict[Any, Any]]  # a table's rows by (arm, level, spawn, prey)
+SOLVED = "share of seeds that solved the task"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points that belong together: the level's text at each position that has one."""
+
+    arm: str
+    label: str
+    look: style.Look
+    levels: tuple[tuple[int, str], ...]
+
+
+def solved_share(tables: Tables) -> Figure:
+    """Share of solved seeds with Wilson's interval: by condition, or by the swept value in each."""
+    plan = tables.plan
+    title = f"Solved seeds · {plan['title']}"
+    summary = tables.read("summary.csv")
+    if summary.empty:
+        return _nothing(tables, title)
+    drawn = "bar: Wilson 95 % interval; solved: 95 % of 100 episodes succeed"
+    where = subtitle(plan, tables.fidelity, summary["n_seeds"].tolist(), drawn, warn=False)
+    rows = {tuple(row[name] for name in CONDITION): row for row in summary.to_dict("records")}
+    return (_share_by_level if plan["vary"] else _share_by_prey)(plan, rows, title, where)
+
+
+def _share_by_prey(plan: dict[str, Any], rows: Rows, title: str, where: str) -> Figure:
+    """One panel per spawn, prey policies along the axis."""
+    grid_rows, preys = arm_rows(plan), preys_of(plan)
+    handles = tuple(_dot(line.look, line.label) for line in grid_rows[0].lines)
+    head = style.Head(title, where, handles)
+    width, panel, bottom = max(7.2, 1.2 + 1.2 * len(preys)), 1.9, 0.55
+    top = style.head_inches(head, width) + 0.25
+    height = top + bottom + panel * len(grid_rows) + 0.4 * (len(grid_rows) - 1)
+    fig = Figure(figsize=(width, height), dpi=style.DPI)
+    axes = fig.subplots(len(grid_rows), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    fig.subplots_adjust(
+        left=0.65 / width, right=1 - 0.15 / width, bottom=bottom / height, top=1 - top / height,
+        hspace=0.4 / panel,
+    )  # fmt: skip
+    style.draw_head(fig, head)
+    middle = (bottom + height - top) / 2 / height
+    fig.text(0.12 / width, middle, SOLVED, rotation=90, va="center", size=8.5)
+    for ax, row in zip(axes, grid_rows, strict=True):
+        ax.set_title(row.text, loc="left")
+        for order, line in enumerate(row.lines):
+            offset = (order - (len(row.lines) - 1) / 2) * min(0.16, 0.7 / len(row.lines))
+            keys = [(line.arm, line.level, row.spawn, prey) for prey in preys]
+            _shares(ax, rows, keys, np.arange(len(preys)) + offset, line.look, joined=False)
+        for edge in range(1, len(preys)):
+            ax.axvline(edge - 0.5, color=style.LINES, linewidth=0.6)
+        ax.grid(False, axis="x")
+    axes[-1].set_xticks(range(len(preys)), [style.PREYS[prey] for prey in preys])
+    axes[-1].set_xlim(-0.5, len(preys) - 0.5)
+    axes[-1].set_xlabel("prey policy")
+    _share_axis(axes[-1])
+    return fig
+
+
+def _share_by_level(plan: dict[str, Any], rows: Rows, title: str, where: str) -> Figure:
+    """The grid of conditions, the swept value along each panel's axis."""
+    series, positions, x_label = series_by_level(plan)
+    spawns = [s for s in style.SPAWNS if any(e["spawn"] == s for e in plan["entries"])]
+    head = style.Head(title, where, tuple(s.look.handle(s.label) for s in series))
+    fig, axes = style.grid(
+        [style.RowLabel(s, style.SPAWNS[s]) for s in spawns], preys_of(plan), head, x_label, SOLVED
+    )
+    for (spawn, prey), ax in axes.items():
+        found = False
+        for order, one in enumerate(series):
+            offset = (order - (len(series) - 1) / 2) * 0.2
+            keys = [(one.arm, level, spawn, prey) for _, level in one.levels]
+            at = np.array([position for position, _ in one.levels]) + offset
+            found |= _shares(ax, rows, keys, at, one.look, joined=True)
+        if not found:
+            style.note(ax, "no results")
+        ax.grid(False, axis="x")
+    first = next(iter(axes.values()))
+    first.set_xticks(range(len(positions)), positions)
+    first.set_xlim(-0.5, len(positions) - 0.5)
+    _share_axis(first)
+    return fig
+
+
+def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]:
+    """The lines of a sweep, the names of the axis' positions, and the axis' label.
+
+    One varied key: a line per arm, a position per value.  Strategy and k: a line per strategy, a
+    position per k.
+    """
+    levels = levels_of(plan)
+    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    *_, key = plan["vary"]
+    values = sorted({level[key] for level in levels.values()})
+    place = {value: index for index, value in enumerate(values)}
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for text, level in levels.items():
+        groups.setdefault(str(level.get("strategy", "")), []).append((place[level[key]], text))
+    series = []
+    for arm, (name, points) in product(arms, groups.items()):
+        look = style.STRATEGIES[name] if name else style.arm_look(arm)
+        label = " ".join(word for word in (arm if len(arms) > 1 or not name else "", name) if word)
+        series.append(Series(arm, label, look, tuple(points)))
+    return series, [f"{value:g}" for value in values], style.KEYS.get(key, key)
+
+
+def _shares(
+    ax: Axes, rows: Rows, keys: list[Key], at: Array, look: style.Look, *, joined: bool
+) -> bool:
+    """Points with Wilson intervals where there are rows; whether there were any."""
+    found = [(x, rows[key]) for x, key in zip(at, keys, strict=True) if key in rows]
+    if not found:
+        return False
+    x = np.array([position for position, _ in found])
+    share, low, high = (
+        np.array([float(row[name]) for _, row in found])
+        for name in ("solved_share", "solved_low", "solved_high")
+    )
+    _interval(ax, x, share, low, high, look, linestyle=look.line if joined else "none")
+    return True
+
+
+def _interval(
+    ax: Axes, x: Array, y: Array, low: Array, high: Array, look: style.Look, **line: Any
+) -> None:
+    """Markers with vertical bars; a value without interval keeps its marker alone."""
+    ax.vlines(x, low, high, color=look.colour, linewidth=1.1, alpha=0.75, zorder=2)
+    ax.plot(x, y, color=look.colour, marker=look.marker, markersize=4.5, zorder=3, clip_on=False,
+            linewidth=1.1, **line)  # fmt: skip
+
+
+def _share_axis(ax: Axes) -> None:
+    ax.set_ylim(-0.04, 1.04)
+    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
+
+
+def _dot(look: style.Look, label: str) -> Any:
+    handle = look.handle(label)
+    handle.set_linestyle("none")
+    return handle
+
+
+def _nothing(tables: Tables, title: str) -> Figure:
+    head = style.Head(title, f"preset {tables.plan['source']} · {tables.fidelity} fidelity")
+    return style.empty_figure(head, "This preset trains nothing for this figure.")
+
+
+AGGREGATES = {  # column: its title, the stem of its interval's columns, the axis' limits
+    "iqm_return": ("interquartile mean of final return", "iqm_return", (-1, 1)),
+    "mean_return": ("mean of final return", "mean_return", (-1, 1)),
+    "solved_share": ("share of seeds solved", "solved", (0, 1)),
+}
+
+
+def aggregate(tables: Tables) -> Figure:
+    """All conditions pooled: interquartile mean, mean and solved share with 95 % intervals."""
+    plan = tables.plan
+    title = f"All conditions together · {plan['title']}"
+    table = tables.read("aggregate.csv")
+    if table.empty:
+        return _nothing(tables, title)
+    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    levels = levels_of(plan)
+    rows = {(row["level"], row["arm"]): row for row in table.to_dict("records")}
+    slots = [(text, arm) for text in levels for arm in arms if (text, arm) in rows]
+    conditions = int(table["n_conditions"].max())
+    drawn = (
+        f"{conditions} condition{'s' if conditions > 1 else ''} · bar: 95 % interval "
+        "(means: bootstrap within conditions; share: Wilson over all seeds)"
+    )
+    where = subtitle(plan, tables.fidelity, table["n_seeds"].tolist(), drawn)
+    head = style.Head(title, where)
+    fig, axes = _aggregate_axes(head, len(slots))
+    for ax, (column, (label, stem, limits)) in zip(axes, AGGREGATES.items(), strict=True):
+        for y, slot in enumerate(slots):
+            row, strategy = rows[slot], levels[slot[0]].get("strategy")
+            look = style.STRATEGIES[strategy] if strategy else style.arm_look(slot[1])
+            low, high = row[f"{stem}_low"], row[f"{stem}_high"]
+            ax.hlines(y, low, high, color=look.colour, linewidth=2, alpha=0.75)
+            ax.plot(row[column], y, color=look.colour, marker=look.marker, markersize=5.5,
+                    clip_on=False)  # fmt: skip
+        for y in range(1, len(slots)):
+            if len(arms) > 1 and slots[y][0] != slots[y - 1][0]:
+                ax.axhline(y - 0.5, color=style.LINES, linewidth=0.6)
+        ax.set_title(label)
+        ax.set_xticks(np.linspace(*limits, 5), [f"{x:g}" for x in np.linspace(*limits, 5)])
+        margin = 0.03 * (limits[1] - limits[0])
+        ax.set_xlim(limits[0] - margin, limits[1] + margin)
+        ax.grid(False, axis="y")
+    arm_needed = len(arms) > 1 or not plan["vary"]
+    names = [
+        " · ".join(word for word in (style.level_label(levels[text]), arm * arm_needed) if word)
+        for text, arm in slots
+    ]
+    axes[0].set_yticks(range(len(slots)), names)
+    axes[0].set_ylim(len(slots) - 0.5, -0.5)
+    return fig
+
+
+def _aggregate_axes(head: style.Head, slots: int) -> tuple[Figure, Any]:
+    width, left, bottom = 9.6, 2.1, 0.35
+    top = style.head_inches(head, width) + 0.25
+    height = top + bottom + max(0.27 * slots, 0.6)
+    fig = Figure(figsize=(width, height), dpi=style.DPI)
+    axes = fig.subplots(1, 3, sharey=True)
+    fig.subplots_adjust(
+        left=left / width, right=1 - 0.2 / width, bottom=bottom / height, top=1 - top / height,
+        wspace=0.12,
+    )  # fmt: skip
+    style.draw_head(fig, head)
+    return fig, axes
+
+
+def entropy(tables: Tables) -> Figure:
+    """Claim P8: success rate and policy entropy over steps, one row of panels each."""
+    plan = tables.plan
+    title = "Success rate and policy entropy by environment steps"
+    columns = ["seed", "env_steps", "success_rate", "policy_entropy"]
+    runs = tables.read("seed_curves.parquet", columns)
+    if runs.empty:
+        return _nothing(tables, title)
+    arms = arm_rows(plan)
+    measures = {"success_rate": "success rate", "policy_entropy": "entropy (nats)"}
+    labels = [style.RowLabel(f"{m} {row.spawn}", row.text) for row in arms for m in measures]
+    counts = runs.groupby(CONDITION)["seed"].nunique().unique().tolist()
+    drawn = "line: median over seeds; thin: every seed, up to its end"
+    where = subtitle(plan, tables.fidelity, counts, drawn)
+    steps = float(runs["env_steps"].max())
+    unit, x_label = style.steps_axis(steps)
+    head = style.Head(title, where, legend(arms))
+    fig, axes = style.grid(labels, preys_of(plan), head, x_label, "", share_y="row")
+    pieces = by_condition(runs)
+    for (key, prey), ax in axes.items():
+        measure, spawn = key.split(" ")
+        for line in arms[0].lines:
+            if (piece := pieces.get((line.arm, line.level, spawn, prey))) is not None:
+                faint = faintness(len(arms[0].lines), max(counts))
+                draw_seeds(ax, piece, "env_steps", measure, unit, line.look, faint)
+                _median_of_seeds(ax, piece, measure, steps / unit, unit, line.look)
+        if measure == "success_rate":
+            ax.set_ylim(-0.03, 1.03)
+            ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+        else:
+            low, high = runs[measure].min(), runs[measure].max()
+            ax.set_ylim(low - 0.04 * (high - low) - 0.01, high + 0.04 * (high - low) + 0.01)
+        if prey == preys_of(plan)[0]:
+            ax.set_ylabel(measures[measure])
+    style.limit_x(axes, steps / unit)
+    return fig
+
+
+def _median_of_seeds(
+    ax: Axes, runs: pd.DataFrame, column: str, limit: float, unit: float, look: style.Look
+) -> None:
+    """Median over seeds on a common grid of steps; a run that ended keeps its last value."""
+    grid = np.linspace(runs["env_steps"].min() / unit, limit, 150)
+    curves = [
+        np.interp(grid, run["env_steps"] / unit, run[column])  # constant beyond a run's last step
+        for _, run in runs.sort_values("env_steps").groupby("seed")
+    ]
+    median = np.median(curves, axis=0)
+    ax.plot(grid, median, color=look.colour, linestyle=look.line, linewidth=look.width,
+            marker=look.marker, markersize=3.2, markevery=(0.1, 0.26), zorder=3)  # fmt: skip

@@ -1,0 +1,261 @@
+"""The published figures of returns: one grid of conditions each, drawn from an experiment's tables.
+
+Each shows, per condition, the median over seeds with its interquartile band (the papers' statistic)
+and every seed faintly behind it, because a median hides the seeds that never learn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from hindsight.figures import style
+from hindsight.figures.tables import Tables, by_condition, level_text, levels_of, seed_counts
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a panel: whose it is, and how it is drawn and called."""
+
+    arm: str
+    level: str
+    label: str
+    look: style.Look
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of panels: a spawn, its name, and the curves drawn in each of its panels."""
+
+    spawn: str
+    text: str
+    lines: tuple[Line, ...]
+    colour: str = style.TEXT
+
+
+def algorithms_by_steps(tables: Tables) -> Figure:
+    """PPO-HER Fig. 2: return against environment steps, one curve per algorithm."""
+    return _algorithms(tables, "PPO-HER Fig. 2 · Return by environment steps", "env_steps")
+
+
+def algorithms_by_minutes(tables: Tables) -> Figure:
+    """PPO-HER Fig. 3: return against the training time of a run, one curve per algorithm."""
+    return _algorithms(tables, "PPO-HER Fig. 3 · Return by training time", "minutes")
+
+
+def learning_rate(tables: Tables) -> Figure:
+    """PPO-HER Fig. 4: curves by learning rate; one block of rows per algorithm."""
+    return _swept(tables, "PPO-HER Fig. 4 · Return by learning rate")
+
+
+def her_strategy(tables: Tables) -> Figure:
+    """PPO-HER Fig. A1: curves by number of copies k, a block per goal strategy.
+
+    `final` has one copy by nature; it is drawn in every panel for comparison.
+    """
+    plan = tables.plan
+    levels = levels_of(plan)
+    drawn = [s for s in ("future", "episode") if any(v["strategy"] == s for v in levels.values())]
+    copies = sorted({v["k"] for v in levels.values() if v["strategy"] != "final"})
+    looks = dict(zip(copies, style.level_looks(len(copies)), strict=True))
+    final = style.Look("#000000", (0, (3, 1.5)), "X", 1.3)
+    rows = []
+    for arm in style.in_order([e["arm"] for e in plan["entries"]]):
+        reference = [
+            Line(arm, text, "final (one copy)", final)
+            for text, level in levels.items()
+            if level["strategy"] == "final"
+        ]
+        for strategy in drawn or ["final"]:
+            lines = [
+                Line(arm, text, f"k = {level['k']}", look)
+                for text, level in levels.items()
+                if level["strategy"] == strategy and (look := looks.get(level["k"])) is not None
+            ]
+            rows += _rows(plan, f"{strategy}\n{{}}", (*lines, *reference))
+    return draw_curves(tables, "PPO-HER Fig. A1 · Return by goal strategy and copies", rows)
+
+
+def agent_size(tables: Tables) -> Figure:
+    """PPO-HER Fig. A2: curves by interception distance; one block of rows per algorithm."""
+    return _swept(tables, "PPO-HER Fig. A2 · Return by interception distance")
+
+
+def grid_size(tables: Tables) -> Figure:
+    """PPO-HER Fig. A3: curves by the box's half-width; one block of rows per algorithm."""
+    return _swept(tables, "PPO-HER Fig. A3 · Return by size of the box")
+
+
+def dimensions_with_her(tables: Tables) -> Figure:
+    """PPO-HER Fig. A4: curves by number of dimensions, PPO-HER alone."""
+    title = "PPO-HER Fig. A4 · Return by dimensions, with hindsight replay"
+    return _swept(tables, title, arms=["PPO-HER"])
+
+
+def dimensions_without_her(tables: Tables) -> Figure:
+    """PPO-HER Fig. A5: curves by number of dimensions, PPO alone."""
+    title = "PPO-HER Fig. A5 · Return by dimensions, without hindsight replay"
+    return _swept(tables, title, arms=["PPO"])
+
+
+def _algorithms(tables: Tables, title: str, clock: str) -> Figure:
+    return draw_curves(tables, title, arm_rows(tables.plan), clock)
+
+
+def arm_rows(plan: dict[str, Any]) -> list[Row]:
+    """A row per spawn with a curve per arm, for experiments that vary nothing else."""
+    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    return _rows(plan, "{}", tuple(Line(arm, "", arm, style.arm_look(arm)) for arm in arms))
+
+
+def _swept(tables: Tables, title: str, arms: Sequence[str] | None = None) -> Figure:
+    """A block of rows per arm, a curve per value of the one varied key."""
+    plan = tables.plan
+    levels = levels_of(plan)
+    looks = style.level_looks(len(levels))
+    rows = []
+    for arm in style.in_order([entry["arm"] for entry in plan["entries"]]):
+        if arms is None or arm in arms:
+            lines = tuple(
+                Line(arm, text, style.level_label(level), look)
+                for (text, level), look in zip(levels.items(), looks, strict=True)
+            )
+            rows += _rows(plan, f"{arm}\n{{}}", lines, style.arm_look(arm).colour)
+    return draw_curves(tables, title, rows)
+
+
+def _rows(
+    plan: dict[str, Any], text: str, lines: tuple[Line, ...], colour: str = style.TEXT
+) -> list[Row]:
+    present = {entry["spawn"] for entry in plan["entries"]}
+    return [
+        Row(spawn, text.format(name), lines, colour)
+        for spawn, name in style.SPAWNS.items()
+        if spawn in present
+    ]
+
+
+def preys_of(plan: dict[str, Any]) -> list[str]:
+    """The plan's prey policies, in the papers' order."""
+    present = {entry["prey"] for entry in plan["entries"]}
+    return [prey for prey in style.PREYS if prey in present]
+
+
+def subtitle(
+    plan: dict[str, Any], fidelity: str, counts: Sequence[int], drawn: str, warn: bool = True
+) -> str:
+    """Where a figure's numbers come from, and what is drawn of them."""
+    preset = plan["preset"]
+    network = style.network_note(preset["hidden"])
+    origin = f"preset {plan['source']} · {network} · {fidelity} fidelity"
+    return f"{origin} · {style.seeds_note(counts, warn)} · {drawn}"
+
+
+def legend(rows: Sequence[Row]) -> tuple[Line2D, ...]:
+    """One entry per name, in the order in which the rows bring them."""
+    lines = {line.label: line.look for row in rows for line in row.lines}
+    return tuple(look.handle(label) for label, look in lines.items())
+
+
+def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_steps") -> Figure:
+    """The grid: median, interquartile band and every seed, for the rows given."""
+    plan = tables.plan
+    curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
+    curves = curves[curves["clock"] == clock]
+    if not rows or curves.empty:
+        head = style.Head(title, f"preset {plan['source']} · {tables.fidelity} fidelity")
+        return style.empty_figure(head, "This preset trains nothing for this figure.")
+    seeds = tables.read("seed_curves.parquet", ["seed", clock, "return_mean"])
+    wanted = {line.arm for row in rows for line in row.lines}
+    curves = curves[curves["arm"].isin(wanted)]
+    drawn = "line: median over seeds; band: middle half of the seeds; thin: every seed"
+    counts = seed_counts(curves)
+    where = subtitle(plan, tables.fidelity, counts, drawn)
+    unit, x_label = style.steps_axis(float(curves["x"].max()))
+    if clock == "minutes":
+        unit, x_label = 1.0, "training time of a run (minutes)"
+    fig, axes = style.grid(
+        [style.RowLabel(str(i), row.text, row.colour) for i, row in enumerate(rows)],
+        preys_of(plan),
+        style.Head(title, where, legend(rows)),
+        x_label,
+        "return (mean of a run's last 100 episodes)",
+    )
+    pieces, runs = by_condition(curves), by_condition(seeds)
+    planned = {(e["arm"], level_text(e["level"]), e["spawn"], e["prey"]) for e in plan["entries"]}
+    for (index, prey), ax in axes.items():
+        row = rows[int(index)]
+        faint = faintness(len(row.lines), max(counts))
+        keys = {line: (line.arm, line.level, row.spawn, prey) for line in row.lines}
+        for order, (line, key) in enumerate(keys.items()):
+            if key in pieces:
+                draw_seeds(ax, runs[key], clock, "return_mean", unit, line.look, faint)
+                _median(ax, pieces[key], unit, line.look, order)
+        lacking = {line: key for line, key in keys.items() if key not in pieces}
+        _absent(ax, [(line.label, key in planned) for line, key in lacking.items()], len(keys))
+    first = next(iter(axes.values()))
+    style.limit_x(axes, float(curves["x"].max()) / unit)
+    first.set_ylim(-1.06, 1.06)
+    first.set_yticks([-1, -0.5, 0, 0.5, 1], ["−1", "", "0", "", "1"])
+    return fig
+
+
+def _median(ax: Axes, curve: pd.DataFrame, unit: float, look: style.Look, order: int) -> None:
+    """Median and interquartile band; markers are staggered so that equal curves stay visible."""
+    curve = curve.sort_values("x")
+    x = curve["x"].to_numpy() / unit
+    ax.fill_between(x, curve["q25"], curve["q75"], color=look.colour, alpha=0.16, linewidth=0)
+    ax.plot(
+        x,
+        curve["median"],
+        color=look.colour,
+        linestyle=look.line,
+        linewidth=look.width,
+        marker=look.marker,
+        markersize=3.2,
+        markevery=(0.06 + 0.045 * (order % 5), 0.26),
+        zorder=3,
+    )
+
+
+def faintness(lines: int, seeds: int) -> float:
+    """Opacity of single seeds: the more of them share a panel, the fainter."""
+    return min(0.6, max(0.18, 8.0 / (lines * seeds)))
+
+
+def draw_seeds(
+    ax: Axes, runs: pd.DataFrame, x: str, y: str, unit: float, look: style.Look, alpha: float
+) -> None:
+    """Every seed as a thin line; one picture per panel in the PDF, so that it stays small."""
+    runs = runs.sort_values(["seed", x])
+    points = np.column_stack([runs[x].to_numpy() / unit, runs[y].to_numpy()])
+    cuts = np.flatnonzero(np.diff(runs["seed"].to_numpy())) + 1
+    ax.add_collection(
+        LineCollection(
+            np.split(points, cuts),
+            colors=look.colour,
+            linewidths=0.45,
+            alpha=alpha,
+            zorder=0.5,
+            rasterized=True,
+        ),
+        autolim=False,
+    )
+    ax.set_rasterization_zorder(1)
+
+
+def _absent(ax: Axes, missing: list[tuple[str, bool]], count: int) -> None:
+    """Say what a panel lacks: a cell that was planned and is not there, or no cell at all."""
+    if len(missing) == count and not any(planned for _, planned in missing):
+        style.note(ax, "not in this preset")
+    elif lost := [label for label, planned in missing if planned]:
+        text = "missing: " + ", ".join(lost)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
+        ax.text(0.97, 0.06, text, color="#B00020", size=7, bbox=box, zorder=5, **place)

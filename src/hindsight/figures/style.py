@@ -1,0 +1,379 @@
+"""One style for every figure: looks, names, the grid of conditions, and saving.
+
+An arm keeps its colour, its line style and its marker in every figure, so that a figure can be read
+in greyscale and by colour-blind readers (colours: Okabe & Ito 2008).  Swept values share a
+sequential palette instead, whose lightness alone orders them.  Figures are built without pyplot:
+nothing here touches global state, so drawing is safe inside a renderer or a thread.
+"""
+
+import textwrap
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from PIL import Image
+
+from hindsight.files import write_whole
+
+SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
+PREYS = {
+    "static": "static",
+    "random": "random",
+    "attract": "attract",
+    "repel": "repel",
+    "straight_away": "straight away",
+    "random_direction": "random direction",
+}
+KEYS = {
+    "learning_rate": "learning rate",
+    "interception_distance": "interception distance r",
+    "grid_size": "half-width of the box G",
+    "n_dims": "dimensions n",
+    "strategy": "strategy",
+    "k": "copies k",
+}
+
+SYMBOLS = {
+    "learning_rate": "learning rate ",
+    "interception_distance": "r = ",
+    "grid_size": "G = ",
+    "n_dims": "n = ",
+    "k": "k = ",
+}
+
+TEXT = "#222222"
+FAINT = "#767676"
+LINES = "#D0D0D0"
+DPI = 150
+
+_RC: Any = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same glyphs on every machine
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": TEXT,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E8E8E8",
+    "grid.linewidth": 0.6,
+    "text.color": TEXT,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": TEXT,
+    "ytick.labelcolor": TEXT,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 3.8,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one arm or one swept value is drawn."""
+
+    colour: str
+    line: Any = "-"
+    marker: str = "o"
+    width: float = 1.5
+
+    def handle(self, label: str) -> Line2D:
+        """The legend's entry."""
+        return Line2D(
+            [],
+            [],
+            color=self.colour,
+            linestyle=self.line,
+            marker=self.marker,
+            linewidth=self.width,
+            label=label,
+        )
+
+
+ARMS = {
+    "PPO": Look("#0072B2", (0, (4, 1.6)), "s"),
+    "PPO-HER": Look("#D55E00", "-", "o"),
+    "SAC": Look("#009E73", (0, (5, 1.3, 1, 1.3)), "^"),
+    "SAC-HER": Look("#CC79A7", (0, (1, 1)), "D"),
+    "MEHER": Look("#E69F00", (0, (7, 1.3)), "v"),
+    "targeted MEHER": Look("#56B4E9", (0, (5, 1.3, 1, 1.3, 1, 1.3)), "P"),
+    "PPO-HER-2-PPO": Look("#000000", (0, (2, 1)), "X"),
+}
+STRATEGIES = {
+    "final": ARMS["PPO-HER"],
+    "future": Look("#0072B2", (0, (5, 1.3, 1, 1.3)), "^"),
+    "episode": Look("#009E73", (0, (4, 1.6)), "D"),
+}
+_MARKERS = "s^Dv<>ph"
+
+
+def arm_look(arm: str) -> Look:
+    """An arm's look; one this page does not know gets greys that depend on its name alone."""
+    if arm in ARMS:
+        return ARMS[arm]
+    code = zlib.crc32(arm.encode())
+    grey = 0x50 + 0x18 * (code % 4)
+    dashes = (0, (1 + code // 4 % 5, 1 + code // 20 % 2))
+    return Look(f"#{grey:02x}{grey:02x}{grey:02x}", dashes, _MARKERS[code // 40 % len(_MARKERS)])
+
+
+def in_order(arms: Sequence[str]) -> list[str]:
+    """Arms in the order of ARMS, the others after them by name."""
+    known = list(ARMS)
+    return sorted(set(arms), key=lambda arm: (known.index(arm) if arm in ARMS else 99, arm))
+
+
+def level_looks(count: int) -> list[Look]:
+    """`count` looks from light to dark, for swept values in ascending order."""
+    palette = matplotlib.colormaps["viridis_r"]
+    # The lightest fifth of the palette is too pale for a thin line on white.
+    at = [0.2 + 0.8 * i / max(count - 1, 1) for i in range(count)]
+    return [Look(to_hex(palette(x)), "-", "os^Dv"[i % 5], 1.3) for i, x in enumerate(at)]
+
+
+def level_label(level: dict[str, Any]) -> str:
+    """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` has no k)."""
+    if level.get("strategy") == "final":
+        return "final"
+    words = [
+        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{value:g}"
+        for key, value in level.items()
+    ]
+    return " ".join(words)
+
+
+def seeds_note(counts: Sequence[int], warn: bool = True) -> str:
+    """`16 seeds`; below five also that they carry no interval (unless `warn` is off)."""
+    few, many = min(counts), max(counts)
+    note = f"{few} seeds" if few == many else f"{few} to {many} seeds"
+    if many == 1:
+        note = "1 seed"
+    if few < 5 and warn:
+        words = ["no", "one", "two", "three", "four"]
+        note += f" ({words[few]} seed{' carries' if few == 1 else 's carry'} no interval)"
+    return note
+
+
+def network_note(hidden: Sequence[int]) -> str:
+    """`network 2 x 64` for equal layers, `network 64-32` otherwise."""
+    if len(set(hidden)) == 1:
+        return f"network {len(hidden)} × {hidden[0]}"
+    return "network " + "-".join(map(str, hidden))
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The project's rc settings, and nobody else's matplotlibrc, for the block."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_RC)
+        yield
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is written above the panels."""
+
+    title: str
+    subtitle: str
+    handles: tuple[Line2D, ...] = ()
+
+
+def head_inches(head: Head, width: float) -> float:
+    """Height that the head takes on a figure `width` inches wide."""
+    return 0.38 + 0.16 * len(_wrap(head, width)) + 0.23 * len(_legend_rows(head, width)) + 0.1
+
+
+def draw_head(fig: Figure, head: Head, left: float = 0.12) -> None:
+    """Title, subtitle and legend, left-aligned at `left` inches from the figure's edge."""
+    width, height = fig.get_size_inches()
+    y = height - 0.1
+    fig.text(left / width, y / height, head.title, size=11, weight="bold", va="top")
+    y -= 0.26
+    for line in _wrap(head, width):
+        fig.text(left / width, y / height, line, size=8.5, color="#555555", va="top")
+        y -= 0.16
+    y -= 0.06
+    for row in _legend_rows(head, width):
+        fig.legend(
+            handles=row,
+            loc="upper left",
+            bbox_to_anchor=(left / width, y / height),
+            ncols=len(row),
+            borderpad=0,
+            borderaxespad=0,
+            handlelength=1.0 if row[0].get_linestyle() == "None" else 3.2,
+            columnspacing=1.8,
+        )
+        y -= 0.23
+
+
+def _wrap(head: Head, width: float) -> list[str]:
+    return textwrap.wrap(head.subtitle, int((width - 0.3) / 0.064))
+
+
+def _legend_rows(head: Head, width: float) -> list[list[Line2D]]:
+    """Handles in rows that fit the figure (widths estimated: 0.075 inches a letter)."""
+    rows: list[list[Line2D]] = []
+    used = 0.0
+    for handle in head.handles:
+        need = 0.8 + 0.075 * len(str(handle.get_label()))
+        if not rows or used + need > width - 0.3:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(handle)
+        used += need
+    return rows
+
+
+@dataclass(frozen=True)
+class RowLabel:
+    """A row of the grid: its key, and its name on the right-hand side."""
+
+    key: str
+    text: str
+    colour: str = TEXT
+
+
+def grid(
+    rows: Sequence[RowLabel],
+    columns: Sequence[str],
+    head: Head,
+    x_label: str,
+    y_label: str,
+    share_y: Literal["all", "row"] = "all",
+) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    """The papers' grid of conditions: rows x prey policies, axes shared, laid out in inches.
+
+    Panels keep a legible size: a grid of few columns gets larger panels rather than a narrow
+    figure that its own title does not fit.  Returns the figure and its panels by (row, prey),
+    whose limits the caller sets.
+    """
+    left, right, bottom, gap = 0.68, 0.44, 0.52, 0.13
+    panel_w = max(1.72, (7.2 - left - right) / len(columns) - gap)
+    panel_h = min(max(1.3, 0.62 * panel_w), 2.6)
+    width = left + right + len(columns) * panel_w + (len(columns) - 1) * gap
+    top = head_inches(head, width) + 0.2
+    height = top + bottom + len(rows) * panel_h + (len(rows) - 1) * gap
+    fig = Figure(figsize=(width, height), dpi=DPI)
+    axes = fig.subplots(len(rows), len(columns), sharex=True, sharey=share_y, squeeze=False)
+    for ax in axes.flat:
+        ax.set_autoscale_on(False)  # limits are set; looking for them again costs half the drawing
+    fig.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - top / height,
+        wspace=gap / panel_w,
+        hspace=gap / panel_h,
+    )
+    draw_head(fig, head)
+    middle = (bottom + (height - top)) / 2 / height
+    fig.text(0.12 / width, middle, y_label, rotation=90, va="center", ha="left", size=8.5)
+    centre = (left + width - right) / 2 / width
+    fig.text(centre, 0.1 / height, x_label, va="bottom", ha="center", size=8.5)
+    for column, prey in enumerate(columns):
+        axes[0, column].set_title(PREYS.get(prey, prey), pad=5)
+    for line, row in zip(axes, rows, strict=True):
+        line[-1].annotate(
+            row.text,
+            (1, 0.5),
+            xytext=(5, 0),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            rotation=-90,
+            va="center",
+            ha="left",
+            multialignment="center",
+            linespacing=1.1,
+            size=8.5,
+            color=row.colour,
+            annotation_clip=False,
+        )
+    return fig, {
+        (row.key, prey): axes[i, j] for i, row in enumerate(rows) for j, prey in enumerate(columns)
+    }
+
+
+def limit_x(axes: dict[tuple[str, str], Axes], limit: float) -> None:
+    """x from 0 to `limit`; labels at the ends stay inside their panel, clear of the next one's."""
+    ticks = [
+        tick
+        for tick in MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, limit)
+        if 0 <= tick <= limit
+    ]
+    for ax in axes.values():
+        ax.set_xlim(0, limit)
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        labels = ax.get_xticklabels()
+        if not labels:  # shared axes label their lowest row only
+            continue
+        labels[0].set_horizontalalignment("left")
+        if ticks[-1] > 0.93 * limit:
+            labels[-1].set_horizontalalignment("right")
+
+
+def note(ax: Axes, text: str) -> None:
+    """A quiet sentence in the middle of a panel that has nothing to show."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=FAINT)
+    ax.grid(False)
+
+
+def empty_figure(head: Head, text: str) -> Figure:
+    """A figure that says why there is nothing on it."""
+    fig = Figure(figsize=(7.2, 2.0), dpi=DPI)
+    draw_head(fig, replace(head, handles=()))
+    fig.text(0.5, 0.3, text, ha="center", color=FAINT)
+    return fig
+
+
+def steps_axis(budget: float) -> tuple[float, str]:
+    """Divisor and label of a steps axis: thousands below a million, millions from there."""
+    if budget < 1e6:
+        return 1e3, "environment steps (thousands)"
+    return 1e6, "environment steps (millions)"
+
+
+def _save_png(fig: Figure, path: Path) -> None:
+    """256 colours are enough for these pictures and make their files a quarter as large."""
+    canvas = FigureCanvasAgg(fig)
+    canvas.draw()
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    few = picture.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    # The octree's white is 254, which shows as a grey box on a white page.
+    few.putpalette([255 if value >= 252 else value for value in few.getpalette() or []])
+    few.save(path, "PNG", optimize=True, dpi=(DPI, DPI))
+
+
+def save(fig: Figure, stem: str | Path) -> tuple[Path, Path]:
+    """Write `<stem>.png` and `<stem>.pdf`; the same figure gives the same bytes (no dates)."""
+    stem = Path(stem)
+    png, pdf = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".pdf")
+    with styled():
+        write_whole(png, lambda path: _save_png(fig, path))
+        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}))
+    return png, pdf

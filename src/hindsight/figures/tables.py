@@ -1,0 +1,69 @@
+"""Reading what analysis wrote for one experiment: the plan and the tidy tables beside it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hindsight.analysis.summarise import level_text, read_table
+
+CONDITION = ["arm", "level", "spawn", "prey"]
+Key = tuple[str, str, str, str]  # arm, level, spawn, prey
+
+
+@dataclass(frozen=True)
+class Tables:
+    """One experiment's folder, seen under one fidelity."""
+
+    folder: Path
+    fidelity: str
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The experiment as planned; its entries are those of this fidelity only."""
+        plan: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        plan["entries"] = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
+        return plan
+
+    def read(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Rows of this fidelity; of a parquet table `columns` alone, beside the key."""
+        path = self.folder / name
+        if path.suffix == ".parquet":
+            wanted = None if columns is None else [*CONDITION, *columns]
+            mine = [("fidelity", "==", self.fidelity)]
+            return pd.read_parquet(path, columns=wanted, filters=mine)
+        table = read_table(path)
+        return table[table["fidelity"] == self.fidelity].reset_index(drop=True)
+
+
+def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
+    """The table cut into one piece per (arm, level, spawn, prey)."""
+    groups = table.groupby(CONDITION, sort=False)
+    return {(str(a), str(b), str(c), str(d)): piece for (a, b, c, d), piece in groups}
+
+
+def levels_of(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The plan's levels by their text, in ascending order of their values.
+
+    The strategy `final` makes one copy whatever k says: of its levels only the first is kept.
+    """
+    levels: dict[str, dict[str, Any]] = {}
+    for level in sorted((e["level"] for e in plan["entries"]), key=_rank):
+        is_final = level.get("strategy") == "final"
+        if not is_final or all(other["strategy"] != "final" for other in levels.values()):
+            levels[level_text(level)] = level
+    return levels
+
+
+def _rank(level: dict[str, Any]) -> tuple[float, ...]:
+    """Numbers by size; strategies in the order of their definition in the papers."""
+    order = ("final", "future", "episode")
+    return tuple(order.index(v) if isinstance(v, str) else v for v in level.values())
+
+
+def seed_counts(table: pd.DataFrame) -> list[int]:
+    """The distinct numbers of seeds per condition (`n_seeds` is lower before a first episode)."""
+    return sorted({int(n) for n in table.groupby(CONDITION)["n_seeds"].max()})

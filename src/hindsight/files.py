@@ -1,0 +1,43 @@
+"""Files that appear whole or not at all."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+class FileError(Exception):
+    """A file that cannot be written or read, in one sentence."""
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, on one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file beside `path`, then rename: readers see the old or the new one.
+
+    Raises FileError, naming `path`, where that is not possible (a full disk, no permission).
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The ending stays: some writers choose their format by it.
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
+        )
+        os.close(handle)
+        beside = Path(name)
+        try:
+            write(beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            beside.chmod(0o644)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:
+        # torch reports a full disk as a RuntimeError of its archive writer.
+        raise FileError(f"{path}: cannot be written: {reason(error)}") from error

@@ -1,0 +1,1 @@
+"""Networks, distributions and the optimiser with a run axis."""

@@ -1,0 +1,1 @@
+"""Hindsight: pure functions from rollouts to relabelled trajectories."""

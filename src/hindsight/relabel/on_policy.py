@@ -1,0 +1,144 @@
+"""Hindsight for on-policy learning: copies of a rollout that strive for goals it did achieve.
+
+PPO-HER section 3: after each rollout, each episode is copied with another goal, values and
+log-probabilities are recomputed on the copies, and PPO trains on both.  `released` follows the
+authors' code quirk for quirk, `described` the papers' text (docs/deviations.md).
+
+Every random draw is an argument, uniform in [0, 1), so that these are functions of their arguments.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hindsight.replay.rollout import (
+    Rollout,
+    Trajectories,
+    at_step,
+    segment_ends,
+    segment_starts,
+)
+from hindsight.specs.cell import HindsightSpec
+from hindsight.streams import Purpose, stream
+
+#: (achieved goals [run, ..., goal], desired goals, whether the episode ends there [run, ...])
+#: -> (rewards [run, ...], successes [run, ...])
+Reward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+#: An achieved goal has moved if it is further than this from its first value in the segment.
+MOVED = 0.01
+
+
+def with_goal(obs: Tensor, goal: Tensor) -> Tensor:
+    """Observations [..., obs] with the desired goal replaced by `goal` [..., goal]."""
+    g = goal.shape[-1]
+    return torch.cat([obs[..., :g], goal, obs[..., 2 * g :]], dim=-1)
+
+
+def draws(seeds: Sequence[int], iteration: int, rollout: Rollout, k: int) -> Tensor:
+    """Uniform numbers [run, env, step, k], each run's from its own stream."""
+    _, envs, steps = rollout.rewards.shape
+    size = (envs, steps, k)
+    numbers = [stream(s, Purpose.RELABEL, iteration).random(size, np.float32) for s in seeds]
+    return torch.from_numpy(np.stack(numbers)).to(rollout.rewards.device)
+
+
+def relabel(rollout: Rollout, spec: HindsightSpec, reward: Reward, uniform: Tensor) -> Trajectories:
+    """The relabelled copies of a rollout; `uniform` [run, env, step, k]."""
+    return RELABEL[spec.fidelity](rollout, spec, reward, uniform)
+
+
+def _drawn(first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
+    """A step drawn uniformly from first ... last (inclusive)."""
+    return first + (uniform * (last - first + 1)).long().clamp(max=last - first)
+
+
+def _moved(achieved: Tensor, first: Tensor) -> Tensor:
+    """Whether achieved goals [..., step, goal] leave their segment's first one; [..., step]."""
+    distance = torch.linalg.vector_norm(achieved - at_step(achieved, first), dim=-1)
+    largest = torch.zeros_like(distance).scatter_reduce_(-1, first, distance, "amax")
+    return largest.gather(-1, first) > MOVED
+
+
+def released(
+    rollout: Rollout, spec: HindsightSpec, reward: Reward, uniform: Tensor
+) -> Trajectories:
+    """Copies as the authors' code makes them; one path of k x steps per environment.
+
+    Goals and rewards come from the achieved goal *observed at* a step, before its action; a copy is
+    not cut at its first success and never fails; segments cut by the rollout are copied too; each
+    step has its own goals, and its k copies stand side by side in the one list over which
+    advantages run.  Under the trajectory filter the segment cut at the rollout's end is left out.
+    """
+    g = rollout.next_achieved.shape[-1]
+    runs, envs, steps = rollout.rewards.shape
+    k = spec.k
+    achieved = rollout.obs[..., :g]
+    step = torch.arange(steps, device=achieved.device).expand(runs, envs, steps)
+    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+
+    def interleaved(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env, step * k, ...]
+        return x.repeat_interleave(k, dim=2)
+
+    lowest = {"final": last, "future": step, "episode": first}[spec.strategy]
+    chosen = _drawn(interleaved(lowest), interleaved(last), uniform.flatten(2))
+    goal = at_step(achieved, chosen)
+    obs = with_goal(interleaved(rollout.obs), goal)
+    rewards, success = reward(obs[..., :g], goal, torch.zeros_like(chosen, dtype=torch.bool))
+    valid = torch.ones_like(success)
+    if spec.only_if_moved:
+        moved = _moved(achieved, first) & (last < steps - 1)
+        valid = interleaved(moved)
+    # A list entry ends its trajectory where the next entry is a copy of a segment's first step; the
+    # list's last entry, where it succeeds, else it is followed by its own value.
+    starts = interleaved(first == step)
+    ends = torch.cat([starts[..., 1:], success[..., -1:]], dim=-1)
+    actions = interleaved(rollout.actions)
+    return Trajectories(obs, actions, rewards, ends, obs[..., -1, :], valid)
+
+
+def described(
+    rollout: Rollout, spec: HindsightSpec, reward: Reward, uniform: Tensor
+) -> Trajectories:
+    """Copies as the papers describe them; k paths per environment.
+
+    Only episodes that lie in the rollout whole are copied.  A copy has one goal, achieved *after*
+    an action of the episode: after its last (`final`), or after one drawn for the copy (`episode`).
+    It ends, terminated, at its first success.
+    """
+    k, steps = spec.k, rollout.rewards.shape[-1]
+    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+    whole = rollout.starts.gather(-1, first) & rollout.terminated.gather(-1, last)
+    if spec.only_if_moved:
+        whole = whole & _moved(rollout.next_achieved, first)
+
+    def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
+        return x.repeat_interleave(k, dim=1)
+
+    first, last = copied(first), copied(last)
+    uniform = uniform.movedim(-1, 2).flatten(1, 2)
+    # One number per episode and copy: that of the episode's first step.
+    chosen = last if spec.strategy == "final" else _drawn(first, last, uniform.gather(-1, first))
+    next_achieved = copied(rollout.next_achieved)
+    goal = at_step(next_achieved, chosen)
+    never = torch.zeros_like(chosen, dtype=torch.bool)
+    rewards, success = reward(next_achieved, goal, never)
+    step = torch.arange(steps, device=chosen.device).expand(chosen.shape)
+    # Successes up to and including each step, counted within the segment.
+    count = success.long().cumsum(-1)
+    before = (count - success.long()).gather(-1, first)
+    reached_before = (count - success.long() - before) > 0
+    valid = copied(whole) & ~reached_before
+    return Trajectories(
+        with_goal(copied(rollout.obs), goal),
+        copied(rollout.actions),
+        rewards,
+        success | (step == last),
+        copied(rollout.last_obs),
+        valid,
+    )
+
+
+RELABEL = {"released": released, "described": described}

@@ -1,0 +1,1 @@
+"""Rollouts and replay buffers."""

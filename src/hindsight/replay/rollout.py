@@ -1,0 +1,76 @@
+"""What is collected, and what is learned from: rollouts and trajectories.
+
+A *rollout* is a fixed number of steps of every environment of every run.  An episode's part inside
+a rollout is a *segment*; the first and the last segment of a rollout may be cut.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Steps as they happened; leading dimensions [run, env, step]."""
+
+    obs: Tensor  # [run, env, step, obs]: achieved goal, desired goal, observation
+    actions: Tensor  # [run, env, step, action], before clipping to the action box
+    next_achieved: Tensor  # [run, env, step, goal], the goal achieved by the action
+    rewards: Tensor  # [run, env, step]
+    terminated: Tensor  # [run, env, step] bool
+    success: Tensor  # [run, env, step] bool
+    starts: Tensor  # [run, env, step] bool: the step begins an episode
+    last_obs: Tensor  # [run, env, obs], what follows the last step
+
+    @property
+    def ends(self) -> Tensor:
+        """[run, env, step] bool: the last step of a segment."""
+        ends = self.terminated.clone()
+        ends[..., -1] = True
+        return ends
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """Steps to learn from, in order along each path; leading dimensions [run, path, step].
+
+    Real and relabelled steps look alike: a policy-gradient method need not know which is which.
+    """
+
+    obs: Tensor  # [run, path, step, obs]
+    actions: Tensor  # [run, path, step, action]
+    rewards: Tensor  # [run, path, step]
+    ends: Tensor  # [run, path, step] bool: neither value nor advantage reaches across this step
+    last_obs: Tensor  # [run, path, obs], what follows the last step of a path
+    valid: Tensor  # [run, path, step] bool: the step is there to be learned from
+
+    @classmethod
+    def real(cls, rollout: Rollout) -> "Trajectories":
+        """The rollout itself, one path per environment."""
+        return cls(
+            rollout.obs,
+            rollout.actions,
+            rollout.rewards,
+            rollout.terminated,
+            rollout.last_obs,
+            torch.ones_like(rollout.terminated),
+        )
+
+
+def segment_starts(starts: Tensor) -> Tensor:
+    """Index [..., step] of the first step of each step's segment, from its flags [..., step]."""
+    step = torch.arange(starts.shape[-1], device=starts.device).expand(starts.shape)
+    return torch.where(starts, step, 0).cummax(-1).values
+
+
+def segment_ends(ends: Tensor) -> Tensor:
+    """Index [..., step] of the last step of each step's segment, from its flags [..., step]."""
+    last = ends.shape[-1] - 1
+    step = torch.arange(last + 1, device=ends.device).expand(ends.shape)
+    return torch.where(ends, step, last).flip(-1).cummin(-1).values.flip(-1)
+
+
+def at_step(values: Tensor, index: Tensor) -> Tensor:
+    """values [..., step, x] at the steps index [..., step'], as [..., step', x]."""
+    return values.gather(-2, index[..., None].expand(*index.shape, values.shape[-1]))

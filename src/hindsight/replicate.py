@@ -1,0 +1,176 @@
+"""`hindsight replicate`: Snakemake with one progress display, and a last word on what came out."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from hindsight.specs.cost import seconds
+from hindsight.specs.experiments import Plan, load
+from hindsight.workflow import Stage
+
+LOG = Path("results/logs/snakemake.log")
+LINE_SECONDS = 30.0
+
+
+def run(arguments: Sequence[str], cores: str, published: bool) -> int:
+    """Run the workflow; returns Snakemake's exit status."""
+    overrides = config_of(arguments)
+    if published:
+        overrides["results"] = "published"
+    stage = Stage.of(Plan.of(load(Path("config.yaml"), overrides)), targets=arguments)
+    rest = [a for i, a in enumerate(arguments) if i not in _config_places(arguments)]
+    pairs = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    command = [sys.executable, "-m", "snakemake", "--cores", cores, "--keep-going", *rest]
+    command += ["--rerun-incomplete"] if "--rerun-incomplete" not in rest else []
+    command += ["--config", *pairs] if pairs else []
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    with LOG.open("w", encoding="utf-8") as log:
+        started = time.time()
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            with _display(stage) as show:
+                while process.poll() is None:
+                    show()
+                    time.sleep(0.5)
+                show()
+        except KeyboardInterrupt:
+            # Snakemake got the signal too: let it end its jobs, then say how to go on.
+            process.wait()
+            print("interrupted; the same command continues where this one stopped", file=sys.stderr)
+            return 130
+    return _last_word(stage, process.returncode, started)
+
+
+def _config_places(arguments: Sequence[str]) -> set[int]:
+    """Places of --config and its pairs."""
+    places: set[int] = set()
+    inside = False
+    for i, argument in enumerate(arguments):
+        inside = argument in ("--config", "-C") or (inside and not argument.startswith("-"))
+        if inside:
+            places.add(i)
+    return places
+
+
+def config_of(arguments: Sequence[str]) -> dict[str, Any]:
+    """The key=value pairs behind --config."""
+    pairs = [arguments[i] for i in sorted(_config_places(arguments)) if "=" in arguments[i]]
+    return {key: yaml.safe_load(value) for key, _, value in (p.partition("=") for p in pairs)}
+
+
+class _Watch:
+    """What can be seen from outside: cells that are there, and the progress of those under way."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
+        self.there = {name for name in self.work if stage.curves(name).exists()}
+        self.first, self.started = len(self.there), time.monotonic()
+        self.worth = 0.0  # estimated seconds of the cells finished since
+
+    def look(self) -> tuple[int, str]:
+        """Cells that are there, and a line of text."""
+        for name in self.work.keys() - self.there:
+            if self.stage.curves(name).exists():
+                self.there.add(name)
+                self.worth += self.work[name]
+        under_way = [p for name in self.work.keys() - self.there if (p := _progress(name))]
+        part = sum(self.work[p["cell"]] * p["steps"] / p["of"] for p in under_way)
+        done = self.worth + part
+        text = f"{len(self.there)} of {len(self.work)} cells"
+        if under_way:
+            speed = sum(p["steps_per_second"] for p in under_way)
+            returns = ", ".join(f"{p['return_mean']:+.2f}" for p in under_way)
+            text += f"  {speed:,.0f} steps/s  return {returns}"
+        elif len(self.there) == len(self.work):
+            text += "  tables, figures, report"
+        left = sum(self.work[name] for name in self.work.keys() - self.there) - part
+        elapsed = time.monotonic() - self.started
+        if done > 0 and left > 0 and elapsed > 5:
+            text += f"  about {left * elapsed / done / 60:.0f} min left"
+        return len(self.there), text
+
+
+def _progress(name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(
+            Path("results/progress", f"{name}.json").read_text(encoding="utf-8")
+        )
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+@contextmanager
+def _display(stage: Stage):  # type: ignore[no-untyped-def]
+    """A bar in a terminal; elsewhere a line every half minute."""
+    watch, console = _Watch(stage), Console()
+    if console.is_terminal:
+        columns = (BarColumn(bar_width=30), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console) as bar:
+            task: TaskID = bar.add_task("starting", total=max(len(watch.work), 1))
+
+            def update() -> None:
+                count, text = watch.look()
+                bar.update(task, completed=count, description=text)
+
+            yield update
+        return
+    last = -LINE_SECONDS
+
+    def line() -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            print(watch.look()[1], flush=True)
+
+    last = time.monotonic() - LINE_SECONDS
+    yield line
+
+
+def _last_word(stage: Stage, status: int, started: float) -> int:
+    """Where the results are and what was reproduced, or what failed and where to read why."""
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    if status:
+        console.print(f"[bold]Snakemake ended with status {status}.[/bold]  Its log: {LOG}")
+        for line in LOG.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("WorkflowError", "Error in rule", "config.yaml:")):
+                console.print(f"  {line}", markup=False)
+        missing = [name for name in stage.cells if not stage.curves(name).exists()]
+        for name in missing if not stage.never_train else []:
+            log = Path("results/logs", f"{name}.log")
+            lines = (
+                log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if (log.exists() and log.stat().st_mtime >= started)
+                else []
+            )
+            if lines:
+                console.print(f"  {name}\n    {lines[-1]}", markup=False)
+        if missing and not stage.never_train:
+            console.print(
+                f"  {len(missing)} of {len(stage.cells)} cells are missing; the same "
+                "command continues."
+            )
+        return status
+    verdicts = json.loads(Path(stage.tables, "claims.json").read_text(encoding="utf-8"))
+    console.print("\n[bold]The claims[/bold]")
+    for verdict in verdicts:
+        console.print(
+            f"  {verdict['claim']} {verdict['fidelity']:9} {verdict['verdict']:15} "
+            f"{verdict['sentence']}",
+            markup=False,
+        )
+    console.print(f"\nFigures    {stage.folder}/*.png, *.pdf")
+    console.print(f"Tables     {stage.tables}/*/summary.csv, .tex")
+    console.print(f"Scoreboard {stage.report[1]}")
+    console.print(f"Page       {stage.report[0]}")
+    return 0

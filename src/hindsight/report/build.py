@@ -1,0 +1,281 @@
+"""The two pages: REPLICATION.md, the scoreboard, and report.html, which opens offline by itself.
+
+Both are rendered from one `Report`, gathered from files alone: claims.json and the tables of each
+experiment, the figures, the metadata of the cells, and the page of deviations.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markdown_it
+from markdown_it.token import Token
+from markupsafe import Markup
+
+from hindsight.analysis.summarise import read_plan, read_table
+from hindsight.figures import FIGURES
+from hindsight.figures.style import level_label, network_note
+from hindsight.figures.tables import levels_of
+from hindsight.files import write_whole
+from hindsight.report import present
+from hindsight.report.provenance import Provenance, collect
+
+MARKS = {"reproduced": "✔", "partly": "◐", "not reproduced": "✘", "not tested": "○"}
+FIDELITIES = {
+    "released": "what the authors' code does",
+    "described": "what the papers say",
+}
+TABLES = {
+    "aggregate.csv": "All conditions together",
+    "summary.csv": "By condition",
+    "sensitivity.csv": "Sensitivity",
+    "tests.csv": "Pairwise tests",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a paper, and its verdict under each fidelity that was run."""
+
+    id: str
+    paper: str
+    sentence: str
+    metric: str
+    published: str
+    rule: str
+    verdicts: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that was drawn: its file and what it shows."""
+
+    name: str
+    path: Path
+    caption: str
+    fidelity: str
+
+    @property
+    def main(self) -> bool:
+        """Whether it replicates a published figure, rather than standing beside them."""
+        return self.name.startswith("ppo_her")
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """An experiment: its tables by kind, each once per fidelity, and its figures."""
+
+    name: str
+    title: str
+    published_as: str
+    tables: dict[str, list[present.Table]]
+    pictures: list[Picture]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the pages show."""
+
+    source: str
+    preset: dict[str, str]
+    fidelities: list[str]
+    claims: list[Claim]
+    chapters: list[Chapter]
+    provenance: Provenance
+    deviations: str
+
+
+def build(
+    tables: str | Path,
+    figures: str | Path,
+    html: str | Path,
+    markdown: str | Path,
+    deviations: str | Path = "docs/deviations.md",
+) -> None:
+    """Write both pages for the source whose tables and figures these folders hold.
+
+    Cells, for their metadata, are found where the plans say, relative to the working folder.
+    """
+    report = gather(Path(tables), Path(figures), Path(deviations))
+    write_text(Path(html), render_html(report))
+    write_text(Path(markdown), render_markdown(report, Path(markdown), Path(deviations)))
+
+
+def gather(tables: Path, figures: Path, deviations: Path) -> Report:
+    """Read everything; a figure that was not drawn or a table that is not there is left out."""
+    plans = [read_plan(path) for path in sorted(tables.glob("*/plan.json"))]
+    if not plans:
+        raise FileNotFoundError(f"{tables}: there is no experiment's plan.json in it")
+    order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
+    plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
+    claims = read_claims(tables / "claims.json")
+    found = {e["fidelity"] for plan in plans for e in plan["entries"]}
+    return Report(
+        source=tables.name,
+        preset=_preset(plans),
+        fidelities=[f for f in FIDELITIES if f in found],
+        claims=claims,
+        chapters=[_environment(figures), *(_chapter(plan, tables, figures) for plan in plans)],
+        provenance=collect(plans),
+        deviations=deviations.read_text(encoding="utf-8"),
+    )
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """claims.json, one row per claim and fidelity, as claims with their verdicts."""
+    claims: dict[str, Claim] = {}
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        words = {k: row[k] for k in ("paper", "sentence", "metric", "published", "rule")}
+        claim = claims.setdefault(row["claim"], Claim(id=row["claim"], **words, verdicts={}))
+        claim.verdicts[row["fidelity"]] = row
+    return list(claims.values())
+
+
+def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """How large the runs were, in words; experiments may differ in their seeds."""
+    preset = plans[0]["preset"]
+    seeds = sorted({e.get("seeds", preset["seeds"]) for plan in plans for e in plan["entries"]})
+    return {
+        "network": network_note(preset["hidden"]).removeprefix("network "),
+        "seeds": " or ".join(map(str, seeds)),
+        "environment steps of a run, at most": present.count(preset["steps"]),
+        "a run ends early at": f"{preset['early_end']} × the first perfect hundred episodes"
+        if preset.get("early_end")
+        else "never",
+    }
+
+
+def _environment(figures: Path) -> Chapter:
+    return Chapter(
+        "environment", "The environment", "Fig. 1 of both papers", {},
+        _pictures("environment", figures),
+    )  # fmt: skip
+
+
+def _chapter(plan: dict[str, Any], tables: Path, figures: Path) -> Chapter:
+    """An experiment's tables and figures; tables of one fidelity each."""
+    name = plan["experiment"]
+    settings = {text: level_label(level) for text, level in levels_of(plan).items()}
+    shown: dict[str, list[present.Table]] = {}
+    for file, title in TABLES.items():
+        path = tables / name / file
+        if not path.exists():
+            continue
+        frame = read_table(path)
+        if "level" in frame:
+            frame = frame[frame["level"].isin(settings)]
+        for fidelity, rows in frame.groupby("fidelity", sort=False):
+            columns = present.columns_of(file, settings)
+            words = present.table(f"{title}, {fidelity}", rows, columns)
+            shown.setdefault(file, []).append(words)
+    return Chapter(name, plan["title"], plan["figures"], shown, _pictures(name, figures))
+
+
+def _pictures(experiment: str, figures: Path) -> list[Picture]:
+    return [
+        Picture(name, figures / f"{name}.png", spec.caption, spec.fidelity or "")
+        for name, spec in FIGURES.items()
+        if spec.experiment == experiment and (figures / f"{name}.png").exists()
+    ]
+
+
+def render_html(report: Report) -> str:
+    """One page without a single reference to anything outside itself."""
+    environment = _jinja(autoescape=True)
+    environment.filters["data_uri"] = data_uri
+    return environment.get_template("report.html.j2").render(
+        **_names(report), deviations=Markup(plain_html(report.deviations))
+    )
+
+
+def render_markdown(report: Report, page: Path, deviations: Path) -> str:
+    """The scoreboard; figures and the deviations are links relative to the page's own folder."""
+
+    def link(path: Path) -> str:
+        return Path(os.path.relpath(path, page.parent)).as_posix()
+
+    environment = _jinja(autoescape=False)
+    environment.filters["link"] = link
+    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
+    text = environment.get_template("replication.md.j2").render(
+        **_names(report), deviations=deviations
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _jinja(*, autoescape: bool) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hindsight.report"),
+        autoescape=autoescape,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = present.number
+    environment.filters["count"] = present.count
+    environment.filters["p_value"] = present.p_value
+    return environment
+
+
+def _names(report: Report) -> Mapping[str, Any]:
+    """What both templates may say."""
+    counts = {
+        fidelity: {
+            mark: sum(c.verdicts.get(fidelity, {}).get("verdict") == mark for c in report.claims)
+            for mark in MARKS
+        }
+        for fidelity in report.fidelities
+    }
+    return {
+        "report": report,
+        "marks": MARKS,
+        "meaning": FIDELITIES,
+        "counts": counts,
+        "effect": lambda row: present.interval(row["effect"], row["low"], row["high"]),
+    }
+
+
+def data_uri(path: Path) -> str:
+    """A PNG as a data: address."""
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+
+
+def plain_html(markdown: str) -> str:
+    """Markdown to HTML without links, images or raw HTML: the page must stand alone.
+
+    A link keeps its text, followed by its target as plain text where that says more.
+    """
+    parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(markdown)
+    for token in tokens:
+        if token.children:
+            token.children = list(_without_links(token.children))
+    return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _without_links(tokens: Sequence[Token]) -> list[Token]:
+    kept: list[Token] = []
+    target, text = "", ""
+    for token in tokens:
+        if token.type == "link_open":
+            target, text = str(token.attrGet("href") or ""), ""
+        elif token.type == "link_close":
+            if target not in ("", text):
+                kept.append(Token("text", "", 0, content=f" ({target})"))
+        elif token.type == "image":
+            kept.append(Token("text", "", 0, content=token.content))
+        else:
+            text += token.content
+            kept.append(token)
+    return kept
+
+
+def write_text(path: Path, text: str) -> None:
+    """UTF-8, whole or not at all."""
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))

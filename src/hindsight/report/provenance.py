@@ -1,0 +1,66 @@
+"""Where the numbers come from: read from the metadata that every cell's file carries."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What the cells on disk say about themselves, and which planned cells are not there.
+
+    seconds: training time of all cells together; steps: their environment steps, runs summed.
+    """
+
+    cells: int
+    runs: int
+    steps: int
+    seconds: float
+    facts: dict[str, list[str]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def collect(plans: Iterable[dict[str, Any]], root: Path = Path()) -> Provenance:
+    """Metadata of the plans' cells (paths relative to `root`); each cell counts once.
+
+    Facts keep every value that occurs: more than one code fingerprint or machine is worth knowing.
+    """
+    paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
+    there = [path for path in paths if (root / path).exists()]
+    found = [_metadata(root / path) for path in there]
+    runs = [run for metadata in found for run in metadata["runs"]]
+    facts: dict[str, set[str]] = {}
+    for metadata in found:
+        for name, value in _facts(metadata):
+            facts.setdefault(name, set()).add(value)
+    return Provenance(
+        cells=len(there),
+        runs=len(runs),
+        steps=sum(run["end_step"] for run in runs),
+        seconds=sum(metadata["seconds"] for metadata in found),
+        facts={name: sorted(values) for name, values in facts.items()},
+        missing=[path for path in paths if path not in set(there)],
+    )
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    raw = pq.read_metadata(path).metadata or {}
+    if b"hindsight" not in raw:
+        raise ValueError(f"{path}: not a results file, its metadata has no key 'hindsight'")
+    metadata: dict[str, Any] = json.loads(raw[b"hindsight"])
+    return metadata
+
+
+def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Names and values as a reader wants them."""
+    yield "code fingerprint", str(metadata["code"])
+    yield "hardware", ", ".join(f"{k} {v}" for k, v in metadata["machine"].items())
+    yield "device", str(metadata["device"])
+    yield "precision", str(metadata["precision"])
+    clock = {"cpu": "CPU time of the process", "wall": "wall time"}[metadata["clock"]]
+    yield "training time is", f"{clock}, shared among the runs that train together"
+    yield "packages", ", ".join(f"{k} {v}" for k, v in metadata["versions"].items())

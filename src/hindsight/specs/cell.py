@@ -1,0 +1,158 @@
+"""A cell: all seeds of one algorithm variant in one condition; the unit of a job and of a file.
+
+A specification says everything that decides a cell's numbers and nothing else (not the device, not
+how many runs share an axis).  Its hash names the cell's file, so the same specification is trained
+once, whichever experiment asks for it.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Fidelity = Literal["released", "described"]
+Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
+Spawn = Literal["random", "apart"]
+Strategy = Literal["final", "future", "episode"]
+
+FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
+PREYS: tuple[Prey, ...] = get_args(Prey)
+SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Spec(BaseModel):
+    """Immutable, and strict: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class PredatorPreySpec(Spec):
+    """The environment of both papers (PPO-HER section 4; released code for what it leaves open)."""
+
+    id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
+    n_dims: Annotated[int, Field(ge=2)] = 3
+    grid_size: Positive = 10.0
+    interception_distance: Positive = 1.0
+    max_steps: Count = 20
+    prey: Prey = "static"
+    spawn: Spawn = "random"
+    fidelity: Fidelity = "released"
+
+    @model_validator(mode="after")
+    def _spawn_is_possible(self) -> "PredatorPreySpec":
+        # Spawning draws positions until predator and prey are apart; half the box keeps that quick.
+        if self.interception_distance >= self.grid_size / 2:
+            raise ValueError(
+                f"interception_distance {self.interception_distance:g} must be below half of "
+                f"grid_size {self.grid_size:g}: otherwise an episode can begin solved"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fidelity_where_it_matters(self) -> "PredatorPreySpec":
+        # Only attract and repel use the orthogonal vector in which the fidelities differ; for the
+        # others one name for one environment lets both fidelities share their trained cells.
+        if self.prey not in ("attract", "repel") and self.fidelity != "released":
+            object.__setattr__(self, "fidelity", "released")
+        return self
+
+
+class PPOSpec(Spec):
+    """Proximal policy optimisation (Schulman et al. 2017) as Stable-Baselines3 defines it."""
+
+    name: Literal["ppo"] = "ppo"
+    hidden: tuple[Count, ...] = (64, 64)
+    learning_rate: Positive = 3e-4
+    n_steps: Annotated[int, Field(ge=2)] = 2048
+    n_envs: Count = 1
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    n_epochs: Count = 10
+    gamma: Fraction = 0.99
+    gae_lambda: Fraction = 0.95
+    clip_range: Positive = 0.2
+    clip_range_vf: Positive | None = 0.2
+    ent_coef: NonNegative = 0.0
+    vf_coef: NonNegative = 0.5
+    max_grad_norm: Positive = 0.5
+    target_kl: Positive | None = 0.05
+    sigma_init: Positive = 1.0
+
+
+class HindsightSpec(Spec):
+    """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3)."""
+
+    strategy: Strategy = "final"
+    k: Count = 1
+    fidelity: Fidelity = "released"
+    only_if_moved: bool = False
+
+    @model_validator(mode="after")
+    def _final_has_one_goal(self) -> "HindsightSpec":
+        # k copies towards one and the same goal would be the same copy k times.
+        if self.strategy == "final" and self.k != 1:
+            object.__setattr__(self, "k", 1)
+        return self
+
+    @model_validator(mode="after")
+    def _described_future_is_episode(self) -> "HindsightSpec":
+        # A described copy strives for one goal of its episode and ends at its first success: the
+        # part of the episode before that goal, whichever of the two names it was asked for by.
+        if self.strategy == "future" and self.fidelity == "described":
+            object.__setattr__(self, "strategy", "episode")
+        return self
+
+
+class EvaluationSpec(Spec):
+    """Fixed episodes with the mean action, at `points` equally spaced steps of the budget."""
+
+    points: Count = 20
+    episodes: Count = 100
+
+
+class CellSpec(Spec):
+    """Everything that decides the numbers of one cell."""
+
+    environment: PredatorPreySpec = PredatorPreySpec()
+    algorithm: PPOSpec = PPOSpec()
+    hindsight: HindsightSpec | None = None
+    seeds: Count = 16
+    steps: Count = 1_000_000
+    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = 1.3
+    evaluation: EvaluationSpec = EvaluationSpec()
+
+    @model_validator(mode="after")
+    def _at_least_one_rollout(self) -> "CellSpec":
+        rollout = self.algorithm.n_steps * self.algorithm.n_envs
+        if self.steps < rollout:
+            raise ValueError(f"steps {self.steps} is below one rollout of {rollout} steps")
+        return self
+
+    @property
+    def hash(self) -> str:
+        """Ten hexadecimal digits of the canonical JSON of what differs from the defaults.
+
+        So a new option, at its default, changes no existing cell's name.  A default that changes is
+        seen by the fingerprint of the code, which covers this file.
+        """
+        canonical = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:10]
+
+    @property
+    def name(self) -> str:
+        """The path of the cell, in words: `<environment>/<algorithm>-<hash>`."""
+        env, alg, her = self.environment, self.algorithm, self.hindsight
+        where = f"{env.spawn}-{env.prey}-n{env.n_dims}-G{env.grid_size:g}"
+        where += f"-r{env.interception_distance:g}"
+        how: str = alg.name
+        if her is not None:
+            how += f"-her-{her.strategy}" + (f"-k{her.k}" if her.strategy != "final" else "")
+            how += f"-{her.fidelity}" + ("-moved" if her.only_if_moved else "")
+        network = "x".join(map(str, alg.hidden))
+        how += f"-lr{alg.learning_rate:g}-{network}-{self.seeds}seeds-{self.steps}steps"
+        return f"{where}/{how}-{self.hash}"

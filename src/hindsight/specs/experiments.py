@@ -1,0 +1,313 @@
+"""From config.yaml to cells: presets, experiments, and the plan of what is to be trained.
+
+An experiment is a grid: arms x levels of what varies x conditions x fidelities.  A preset says how
+large: which part of which grids, and the size of a run.  Equal cells of different experiments are
+one cell; where they differ in the number of seeds only, the largest is trained, because a run does
+not depend on its neighbours.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from hindsight.files import write_whole
+from hindsight.specs.cell import (
+    FIDELITIES,
+    PREYS,
+    SPAWNS,
+    CellSpec,
+    Count,
+    EvaluationSpec,
+    Fidelity,
+    HindsightSpec,
+    PPOSpec,
+    PredatorPreySpec,
+    Prey,
+    Spawn,
+    Spec,
+)
+from hindsight.specs.errors import SpecError, one_sentence
+
+#: Where results of each kind come from, relative to the project's folder.
+TRAINED, PUBLISHED = Path("results"), Path("results/published")
+
+SECTIONS: dict[str, type[Spec]] = {
+    "environment": PredatorPreySpec,
+    "algorithm": PPOSpec,
+    "hindsight": HindsightSpec,
+}
+
+
+class Arm(Spec):
+    """One line of a figure: an algorithm, with or without hindsight."""
+
+    algorithm: Literal["ppo"] = "ppo"
+    her: Literal["final", "future", "episode"] | None = None
+
+
+class Experiment(Spec):
+    """The grid of one published figure (or several)."""
+
+    title: str
+    figures: str
+    arms: dict[str, Arm]
+    vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    fidelities: tuple[Fidelity, ...] = ("released",)
+    seeds: Count = 16
+
+
+class Selection(Spec):
+    """The part of an experiment's grid that a preset trains; everything that is not narrowed."""
+
+    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
+    preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
+    fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
+    levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    seeds: Count | None = None
+
+
+class Size(Spec):
+    """How large: the keys of a preset."""
+
+    hidden: tuple[Count, ...]
+    n_steps: Annotated[int, Field(ge=2)] = 2048
+    seeds: Count
+    steps: Count
+    early_end: float | None = 1.3
+    evaluation: EvaluationSpec = EvaluationSpec()
+    select: dict[str, Selection]
+
+
+class Execution(Spec):
+    """How cells are trained, which changes no number but their clocks."""
+
+    device: str = "cpu"
+    runs_per_axis: Count | None = None
+
+
+class Config(Spec):
+    """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
+
+    preset: str
+    results: Literal["trained", "published"] = "trained"
+    execution: Execution = Execution()
+    experiments: dict[str, Experiment]
+    presets: dict[str, Size]
+
+    hidden: tuple[Count, ...] | None = None
+    n_steps: int | None = None
+    seeds: Count | None = None
+    steps: Count | None = None
+    early_end: float | None = None
+    evaluation: EvaluationSpec | None = None
+    select: dict[str, Selection] | None = None
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> "Config":
+        if self.source not in self.presets:
+            raise ValueError(f"preset {self.source!r} is unknown; there are {_list(self.presets)}")
+        for name, size in self.presets.items():
+            self._selects_what_there_is(f"presets.{name}.select", size.select)
+        self._selects_what_there_is("select", self.select or {})
+        return self
+
+    def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
+        for name, selection in select.items():
+            if name not in self.experiments:
+                known = _list(self.experiments)
+                raise ValueError(f"{where}: experiment {name!r} is unknown; there are {known}")
+            vary = self.experiments[name].vary
+            for key, levels in selection.levels.items():
+                place = f"{where}.{name}.levels"
+                if key not in vary:
+                    raise ValueError(f"{place}: {key!r} is not varied there, but {_list(vary)}")
+                for level in levels:
+                    if level not in vary[key]:
+                        known = ", ".join(map(str, vary[key]))
+                        raise ValueError(f"{place}.{key}: {level!r} is not among {known}")
+
+    @property
+    def size(self) -> Size:
+        """The preset, with the keys that are overridden."""
+        preset = self.presets[self.source]
+        names = [name for name in Size.model_fields if getattr(self, name) is not None]
+        return preset.model_copy(update={name: getattr(self, name) for name in names})
+
+    @property
+    def source(self) -> str:
+        """Where figures come from, as a folder's name: a preset's, or `published`."""
+        return self.preset if self.results == "trained" else "published"
+
+
+def _list(names: Any) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
+    """Read config.yaml; raises SpecError, one sentence, for anything that cannot be."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise SpecError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise SpecError(f"{path}: holds no keys")
+    return parse({**values, **(overrides or {})})
+
+
+def parse(values: dict[str, Any]) -> Config:
+    """A configuration from plain values; raises SpecError."""
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise SpecError(one_sentence(error, Config)) from None
+    list(entries(config))  # every cell must be possible, before anything is trained
+    return config
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there."""
+
+    experiment: str
+    fidelity: Fidelity
+    arm: str
+    level: dict[str, Any]
+    spawn: Spawn
+    prey: Prey
+    spec: CellSpec
+
+
+def entries(config: Config) -> Iterator[Entry]:
+    """Every place of every selected experiment, main experiment first."""
+    size = config.size
+    for name, selection in size.select.items():
+        experiment = config.experiments[name]
+        levels = {
+            key: [v for v in values if v in selection.levels.get(key, values)]
+            for key, values in experiment.vary.items()
+        }
+        fidelities = [f for f in experiment.fidelities if f in selection.fidelities]
+        for fidelity, spawn, prey, arm, *values in itertools.product(
+            fidelities, selection.spawns, selection.preys, experiment.arms, *levels.values()
+        ):
+            level = dict(zip(levels, values, strict=True))
+            spec = _cell(config, name, fidelity, spawn, prey, arm, level, selection)
+            yield Entry(name, fidelity, arm, level, spawn, prey, spec)
+
+
+def _cell(
+    config: Config,
+    name: str,
+    fidelity: Fidelity,
+    spawn: Spawn,
+    prey: Prey,
+    arm_name: str,
+    level: dict[str, Any],
+    selection: Selection,
+) -> CellSpec:
+    size, experiment = config.size, config.experiments[name]
+    arm = experiment.arms[arm_name]
+    sections: dict[str, dict[str, Any]] = {
+        "environment": {"spawn": spawn, "prey": prey, "fidelity": fidelity},
+        "algorithm": {"name": arm.algorithm, "hidden": size.hidden, "n_steps": size.n_steps},
+    }
+    if arm.her is not None:
+        sections["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
+    for key, value in level.items():
+        homes = [s for s, model in SECTIONS.items() if key in model.model_fields]
+        if not homes:
+            raise SpecError(f"experiments.{name}.vary: {key!r} is no key of a cell")
+        if homes[0] in sections:
+            sections[homes[0]][key] = value
+    seeds = min(selection.seeds or size.seeds, size.seeds, experiment.seeds)
+    try:
+        return CellSpec.model_validate(
+            {
+                **sections,
+                "seeds": seeds,
+                "steps": size.steps,
+                "early_end": size.early_end,
+                "evaluation": size.evaluation,
+            }
+        )
+    except ValidationError as error:
+        where = f"experiments.{name}, {arm_name}, {spawn} {prey}"
+        raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a configuration trains: cells by name, and where each experiment finds its own."""
+
+    config: Config
+    cells: dict[str, CellSpec]
+    experiments: dict[str, list[tuple[Entry, str]]]
+
+    @classmethod
+    def of(cls, config: Config) -> "Plan":
+        """Merge equal cells; of cells that differ in seeds only, the largest serves all."""
+        everything = list(entries(config))
+        largest: dict[str, CellSpec] = {}
+        for entry in everything:
+            key = _but_for_seeds(entry.spec)
+            if key not in largest or entry.spec.seeds > largest[key].seeds:
+                largest[key] = entry.spec
+        cells = {spec.name: spec for spec in largest.values()}
+        experiments: dict[str, list[tuple[Entry, str]]] = {}
+        for entry in everything:
+            name = largest[_but_for_seeds(entry.spec)].name
+            experiments.setdefault(entry.experiment, []).append((entry, name))
+        return cls(config, cells, experiments)
+
+    def cells_of(self, experiment: str) -> list[str]:
+        """Names of the cells an experiment needs, without repetition."""
+        return list(dict.fromkeys(name for _, name in self.experiments[experiment]))
+
+    def document(self, experiment: str) -> dict[str, Any]:
+        """The experiment's plan as plain data: what analysis reads (a plan.json)."""
+        root = PUBLISHED if self.config.results == "published" else TRAINED
+        definition, size = self.config.experiments[experiment], self.config.size
+        return {
+            "experiment": experiment,
+            "title": definition.title,
+            "figures": definition.figures,
+            "source": self.config.source,
+            "preset": size.model_dump(mode="json", exclude={"select"}),
+            "vary": list(definition.vary),
+            "entries": [
+                {
+                    "fidelity": entry.fidelity,
+                    "arm": entry.arm,
+                    "level": entry.level,
+                    "spawn": entry.spawn,
+                    "prey": entry.prey,
+                    "seeds": entry.spec.seeds,
+                    "cell": str(root / "cells" / f"{name}.parquet"),
+                }
+                for entry, name in self.experiments[experiment]
+            ],
+        }
+
+
+def _but_for_seeds(spec: CellSpec) -> str:
+    return spec.model_copy(update={"seeds": 1}).name
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a derived file only if its text differs: what depends on it is then not redone."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def as_json(value: Any) -> str:
+    """Plain data as stable, readable JSON."""
+    return json.dumps(value, indent=1, sort_keys=False) + "\n"

@@ -1,0 +1,1 @@
+"""The training loops, checkpoints and curves."""

@@ -1,0 +1,305 @@
+"""One cell, from its specification to its curves: grouping of runs, early end, checkpoints.
+
+Files of a cell `<name>`: `cells/<name>.parquet` (the curves), `policies/<name>.pt` (the parameters
+at the end), `checkpoints/<name>.pt` (while it trains).
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from hindsight.files import FileError
+from hindsight.fingerprint import fingerprint
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.cost import group_size
+from hindsight.training.files import load, save, write_curves
+from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.progress import Progress, Tell
+
+PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
+INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a cell is trained, which does not change its numbers (only its clock)."""
+
+    device: str = "cpu"
+    runs_per_axis: int | None = None  # None: as many as is fastest
+    checkpoint_seconds: float = 60.0
+
+
+def prepare_process(device: str) -> None:
+    """One thread, no denormals, and memory that is kept instead of given back to the kernel.
+
+    These networks are small: a second thread costs more than it does.  The C library returns large
+    blocks to the kernel and faults them in again at every minibatch: a third of the time.
+    """
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    if device == "cpu" and sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        import ctypes
+
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        m_trim_threshold, m_top_pad, m_mmap_threshold = -1, -2, -3
+        mallopt(m_mmap_threshold, 1 << 30)
+        mallopt(m_trim_threshold, 1 << 30)
+        mallopt(m_top_pad, 1 << 26)
+
+
+@dataclass
+class Clock:
+    """A run's share of time: that of each iteration, divided by the runs active in it."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    total: float = 0.0
+
+    def start(self) -> None:
+        """Begin to measure an iteration."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def stop(self, runs: int) -> None:
+        """End of an iteration of so many runs."""
+        elapsed = time.perf_counter() - self._wall
+        self.total += elapsed
+        self.wall += elapsed / runs
+        self.cpu += (time.process_time() - self._cpu) / runs
+
+
+class CellTraining:
+    """The training of one cell, group of runs by group of runs."""
+
+    def __init__(self, spec: CellSpec, root: Path, execution: Execution, tell: Tell) -> None:
+        self.spec, self.root, self.execution, self.tell = spec, root, execution, tell
+        self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.ended: list[dict[str, Any]] = []
+        self.policies: dict[int, Tensor] = {}
+        self.clock = Clock()
+        self.steps_done = 0
+        self._saved = time.monotonic()
+        size = execution.runs_per_axis or group_size(spec, execution.device)
+        everyone = list(range(spec.seeds))
+        self.groups = [everyone[first : first + size] for first in everyone[::size]]
+        self.group = 0
+        self._resumed: dict[str, Any] | None = None
+
+    def path(self, kind: str, suffix: str) -> Path:
+        """Where a file of this cell lies."""
+        return self.root / kind / f"{self.spec.name}{suffix}"
+
+    def train(self) -> Path:
+        """Train what is missing, write the curves, and return their path."""
+        self._resume()
+        while self.group < len(self.groups):
+            self._train_group(self.groups[self.group])
+            self.group += 1
+            self.clock = Clock(total=self.clock.total)
+        save(
+            self.path("policies", ".pt"),
+            {
+                "spec": self.spec.model_dump_json(),
+                "seeds": sorted(self.policies),
+                "rows": torch.stack([self.policies[s] for s in sorted(self.policies)]),
+            },
+        )
+        curves = self.path("cells", ".parquet")
+        write_curves(curves, self._table(), self._metadata())
+        self.path("checkpoints", ".pt").unlink(missing_ok=True)
+        return curves
+
+    def _train_group(self, seeds: list[int]) -> None:
+        runs = OnPolicyRuns(self.spec, seeds, self.execution.device)
+        if self._resumed is not None:
+            runs.load_state_dict(self._resumed)
+            self._resumed = None
+        while runs.seeds:
+            self.clock.start()
+            columns = runs.iterate()
+            self.clock.stop(len(runs.seeds))
+            self.steps_done += runs.rollout_steps * len(runs.seeds)
+            self._note(runs, "train", columns)
+            ended = runs.ended(columns["return_mean"])
+            if runs.evaluation_due or ended.any():
+                self._note(runs, "evaluation", runs.evaluate())
+            self._finish(runs, ended)
+            self._checkpoint(runs)
+            self.tell(self._progress(columns))
+
+    def _finish(self, runs: OnPolicyRuns, ended: Tensor) -> None:
+        """Take the runs that have ended off the axis."""
+        for i in ended.nonzero()[:, 0].tolist():
+            seed = runs.seeds[i]
+            self.ended.append(
+                {
+                    "seed": seed,
+                    "perfect_step": runs.perfect.get(seed),
+                    "end_step": runs.env_steps,
+                    "ended": "early" if runs.within_budget else "budget",
+                }
+            )
+            self.policies[seed] = runs.optimiser.rows[i].detach().cpu().clone()
+        if ended.any():
+            runs.select((~ended).nonzero()[:, 0])
+
+    def _note(self, runs: OnPolicyRuns, phase: str, columns: dict[str, Tensor]) -> None:
+        """Append one row per run to the curves."""
+        n = len(runs.seeds)
+        rows = {
+            "phase": np.full(n, phase),
+            "seed": np.array(runs.seeds),
+            "iteration": np.full(n, runs.iteration),
+            "env_steps": np.full(n, runs.env_steps),
+            "wall_seconds": np.full(n, self.clock.wall),
+            "cpu_seconds": np.full(n, self.clock.cpu),
+            **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
+        }
+        for name, value in rows.items():
+            self.columns[f"{phase}/{name}"].append(value)
+
+    def _frames(self) -> Iterator[pd.DataFrame]:
+        for phase in ("train", "evaluation"):
+            columns = {
+                name.removeprefix(f"{phase}/"): np.concatenate(parts)
+                for name, parts in self.columns.items()
+                if name.startswith(f"{phase}/")
+            }
+            yield pd.DataFrame(columns)
+
+    def _table(self) -> dict[str, np.ndarray]:
+        """The curves' columns, sorted by phase, seed, step."""
+        curves = pd.concat(self._frames()).sort_values(["phase", "seed", "env_steps"])
+        return {
+            str(name): curves[name].to_numpy(
+                dtype=object if name == "phase" else INTEGERS.get(str(name), "float32")
+            )
+            for name in curves.columns
+        }
+
+    def _metadata(self) -> dict[str, Any]:
+        device = torch.device(self.execution.device)
+        return {
+            "spec": self.spec.model_dump(mode="json"),
+            "spec_hash": self.spec.hash,
+            "code": fingerprint("train"),
+            "versions": {
+                "python": platform.python_version(),
+                **{name: version(name) for name in PACKAGES},
+            },
+            "machine": machine(device),
+            "device": device.type,
+            "precision": "float32",
+            "clock": "cpu" if device.type == "cpu" else "wall",
+            "share_of_time": "an iteration's time divided by the runs active in it",
+            "runs_per_axis": len(self.groups[0]),
+            "seconds": self.clock.total,
+            "runs": sorted(self.ended, key=lambda run: run["seed"]),
+        }
+
+    # -- surviving interruption -----------------------------------------------------------------
+
+    def _identity(self) -> dict[str, str]:
+        """What a checkpoint must have been made by to be continued."""
+        return {
+            "spec_hash": self.spec.hash,
+            "code": fingerprint("train"),
+            "groups": json.dumps(self.groups),
+        }
+
+    def _checkpoint(self, runs: OnPolicyRuns) -> None:
+        now = time.monotonic()
+        if now - self._saved < self.execution.checkpoint_seconds or not runs.seeds:
+            return
+        self._saved = now
+        curves = {
+            name: [v.tolist() for v in parts]
+            if name.endswith("/phase")
+            else [torch.from_numpy(np.asarray(v)) for v in parts]
+            for name, parts in self.columns.items()
+        }
+        state = {
+            "identity": self._identity(),
+            "group": self.group,
+            "runs": runs.state_dict(),
+            "curves": curves,
+            "ended": self.ended,
+            "policies": self.policies,
+            "clock": [self.clock.wall, self.clock.cpu, self.clock.total],
+            "steps_done": self.steps_done,
+        }
+        save(self.path("checkpoints", ".pt"), state)
+
+    def _resume(self) -> None:
+        """Continue from a checkpoint of this very training, if there is one that can be read."""
+        path = self.path("checkpoints", ".pt")
+        if not path.exists():
+            return
+        try:
+            saved = load(path)
+            identity = saved["identity"]
+        except (FileError, KeyError, TypeError) as error:
+            path.replace(path.with_suffix(".damaged"))
+            print(f"{error}; set aside, training starts anew", file=sys.stderr)
+            return
+        if identity != self._identity():
+            path.unlink()
+            print(f"{path}: of other code or specification; training starts anew", file=sys.stderr)
+            return
+        self.group, self._resumed = saved["group"], saved["runs"]
+        for name, parts in saved["curves"].items():
+            self.columns[name] = [np.asarray(part) for part in parts]
+        self.ended, self.policies = saved["ended"], saved["policies"]
+        self.steps_done = saved["steps_done"]
+        self.clock = Clock(*saved["clock"])
+        print(f"{path}: continued at group {self.group + 1} of {len(self.groups)}", file=sys.stderr)
+
+    def _progress(self, columns: dict[str, Tensor]) -> Progress:
+        return Progress(
+            self.spec.name,
+            self.steps_done,
+            self.spec.steps * self.spec.seeds,
+            self.steps_done / max(self.clock.total, 1e-9),
+            float(columns["return_mean"].nanmean()),
+            float(columns["success_rate"].nanmean()),
+        )
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the numbers were made on."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        name = models[0].split(":", 1)[1].strip() if models else name
+    found = {"system": platform.system(), "processor": name, "cores": os.cpu_count()}
+    if device.type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(device)
+    return found
+
+
+def train_cell(
+    spec: CellSpec,
+    root: Path,
+    execution: Execution | None = None,
+    tell: Tell = lambda progress: None,
+) -> Path:
+    """Train a cell, or what is left of it, below `root`; returns the path of its curves.
+
+    `tell` hears of every iteration.  Raises FileError where results cannot be written.
+    """
+    execution = execution or Execution()
+    prepare_process(execution.device)
+    return CellTraining(spec, root, execution, tell).train()

@@ -1,0 +1,315 @@
+"""PPO's parts: what a minibatch holds, ratios of 1, runs that share nothing, analytic probes.
+
+The update itself is held to Stable-Baselines3 in `test_ppo_parity`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hindsight.algorithms import ppo
+from hindsight.envs.predator_prey import PredatorPrey, Step
+from hindsight.nn.adam import Adam
+from hindsight.relabel import on_policy
+from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.specs.cell import HindsightSpec, PPOSpec, PredatorPreySpec
+
+# --- minibatches ----------------------------------------------------------------------------------
+
+N_OBS, N_ACTIONS = 3, 2
+
+
+def named_samples(valid: np.ndarray) -> ppo.Samples:
+    """Samples that carry their number, 1 ..., in every field; advantages are random."""
+    runs, n = valid.shape
+    number = torch.arange(1.0, n + 1).expand(runs, n).contiguous()
+    advantage = np.random.default_rng(0).standard_normal((runs, n)).astype(np.float32)
+    return ppo.Samples(
+        number[..., None] * torch.tensor([1.0, 2, 3]),
+        number[..., None] * torch.tensor([4.0, 5]),
+        6 * number,
+        7 * number,
+        torch.from_numpy(advantage),
+        8 * number,
+        torch.from_numpy(valid),
+    )
+
+
+@st.composite
+def masks(draw: st.DrawFn) -> np.ndarray:
+    """Which samples of which run are valid, [run, sample], at least one in each run."""
+    runs, n = draw(st.integers(1, 3)), draw(st.integers(1, 40))
+    share = draw(st.sampled_from([0.1, 0.5, 0.9, 1.0]))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    valid = rng.random((runs, n)) < share
+    valid[np.arange(runs), rng.integers(0, n, runs)] = True
+    return valid
+
+
+@given(masks(), st.integers(2, 12))
+@settings(
+    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
+    samples = named_samples(valid)
+    runs = len(valid)
+    order = ppo.orders(range(runs), 1, samples.valid, 2)
+    packed, counts = ppo.pack(samples), samples.valid.sum(1)
+    for epoch_order in order:
+        epoch = ppo.deal(packed, N_OBS, epoch_order, counts, batch_size)
+        assert epoch.weight.shape[1] == -(-int(counts.max()) // batch_size)
+        assert epoch.weight.shape[2] == batch_size
+        for run in range(runs):
+            there = epoch.weight[run] > 0
+            number = epoch.obs[run, ..., 0][there]
+            dealt = sorted(number.long().tolist())
+            assert dealt == [i + 1 for i in np.flatnonzero(valid[run])]
+            # All fields of a sample stayed together.
+            for values, factor in (
+                (epoch.obs[run, ..., 1], 2),
+                (epoch.obs[run, ..., 2], 3),
+                (epoch.actions[run, ..., 0], 4),
+                (epoch.actions[run, ..., 1], 5),
+                (epoch.log_prob[run], 6),
+                (epoch.value[run], 7),
+                (epoch.returns[run], 8),
+            ):
+                assert torch.equal(values[there], factor * number)
+            for i, here in enumerate(there):
+                size = int(here.sum())
+                assert bool(epoch.filled[run, i]) == (size > 0)
+                if not size:
+                    continue
+                weight = epoch.weight[run, i]
+                assert float(weight.sum()) == pytest.approx(1, abs=1e-6)
+                assert weight[here].unique().numel() == 1
+                places = epoch.obs[run, i, here, 0].long() - 1
+                raw = samples.advantage[run, places].double().numpy()
+                expected = raw if size == 1 else (raw - raw.mean()) / (raw.std(ddof=1) + 1e-8)
+                np.testing.assert_allclose(
+                    epoch.advantage[run, i, here].numpy(), expected, rtol=1e-4, atol=1e-4
+                )
+            # Full minibatches first, one remainder, then empty ones.
+            sizes = there.sum(1).tolist()
+            count = int(counts[run])
+            full = [batch_size] * (count // batch_size)
+            rest = [count % batch_size] if count % batch_size else []
+            assert sizes == full + rest + [0] * (len(sizes) - len(full) - len(rest))
+
+
+def test_orders_belong_to_run_epoch_and_iteration():
+    valid = torch.ones(2, 50, dtype=torch.bool)
+    order = ppo.orders([3, 4], 7, valid, 3)
+    assert torch.equal(order, ppo.orders([4, 3], 7, valid, 3).flip(1))
+    assert torch.equal(order[:, :1], ppo.orders([3], 7, valid[:1], 3))
+    distinct = {tuple(row.tolist()) for row in order.flatten(0, 1)}
+    distinct |= {tuple(row.tolist()) for row in ppo.orders([3, 4], 8, valid, 3).flatten(0, 1)}
+    assert len(distinct) == 12
+    # Neighbours with more samples change nothing but the length of what follows.
+    fewer = valid.clone()
+    fewer[0, ::2] = False
+    assert torch.equal(ppo.orders([3, 4], 7, fewer, 3)[:, 0, :25],
+                       ppo.orders([3], 7, fewer[:1], 3)[:, 0])  # fmt: skip
+
+
+# --- ratios ---------------------------------------------------------------------------------------
+
+
+def collected(
+    agent: ppo.ActorCritic, rows: Tensor, seeds: list[int], spec: PPOSpec
+) -> tuple[PredatorPrey, Rollout]:
+    condition = PredatorPreySpec(prey="attract", grid_size=5.0)
+    env = PredatorPrey([condition] * len(seeds), seeds, spec.n_envs)
+    env.prepare_rollout(1, spec.n_steps)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(spec.n_steps, len(seeds), spec.n_envs, 3, generator=generator)
+    return env, ppo.collect(env, agent, rows, noise)
+
+
+def agent_and_rows(seeds: list[int]) -> tuple[ppo.ActorCritic, Tensor]:
+    """An agent whose mean action depends on the goal well beyond the initial gain of 0.01."""
+    agent = ppo.ActorCritic.of(9, 3, (16, 16))
+    rows = torch.stack([agent.initial_row(seed, 0.7) for seed in seeds])
+    return agent, rows + 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(9))
+
+
+@pytest.mark.parametrize(
+    "hindsight",
+    [
+        None,
+        HindsightSpec(),
+        HindsightSpec(strategy="future", k=3),
+        HindsightSpec(fidelity="described"),
+        HindsightSpec(strategy="episode", k=3, fidelity="described"),
+    ],
+)
+def test_ratios_begin_at_one(hindsight):
+    """The first minibatch, made of all samples: nothing has moved since they were estimated."""
+    seeds, spec = [1, 2], PPOSpec(n_steps=128, n_envs=2, n_epochs=1, batch_size=4096)
+    agent, rows = agent_and_rows(seeds)
+    env, rollout = collected(agent, rows, seeds, spec)
+    parts = [ppo.estimate(agent, rows, Trajectories.real(rollout), spec)]
+    if hindsight is not None:
+        uniform = on_policy.draws(seeds, 1, rollout, hindsight.k)
+        copies = on_policy.relabel(rollout, hindsight, env.reward, uniform)
+        parts.append(ppo.estimate(agent, rows, copies, spec))
+        # Log-probabilities are of the new goals, not carried over from the real samples.
+        pairs = parts[1].log_prob[:, : parts[0].log_prob.shape[1]] - parts[0].log_prob
+        assert float(pairs.abs().max()) > 0.1
+    samples = ppo.Samples.join(parts)
+    order = ppo.orders(seeds, 1, samples.valid, spec.n_epochs)
+    optimiser = Adam(rows.clone(), torch.full((2,), 3e-4))
+    d = ppo.update(agent, optimiser, samples, order, spec)
+    assert d.updates.tolist() == [1, 1]
+    assert float((d.ratio_max - 1).abs().max()) < 1e-5
+    assert float(d.approx_kl.abs().max()) < 1e-9, "of a divergence second order in ratio - 1"
+    assert d.clip_fraction.tolist() == [0, 0]
+    # At a ratio of 1 the loss is minus the mean of the normalised advantages, which is zero.
+    assert float(d.policy_loss.abs().max()) < 1e-5
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_runs_of_different_counts_equal_each_alone():
+    """Different numbers of valid samples, different ends of the update: still no influence."""
+    seeds = [1, 2, 3]
+    spec = PPOSpec(n_steps=200, n_epochs=5, batch_size=32, target_kl=0.001)
+    rates = torch.tensor([1e-3, 3e-5, 3e-3])
+    agent, rows = agent_and_rows(seeds)
+    _, rollout = collected(agent, rows, seeds, spec)
+    samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
+    for run, count in enumerate((200, 117, 33)):
+        unlucky = torch.randperm(200, generator=torch.Generator().manual_seed(run))[count:]
+        samples.valid[run, unlucky] = False
+    together = Adam(rows.clone(), rates)
+    order = ppo.orders(seeds, 1, samples.valid, spec.n_epochs)
+    d = ppo.update(agent, together, samples, order, spec)
+    assert len(set(d.updates.tolist())) == 3
+    for run, seed in enumerate(seeds):
+        only = slice(run, run + 1)
+        fields = {name: value[only] for name, value in vars(samples).items()}
+        part = ppo.Samples(**fields)
+        alone = Adam(rows[only].clone(), rates[only])
+        single = ppo.orders([seed], 1, part.valid, spec.n_epochs)
+        d_alone = ppo.update(agent, alone, part, single, spec)
+        torch.testing.assert_close(together.rows[run], alone.rows[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.steps[run], alone.steps[0])
+        for name, value in vars(d).items():
+            torch.testing.assert_close(value[run], getattr(d_alone, name)[0], rtol=1e-4, atol=1e-6)
+
+
+# --- probe environments ---------------------------------------------------------------------------
+
+
+class Probe:
+    """An environment small enough for analysis: one number to see, episodes of fixed length.
+
+    Its reward travels in the achieved goal, for rewards follow from goals in this project.
+    """
+
+    goal_size, observation_size, action_size = 1, 3, 1
+
+    def __init__(
+        self, runs: int, envs: int, length: int, reward_of: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
+        """`reward_of(seen, action)`, each [run, env], at the last step; before it, 0."""
+        self.length, self.reward_of = length, reward_of
+        self.elapsed = torch.zeros(runs, envs, dtype=torch.int64)
+        self.generator = torch.Generator().manual_seed(0)
+        self.state = torch.zeros(runs, envs, 3)
+        self._look()
+
+    def _look(self) -> None:
+        """Seen: a random sign, and the step of the episode."""
+        fresh = self.elapsed == 0
+        sign = 2.0 * torch.randint(0, 2, fresh.shape, generator=self.generator) - 1
+        self.state[..., 1] = torch.where(fresh, sign, self.state[..., 1])
+        self.state[..., 2] = self.elapsed
+
+    def step(self, actions: Tensor) -> Step:
+        self.elapsed += 1
+        terminated = self.elapsed >= self.length
+        reward = self.reward_of(self.state[..., 1], actions[..., 0]) * terminated
+        self.elapsed.masked_fill_(terminated, 0)
+        self._look()
+        return Step(reward[..., None], terminated, reward > 0)
+
+    def reward(self, achieved: Tensor, goal: Tensor, terminated: Tensor) -> tuple[Tensor, Tensor]:
+        return achieved[..., 0], achieved[..., 0] > 0
+
+
+def learned(
+    env: Probe, spec: PPOSpec, iterations: int, forget_ends: bool = False
+) -> tuple[ppo.ActorCritic, Tensor]:
+    """Agent and rows after some iterations of collect, estimate, update."""
+    runs, envs = env.elapsed.shape
+    seeds = list(range(runs))
+    agent = ppo.ActorCritic.of(3, 1, (16,))
+    rows = torch.stack([agent.initial_row(seed, spec.sigma_init) for seed in seeds])
+    optimiser = Adam(rows, torch.full((runs,), spec.learning_rate))
+    for iteration in range(iterations):
+        noise = torch.randn(spec.n_steps, runs, envs, 1, generator=env.generator)
+        rollout = ppo.collect(env, agent, optimiser.rows, noise)
+        paths = Trajectories.real(rollout)
+        if forget_ends:
+            paths.ends.zero_()
+        samples = ppo.estimate(agent, optimiser.rows, paths, spec)
+        order = ppo.orders(seeds, iteration, samples.valid, spec.n_epochs)
+        ppo.update(agent, optimiser, samples, order, spec)
+    return agent, optimiser.rows
+
+
+def values_at(agent: ppo.ActorCritic, rows: Tensor, seen: list[tuple[float, float]]) -> Tensor:
+    """Values [run, place] at (sign, step of the episode)."""
+    obs = torch.tensor([[0.0, *place] for place in seen]).expand(len(rows), -1, -1)
+    return agent.value(agent.split(rows)[1], obs)[..., 0]
+
+
+PROBE = PPOSpec(
+    n_steps=64, n_envs=2, learning_rate=1e-2, clip_range_vf=None, target_kl=None, n_epochs=4
+)
+
+
+def test_value_of_a_constant_reward_is_one():
+    env = Probe(2, 2, 1, lambda seen, action: torch.ones_like(seen))
+    values = values_at(*learned(env, PROBE, 25), [(-1, 0), (1, 0)])
+    assert float((values - 1).abs().max()) < 0.05
+
+
+def test_value_of_what_is_seen():
+    env = Probe(2, 2, 1, lambda seen, action: seen)
+    values = values_at(*learned(env, PROBE, 25), [(-1, 0), (1, 0)])
+    assert float((values - torch.tensor([-1.0, 1.0])).abs().max()) < 0.05
+
+
+def test_value_of_a_delayed_reward_is_gamma():
+    env = Probe(2, 2, 2, lambda seen, action: torch.ones_like(seen))
+    spec = PROBE.model_copy(update={"gamma": 0.5})
+    values = values_at(*learned(env, spec, 40), [(-1, 0), (1, 0), (-1, 1), (1, 1)])
+    assert float((values - torch.tensor([0.5, 0.5, 1, 1])).abs().max()) < 0.05
+
+
+def test_a_forgotten_end_gives_the_wrong_value():
+    """A control: without ends, one-step episodes of reward 1 look worth 1 / (1 - gamma)."""
+    env = Probe(1, 2, 1, lambda seen, action: torch.ones_like(seen))
+    spec = PROBE.model_copy(update={"gamma": 0.5})
+    values = values_at(*learned(env, spec, 40, forget_ends=True), [(-1, 0), (1, 0)])
+    assert float((values - 2).abs().max()) < 0.1
+
+
+def test_the_policy_moves_towards_the_reward():
+    """Rewarded is an action whose sign is the one that is seen."""
+    env = Probe(2, 2, 1, lambda seen, action: torch.sign(seen * action))
+    agent, rows = learned(env, PROBE, 25)
+    policy, _, log_std = agent.split(rows)
+    obs = torch.tensor([[0.0, -1, 0], [0.0, 1, 0]]).expand(2, -1, -1)
+    mean, sigma = agent.policy(policy, obs)[..., 0], log_std.exp()
+    assert (mean[:, 0] < -sigma[:, 0]).all() and (mean[:, 1] > sigma[:, 0]).all()
+    # The value follows: success is nearly certain.
+    assert (values_at(agent, rows, [(-1, 0), (1, 0)]) > 0.6).all()

@@ -1,0 +1,336 @@
+"""Parity with Stable-Baselines3: same weights, rollout and minibatch order, hence same update.
+
+Stable-Baselines3 fills its own rollout buffer, computes its own advantages, runs its own `train()`;
+all it is given are the parameters, the transitions and the order of the samples.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import ppo
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.nn.adam import Adam
+from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.specs.cell import PPOSpec, PredatorPreySpec
+
+stable_baselines3 = pytest.importorskip("stable_baselines3")
+
+N_DIMS = 3
+HIDDEN = (16, 16)
+SEEDS = (5, 6, 7)
+AGENT = ppo.ActorCritic.of(3 * N_DIMS, N_DIMS, HIDDEN)
+#: A large interception distance makes successes, and hence rewards of both signs, frequent.
+CONDITION = PredatorPreySpec(prey="random", grid_size=5.0, interception_distance=2.0)
+
+
+class Face(gymnasium.Env):
+    """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3 * N_DIMS,))
+    action_space = gymnasium.spaces.Box(-1, 1, (N_DIMS,))
+
+    def reset(self, **_):
+        return np.zeros(3 * N_DIMS, np.float32), {}
+
+
+def starting_rows(seeds: tuple[int, ...]) -> Tensor:
+    """Parameters [run, parameter] away from the special initial ones: no bias or mean is zero."""
+    rows = torch.stack([AGENT.initial_row(seed, 0.8) for seed in seeds])
+    return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
+
+
+def parameters_of(policy) -> list[Tensor]:
+    """Stable-Baselines3's parameters in the order of a row: bias, weight of each layer."""
+    actor = [*policy.mlp_extractor.policy_net, policy.action_net]
+    critic = [*policy.mlp_extractor.value_net, policy.value_net]
+    layers = [m for m in (*actor, *critic) if isinstance(m, torch.nn.Linear)]
+    return [p for layer in layers for p in (layer.bias, layer.weight)] + [policy.log_std]
+
+
+def row_of(policy) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in parameters_of(policy)])
+
+
+@dataclass
+class Twin:
+    """What Stable-Baselines3 did in one update."""
+
+    model: stable_baselines3.PPO
+    row: Tensor = field(default_factory=lambda: torch.empty(0))
+    log: dict[str, float] = field(default_factory=dict)
+    updates: int = 0
+    gradient_norms: list[float] = field(default_factory=list)
+    kls: list[float] = field(default_factory=list)
+    ratio_max: float = 0.0
+
+
+def build(rollout: Rollout, run: int, row: Tensor, learning_rate: float, spec: PPOSpec) -> Twin:
+    """A twin of one run whose buffer holds that run's part of the rollout."""
+    _, envs, steps = rollout.rewards.shape
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of truncated minibatches, which we test
+        model = stable_baselines3.PPO(
+            "MlpPolicy",
+            stable_baselines3.common.vec_env.DummyVecEnv([Face] * envs),
+            learning_rate=learning_rate,
+            n_steps=steps,
+            batch_size=spec.batch_size,
+            n_epochs=spec.n_epochs,
+            gamma=spec.gamma,
+            gae_lambda=spec.gae_lambda,
+            clip_range=spec.clip_range,
+            clip_range_vf=spec.clip_range_vf,
+            ent_coef=spec.ent_coef,
+            vf_coef=spec.vf_coef,
+            max_grad_norm=spec.max_grad_norm,
+            target_kl=spec.target_kl,
+            policy_kwargs={
+                "net_arch": list(HIDDEN),
+                "activation_fn": torch.nn.Tanh,
+                "optimizer_kwargs": {"eps": 1e-8},
+            },
+            device="cpu",
+        )
+    model.set_logger(stable_baselines3.common.logger.configure(None, []))
+    pieces = row.split([p.numel() for p in parameters_of(model.policy)])
+    with torch.no_grad():
+        for parameter, piece in zip(parameters_of(model.policy), pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
+    buffer, policy = model.rollout_buffer, model.policy
+    with torch.no_grad():
+        for t in range(steps):
+            obs, action = rollout.obs[run, :, t], rollout.actions[run, :, t]
+            values, log_prob, _ = policy.evaluate_actions(obs, action)
+            buffer.add(
+                obs.numpy(),
+                action.numpy(),
+                rollout.rewards[run, :, t].numpy(),
+                rollout.starts[run, :, t].numpy(),
+                values,
+                log_prob,
+            )
+        last_values = policy.predict_values(rollout.last_obs[run])
+        buffer.compute_returns_and_advantage(last_values, rollout.terminated[run, :, -1].numpy())
+    return Twin(model)
+
+
+def train(twin: Twin, order: Tensor, monkeypatch: pytest.MonkeyPatch) -> Twin:
+    """Stable-Baselines3's own update, its samples in our order [epoch, sample]."""
+    permutations: Iterator[np.ndarray] = iter(order.numpy())
+    model, old_log_probs = twin.model, []
+    get_samples, evaluate = model.rollout_buffer._get_samples, model.policy.evaluate_actions
+    clip = torch.nn.utils.clip_grad_norm_
+
+    def noting_samples(*args):
+        samples = get_samples(*args)
+        old_log_probs.append(samples.old_log_prob)
+        return samples
+
+    def noting_evaluation(*args):
+        values, log_prob, entropy = evaluate(*args)
+        log_ratio = (log_prob - old_log_probs[-1]).detach().double()
+        twin.kls.append(float((log_ratio.exp() - 1 - log_ratio).mean()))
+        twin.ratio_max = max(twin.ratio_max, float(log_ratio.exp().max()))
+        return values, log_prob, entropy
+
+    def noting_norm(*args):
+        norm = clip(*args)
+        twin.gradient_norms.append(float(norm))
+        return norm
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np.random, "permutation", lambda n: next(permutations))
+        patch.setattr(model.rollout_buffer, "_get_samples", noting_samples)
+        patch.setattr(model.policy, "evaluate_actions", noting_evaluation)
+        patch.setattr(torch.nn.utils, "clip_grad_norm_", noting_norm)
+        model.train()
+    twin.row = row_of(model.policy)
+    twin.log = dict(model.logger.name_to_value)
+    state = model.policy.optimizer.state.get(model.policy.log_std, {})
+    twin.updates = int(state.get("step", 0))
+    return twin
+
+
+@dataclass
+class Both:
+    """One update of the same thing by both implementations."""
+
+    spec: PPOSpec
+    twins: list[Twin]
+    samples: ppo.Samples
+    rows: Tensor  # after the update
+    diagnostics: ppo.Diagnostics
+
+
+def both(
+    spec: PPOSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    learning_rates: tuple[float, ...] = (3e-4,),
+    stale: float = 0.0,
+) -> Both:
+    """Collect with our code, then one update by each implementation.
+
+    Args:
+        learning_rates: one per run.
+        stale: how far the collecting policy's parameters move before the update begins; a policy
+            that is already stale makes ratios far from 1 and so exercises every clip.
+    """
+    seeds = SEEDS[: len(learning_rates)]
+    rows = starting_rows(seeds)
+    env = PredatorPrey([CONDITION] * len(seeds), seeds, spec.n_envs)
+    # A few steps first, so that the rollout begins in the middle of an episode.
+    for iteration, steps in ((1, 5), (2, spec.n_steps)):
+        env.prepare_rollout(iteration, steps)
+        noise = np.random.default_rng(iteration).standard_normal(
+            (steps, len(seeds), spec.n_envs, N_DIMS), np.float32
+        )
+        rollout = ppo.collect(env, AGENT, rows, torch.from_numpy(noise))
+    assert not rollout.starts[..., 0].all()
+    samples = ppo.estimate(AGENT, rows, Trajectories.real(rollout), spec)
+    order = ppo.orders(seeds, 2, samples.valid, spec.n_epochs)
+    twins = [
+        build(rollout, run, rows[run], rate, spec) for run, rate in enumerate(learning_rates)
+    ]
+    for run, twin in enumerate(twins):
+        if stale:
+            move = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(run))
+            rows[run] += stale * move
+            pieces = rows[run].split([p.numel() for p in parameters_of(twin.model.policy)])
+            with torch.no_grad():
+                for parameter, piece in zip(
+                    parameters_of(twin.model.policy), pieces, strict=True
+                ):
+                    parameter.copy_(piece.view_as(parameter))
+    optimiser = Adam(rows.clone(), torch.tensor(learning_rates), eps=1e-8)
+    diagnostics = ppo.update(AGENT, optimiser, samples, order, spec)
+    for run, twin in enumerate(twins):
+        train(twin, order[:, run], monkeypatch)
+    return Both(spec, twins, samples, optimiser.rows, diagnostics)
+
+
+def compare(result: Both, tolerance: float = 2e-6) -> None:
+    """Estimates, parameters, losses and diagnostics of every run equal its twin's."""
+    for run, twin in enumerate(result.twins):
+        buffer = twin.model.rollout_buffer
+        for ours, theirs in (
+            (result.samples.value, buffer.values),
+            (result.samples.log_prob, buffer.log_probs),
+            (result.samples.advantage, buffer.advantages),
+            (result.samples.returns, buffer.returns),
+        ):
+            # `train` has flattened the buffer environment by environment, as ours are.
+            np.testing.assert_allclose(ours[run].numpy(), theirs[:, 0], rtol=1e-5, atol=2e-6)
+        torch.testing.assert_close(result.rows[run], twin.row, rtol=0, atol=tolerance)
+        d = result.diagnostics
+        assert int(d.updates[run]) == twin.updates == len(twin.gradient_norms)
+        for ours, theirs in (
+            (d.policy_loss, twin.log["train/policy_gradient_loss"]),
+            (d.value_loss, twin.log["train/value_loss"]),
+            (d.approx_kl, float(np.mean(twin.kls))),
+        ):
+            assert float(ours[run]) == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+        # One sample at the edge of the clip range may fall on either side of it.
+        one_sample = 1.5 / (result.spec.batch_size * len(twin.kls))
+        fraction = twin.log["train/clip_fraction"]
+        assert float(d.clip_fraction[run]) == pytest.approx(fraction, abs=one_sample)
+        assert float(d.ratio_max[run]) == pytest.approx(twin.ratio_max, rel=1e-4)
+        if len(twin.kls) == twin.updates:  # else it stopped at a minibatch without a gradient
+            norm = float(np.mean(twin.gradient_norms))
+            assert float(d.gradient_norm[run]) == pytest.approx(norm, rel=1e-4)
+
+
+def minibatches(spec: PPOSpec) -> int:
+    """Of a whole update."""
+    return spec.n_epochs * -(-spec.n_steps * spec.n_envs // spec.batch_size)
+
+
+def test_a_full_update(monkeypatch):
+    spec = PPOSpec(hidden=HIDDEN, n_steps=256, target_kl=None)
+    result = both(spec, monkeypatch)
+    compare(result)
+    assert int(result.diagnostics.updates[0]) == minibatches(spec) == 40
+    before = starting_rows(SEEDS[:1])[0]
+    assert float((result.rows[0] - before).abs().max()) > 1e-3, "the update must move something"
+
+
+def test_two_environments(monkeypatch):
+    """Samples lie environment by environment, and advantages do not cross from one to the next."""
+    compare(both(PPOSpec(hidden=HIDDEN, n_steps=96, n_envs=2, target_kl=None), monkeypatch))
+
+
+@pytest.mark.parametrize("clip_range_vf", [None, 0.2])
+@pytest.mark.parametrize("ent_coef", [0.0, 0.1])
+def test_clips_and_entropy(monkeypatch, clip_range_vf, ent_coef):
+    """With a stale policy, so that ratio and value are clipped from the first minibatch on."""
+    spec = PPOSpec(
+        hidden=HIDDEN,
+        n_steps=128,
+        target_kl=None,
+        clip_range_vf=clip_range_vf,
+        ent_coef=ent_coef,
+        n_epochs=3,
+    )
+    result = both(spec, monkeypatch, stale=0.1)
+    compare(result)
+    assert float(result.diagnostics.clip_fraction[0]) > 0.2
+
+
+def test_the_options_make_a_difference(monkeypatch):
+    """A negative control: each option that parity is shown for changes the parameters."""
+    base = PPOSpec(hidden=HIDDEN, n_steps=128, target_kl=None, n_epochs=3)
+    plain = both(base, monkeypatch, stale=0.1).rows
+    for change in ({"clip_range_vf": None}, {"ent_coef": 0.1}, {"max_grad_norm": 100.0}):
+        other = both(base.model_copy(update=change), monkeypatch, stale=0.1).rows
+        assert float((other - plain).abs().max()) > 1e-4, change
+
+
+@pytest.mark.parametrize("n_steps", [100, 129])
+def test_a_last_minibatch_that_is_not_full(monkeypatch, n_steps):
+    """64 + 36 samples, and 64 + 64 + 1: a single one has no spread and is not normalised."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=n_steps, target_kl=None)
+    result = both(spec, monkeypatch)
+    compare(result)
+    assert int(result.diagnostics.updates[0]) == minibatches(spec)
+
+
+def test_the_kl_stop(monkeypatch):
+    """It stops amid an epoch, before the minibatch that shows the divergence is learned from."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=256, target_kl=0.002)
+    result = both(spec, monkeypatch, learning_rates=(1e-3,))
+    compare(result)
+    twin = result.twins[0]
+    assert 4 < twin.updates < minibatches(spec), "the stop must fire after the first epoch"
+    assert len(twin.kls) == twin.updates + 1
+    assert twin.kls[-1] > 1.5 * 0.002 > max(twin.kls[:-1])
+
+
+def test_a_stop_before_any_update(monkeypatch):
+    spec = PPOSpec(hidden=HIDDEN, n_steps=128, target_kl=0.01)
+    result = both(spec, monkeypatch, stale=0.2)
+    compare(result)
+    assert int(result.diagnostics.updates[0]) == 0
+
+
+def test_runs_of_different_learning_rates(monkeypatch):
+    """Three runs on one axis, each its own twin; they stop at different times, one not at all."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=128, n_epochs=6, target_kl=0.001)
+    result = both(spec, monkeypatch, learning_rates=(3e-5, 1e-3, 3e-3))
+    compare(result)
+    updates = [twin.updates for twin in result.twins]
+    assert minibatches(spec) == updates[0] > updates[1] > updates[2] > 0
+
+
+def test_approx_kl_is_logged_over_all_epochs(monkeypatch):
+    """Stable-Baselines3 logs the last epoch's mean; both are the same where there is one epoch."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=128, n_epochs=1, target_kl=None)
+    result = both(spec, monkeypatch, learning_rates=(1e-3,))
+    logged = result.twins[0].log["train/approx_kl"]
+    assert float(result.diagnostics.approx_kl[0]) == pytest.approx(logged, rel=1e-4, abs=1e-7)

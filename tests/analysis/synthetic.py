@@ -1,0 +1,264 @@
+"""Small result files with known curves, in the format that training writes: cells and whole
+experiments.
+
+`write_cell` writes one results file from a function of the training step; `write_experiment` writes
+the cells and the plan of one of the six experiments, with learning curves that look like the
+papers'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+CurveFunction = Callable[[int, Array], Array]
+
+N_STEPS = 2048
+SPAWNS = ("random", "apart")
+PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
+CONDITIONS = tuple((spawn, prey) for spawn in SPAWNS for prey in PREYS)
+TRAIN_ONLY = (
+    "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
+    "gradient_norm", "ratio_max", "updates", "relabelled_share", "s_ratio_before", "s_ratio_after",
+)  # fmt: skip
+INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
+
+LEVELS: dict[str, list[dict[str, Any]]] = {
+    "algorithms": [{}],
+    "learning_rate": [{"learning_rate": value} for value in (3e-3, 3e-4, 3e-5)],
+    "agent_size": [{"interception_distance": value} for value in (1.0, 0.5, 0.2, 0.1)],
+    "grid_size": [{"grid_size": value} for value in (10.0, 20.0, 30.0, 40.0, 50.0)],
+    "dimensions": [{"n_dims": value} for value in (2, 3, 4, 5, 6)],
+    "her_strategy": [
+        {"strategy": strategy, "k": k}
+        for strategy in ("final", "future", "episode")
+        for k in (1, 2, 4, 8)
+    ],
+}
+FIGURES = {
+    "algorithms": "PPO-HER Fig. 2 and 3",
+    "learning_rate": "PPO-HER Fig. 4",
+    "agent_size": "PPO-HER Fig. A2",
+    "grid_size": "PPO-HER Fig. A3",
+    "dimensions": "PPO-HER Fig. A4 and A5",
+    "her_strategy": "PPO-HER Fig. A1",
+}
+
+
+def specification(
+    overrides: dict[str, Any] | None = None, seeds: int = 4, steps: int = 40 * N_STEPS
+) -> dict[str, Any]:
+    """A cell's specification; `overrides` maps dotted keys to values, e.g. {"environment.prey":
+    "repel"}.
+    """
+    spec: dict[str, Any] = {
+        "environment": {
+            "id": "PredatorPrey-v0", "n_dims": 3, "grid_size": 10.0, "interception_distance": 1.0,
+            "max_steps": 20, "prey": "static", "spawn": "random", "fidelity": "released",
+        },
+        "algorithm": {"name": "ppo", "hidden": [64, 64], "learning_rate": 3e-4, "n_steps": N_STEPS},
+        "hindsight": None,
+        "seeds": seeds,
+        "steps": steps,
+        "early_end": 1.3,
+    }  # fmt: skip
+    for key, value in (overrides or {}).items():
+        *parents, last = key.split(".")
+        place = spec
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return spec
+
+
+def constant(success: float) -> CurveFunction:
+    """The curve of a run whose success rate never changes."""
+    return lambda seed, env_steps: np.full(env_steps.shape, success)
+
+
+def _run_columns(
+    seed: int, success: Array, env_steps: Array, early_end: float, seconds_per_step: float
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """A run's training columns and its metadata, cut at `early_end` x its first perfect step."""
+    budget = env_steps[-1]
+    perfect = np.flatnonzero(success >= 1.0)
+    perfect_step = int(env_steps[perfect[0]]) if perfect.size else None
+    limit = np.inf if perfect_step is None else early_end * perfect_step
+    keep = min(int(np.searchsorted(env_steps, limit)) + 1, len(env_steps))
+    success, env_steps = success[:keep], env_steps[:keep]
+    log_std = -1.2 * success
+    columns: dict[str, Array] = {name: np.full(keep, 0.1) for name in TRAIN_ONLY}
+    columns |= {
+        "seed": np.full(keep, seed), "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
+        "wall_seconds": 1.5 * seconds_per_step * env_steps,
+        "cpu_seconds": seconds_per_step * env_steps,
+        "episodes": np.maximum(100.0, env_steps // 20),
+        "return_mean": 2.0 * success - 1.0, "success_rate": success,
+        "episode_length": 21.0 - 13.0 * success, "log_std": log_std,
+        "policy_entropy": 3.0 * (0.5 * np.log(2.0 * np.pi * np.e) + log_std),
+        "updates": np.full(keep, 320.0),
+    }  # fmt: skip
+    end = int(env_steps[-1])
+    ended = "early" if end < budget else "budget"
+    run = {"seed": seed, "perfect_step": perfect_step, "end_step": end, "ended": ended}
+    return columns, run
+
+
+def _evaluation_columns(columns: dict[str, Array], every: int) -> dict[str, Array]:
+    """The rows of every `every`-th rollout and of the last one, without what only training has."""
+    iteration = columns["iteration"]
+    kept = (iteration % every == 0) | (iteration == iteration[-1])
+    return {
+        name: np.full(kept.sum(), np.nan) if name in TRAIN_ONLY else values[kept]
+        for name, values in columns.items()
+    }
+
+
+def write_cell(
+    path: Path,
+    spec_overrides: dict[str, Any] | None = None,
+    seeds: int = 4,
+    curve_fn: CurveFunction | None = None,
+    iterations: int = 40,
+    seconds_per_step: float = 1e-3,
+    evaluate_every: int = 5,
+) -> Path:
+    """Write a results file of `seeds` runs and `iterations` rollouts of 2048 steps each.
+
+    `curve_fn(seed, env_steps)` gives the success rate in [0, 1] at every rollout; the return is
+    2 success - 1. A run is cut at 1.3 times the step at which its success rate is first 1, as
+    training does. Training time is `seconds_per_step` x steps on the CPU clock and half as much
+    again on the wall clock. Evaluation rows repeat the training window's numbers every
+    `evaluate_every` rollouts and at the run's end.
+    """
+    curve_fn = curve_fn or constant(0.5)
+    spec = specification(spec_overrides, seeds, iterations * N_STEPS)
+    grid = np.arange(1, iterations + 1, dtype=np.float64) * N_STEPS
+    train, runs = [], []
+    for seed in range(seeds):
+        success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
+        columns, run = _run_columns(seed, success, grid, spec["early_end"], seconds_per_step)
+        train.append(columns)
+        runs.append(run)
+    evaluations = [_evaluation_columns(columns, evaluate_every) for columns in train]
+    # Phases in alphabetical order, seeds and steps ascending: the order of a results file.
+    parts = [*evaluations, *train]
+    phases = ["evaluation"] * len(evaluations) + ["train"] * len(train)
+    lengths = [len(part["seed"]) for part in parts]
+    table: dict[str, Any] = {"phase": pa.array(np.repeat(phases, lengths).tolist())}
+    for name in parts[0]:
+        values = np.concatenate([part[name] for part in parts])
+        table[name] = values.astype(INTEGERS.get(name, "float32"))
+    metadata = {
+        "spec": spec,
+        "spec_hash": hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:10],
+        "code": "synthetic",
+        "versions": {"numpy": np.__version__},
+        "machine": {"cores": 1},
+        "device": "cpu",
+        "precision": "float32",
+        "clock": "cpu",
+        "runs_per_axis": seeds,
+        "seconds": float(table["cpu_seconds"].max()),
+        "runs": runs,
+    }
+    header = {b"hindsight": json.dumps(metadata).encode()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(table).replace_schema_metadata(header), path)
+    return path
+
+
+def difficulty(level: dict[str, Any], spawn: str, prey: str) -> float:
+    """How hard a condition is, about 0 (easy) to 3 (hard): spawn, prey and what varies."""
+    prey_hardness = dict(zip(PREYS, (0.0, 0.2, 0.1, 0.8, 1.0, 0.6), strict=True))
+    value = prey_hardness[prey] + (0.3 if spawn == "random" else 0.0)
+    value += 0.6 * np.log2(1.0 / level.get("interception_distance", 1.0))
+    value += 0.4 * (level.get("grid_size", 10.0) / 10.0 - 1.0)
+    value += 0.4 * (level.get("n_dims", 3) - 3)
+    value += 0.8 * abs(np.log10(level.get("learning_rate", 3e-4) / 3e-4))
+    return float(max(0.0, value + 0.1 * np.log2(level.get("k", 1))))
+
+
+def learning_curve(arm: str, hardness: float, iterations: int) -> CurveFunction:
+    """A noisy sigmoid in the step; arms with hindsight learn sooner and lose less to difficulty."""
+    with_hindsight = "HER" in arm
+
+    def curve(seed: int, env_steps: Array) -> Array:
+        rng = np.random.default_rng([seed, int(1000 * hardness), len(arm)])
+        start = (0.15 if with_hindsight else 0.3) + (0.12 if with_hindsight else 0.3) * hardness
+        middle = (start + 0.08 * rng.standard_normal()) * iterations * N_STEPS
+        top = 1.02 if with_hindsight or rng.random() > 0.3 * hardness else 0.15
+        rise = top / (1.0 + np.exp(-(env_steps - middle) / (0.05 * iterations * N_STEPS)))
+        return np.round(np.clip(rise + 0.02 * rng.standard_normal(env_steps.shape), 0.0, 1.0), 2)
+
+    return curve
+
+
+def write_experiment(
+    root: Path,
+    name: str,
+    source: str = "laptop",
+    *,
+    arms: Sequence[str] | None = None,
+    fidelities: Sequence[str] = ("released", "described"),
+    conditions: Iterable[tuple[str, str]] = CONDITIONS,
+    levels: Sequence[dict[str, Any]] | None = None,
+    seeds: int = 6,
+    iterations: int = 30,
+    curve_of: Callable[[str, dict[str, Any], str, str], CurveFunction] | None = None,
+) -> Path:
+    """Write the cells of an experiment under `root` and its plan; return the plan's path.
+
+    Cells go to root/results/cells, the plan to root/results/tables/<source>/<name>/plan.json; paths
+    in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
+    learning curves. PPO's cells are shared by the fidelities, as in the real plans.
+    """
+    arms = arms or (("PPO-HER",) if name == "her_strategy" else ("PPO", "PPO-HER"))
+    levels = LEVELS[name] if levels is None else levels
+    entries = []
+    for fidelity, arm, level, (spawn, prey) in itertools.product(
+        fidelities, arms, levels, tuple(conditions)
+    ):
+        shared = fidelity if "HER" in arm else "any"
+        words = "-".join([arm.lower(), shared, *(str(value) for value in level.values())])
+        cell = f"results/cells/{name}-{spawn}-{prey}/{words}.parquet"
+        hardness = difficulty(level, spawn, prey)
+        curve = (
+            curve_of(arm, level, spawn, prey)
+            if curve_of
+            else learning_curve(arm, hardness, iterations)
+        )
+        if not (root / cell).exists():
+            write_cell(
+                root / cell,
+                {"environment.spawn": spawn, "environment.prey": prey},
+                seeds=seeds,
+                curve_fn=curve,
+                iterations=iterations,
+                seconds_per_step=1.6e-3 if "HER" in arm else 1e-3,
+            )
+        place = {"spawn": spawn, "prey": prey, "seeds": seeds, "cell": cell}
+        entries.append({"fidelity": fidelity, "arm": arm, "level": level, **place})
+    plan = {
+        "experiment": name,
+        "title": name.replace("_", " "),
+        "figures": FIGURES[name],
+        "source": source,
+        "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
+        "vary": list(LEVELS[name][0]),
+        "entries": entries,
+    }
+    path = root / "results" / "tables" / source / name / "plan.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(plan, indent=1))
+    return path

@@ -1,0 +1,144 @@
+"""Results files: what is whole is read, and what is not is refused with the file's name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hindsight.analysis.cells import COLUMNS, ResultError, load_cell
+from tests.analysis.synthetic import N_STEPS, write_cell
+
+
+def rewrite(path: Path, rows: pd.DataFrame | None = None, **metadata: Any) -> Path:
+    """The same file with other rows or metadata; a value of None removes a key."""
+    table = pq.read_table(path)
+    header = json.loads(table.schema.metadata[b"hindsight"]) | metadata
+    header = {key: value for key, value in header.items() if value is not None}
+    if rows is not None:
+        table = pa.Table.from_pandas(rows, preserve_index=False)
+    packed = {b"hindsight": json.dumps(header).encode()}
+    pq.write_table(table.replace_schema_metadata(packed), path)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    def rising(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        return env_steps / env_steps[-1] if seed == 0 else np.full(env_steps.shape, float(seed > 1))
+
+    return write_cell(tmp_path / "cell.parquet", seeds=3, iterations=20, curve_fn=rising)
+
+
+def test_a_whole_file_is_read_in_order(path: Path) -> None:
+    cell = load_cell(path)
+    assert cell.path == path
+    assert cell.budget == 20 * N_STEPS
+    assert cell.clock_column == "cpu_seconds"
+    assert set(COLUMNS) <= set(cell.curves.columns)
+    lengths = cell.curves.groupby("seed").size()
+    # Seed 0 is first perfect at its last step; seed 2 at its first, and ends 1.3 times later.
+    assert lengths.to_dict() == {0: 20, 1: 20, 2: 2}
+    assert cell.metadata["runs"][2]["perfect_step"] == N_STEPS
+    assert (cell.curves["phase"] == "train").all()
+    assert cell.evaluations["policy_entropy"].isna().all()
+    order = cell.curves[["seed", "env_steps"]]
+    assert order.equals(order.sort_values(["seed", "env_steps"]))
+
+
+def test_rows_may_come_in_any_order(path: Path) -> None:
+    whole = load_cell(path)
+    shuffled = pq.read_table(path).to_pandas().sample(frac=1.0, random_state=1)
+    again = load_cell(rewrite(path, shuffled))
+    pd.testing.assert_frame_equal(again.curves, whole.curves)
+    pd.testing.assert_frame_equal(again.evaluations, whole.evaluations)
+
+
+def test_wall_time_is_the_clock_of_a_gpu(path: Path) -> None:
+    assert load_cell(rewrite(path, clock="wall")).clock_column == "wall_seconds"
+
+
+def refused(path: Path) -> str:
+    """The message of the refusal, checked to be one line that names the file."""
+    with pytest.raises(ResultError) as caught:
+        load_cell(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    assert "no such" in refused(tmp_path / "absent.parquet")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_truncated_file(path: Path, share: float) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    assert "not a readable parquet file" in refused(path)
+
+
+def test_a_file_of_another_kind(path: Path) -> None:
+    path.write_text("seed,env_steps\n0,2048\n")
+    assert "not a readable parquet file" in refused(path)
+
+
+def test_a_foreign_parquet_file(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.parquet"
+    pd.DataFrame({"seed": [0], "loss": [1.0]}).to_parquet(foreign)
+    assert "lacks the columns phase" in refused(foreign)
+
+
+def test_a_file_without_metadata(path: Path) -> None:
+    pq.write_table(pq.read_table(path).replace_schema_metadata({}), path)
+    assert "no key 'hindsight'" in refused(path)
+
+
+@pytest.mark.parametrize("key", ["spec", "clock", "runs", "spec_hash"])
+def test_metadata_without_a_key(path: Path, key: str) -> None:
+    assert f"lacks {key}" in refused(rewrite(path, **{key: None}))
+
+
+def test_an_unknown_clock(path: Path) -> None:
+    assert "'sundial'" in refused(rewrite(path, clock="sundial"))
+
+
+def test_a_seed_without_rows(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows = rows[(rows["seed"] != 1) | (rows["phase"] != "train")]
+    assert "3 seeds are specified" in refused(rewrite(path, rows))
+
+
+def test_a_seed_that_stops_before_its_end(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows = rows[(rows["seed"] != 1) | (rows["iteration"] < 15)]
+    assert f"seed 1 ended at step {20 * N_STEPS}" in refused(rewrite(path, rows))
+
+
+def test_a_gap_in_the_iterations(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows = rows[(rows["seed"] != 1) | (rows["iteration"] != 7)]
+    assert "iterations" in refused(rewrite(path, rows))
+
+
+def test_a_seed_without_evaluations(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows = rows[(rows["seed"] != 2) | (rows["phase"] == "train")]
+    assert "seed 2 has no evaluation" in refused(rewrite(path, rows))
+
+
+def test_a_clock_that_goes_back(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows["cpu_seconds"] = np.float32(60.0) - rows["cpu_seconds"]
+    assert "cpu_seconds goes back" in refused(rewrite(path, rows))
+
+
+def test_an_unknown_phase(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows.loc[0, "phase"] = "rehearsal"
+    assert "'rehearsal'" in refused(rewrite(path, rows))

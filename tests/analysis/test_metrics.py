@@ -1,0 +1,122 @@
+"""The papers' statistics against numbers worked out by hand and against NumPy and pandas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from hindsight.analysis import metrics
+
+NAN = float("nan")
+CURVES = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.integers(1, 12)),
+    elements=st.one_of(st.floats(-1, 1), st.just(NAN)),
+)
+
+
+def test_carry_forward_by_hand() -> None:
+    values = [[NAN, 0.1, NAN, 0.3, NAN], [0.5, NAN, NAN, NAN, NAN]]
+    expected = [[NAN, 0.1, 0.1, 0.3, 0.3], [0.5] * 5]
+    np.testing.assert_array_equal(metrics.carry_forward(values), expected)
+
+
+@given(CURVES)
+def test_carry_forward_is_pandas_ffill(values: np.ndarray) -> None:
+    expected = pd.DataFrame(values).ffill(axis=1).to_numpy()
+    np.testing.assert_array_equal(metrics.carry_forward(values), expected)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+@given(CURVES)
+def test_quantiles_are_numpys_over_the_seeds_that_have_a_value(values: np.ndarray) -> None:
+    levels = [0.25, 0.5, 0.75]
+    expected = np.nanquantile(values, levels, axis=0)
+    np.testing.assert_allclose(metrics.quantiles(values, levels), expected, atol=1e-12)
+
+
+def test_maximum_median_return_and_iqr_use_the_last_step_at_the_maximum() -> None:
+    # Medians -1, 0.5, 0.2, 0.5: the maximum is reached twice, with different spreads.
+    values = np.array(
+        [
+            [-1.0, 0.4, 0.0, 0.5],
+            [-1.0, 0.5, 0.2, 0.5],
+            [-1.0, 0.6, 0.4, 0.1],
+        ]
+    )
+    median = metrics.median_curve(values)
+    assert metrics.maximum_median_return(median) == 0.5
+    assert metrics.maximum_steps(median) == (1, 3)
+    assert metrics.iqr_at_maximum(values) == pytest.approx(0.5 - 0.3)
+
+
+def test_an_empty_curve_has_no_maximum() -> None:
+    with pytest.raises(ValueError, match="no maximum"):
+        metrics.maximum_steps([NAN, NAN])
+
+
+def test_time_to_learn_by_hand() -> None:
+    # Scaled: 0, 0.5, 0.76, 0.8, 0.78; 0.95 x 0.8 = 0.76 is met at the third point.
+    median = 2 * np.array([0.0, 0.5, 0.76, 0.8, 0.78]) - 1
+    assert metrics.time_to_learn(median, [10, 20, 30, 40, 50]) == 30
+
+
+def test_time_to_learn_of_a_curve_that_never_succeeds_is_its_first_point() -> None:
+    assert metrics.time_to_learn([NAN, -1.0, -1.0], [1, 2, 3]) == 2
+
+
+@given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-1, 1)))
+def test_time_to_learn_is_not_after_the_maximum(median: np.ndarray) -> None:
+    steps = np.arange(len(median))
+    first = metrics.maximum_steps(median)[0]
+    learnt = metrics.time_to_learn(median, steps)
+    assert learnt <= first
+    assert (median[: int(learnt)] + 1 < 0.95 * (median.max() + 1)).all()
+
+
+def test_m_c_by_hand_and_the_slowest_scores_zero() -> None:
+    np.testing.assert_allclose(metrics.m_c([0.5, 1.0, 0.9], [50, 100, 200]), [0.375, 0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("scaled", "expected"),
+    [([0.5, 0.88, 0.6], 76.0), ([0.03, 0.99], 3200.0), ([0.7], 0.0), ([0.0, 0.4], np.inf)],
+)
+def test_sensitivity_by_hand(scaled: list[float], expected: float) -> None:
+    assert metrics.sensitivity(scaled) == pytest.approx(expected)
+
+
+def test_sensitivity_of_an_arm_that_never_succeeds_is_undefined() -> None:
+    assert np.isnan(metrics.sensitivity([0.0, 0.0]))
+
+
+def test_the_grid_is_continued_within_the_budget() -> None:
+    np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 8000), [2048, 4096, 6144])
+    np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 8192)[-1], 8192)
+    np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 4000), [2048, 4096])
+    np.testing.assert_array_equal(metrics.extend_grid([2048], 4096), [2048, 4096])
+    assert len(metrics.extend_grid([2048, 4096], 1_000_000)) == 488
+
+
+def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_end() -> None:
+    values = [[0.1, 0.2, 0.3], [0.5, 0.6, 0.6]]
+    minutes = [[1.0, 2.0, 4.0], [2.5, 3.0, NAN]]
+    result = metrics.on_time_grid(values, minutes, [0.5, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(result, [[NAN, 0.1, 0.2, 0.2, 0.3], [NAN, NAN, NAN, 0.6, 0.6]])
+
+
+@given(st.integers(1, 2000), st.lists(st.integers(0, 1999), max_size=3))
+def test_thinning_keeps_ends_and_wanted_points_within_the_limit(n: int, keep: list[int]) -> None:
+    keep = [k % n for k in keep]
+    index = metrics.thin(n, 100, keep)
+    assert len(index) <= 100
+    assert {0, n - 1, *keep} <= set(index.tolist())
+    assert (np.diff(index) > 0).all()
+
+
+def test_first_solved_needs_success_and_a_full_window_of_episodes() -> None:
+    success = [[1.0, 0.94, 0.95, 1.0], [0.9, 0.9, 0.9, NAN], [0.0, 0.96, 0.0, 0.0]]
+    episodes = [[99, 150, 200, 250]] * 3
+    np.testing.assert_array_equal(metrics.first_solved(success, episodes), [2, NAN, 1])

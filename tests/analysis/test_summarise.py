@@ -1,0 +1,317 @@
+"""An experiment's tables, against curves whose statistics are known."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from hindsight.analysis import summarise as module
+from hindsight.analysis.cells import ResultError
+from hindsight.analysis.summarise import level_text, read_table, summarise, write_atomically
+from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
+
+TABLES = [
+    "aggregate.csv", "curves.parquet", "evaluations.parquet", "missing.json", "plan.json",
+    "runs.parquet", "seed_curves.parquet", "summary.csv", "summary.tex", "tests.csv",
+]  # fmt: skip
+TWO = CONDITIONS[:2]
+
+
+def steps_at(*when: int, low: float = 0.0, high: float = 1.0) -> CurveFunction:
+    """Seed i succeeds with share `low` until iteration when[i], then with share `high`."""
+
+    def curve(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        return np.where(env_steps < when[seed] * N_STEPS, low, high)
+
+    return curve
+
+
+def tables_of(plan: Path, root: Path) -> dict[str, pd.DataFrame]:
+    assert summarise(plan, root) == []
+    paths = [p for p in plan.parent.iterdir() if p.suffix in (".csv", ".parquet")]
+    return {path.name: read_table(path) for path in paths}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    """Of 20 iterations, PPO solves from 10, 10, 14, 18, 18 or never, PPO-HER from 3, 4, 5, 6, 7."""
+
+    def curve_of(arm: str, level: object, spawn: str, prey: str) -> CurveFunction:
+        if arm == "PPO" and prey == "random":
+            return constant(0.0)
+        return steps_at(10, 10, 14, 18, 18) if arm == "PPO" else steps_at(3, 4, 5, 6, 7)
+
+    root = tmp_path_factory.mktemp("known")
+    plan = write_experiment(
+        root, "algorithms", seeds=5, iterations=20, conditions=TWO, curve_of=curve_of,
+        fidelities=("released",),
+    )  # fmt: skip
+    return tables_of(plan, root)
+
+
+def one(table: pd.DataFrame, **where: object) -> pd.Series:
+    rows = table.loc[np.logical_and.reduce([table[k] == v for k, v in where.items()])]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_summary_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
+    row = one(known["summary.csv"], arm="PPO", prey="static")
+    assert row["level"] == ""
+    assert row["n_seeds"] == 5
+    assert row["max_median_return"] == 1.0
+    # The third seed's rise is the median's; all seeds have risen by the last step.
+    assert row["time_to_learn_steps"] == 14 * N_STEPS
+    assert row["iqr"] == 0.0
+    assert row["solved_share"] == 1.0
+    low, _ = scipy.stats.binomtest(5, 5).proportion_ci(method="wilson")
+    assert row["solved_low"] == pytest.approx(low)
+    assert (row["mean_return"], row["mean_low"], row["mean_high"]) == (1.0, 1.0, 1.0)
+    # A PPO step takes 1 ms and the longest run is PPO's 20 iterations: bins of 0.2 iterations.
+    minute = N_STEPS * 1e-3 / 60
+    assert row["time_to_learn_minutes"] == pytest.approx(14 * minute, rel=1e-6)
+
+
+def test_minutes_are_slower_for_the_slower_arm(known: dict[str, pd.DataFrame]) -> None:
+    her = one(known["summary.csv"], arm="PPO-HER", prey="static")
+    assert her["time_to_learn_steps"] == 5 * N_STEPS
+    # 1.6 ms a step: 8 iterations' worth of PPO's time.
+    assert her["time_to_learn_minutes"] == pytest.approx(8 * N_STEPS * 1e-3 / 60, rel=1e-6)
+    minutes = known["curves.parquet"].query("clock == 'minutes' and prey == 'static'")
+    assert minutes.groupby("arm")["x"].max().nunique() == 1
+    assert (minutes.groupby("arm").size() == 100).all()
+
+
+def test_runs_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
+    row = one(known["runs.parquet"], arm="PPO-HER", prey="static", seed=4)
+    assert bool(row["solved"])
+    assert row["solve_step"] == row["perfect_step"] == 7 * N_STEPS
+    # 1.3 x 7 = 9.1: the run ends with its tenth rollout, and its value is carried forward.
+    assert row["end_step"] == 10 * N_STEPS
+    assert row["auc"] == pytest.approx(14 / 20)
+    assert row["forgetting"] == 0.0
+    failed = known["runs.parquet"].query("arm == 'PPO' and prey == 'random'")
+    assert not failed["solved"].any()
+    assert failed["solve_step"].isna().all()
+    assert (failed["auc"] == 0.0).all()
+    assert (failed["end_step"] == 20 * N_STEPS).all()
+
+
+def test_step_curves_are_carried_forward_to_the_budget(known: dict[str, pd.DataFrame]) -> None:
+    curve = known["curves.parquet"].query(
+        "clock == 'env_steps' and arm == 'PPO-HER' and prey == 'static'"
+    )
+    np.testing.assert_array_equal(curve["x"], N_STEPS * np.arange(1, 21))
+    expected = np.where(np.arange(1, 21) >= 5, 1.0, -1.0)
+    np.testing.assert_array_equal(curve["median"], expected)
+    risen = np.clip(np.arange(1, 21) - 2, 0, 5) / 5
+    np.testing.assert_allclose(curve["mean"], 2 * risen - 1)
+    np.testing.assert_allclose(curve["success_share"], risen)
+    np.testing.assert_allclose(curve["solved_share"], risen)
+    assert (curve["n_seeds"] == 5).all()
+
+
+def test_seed_curves_end_where_the_run_ends(known: dict[str, pd.DataFrame]) -> None:
+    curves = known["seed_curves.parquet"].query("arm == 'PPO-HER' and prey == 'static'")
+    ends = curves.groupby("seed")["env_steps"].max() / N_STEPS
+    np.testing.assert_array_equal(ends, [4, 6, 7, 8, 10])
+    assert curves["policy_entropy"].notna().all()
+
+
+def test_tests_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
+    table = known["tests.csv"]
+    row = one(table, prey="random", metric="auc")
+    assert (row["baseline"], row["arm"]) == ("PPO", "PPO-HER")
+    differences = np.array([18, 17, 16, 15, 14]) / 20
+    assert row["mean_difference"] == pytest.approx(differences.mean())
+    assert row["low"] < row["mean_difference"] < row["high"]
+    assert row["p_permutation"] == 2 / 32
+    assert row["p_holm"] == 4 / 32
+    assert row["p_fisher"] == pytest.approx(2 / 252)
+    assert row["p_fisher_holm"] == pytest.approx(4 / 252)
+    assert (row["solved_baseline"], row["solved_arm"]) == (0.0, 1.0)
+    assert row["probability_of_improvement"] == 1.0
+    assert row["p_logrank"] < 0.01
+    final = one(table, prey="static", metric="final_return")
+    assert final["mean_difference"] == 0.0
+    assert final["p_permutation"] == 1.0
+    assert final["probability_of_improvement"] == 0.5
+
+
+def test_aggregate_pools_the_conditions(known: dict[str, pd.DataFrame]) -> None:
+    row = one(known["aggregate.csv"], arm="PPO")
+    assert (row["n_conditions"], row["n_seeds"]) == (2, 5)
+    # Five runs at 1 and five at -1; within each condition nothing varies.
+    assert (row["mean_return"], row["mean_return_low"], row["mean_return_high"]) == (0.0, 0.0, 0.0)
+    assert row["solved_share"] == 0.5
+    low, high = scipy.stats.binomtest(5, 10).proportion_ci(method="wilson")
+    assert (row["solved_low"], row["solved_high"]) == pytest.approx((low, high))
+
+
+def test_forgetting_is_what_is_lost_after_the_best(tmp_path: Path) -> None:
+    def falling(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        return np.where(env_steps < 10 * N_STEPS, 0.9, 0.4)
+
+    plan = write_experiment(
+        tmp_path, "algorithms", seeds=2, iterations=20, conditions=TWO[:1], arms=("PPO",),
+        curve_of=lambda *_: falling,
+    )  # fmt: skip
+    runs = tables_of(plan, tmp_path)["runs.parquet"]
+    np.testing.assert_allclose(runs["forgetting"], 1.0, atol=1e-6)
+    summary = read_table(plan.parent / "summary.csv")
+    assert summary[["mean_low", "iqm_high"]].isna().all().all()  # two seeds carry no interval
+
+
+def test_sensitivity_of_a_sweep_by_hand(tmp_path: Path) -> None:
+    share = {3e-3: 0.25, 3e-4: 0.5, 3e-5: 0.4}
+    plan = write_experiment(
+        tmp_path, "learning_rate", seeds=2, iterations=6, conditions=TWO,
+        curve_of=lambda arm, level, spawn, prey: constant(
+            share[level["learning_rate"]] if arm == "PPO" else 0.5
+        ),
+    )  # fmt: skip
+    tables = tables_of(plan, tmp_path)
+    percent = tables["sensitivity.csv"].groupby("arm")["sensitivity_percent"].unique()
+    np.testing.assert_allclose(percent["PPO"], [100.0], rtol=1e-5)
+    np.testing.assert_allclose(percent["PPO-HER"], [0.0], atol=1e-9)
+    levels = tables["summary.csv"][["level", "learning_rate"]].drop_duplicates()
+    assert levels["level"].tolist() == [f"learning_rate={x:g}" for x in levels["learning_rate"]]
+
+
+def test_two_varied_keys_and_one_arm(tmp_path: Path) -> None:
+    plan = write_experiment(
+        tmp_path, "her_strategy", seeds=2, iterations=6, conditions=TWO[:1],
+        fidelities=("released",),
+    )  # fmt: skip
+    tables = tables_of(plan, tmp_path)
+    assert "sensitivity.csv" not in tables
+    assert tables["tests.csv"].empty
+    row = tables["summary.csv"].iloc[6]
+    assert (row["level"], row["strategy"], row["k"]) == ("strategy=future, k=4", "future", 4)
+
+
+def test_four_arms_make_six_pairs(tmp_path: Path) -> None:
+    arms = ("PPO", "PPO-HER", "SAC", "SAC-HER")
+    plan = write_experiment(
+        tmp_path, "algorithms", arms=arms, seeds=2, iterations=6, conditions=TWO[:1],
+        fidelities=("described",),
+    )  # fmt: skip
+    tests = tables_of(plan, tmp_path)["tests.csv"]
+    pairs = set(zip(tests["baseline"], tests["arm"], strict=True))
+    assert len(pairs) == 6
+    assert all(arms.index(a) < arms.index(b) for a, b in pairs)
+
+
+def test_long_curves_are_thinned_but_keep_the_exact_maximum(tmp_path: Path) -> None:
+    def spiked(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        return np.where(env_steps == 301 * N_STEPS, 0.9, 0.3)
+
+    plan = write_experiment(
+        tmp_path, "algorithms", seeds=2, iterations=600, conditions=TWO[:1], arms=("PPO",),
+        fidelities=("released",), curve_of=lambda *_: spiked,
+    )  # fmt: skip
+    tables = tables_of(plan, tmp_path)
+    curve = tables["curves.parquet"].query("clock == 'env_steps'")
+    assert len(curve) <= 250
+    assert curve["x"].iloc[[0, -1]].tolist() == [N_STEPS, 600 * N_STEPS]
+    assert curve.set_index("x")["median"].idxmax() == 301 * N_STEPS
+    assert tables["summary.csv"]["time_to_learn_steps"].tolist() == [301 * N_STEPS]
+    assert (tables["seed_curves.parquet"].groupby("seed").size() <= 150).all()
+
+
+def test_an_experiment_takes_the_first_seeds_of_a_shared_cell(tmp_path: Path) -> None:
+    plan = write_experiment(
+        tmp_path, "algorithms", seeds=4, iterations=20, conditions=TWO[:1], arms=("PPO",),
+        fidelities=("released",), curve_of=lambda *_: steps_at(2, 10, 18, 99),
+    )  # fmt: skip
+    document = json.loads(plan.read_text())
+
+    def ask(seeds: int) -> None:
+        document["entries"][0]["seeds"] = seeds
+        plan.write_text(json.dumps(document))
+
+    ask(2)
+    tables = tables_of(plan, tmp_path)
+    for name in ("runs.parquet", "seed_curves.parquet", "evaluations.parquet"):
+        assert set(tables[name]["seed"]) == {0, 1}
+    row = tables["summary.csv"].iloc[0]
+    assert (row["n_seeds"], row["solved_share"]) == (2, 1.0)
+    # The longest of the two runs, 1.3 x 10 rollouts, spans the time axis.
+    minutes = tables["curves.parquet"].query("clock == 'minutes'")["x"].max()
+    assert minutes == pytest.approx(13 * N_STEPS * 1e-3 / 60)
+    ask(5)
+    with pytest.raises(ResultError, match="asks for 5 seeds, it has 4"):
+        summarise(plan, tmp_path)
+
+
+def test_missing_cells_are_skipped_and_recorded(tmp_path: Path) -> None:
+    plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
+    gone = json.loads(plan.read_text())["entries"][-1]
+    (tmp_path / gone["cell"]).unlink()
+    out = tmp_path / "elsewhere"
+    assert summarise(plan, tmp_path, out) == [gone]
+    assert json.loads((out / "missing.json").read_text()) == {"entries": 8, "missing": [gone]}
+    summary = read_table(out / "summary.csv")
+    assert len(summary) == 7
+    assert sorted(p.name for p in plan.parent.iterdir()) == ["plan.json"]
+
+
+def test_without_any_cell_the_tables_are_empty_but_there(tmp_path: Path) -> None:
+    plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
+    assert len(summarise(plan, tmp_path / "nowhere")) == 8
+    assert sorted(p.name for p in plan.parent.iterdir()) == TABLES
+    assert "max_median_return" in read_table(plan.parent / "summary.csv").columns
+    assert read_table(plan.parent / "curves.parquet").empty
+
+
+def test_the_same_cells_give_the_same_bytes(tmp_path: Path) -> None:
+    plan = write_experiment(tmp_path, "agent_size", seeds=5, iterations=8, conditions=TWO)
+    names = [name for name in TABLES if name != "plan.json"]
+    summarise(plan, tmp_path)
+    first = [(plan.parent / name).read_bytes() for name in names]
+    summarise(plan, tmp_path)
+    assert [(plan.parent / name).read_bytes() for name in names] == first
+
+
+def test_a_damaged_cell_is_named(tmp_path: Path) -> None:
+    plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
+    victim = tmp_path / json.loads(plan.read_text())["entries"][0]["cell"]
+    victim.write_bytes(victim.read_bytes()[:500])
+    with pytest.raises(ResultError, match=victim.name):
+        summarise(plan, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"experiment": "algorithms"}'])
+def test_a_file_that_is_no_plan_is_named(tmp_path: Path, text: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(text)
+    with pytest.raises(ResultError, match=r"plan\.json"):
+        summarise(plan, tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+
+    def fails(part: Path) -> None:
+        part.write_text("half of the n")
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        write_atomically(path, fails)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_level_text() -> None:
+    assert level_text({}) == ""
+    assert level_text({"learning_rate": 3e-5}) == "learning_rate=3e-05"
+    assert level_text({"n_dims": 3}) == "n_dims=3"
+
+
+def test_analysis_never_imports_torch() -> None:
+    for source in Path(module.__file__).parent.glob("*.py"):
+        assert "torch" not in source.read_text().replace("never imports torch", ""), source

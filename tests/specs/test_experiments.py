@@ -1,0 +1,153 @@
+"""config.yaml: every preset plans, sharing is right, what cannot be is refused by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hindsight.specs.errors import SpecError
+from hindsight.specs.experiments import Plan, load, parse, write_if_changed
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "config.yaml"
+
+
+def plan_of(**overrides):
+    return Plan.of(load(CONFIG, overrides))
+
+
+def preset_names():
+    return list(yaml.safe_load(CONFIG.read_text())["presets"])
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_has_a_plan(preset):
+    plan = plan_of(preset=preset)
+    assert plan.cells
+    for experiment, entries in plan.experiments.items():
+        document = json.loads(json.dumps(plan.document(experiment)))
+        assert len(document["entries"]) == len(entries) > 0
+
+
+def test_the_paper_preset_is_the_papers_grid():
+    """PAPERS.md section 3: arms x levels x twelve conditions, seeds as published."""
+    plan = plan_of(preset="paper")
+    places = {name: len(entries) for name, entries in plan.experiments.items()}
+    assert places == {
+        "algorithms": 2 * 12 * 2,
+        "learning_rate": 2 * 3 * 12,
+        "her_strategy": 3 * 4 * 12,
+        "agent_size": 2 * 4 * 12,
+        "grid_size": 2 * 5 * 12,
+        "dimensions": 2 * 5 * 12,
+    }
+    seeds = {entry.spec.seeds for entry, _ in plan.experiments["learning_rate"]}
+    assert seeds == {4}
+    assert all(spec.algorithm.hidden == (512, 512, 512) for spec in plan.cells.values())
+    assert {spec.steps for spec in plan.cells.values()} == {1_000_000}
+
+
+def test_the_default_cell_is_trained_once_for_all_experiments():
+    """PPO-HER at the defaults belongs to six experiments, one of which wants fewer seeds."""
+    plan = plan_of(preset="paper")
+    wanted = set()
+    for experiment, entries in plan.experiments.items():
+        for entry, name in entries:
+            spec = plan.cells[name]
+            same = entry.spec.model_copy(update={"seeds": spec.seeds})
+            assert same == spec and entry.spec.seeds <= spec.seeds
+            if (
+                (entry.arm, entry.prey, entry.spawn) == ("PPO-HER", "static", "random")
+                and entry.fidelity == "released"
+                and spec.algorithm.learning_rate == 3e-4
+                and spec.environment.n_dims == 3
+                and spec.environment.grid_size == 10
+                and spec.environment.interception_distance == 1
+                and spec.hindsight is not None
+                and spec.hindsight.strategy == "final"
+            ):
+                wanted.add((experiment, name))
+    assert {experiment for experiment, _ in wanted} == set(plan.experiments)
+    assert len({name for _, name in wanted}) == 1
+
+
+def test_a_key_of_the_preset_can_be_overridden():
+    plan = plan_of(seeds=3, steps=4096, hidden=[8, 8], select={"algorithms": {"preys": ["repel"]}})
+    assert {spec.seeds for spec in plan.cells.values()} == {3}
+    assert {spec.algorithm.hidden for spec in plan.cells.values()} == {(8, 8)}
+    assert {spec.environment.prey for spec in plan.cells.values()} == {"repel"}
+    assert list(plan.experiments) == ["algorithms"]
+
+
+def test_only_what_changed_gets_another_name():
+    before = plan_of()
+    after = plan_of(select={**dump_select(before), "algorithms": {"preys": ["static", "repel"]}})
+    assert set(after.cells) < set(before.cells)
+    values = yaml.safe_load(CONFIG.read_text())
+    values["experiments"]["learning_rate"]["vary"]["learning_rate"].append(1.0e-3)
+    grown = Plan.of(parse(values))
+    added = set(grown.cells) - set(before.cells)
+    assert added and all(grown.cells[n].algorithm.learning_rate == 1e-3 for n in added)
+    assert set(before.cells) < set(grown.cells)
+
+
+def dump_select(plan):
+    return {
+        name: selection.model_dump(mode="json")
+        for name, selection in plan.config.size.select.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        ({"preset": "lap"}, ["preset", "lap", "laptop"]),
+        ({"sedes": 3}, ["sedes", "did you mean 'seeds'"]),
+        ({"seeds": 0}, ["seeds", "0"]),
+        ({"steps": 100}, ["steps 100", "one rollout"]),
+        ({"select": {"algorithm": {}}}, ["algorithm", "algorithms"]),
+        ({"select": {"algorithms": {"preys": ["statc"]}}}, ["select.algorithms.preys", "statc"]),
+        ({"select": {"agent_size": {"levels": {"n_dims": [2]}}}}, ["agent_size", "n_dims"]),
+        ({"select": {"agent_size": {"levels": {"interception_distance": [3]}}}}, ["agent_size"]),
+        ({"results": "cached"}, ["results", "cached", "trained"]),
+        ({"execution": {"devices": "cpu"}}, ["execution.devices", "device"]),
+        ({"early_end": 0.1}, ["early_end", "0.1"]),
+    ],
+)
+def test_bad_configuration_is_told_in_one_sentence(overrides, named):
+    with pytest.raises(SpecError) as caught:
+        load(CONFIG, overrides)
+    assert "\n" not in str(caught.value)
+    for word in named:
+        assert word in str(caught.value)
+
+
+def test_a_file_that_is_no_yaml(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("a: [1, 2\nb: }")
+    with pytest.raises(SpecError, match=r"config\.yaml: is not YAML"):
+        load(path)
+    with pytest.raises(SpecError, match="cannot be read"):
+        load(tmp_path / "none.yaml")
+    path.write_text("- a list")
+    with pytest.raises(SpecError):
+        load(path)
+
+
+def test_a_derived_file_is_only_written_if_it_changed(tmp_path):
+    path = tmp_path / "a" / "plan.json"
+    write_if_changed(path, "one")
+    first = path.stat().st_mtime_ns
+    write_if_changed(path, "one")
+    assert path.stat().st_mtime_ns == first
+    write_if_changed(path, "two")
+    assert path.read_text() == "two"
+
+
+def test_conda_and_lock_pin_the_same():
+    lock = {line for line in (ROOT / "requirements.lock").read_text().split() if "==" in line}
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    (pins,) = [part["pip"] for part in conda if isinstance(part, dict)]
+    assert set(pins) == lock
+    assert "torch==2.13.0" in lock

@@ -1,0 +1,199 @@
+"""A cell's training: early end, interruption at any moment, damaged files, one sentence each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from hindsight.analysis.cells import load_cell
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import CellTraining, Execution, train_cell
+from hindsight.training.files import load
+
+SPEC = CellSpec.model_validate(
+    {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 3,
+        "steps": 64 * 12,
+        "evaluation": {"points": 3, "episodes": 5},
+    }
+)
+CLOCKS = ["wall_seconds", "cpu_seconds"]
+
+
+def curves(path):
+    return pd.read_parquet(path).drop(columns=CLOCKS)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The curves of an undisturbed training."""
+    return curves(train_cell(SPEC, tmp_path_factory.mktemp("whole")))
+
+
+def test_the_file_is_what_analysis_wants(tmp_path):
+    cell = load_cell(train_cell(SPEC, tmp_path))
+    assert list(cell.curves.groupby("seed").size()) == [12, 12, 12]
+    assert list(cell.evaluations.groupby("seed").size()) == [3, 3, 3]
+    assert cell.metadata["spec"] == SPEC.model_dump(mode="json")
+    assert [run["end_step"] for run in cell.metadata["runs"]] == [SPEC.steps] * 3
+    assert not list((tmp_path / "checkpoints").rglob("*.pt"))
+
+
+def test_one_run_at_a_time_gives_the_same_curves(tmp_path, whole):
+    """The run axis is an optimisation: same seeds, same draws, same numbers to rounding."""
+    alone = curves(train_cell(SPEC, tmp_path, Execution(runs_per_axis=1)))
+    exact = ["phase", "seed", "env_steps", "episodes"]
+    pd.testing.assert_frame_equal(alone[exact], whole[exact])
+    first = whole.iteration <= 2
+    pd.testing.assert_frame_equal(alone[first], whole[first], atol=1e-4, rtol=1e-4)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 5, 11])
+@pytest.mark.parametrize("runs_per_axis", [None, 2])
+def test_a_resumed_cell_is_an_uninterrupted_one(tmp_path, after, runs_per_axis):
+    execution = Execution(runs_per_axis=runs_per_axis, checkpoint_seconds=0)
+    undisturbed = curves(train_cell(SPEC, tmp_path / "undisturbed", execution))
+    heard = 0
+
+    def interrupt(progress):
+        nonlocal heard
+        heard += 1
+        if heard == after:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_cell(SPEC, tmp_path / "resumed", execution, interrupt)
+    assert list((tmp_path / "resumed/checkpoints").rglob("*.pt"))
+    resumed = train_cell(SPEC, tmp_path / "resumed", execution)
+    pd.testing.assert_frame_equal(curves(resumed), undisturbed, check_exact=True)
+
+
+def test_kill_minus_nine_at_a_random_moment(tmp_path):
+    algorithm = SPEC.algorithm.model_copy(update={"n_epochs": 2})
+    spec = SPEC.model_copy(update={"steps": 64 * 150, "algorithm": algorithm})
+    undisturbed = curves(train_cell(spec, tmp_path / "undisturbed"))
+    (tmp_path / "spec.json").write_text(spec.model_dump_json())
+    program = (
+        "import sys; from pathlib import Path; from hindsight.specs.cell import CellSpec\n"
+        "from hindsight.training.cell import Execution, train_cell\n"
+        "spec = CellSpec.model_validate_json(Path(sys.argv[1]).read_text())\n"
+        "train_cell(spec, Path(sys.argv[2]), Execution(checkpoint_seconds=0.05))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "spec.json"), str(tmp_path / "killed")]
+    kills = 0
+    for delay in (0.11, 0.37, 0.73):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        checkpoints = tmp_path / "killed" / "checkpoints"
+        while process.poll() is None and not list(checkpoints.rglob("*.pt")):
+            time.sleep(0.01)
+        time.sleep(delay)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    path = tmp_path / "killed" / "cells" / f"{spec.name}.parquet"
+    pd.testing.assert_frame_equal(curves(path), undisturbed, check_exact=True)
+
+
+def test_a_damaged_checkpoint_is_named_set_aside_and_made_again(tmp_path, whole, capsys):
+    path = tmp_path / "checkpoints" / f"{SPEC.name}.pt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no checkpoint")
+    result = train_cell(SPEC, tmp_path)
+    pd.testing.assert_frame_equal(curves(result), whole, check_exact=True)
+    told = capsys.readouterr().err
+    assert path.name in told and "set aside" in told
+    assert path.with_suffix(".damaged").exists()
+
+
+@pytest.mark.parametrize("size", [0.1, 0.5, 0.9])
+def test_a_truncated_checkpoint(tmp_path, whole, size):
+    def interrupt(progress):
+        if progress.steps >= 64 * 5 * 3:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_cell(SPEC, tmp_path, Execution(checkpoint_seconds=0), interrupt)
+    (path,) = (tmp_path / "checkpoints").rglob("*.pt")
+    data = path.read_bytes()
+    path.write_bytes(data[: int(size * len(data))])
+    with pytest.raises(FileError, match="damaged"):
+        load(path)
+    pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
+
+
+def test_a_checkpoint_of_another_specification_is_not_continued(tmp_path, whole):
+    other = SPEC.model_copy(update={"steps": 64 * 20})
+
+    def interrupt(progress):
+        if progress.steps >= 64 * 5 * 3:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_cell(other, tmp_path, Execution(checkpoint_seconds=0), interrupt)
+    (path,) = (tmp_path / "checkpoints").rglob("*.pt")
+    target = tmp_path / "checkpoints" / f"{SPEC.name}.pt"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(target)
+    pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
+
+
+def test_a_run_that_is_perfect_ends_early_and_leaves_the_axis(tmp_path):
+    """In a tiny box every episode is caught at once by whoever moves towards the prey."""
+    spec = CellSpec.model_validate(
+        {
+            "algorithm": {"hidden": [8], "n_steps": 512, "learning_rate": 3e-3},
+            "hindsight": {"strategy": "final"},
+            "environment": {"n_dims": 2, "grid_size": 2.1, "spawn": "apart"},
+            "seeds": 4,
+            "steps": 512 * 60,
+        }
+    )
+    path = train_cell(spec, tmp_path)
+    runs = json.loads(pq.read_metadata(path).metadata[b"hindsight"])["runs"]
+    early = [run for run in runs if run["ended"] == "early"]
+    assert early
+    table = pd.read_parquet(path)
+    for run in runs:
+        steps = table[(table.phase == "train") & (table.seed == run["seed"])]
+        assert steps.env_steps.max() == run["end_step"]
+        perfect = steps[steps.return_mean == 1].env_steps
+        if run["perfect_step"] is not None:
+            assert perfect.min() == run["perfect_step"]
+        if run["ended"] == "early":
+            assert run["end_step"] > 1.3 * run["perfect_step"] >= run["end_step"] - 512
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where a folder should be")
+    with pytest.raises(FileError, match=r"blocked.*cannot be written"):
+        train_cell(SPEC, blocked)
+
+
+def test_a_policy_file_holds_every_run(tmp_path):
+    train_cell(SPEC, tmp_path)
+    saved = load(tmp_path / "policies" / f"{SPEC.name}.pt")
+    assert saved["seeds"] == [0, 1, 2]
+    assert CellSpec.model_validate_json(saved["spec"]) == SPEC
+    training = CellTraining(SPEC, tmp_path, Execution(), lambda progress: None)
+    assert saved["rows"].shape[0] == 3 and torch.isfinite(saved["rows"]).all()
+    assert training.path("cells", ".parquet") == Path(tmp_path, "cells", f"{SPEC.name}.parquet")
