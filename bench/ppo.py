@@ -25,7 +25,7 @@ from rich.table import Table
 from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 
-import hindsight.envs.gymnasium_faces  # noqa: F401  (registers the environment)
+import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import machine, prepare_process
 from hindsight.training.on_policy import OnPolicyRuns

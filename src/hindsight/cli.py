@@ -76,7 +76,7 @@ def plan(config: ConfigOption = None) -> None:
     from hindsight.workflow import Stage
 
     chosen = _config(config)
-    stage = Stage.of(Plan.of(chosen), targets=())
+    stage = Stage.of(Plan.of(chosen))
     size, per_axis = chosen.size, chosen.execution.runs_per_axis
     table = Table(title=f"{stage.source}: networks {size.hidden}, at most {size.steps:,} steps")
     for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
@@ -192,12 +192,12 @@ def watch(
     seed: Annotated[int, typer.Option(help="seed of the episodes")] = 0,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    from hindsight.training.watch import animate, play_policy
+    from hindsight.training.watch import animate, caught, play_policy
 
     shown = play_policy(policy, run, episodes, seed)
     animate(shown, out)
-    caught = sum(episode.success for episode in shown)
-    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them caught the prey")
+    caught_prey = sum(caught(episode) for episode in shown)
+    typer.echo(f"{out}: {len(shown)} episodes, {caught_prey} of them caught the prey")
 
 
 @app.command()
@@ -226,10 +226,10 @@ def summarise(plan: Path) -> None:
     """An experiment's cells to its tables (a job of the workflow)."""
     from hindsight.analysis import summarise as analysis
     from hindsight.publish import verify
-    from hindsight.specs.experiments import PUBLISHED
 
-    cells = {Path(entry["cell"]) for entry in analysis.read_plan(plan)["entries"]}
-    verify(cell for cell in sorted(cells) if PUBLISHED in cell.parents and cell.exists())
+    document = analysis.read_plan(plan)
+    if document["source"] == "published":
+        verify(sorted({Path(entry["cell"]) for entry in document["entries"]}))
     for entry in analysis.summarise(plan):
         typer.echo(f"missing: {entry['cell']}")
 
@@ -243,25 +243,26 @@ def episodes(out: Path, policies: list[Path]) -> None:
 
 
 @app.command(hidden=True)
-def draw(figure: str, tables: Path, stem: Path) -> None:
-    """One figure from its tables (a job of the workflow)."""
+def draw(tables: list[Path], out: Annotated[list[Path], typer.Option()]) -> None:
+    """Figures, named by their files, from their experiment's tables (a job of the workflow)."""
     from hindsight import figures
 
-    figures.draw(figure, tables, stem)
+    for stem in dict.fromkeys(path.with_suffix("") for path in out):
+        figures.draw(stem.name, tables[0].parent.parent, stem)
 
 
 @app.command(hidden=True)
-def claims(tables: Path) -> None:
-    """Verdicts from the tables (a job of the workflow)."""
+def claims(out: Path) -> None:
+    """Verdicts from the tables beside which `out` lies (a job of the workflow)."""
     from hindsight.analysis.claims import write_claims
 
-    for verdict in write_claims(tables):
+    for verdict in write_claims(out.parent):
         typer.echo(f"{verdict.claim} {verdict.fidelity}: {verdict.verdict}")
 
 
 @app.command(hidden=True)
-def report(tables: Path, figures: Path, html: Path, markdown: Path) -> None:
-    """The scoreboard and the page (a job of the workflow)."""
+def report(claims: Path, html: Path, scoreboard: Path) -> None:
+    """The page and the scoreboard, from the verdicts and what lies beside (a job)."""
     from hindsight.report.build import build
 
-    build(tables, figures, html, markdown)
+    build(claims.parent, html.parent, html, scoreboard)

@@ -72,4 +72,6 @@ def fingerprint(stage: str) -> str:
     for module in modules(ENTRY[stage]):
         digest.update(module.encode())
         digest.update(ast.dump(_tree(_file(module))).encode())
+        for template in sorted((_file(module).parent / "templates").glob("*")):
+            digest.update(template.read_bytes())
     return digest.hexdigest()[:12]

@@ -16,11 +16,14 @@ EPISODES = PUBLISHED / "episodes.npz"
 
 
 def publish_cells(config: Config) -> Iterator[str]:
-    """Copy the plan's trained cells, and the picture's episodes; yields a line per thing missing."""
+    """Copy the plan's trained cells and the picture's episodes; yields a line per missing cell."""
     plan = Plan.of(config)
     files: dict[str, Any] = {}
     for name in plan.cells:
-        source, target = TRAINED / "cells" / f"{name}.parquet", PUBLISHED / "cells" / f"{name}.parquet"
+        source, target = (
+            TRAINED / "cells" / f"{name}.parquet",
+            PUBLISHED / "cells" / f"{name}.parquet",
+        )
         if source.exists():
             load_cell(source)  # refuses a damaged one
             write_whole(target, lambda beside, source=source: shutil.copyfile(source, beside))
@@ -30,7 +33,10 @@ def publish_cells(config: Config) -> Iterator[str]:
         metadata = load_cell(target).metadata
         files[str(target.relative_to(PUBLISHED))] = {
             "sha256": _sha256(target),
-            **{key: metadata[key] for key in ("spec_hash", "code", "versions", "machine", "seconds")},
+            **{
+                key: metadata[key]
+                for key in ("spec_hash", "code", "versions", "machine", "seconds")
+            },
         }
     drawn = TRAINED / "tables" / plan.config.source / "environment" / "episodes.npz"
     if drawn.exists():
@@ -42,12 +48,12 @@ def publish_cells(config: Config) -> Iterator[str]:
 
 
 def verify(paths: Iterable[Path]) -> None:
-    """Raise FileError for a published file that is not what the manifest says."""
+    """Raise FileError for a published file that is there but not what the manifest says."""
     try:
         manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FileError(f"{MANIFEST}: cannot be read as a manifest: {error}") from error
-    for path in paths:
+    for path in filter(Path.exists, paths):
         entry = manifest.get(str(path.relative_to(PUBLISHED)))
         if entry is None:
             raise FileError(f"{path}: is not in {MANIFEST}")

@@ -26,7 +26,8 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     overrides = config_of(arguments)
     if published:
         overrides["results"] = "published"
-    stage = Stage.of(Plan.of(load(Path("config.yaml"), overrides)), targets=arguments)
+    stage = Stage.of(Plan.of(load(Path("config.yaml"), overrides)))
+    stage = stage.present if "figures" in arguments else stage
     rest = [a for i, a in enumerate(arguments) if i not in _config_places(arguments)]
     pairs = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     command = [sys.executable, "-m", "snakemake", "--cores", cores, "--keep-going", *rest]
@@ -143,7 +144,7 @@ def _last_word(stage: Stage, status: int, started: float) -> int:
     if status:
         console.print(f"[bold]Snakemake ended with status {status}.[/bold]  Its log: {LOG}")
         for line in LOG.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith(("WorkflowError", "Error in rule", "config.yaml:")):
+            if line.startswith("Error in rule") or "Exception in rule" in line:
                 console.print(f"  {line}", markup=False)
         missing = [name for name in stage.cells if not stage.curves(name).exists()]
         for name in missing if not stage.never_train else []:
@@ -171,6 +172,6 @@ def _last_word(stage: Stage, status: int, started: float) -> int:
         )
     console.print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     console.print(f"Tables     {stage.tables}/*/summary.csv, .tex")
-    console.print(f"Scoreboard {stage.report[1]}")
-    console.print(f"Page       {stage.report[0]}")
+    console.print(f"Scoreboard {stage.scoreboard}")
+    console.print(f"Page       {stage.page}")
     return 0

@@ -8,12 +8,11 @@ Layout, relative to the project's folder:
     figures/<source>/                     figures, report.html and REPLICATION.md
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hindsight.figures import FIGURES, names_for
+from hindsight.figures import names_for
 from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.experiments import PUBLISHED, TRAINED, Plan, as_json, write_if_changed
 
@@ -29,12 +28,28 @@ class Stage:
     never_train: bool
 
     #: Tables of an experiment that other rules read.
-    TABLES = ("summary.csv", "summary.tex", "curves.parquet", "seed_curves.parquet", "runs.parquet")
+    TABLES = (
+        "summary.csv",
+        "summary.tex",
+        "tests.csv",
+        "aggregate.csv",
+        "sensitivity.csv",
+        "curves.parquet",
+        "seed_curves.parquet",
+        "evaluations.parquet",
+        "runs.parquet",
+        "missing.json",
+    )
 
     @classmethod
-    def of(cls, plan: Plan, targets: Collection[str]) -> "Stage":
-        """Nothing is trained for published results, nor when only figures are asked for."""
-        return cls(plan, plan.config.results == "published" or "figures" in targets)
+    def of(cls, plan: Plan) -> "Stage":
+        """Everything; but nothing is trained for published results."""
+        return cls(plan, plan.config.results == "published")
+
+    @property
+    def present(self) -> "Stage":
+        """The part for which nothing need be trained."""
+        return replace(self, never_train=True)
 
     @property
     def source(self) -> str:
@@ -87,23 +102,24 @@ class Stage:
         return [str(path) for path in paths if path.exists() or not self.never_train]
 
     @property
-    def figures(self) -> list[str]:
-        """Names of the figures of what is trained."""
-        names = names_for("environment", ()) if self.policies else []
-        for experiment, entries in self.plan.experiments.items():
-            if self.cells_of(experiment):
-                fidelities = list(dict.fromkeys(entry.fidelity for entry, _ in entries))
-                names += names_for(experiment, fidelities)
-        return names
+    def drawn_experiments(self) -> list[str]:
+        """Experiments of which there is something to draw."""
+        trained = [name for name in self.experiments if self.cells_of(name)]
+        return ["environment"] * bool(self.policies) + trained
+
+    def drawn_of(self, experiment: str) -> list[str]:
+        """Files of an experiment's figures."""
+        entries = self.plan.experiments.get(experiment, [])
+        names = names_for(experiment, list(dict.fromkeys(entry.fidelity for entry, _ in entries)))
+        return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
     @property
     def drawn(self) -> list[str]:
-        """Files of the figures."""
-        return [f"{self.folder}/{name}.{kind}" for name in self.figures for kind in ("png", "pdf")]
+        """Files of all figures."""
+        return [path for name in self.drawn_experiments for path in self.drawn_of(name)]
 
-    def tables_of(self, figure: str) -> list[str]:
-        """What a figure is drawn from."""
-        experiment = FIGURES[figure].experiment
+    def tables_of(self, experiment: str) -> list[str]:
+        """What an experiment's figures are drawn from."""
         if experiment == "environment":
             return [f"{self.tables}/environment/episodes.npz"]
         return [f"{self.tables}/{experiment}/{table}" for table in self.TABLES]
@@ -114,12 +130,15 @@ class Stage:
         return [f"{self.tables}/{name}/summary.csv" for name in self.experiments]
 
     @property
-    def report(self) -> list[str]:
-        """The pages: the published scoreboard is the repository's own."""
-        scoreboard = "REPLICATION.md"
-        if self.source != "published":
-            scoreboard = f"{self.folder}/{scoreboard}"
-        return [f"{self.folder}/report.html", scoreboard]
+    def page(self) -> str:
+        """The self-contained HTML page."""
+        return f"{self.folder}/report.html"
+
+    @property
+    def scoreboard(self) -> str:
+        """REPLICATION.md; the published one is the repository's own."""
+        published = self.source == "published"
+        return "REPLICATION.md" if published else f"{self.folder}/REPLICATION.md"
 
     @property
     def execution(self) -> str:

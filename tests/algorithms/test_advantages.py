@@ -28,9 +28,7 @@ def recurrence(
     return result
 
 
-def random_paths(
-    steps: int, p_end: float, seed: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def random_paths(steps: int, p_end: float, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rewards, values, last values and ends of [2 runs, 3 paths, steps], float64."""
     rng = np.random.default_rng(seed)
     size = (2, 3, steps)
@@ -65,9 +63,8 @@ def test_doubling_equals_the_recurrence(gamma, lam):
 def test_float32_of_a_whole_rollout():
     rewards, values, last, ends = random_paths(2048, 0.05, seed=0)
     result = advantages(rewards.float(), values.float(), last.float(), ends, 0.99, 0.95)
-    expected = recurrence(
-        rewards[1, 2].numpy(), values[1, 2].numpy(), float(last[1, 2]), ends[1, 2].numpy(), 0.99, 0.95
-    )  # fmt: skip
+    one = [x[1, 2].numpy() for x in (rewards, values, last, ends)]
+    expected = recurrence(*one, 0.99, 0.95)
     assert result.dtype == torch.float32
     np.testing.assert_allclose(result[1, 2].numpy(), expected, rtol=0, atol=2e-5)
 

@@ -52,9 +52,7 @@ def masks(draw: st.DrawFn) -> np.ndarray:
 
 
 @given(masks(), st.integers(2, 12))
-@settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
     samples = named_samples(valid)
     runs = len(valid)

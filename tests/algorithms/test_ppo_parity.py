@@ -58,6 +58,15 @@ def row_of(policy) -> Tensor:
     return torch.cat([p.detach().flatten() for p in parameters_of(policy)])
 
 
+def put_row(policy, row: Tensor) -> None:
+    parameters = parameters_of(policy)
+    with torch.no_grad():
+        for parameter, piece in zip(
+            parameters, row.split([p.numel() for p in parameters]), strict=True
+        ):
+            parameter.copy_(piece.view_as(parameter))
+
+
 @dataclass
 class Twin:
     """What Stable-Baselines3 did in one update."""
@@ -99,10 +108,7 @@ def build(rollout: Rollout, run: int, row: Tensor, learning_rate: float, spec: P
             device="cpu",
         )
     model.set_logger(stable_baselines3.common.logger.configure(None, []))
-    pieces = row.split([p.numel() for p in parameters_of(model.policy)])
-    with torch.no_grad():
-        for parameter, piece in zip(parameters_of(model.policy), pieces, strict=True):
-            parameter.copy_(piece.view_as(parameter))
+    put_row(model.policy, row)
     buffer, policy = model.rollout_buffer, model.policy
     with torch.no_grad():
         for t in range(steps):
@@ -196,19 +202,12 @@ def both(
     assert not rollout.starts[..., 0].all()
     samples = ppo.estimate(AGENT, rows, Trajectories.real(rollout), spec)
     order = ppo.orders(seeds, 2, samples.valid, spec.n_epochs)
-    twins = [
-        build(rollout, run, rows[run], rate, spec) for run, rate in enumerate(learning_rates)
-    ]
+    twins = [build(rollout, run, rows[run], rate, spec) for run, rate in enumerate(learning_rates)]
     for run, twin in enumerate(twins):
         if stale:
             move = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(run))
             rows[run] += stale * move
-            pieces = rows[run].split([p.numel() for p in parameters_of(twin.model.policy)])
-            with torch.no_grad():
-                for parameter, piece in zip(
-                    parameters_of(twin.model.policy), pieces, strict=True
-                ):
-                    parameter.copy_(piece.view_as(parameter))
+            put_row(twin.model.policy, rows[run])
     optimiser = Adam(rows.clone(), torch.tensor(learning_rates), eps=1e-8)
     diagnostics = ppo.update(AGENT, optimiser, samples, order, spec)
     for run, twin in enumerate(twins):
@@ -310,6 +309,19 @@ def test_the_kl_stop(monkeypatch):
     assert 4 < twin.updates < minibatches(spec), "the stop must fire after the first epoch"
     assert len(twin.kls) == twin.updates + 1
     assert twin.kls[-1] > 1.5 * 0.002 > max(twin.kls[:-1])
+
+
+@pytest.mark.parametrize("times, stops", [(1.49, False), (1.51, True)])
+def test_the_kl_stop_is_at_one_and_a_half_times_the_target(monkeypatch, times, stops):
+    """The target is set so that the largest divergence so far lies just below or just above."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=256, n_epochs=4, target_kl=None)
+    kls = both(spec, monkeypatch, learning_rates=(1e-3,)).twins[0].kls
+    largest = int(np.argmax(kls))
+    assert largest > 0
+    spec = spec.model_copy(update={"target_kl": kls[largest] / times})
+    result = both(spec, monkeypatch, learning_rates=(1e-3,))
+    compare(result)
+    assert int(result.diagnostics.updates[0]) == (largest if stops else minibatches(spec))
 
 
 def test_a_stop_before_any_update(monkeypatch):

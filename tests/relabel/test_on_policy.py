@@ -146,9 +146,7 @@ def released_list(
     entries, places = [], []
     parts = segments(rollout.starts[run, env].numpy())
     if spec.only_if_moved:
-        parts = [
-            (a, b) for a, b in parts[:-1] if moves_away([obs[t, :G] for t in range(a, b + 1)])
-        ]
+        parts = [(a, b) for a, b in parts[:-1] if moves_away([obs[t, :G] for t in range(a, b + 1)])]
     for a, b in parts:
         for t in range(a, b + 1):
             for copy in range(spec.k):
@@ -158,9 +156,7 @@ def released_list(
                 goal = obs[chosen, :G]
                 success = math.dist(obs[t, :G], goal) <= R[run]
                 entries.append(
-                    Entry(
-                        with_desired(obs[t], goal), actions[t], float(success), t == a, success
-                    )
+                    Entry(with_desired(obs[t], goal), actions[t], float(success), t == a, success)
                 )
                 places.append(t * spec.k + copy)
     return entries, places
@@ -232,7 +228,7 @@ def advantages_of(paths: Trajectories) -> np.ndarray:
 
 
 def assert_entries(
-    paths: Trajectories, advantage: np.ndarray, where: tuple, entries: list[Entry], at: list[int]
+    paths: Trajectories, where: tuple[int, int], entries: list[Entry], at: list[int]
 ) -> None:
     """The path `where` = (run, path) holds these entries at these steps and nothing else."""
     run, path = where
@@ -259,7 +255,7 @@ def test_released_equals_the_loops(case, strategy):
         for env in range(rollout.rewards.shape[1]):
             entries, places = released_list(rollout, run, env, spec, uniform)
             assert len(entries) == rollout.rewards.shape[2] * spec.k
-            assert_entries(paths, advantage, (run, env), entries, places)
+            assert_entries(paths, (run, env), entries, places)
             np.testing.assert_allclose(
                 advantage[run, env], released_advantages(entries), rtol=0, atol=1e-5
             )
@@ -277,7 +273,7 @@ def test_released_under_the_filter_equals_the_loops(case, strategy):
     for run in range(len(R)):
         for env in range(rollout.rewards.shape[1]):
             entries, places = released_list(rollout, run, env, spec, uniform)
-            assert_entries(paths, advantage, (run, env), entries, places)
+            assert_entries(paths, (run, env), entries, places)
             if not entries:
                 continue
             expected = released_advantages(entries)
@@ -296,9 +292,7 @@ def test_released_under_the_filter_equals_the_loops(case, strategy):
 @quick
 def test_described_equals_the_loops(case, strategy, only_if_moved):
     rollout, uniform, k = case
-    spec = HindsightSpec(
-        strategy=strategy, k=k, fidelity="described", only_if_moved=only_if_moved
-    )
+    spec = HindsightSpec(strategy=strategy, k=k, fidelity="described", only_if_moved=only_if_moved)
     uniform = uniform[..., : spec.k]
     paths = relabelled(rollout, spec, uniform)
     advantage = advantages_of(paths)
@@ -309,11 +303,9 @@ def test_described_equals_the_loops(case, strategy, only_if_moved):
                 copies = described_copies(rollout, run, env, copy, spec, uniform)
                 entries = [e for _, each in copies for e in each]
                 at = [first + i for first, each in copies for i in range(len(each))]
-                assert_entries(paths, advantage, where, entries, at)
+                assert_entries(paths, where, entries, at)
                 expected = [a for _, each in copies for a in proper_advantages(each)]
-                np.testing.assert_allclose(
-                    advantage[where][at], expected, rtol=0, atol=1e-5
-                )
+                np.testing.assert_allclose(advantage[where][at], expected, rtol=0, atol=1e-5)
 
 
 @given(cases())
@@ -377,9 +369,7 @@ def test_hand_computed_copies():
         assert paths.obs[0, 0, :, G].tolist() == [goal] * 3
         assert paths.rewards[0, 0].tolist() == [0, 0, 1]
         assert paths.valid[0, 0].all()
-    middle = relabelled(
-        rollout, HindsightSpec(strategy="episode", fidelity="described"), uniform
-    )
+    middle = relabelled(rollout, HindsightSpec(strategy="episode", fidelity="described"), uniform)
     assert middle.obs[0, 0, :2, G].tolist() == [20.0, 20.0]
     assert middle.rewards[0, 0, :2].tolist() == [0, 1]
     assert middle.valid[0, 0].tolist() == [True, True, False]

@@ -1,17 +1,19 @@
-# One job per figure, from tables only.
-rule draw:
-    input:
-        lambda wildcards: STAGE.tables_of(wildcards.figure),
-    output:
-        png=STAGE.folder + "/{figure}.png",
-        pdf=STAGE.folder + "/{figure}.pdf",
-    params:
-        code=fingerprint("figures"),
-        tables=STAGE.tables,
-        stem=lambda wildcards, output: output.png.removesuffix(".png"),
-    log:
-        "results/logs/figures/" + STAGE.source + "-{figure}.log",
-    conda:
-        "../../environment.yml"
-    shell:
-        "hindsight draw {wildcards.figure} {params.tables:q} {params.stem:q} > {log:q} 2>&1"
+# One job per experiment, from tables only: a figure takes less time than starting a program.
+for experiment in STAGE.drawn_experiments:
+
+    rule:
+        name:
+            f"draw_{experiment}"
+        input:
+            tables=STAGE.tables_of(experiment),
+        output:
+            STAGE.drawn_of(experiment),
+        log:
+            f"results/logs/figures/{STAGE.source}-{experiment}.log",
+        conda:
+            "../../environment.yml"
+        params:
+            code=fingerprint("figures"),
+            out=[f"--out={path}" for path in STAGE.drawn_of(experiment)],
+        shell:
+            "hindsight draw {input.tables:q} {params.out:q} > {log:q} 2>&1"

@@ -3,33 +3,31 @@ rule claims:
     input:
         STAGE.all_tables,
     output:
-        STAGE.tables + "/claims.json",
-    params:
-        code=fingerprint("claims"),
-        tables=STAGE.tables,
+        f"{STAGE.tables}/claims.json",
     log:
-        "results/logs/claims/" + STAGE.source + ".log",
+        f"results/logs/claims/{STAGE.source}.log",
     conda:
         "../../environment.yml"
+    params:
+        code=fingerprint("claims"),
     shell:
-        "hindsight claims {params.tables:q} > {log:q} 2>&1"
+        "hindsight claims {output:q} > {log:q} 2>&1"
 
 
 rule report:
     input:
-        STAGE.tables + "/claims.json",
-        STAGE.all_tables,
-        STAGE.drawn,
-        "docs/deviations.md",
+        claims=f"{STAGE.tables}/claims.json",
+        tables=STAGE.all_tables,
+        figures=lambda wildcards: asked().drawn,
+        deviations="docs/deviations.md",
     output:
-        STAGE.report,
-    params:
-        code=fingerprint("report"),
-        tables=STAGE.tables,
-        folder=STAGE.folder,
+        html=STAGE.page,
+        scoreboard=STAGE.scoreboard,
     log:
-        "results/logs/report/" + STAGE.source + ".log",
+        f"results/logs/report/{STAGE.source}.log",
     conda:
         "../../environment.yml"
+    params:
+        code=fingerprint("report"),
     shell:
-        "hindsight report {params.tables:q} {params.folder:q} {output:q} > {log:q} 2>&1"
+        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} > {log:q} 2>&1"

@@ -1,16 +1,16 @@
 # From an experiment's cells to its tables.
 rule summarise:
     input:
-        plan=STAGE.tables + "/{experiment}/plan.json",
-        cells=lambda wildcards: STAGE.cells_of(wildcards.experiment),
+        plan=f"{STAGE.tables}/{{experiment}}/plan.json",
+        cells=lambda wildcards: asked().cells_of(wildcards.experiment),
     output:
-        expand(STAGE.tables + "/{{experiment}}/{table}", table=STAGE.TABLES),
-    params:
-        code=fingerprint("summarise"),
+        expand(f"{STAGE.tables}/{{{{experiment}}}}/{{table}}", table=STAGE.TABLES),
     log:
-        "results/logs/summarise/" + STAGE.source + "-{experiment}.log",
+        f"results/logs/summarise/{STAGE.source}-{{experiment}}.log",
     conda:
         "../../environment.yml"
+    params:
+        code=fingerprint("summarise"),
     shell:
         "hindsight summarise {input.plan:q} > {log:q} 2>&1"
 
@@ -18,14 +18,14 @@ rule summarise:
 # Episodes of trained policies, for the picture of the environment.
 rule episodes:
     input:
-        STAGE.policies,
+        lambda wildcards: asked().policies,
     output:
-        STAGE.tables + "/environment/episodes.npz",
-    params:
-        code=fingerprint("episodes"),
+        f"{STAGE.tables}/environment/episodes.npz",
     log:
-        "results/logs/episodes/" + STAGE.source + ".log",
+        f"results/logs/episodes/{STAGE.source}.log",
     conda:
         "../../environment.yml"
+    params:
+        code=fingerprint("episodes"),
     shell:
         "hindsight episodes {output:q} {input:q} > {log:q} 2>&1"

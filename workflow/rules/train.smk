@@ -5,20 +5,20 @@ rule train:
     output:
         curves="results/cells/{cell}.parquet",
         policies="results/policies/{cell}.pt",
-    params:
-        # A change of the training code makes its cells stale; one of a comment does not.
-        code=fingerprint("train"),
-        execution=STAGE.execution,
     log:
         "results/logs/{cell}.log",
     benchmark:
         "results/benchmarks/{cell}.tsv"
-    threads: 1
     priority: STAGE.priority
+    conda:
+        "../../environment.yml"
+    threads: 1
     resources:
         mem_mb=STAGE.memory,
         runtime=STAGE.runtime,
-    conda:
-        "../../environment.yml"
+    params:
+        # A change of the training code makes its cells stale; one of a comment does not.
+        code=fingerprint("train"),
+        execution=STAGE.execution,
     shell:
         "hindsight cell {input.spec:q} {params.execution} > {log:q} 2>&1"

@@ -132,7 +132,7 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
-    tables = {
+    return {
         "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
         "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
         "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
@@ -140,10 +140,9 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         "summary.csv": summary,
         "tests.csv": pair_tests(runs),
         "aggregate.csv": aggregate(runs, vary),
+        # Where nothing varies there is nothing to be sensitive to: no rows.
+        "sensitivity.csv": sensitivities(summary if vary else summary[:0]),
     }
-    if len(vary) == 1:
-        tables["sensitivity.csv"] = sensitivities(summary)
-    return tables
 
 
 def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:

@@ -363,9 +363,8 @@ def _save_png(fig: Figure, path: Path) -> None:
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    few = picture.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    # The octree's white is 254, which shows as a grey box on a white page.
-    few.putpalette([255 if value >= 252 else value for value in few.getpalette() or []])
+    # Of Pillow's methods the one that keeps white white and rare colours, those of markers, close.
+    few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(path, "PNG", optimize=True, dpi=(DPI, DPI))
 
 

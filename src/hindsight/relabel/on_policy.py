@@ -55,9 +55,9 @@ def _drawn(first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
     return first + (uniform * (last - first + 1)).long().clamp(max=last - first)
 
 
-def _moved(achieved: Tensor, first: Tensor) -> Tensor:
-    """Whether achieved goals [..., step, goal] leave their segment's first one; [..., step]."""
-    distance = torch.linalg.vector_norm(achieved - at_step(achieved, first), dim=-1)
+def _moved(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
+    """Whether `achieved` [..., step, goal] leaves what was `observed` first in its segment."""
+    distance = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
     largest = torch.zeros_like(distance).scatter_reduce_(-1, first, distance, "amax")
     return largest.gather(-1, first) > MOVED
 
@@ -89,7 +89,7 @@ def released(
     rewards, success = reward(obs[..., :g], goal, torch.zeros_like(chosen, dtype=torch.bool))
     valid = torch.ones_like(success)
     if spec.only_if_moved:
-        moved = _moved(achieved, first) & (last < steps - 1)
+        moved = _moved(achieved, achieved, first) & (last < steps - 1)
         valid = interleaved(moved)
     # A list entry ends its trajectory where the next entry is a copy of a segment's first step; the
     # list's last entry, where it succeeds, else it is followed by its own value.
@@ -112,7 +112,8 @@ def described(
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     whole = rollout.starts.gather(-1, first) & rollout.terminated.gather(-1, last)
     if spec.only_if_moved:
-        whole = whole & _moved(rollout.next_achieved, first)
+        observed = rollout.obs[..., : rollout.next_achieved.shape[-1]]
+        whole = whole & _moved(rollout.next_achieved, observed, first)
 
     def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
         return x.repeat_interleave(k, dim=1)

@@ -249,11 +249,16 @@ def data_uri(path: Path) -> str:
 def plain_html(markdown: str) -> str:
     """Markdown to HTML without links, images or raw HTML: the page must stand alone.
 
-    A link keeps its text, followed by its target as plain text where that says more.
+    A link keeps its text, followed by its target as plain text where that says more.  The page has
+    its own heading for this text, so a title is left out and headings move one level down.
     """
     parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(markdown)
+    if tokens and tokens[0].tag == "h1":
+        del tokens[:3]  # its opening, its text, its closing
     for token in tokens:
+        if token.type.startswith("heading"):
+            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
         if token.children:
             token.children = list(_without_links(token.children))
     return str(parser.renderer.render(tokens, parser.options, {}))

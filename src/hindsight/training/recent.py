@@ -29,24 +29,21 @@ class RecentEpisodes:
         length = self.length_so_far[..., None] + torch.arange(1, steps + 1)
         ended, success = rollout.terminated.cpu(), rollout.success.cpu()
         for run, episodes in enumerate(self.episodes):
+            found: list[tuple[int, tuple[float, float, float]]] = []
             for env in range(ended.shape[1]):
                 at = ended[run, env].nonzero()[:, 0]
                 returns = torch.diff(total[run, env, at], prepend=torch.zeros(1).double())
                 lengths = torch.diff(length[run, env, at], prepend=torch.zeros(1).long())
-                episodes.extend(
-                    zip(
-                        returns.tolist(),
-                        success[run, env, at].double().tolist(),
-                        lengths.double().tolist(),
-                        strict=True,
-                    )
-                )
+                caught = success[run, env, at].double()
+                columns = (returns.tolist(), caught.tolist(), lengths.double().tolist())
+                found += zip(at.tolist(), zip(*columns, strict=True), strict=True)
+                self.return_so_far[run, env] = total[run, env, -1]
+                self.length_so_far[run, env] = length[run, env, -1]
                 if len(at):
-                    self.return_so_far[run, env] = total[run, env, -1] - total[run, env, at[-1]]
-                    self.length_so_far[run, env] = steps - 1 - at[-1]
-                else:
-                    self.return_so_far[run, env] = total[run, env, -1]
-                    self.length_so_far[run, env] = length[run, env, -1]
+                    self.return_so_far[run, env] -= total[run, env, at[-1]]
+                    self.length_so_far[run, env] -= length[run, env, at[-1]]
+            # Stable: of episodes that end in the same step, the first environment's comes first.
+            episodes.extend(episode for _, episode in sorted(found, key=lambda pair: pair[0]))
         self.finished += ended.sum((1, 2))
 
     def means(self) -> torch.Tensor:

@@ -1,0 +1,237 @@
+"""The gymnasium face of predator-prey: `gymnasium.make("PredatorPrey-v0", prey="attract")`.
+
+`import hindsight.envs` makes gymnasium know it; `"hindsight.envs:PredatorPrey-v0"` is a name that
+imports it.  The physics is `predator_prey.advance` with one run and one environment: there is no
+second one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Dict
+from numpy.typing import ArrayLike, NDArray
+
+from hindsight.envs.predator_prey import Parameters, advance, prey_velocity, spawn
+from hindsight.envs.prey import KEPT, n_draws, top_speed
+from hindsight.envs.render import draw_episode, figure_axes, pixels_of
+from hindsight.specs.cell import PredatorPreySpec
+from hindsight.specs.errors import validated
+
+Array = NDArray[np.float32]
+Observation = dict[str, Array]
+
+
+class PredatorPreyEnv(gymnasium.Env[Any, Any]):
+    """One predator, the agent, is to intercept one prey in the box [-G, G]^n.
+
+    Observations: `achieved_goal`, the predator's position, `desired_goal`, the prey's, and
+    `observation`, the velocity with which the prey will move in this step; float32 [n] each.
+    Actions: [-1, 1]^n, clipped, added to the predator's position.
+    Rewards: +1 at interception, -1 when the step limit is exceeded, else 0; both of the former
+    terminate the episode, and nothing is ever truncated.
+
+    Within a step the predator moves, then the reward is given, then the prey moves.  The
+    observation that `step` returns shows the prey after its move; the prey for which the reward was
+    given is `info["desired_goal_at_reward"]`.  So `compute_reward` of the returned `achieved_goal`,
+    `info["desired_goal_at_reward"]` and `info` is always the step's reward, of the returned
+    `desired_goal` only where the prey stands still.
+    `info["is_success"]` and `info["timed_out"]` tell how an episode has ended.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012, as gymnasium's own
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        """An environment with the parameters of `PredatorPreySpec`, and its defaults.
+
+        Args:
+            render_mode: "rgb_array", or None for no pictures.
+            parameters: n_dims, grid_size (G), interception_distance (r), max_steps, prey, spawn,
+                fidelity.
+
+        Raises:
+            SpecError (a ValueError): one sentence that names the parameter.
+        """
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(
+                f"render_mode: {render_mode!r} is not allowed; it is 'rgb_array' or None"
+            )
+        self.render_mode = render_mode
+        self.parameters = validated(PredatorPreySpec, parameters)
+        n, g = self.parameters.n_dims, self.parameters.grid_size
+        # A velocity along an axis is v_max up to rounding, which must not leave the space.
+        v = top_speed(n) * (1 + 1e-6)
+        predator, prey = Box(-g, g, (n,), np.float32), Box(-g, g, (n,), np.float32)
+        velocity = Box(-v, v, (n,), np.float32)
+        self.observation_space = Dict(
+            {"achieved_goal": predator, "desired_goal": prey, "observation": velocity}
+        )
+        self.action_space = Box(-1, 1, (n,), np.float32)
+        self._options = {"predator": predator, "prey": prey, "prey_velocity": velocity}
+        self._values = Parameters.of([self.parameters], torch.device("cpu"))
+        self._moving = [group for group in self._values.groups() if group[0] not in KEPT]
+        self._state = torch.zeros(1, 1, 3 * n)
+        self._elapsed = torch.zeros(1, 1, dtype=torch.int64)
+        self._over = True
+        self._seen: list[Observation] = []  # of this episode, for the picture
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: of `np_random`, from which positions and the prey's velocities are drawn.
+            options: any of "predator", "prey" (positions) and "prey_velocity", each [n]; what is
+                not given is drawn.  Given positions may lie within r of each other.
+
+        Raises:
+            ValueError: an option that is unknown, has another shape or lies outside its space.
+        """
+        super().reset(seed=seed)
+        given = self._checked(options or {})
+        n = self.parameters.n_dims
+        positions = self._positions(given.get("predator"), given.get("prey"))
+        self._state[..., : 2 * n] = torch.from_numpy(positions)
+        if "prey_velocity" in given:
+            self._state[0, 0, 2 * n :] = torch.from_numpy(given["prey_velocity"])
+        else:
+            d = self._state[..., :n] - self._state[..., n : 2 * n]
+            prey_velocity(self._values.groups(), d, self._draws(), out=self._state[..., 2 * n :])
+        self._elapsed.zero_()
+        self._over = False
+        self._seen = [self._observation()]
+        return self._observation(), {"is_success": False, "timed_out": False}
+
+    def step(self, action: Array) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One step; raises ValueError for an action that is not n finite numbers.
+
+        Raises gymnasium's ResetNeeded where no episode has begun, or the last one is over.
+        """
+        if self._over:
+            raise gymnasium.error.ResetNeeded("the episode is over or has not begun: call reset()")
+        chosen = self._numbers("action", action)
+        desired = self._seen[-1]["desired_goal"].copy()
+        draws = self._draws() if self._moving else torch.empty(0)
+        done = advance(
+            self._state,
+            self._elapsed,
+            torch.from_numpy(chosen)[None, None],
+            draws,
+            self._values,
+            self._moving,
+        )
+        success = bool(done.success)
+        self._over = bool(done.terminated)
+        timed_out = self._over and not success
+        info = {
+            "is_success": success,
+            "timed_out": timed_out,
+            "desired_goal_at_reward": desired,
+        }
+        self._seen.append(self._observation())
+        return self._observation(), float(success) - float(timed_out), self._over, False, info
+
+    def compute_reward(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> float | Array:
+        """The reward of goals [..., n]: +1 within r, else -1 where `info` says timed out, else 0.
+
+        Args:
+            achieved_goal: the goal achieved by the action (that of the next observation).
+            desired_goal: the goal striven for when the action was taken.
+            info: a dictionary, whose "timed_out" may be an array [...], or for a batch one
+                dictionary per goal; where it says nothing, no episode has timed out.
+
+        Returns a float for goals [n], else float32 [...].
+        """
+        achieved = torch.as_tensor(np.asarray(achieved_goal, np.float32))
+        desired = torch.as_tensor(np.asarray(desired_goal, np.float32))
+        distance = torch.linalg.vector_norm(achieved - desired, dim=-1)
+        success = (distance <= self._values.interception_distance[0, 0]).numpy()
+        failure = ~success & _timed_out(info, success.shape)
+        reward = success.astype(np.float32) - failure.astype(np.float32)
+        return reward if reward.ndim else float(reward)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The episode so far as an image [480, 480, 3]; None without a render mode."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                "render() draws nothing without a render mode: "
+                'gymnasium.make("PredatorPrey-v0", render_mode="rgb_array")'
+            )
+            return None
+        if not self._seen:
+            raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
+        spec = self.parameters
+        figure, axes = figure_axes(spec.n_dims)
+        predator, prey = (
+            np.stack([seen[goal] for seen in self._seen])
+            for goal in ("achieved_goal", "desired_goal")
+        )
+        draw_episode(axes, predator, prey, spec.grid_size, spec.interception_distance)
+        return pixels_of(figure)
+
+    def _observation(self) -> Observation:
+        """The state in three arrays of its own."""
+        n = self.parameters.n_dims
+        parts = self._state[0, 0].numpy().reshape(3, n)
+        names = ("achieved_goal", "desired_goal", "observation")
+        return {name: part.copy() for name, part in zip(names, parts, strict=True)}
+
+    def _draws(self) -> torch.Tensor:
+        """The prey policy's uniform numbers for one step, [1, 1, draw]."""
+        size = (1, 1, n_draws(self.parameters.n_dims))
+        return torch.from_numpy(self.np_random.random(size, dtype=np.float32))
+
+    def _positions(self, predator: Array | None, prey: Array | None) -> Array:
+        """Positions [2 n] of both; what is given stays, what is drawn is more than r away."""
+        spec = self.parameters
+        while True:
+            drawn = spawn(spec, (1,), self.np_random)[0]
+            first = drawn[: spec.n_dims] if predator is None else predator
+            second = drawn[spec.n_dims :] if prey is None else prey
+            free = spec.spawn == "random" and (predator is None or prey is None)
+            if not free or np.linalg.norm(first - second) > spec.interception_distance:
+                return np.concatenate([first, second])
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Array]:
+        """The options of `reset` as float32 [n], or ValueError."""
+        checked: dict[str, Array] = {}
+        for key, value in options.items():
+            if key not in self._options:
+                raise ValueError(
+                    f"unknown option {key!r} of reset; there are {', '.join(self._options)}"
+                )
+            checked[key] = self._numbers(f"option {key!r} of reset", value)
+            space = self._options[key]
+            if not space.contains(checked[key]):
+                bound = float(space.high[0])
+                raise ValueError(
+                    f"option {key!r} of reset: {checked[key].tolist()} is not allowed; "
+                    f"every entry lies in [-{bound:g}, {bound:g}]"
+                )
+        return checked
+
+    def _numbers(self, name: str, value: Any) -> Array:
+        """`value` as float32 [n], or ValueError."""
+        n = self.parameters.n_dims
+        try:
+            # A copy, since the caller's array may be read-only, which torch does not take.
+            numbers = np.array(value, dtype=np.float32)
+        except (TypeError, ValueError):
+            numbers = np.empty(0, np.float32)
+        if numbers.shape != (n,) or not np.isfinite(numbers).all():
+            raise ValueError(f"{name}: {value!r} is not allowed; it takes {n} finite numbers")
+        return numbers
+
+
+def _timed_out(info: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """What `info` (see `compute_reward`) says about the step limit, of the given shape."""
+    if isinstance(info, Sequence | np.ndarray):
+        said = np.reshape([one.get("timed_out", False) for one in np.ravel(np.array(info))], shape)
+    else:
+        said = np.asarray((info or {}).get("timed_out", False))
+    return np.broadcast_to(said.astype(bool), shape)

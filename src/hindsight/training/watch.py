@@ -1,0 +1,116 @@
+"""Episodes of trained policies: to watch, and for the picture of the environment."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from hindsight.algorithms.ppo import ActorCritic
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.figures import style
+from hindsight.figures.environment import Episode, draw_episode, load_episodes, save_episodes
+from hindsight.files import FileError, write_whole
+from hindsight.specs.cell import CellSpec
+from hindsight.training.files import load
+
+FRAMES_PER_SECOND = 5
+
+
+@torch.no_grad()
+def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
+    """Evaluation episodes of one run's policy, `row` [parameter], with the mean action."""
+    env = PredatorPrey([spec.environment], [seed], episodes, evaluation=True)
+    agent = ActorCritic.of(env.observation_size, env.action_size, spec.algorithm.hidden)
+    mean_of = agent.policy.frozen(agent.split(row[None])[0])
+    n, longest = env.n, 1 + spec.environment.max_steps
+    env.prepare_rollout(0, longest)
+    predator, prey = [env.state[0, :, :n].clone()], [env.state[0, :, n : 2 * n].clone()]
+    length = torch.full((episodes,), longest)
+    for t in range(1, longest + 1):
+        # The prey stands where it was when it was caught: it moves only afterwards.
+        before = env.state[0, :, n : 2 * n].clone()
+        step = env.step(mean_of(env.state))
+        predator.append(step.next_achieved[0].clone())
+        over = step.terminated[0]
+        prey.append(torch.where(over[:, None], before, env.state[0, :, n : 2 * n]))
+        length = torch.where(over & (length > t), t, length)
+    paths = torch.stack(predator, 1).numpy(), torch.stack(prey, 1).numpy()
+    where = spec.environment
+    return [
+        Episode(
+            paths[0][e, : length[e] + 1],
+            paths[1][e, : length[e] + 1],
+            where.grid_size,
+            where.interception_distance,
+            where.prey,
+        )
+        for e in range(episodes)
+    ]
+
+
+def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
+    """Specification and parameters of one run, from a file below results/policies."""
+    saved = load(path)
+    if not {"spec", "seeds", "rows"} <= saved.keys():
+        raise FileError(f"{path}: is no policy file")
+    if run not in saved["seeds"]:
+        raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
+    row = saved["rows"][saved["seeds"].index(run)]
+    return CellSpec.model_validate_json(saved["spec"]), row
+
+
+def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]:
+    """Episodes of one run of a policy file."""
+    spec, row = read_policy(path, run)
+    return play(spec, row, episodes, seed)
+
+
+def write_episodes(sources: Sequence[Path], out: Path) -> None:
+    """One episode per policy file, the longest of some that end well; or stored ones, copied."""
+    if [path.suffix for path in sources] == [".npz"]:
+        load_episodes(sources[0])
+        write_whole(out, lambda beside: shutil.copyfile(sources[0], beside))
+        return
+    chosen = []
+    for path in sources:
+        played = play_policy(path, 0, 8, 0)
+        chosen.append(max(played, key=lambda e: (caught(e), len(e.predator))))
+    save_episodes(out, chosen)
+
+
+def caught(episode: Episode) -> bool:
+    """Whether an episode ends with an interception."""
+    distance = np.linalg.norm(episode.predator[-1] - episode.prey[-1])
+    return bool(distance <= episode.interception_distance)
+
+
+def animate(episodes: Sequence[Episode], out: Path) -> None:
+    """Write the episodes, one after the other, as a GIF or (with ffmpeg) an MP4."""
+    if out.suffix not in (".gif", ".mp4"):
+        raise FileError(f"{out}: an animation ends in .gif or .mp4")
+    if out.suffix == ".mp4" and not FFMpegWriter.isAvailable():
+        raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
+    kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
+    write_whole(out, lambda beside: _film(episodes, kind(FRAMES_PER_SECOND), beside))
+
+
+def _film(episodes: Sequence[Episode], writer: AbstractMovieWriter, out: Path) -> None:
+    with style.styled():
+        figure = Figure(figsize=(4.8, 4.8), dpi=100)
+        FigureCanvasAgg(figure)
+        solid = episodes[0].predator.shape[1] == 3
+        with writer.saving(figure, str(out), dpi=100):
+            for episode in episodes:
+                last = len(episode.predator) - 1
+                # The end stays in view for a second.
+                for step in [*range(last + 1), *[last] * FRAMES_PER_SECOND]:
+                    figure.clear()
+                    place = (0.1, 0.07, 0.82, 0.82)
+                    axes = figure.add_axes(place, projection="3d" if solid else None)
+                    draw_episode(axes, episode, step)
+                    writer.grab_frame()

@@ -1,0 +1,519 @@
+"""Predator-prey against a reference in plain Python, and what runs on one axis owe each other."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hindsight.envs.predator_prey import Parameters, PredatorPrey, advance
+from hindsight.envs.prey import (
+    INDEX,
+    KEPT,
+    MIX,
+    POLICIES,
+    SPEED,
+    VECTOR,
+    described_orthogonal,
+    n_draws,
+    released_orthogonal,
+)
+from hindsight.specs.cell import PREYS, PredatorPreySpec, Prey
+
+CPU = torch.device("cpu")
+
+# -- the reference: PAPERS, section 1, one environment, plain Python ------------------------------
+
+
+def norm(v: list[float]) -> float:
+    return math.sqrt(sum(x * x for x in v))
+
+
+def at_speed(direction: list[float], speed: float) -> list[float]:
+    length = norm(direction)
+    return [speed * x / length if length else 0.0 for x in direction]
+
+
+def reference_orthogonal(v: list[float], u: list[float]) -> list[float]:
+    """The released, roughly orthogonal vector; `u` as `released_orthogonal` takes its draws."""
+    n = len(v)
+    if not any(v):
+        v = [0.01 + 0.99 * x for x in u[VECTOR + n :]]
+    o = u[VECTOR : VECTOR + n]
+    candidates = [i for i in range(n) if v[i] != 0]
+    j = candidates[int(u[INDEX] * len(candidates))]
+    o[j] = -sum(v[i] * o[i] for i in range(n - 1)) / v[j]
+    return at_speed(o, norm(v))
+
+
+def reference_velocity(prey: Prey, d: list[float], u: list[float]) -> list[float]:
+    n, v_max = len(d), norm([1.0] * len(d)) / 2
+    anywhere = [2 * x - 1 for x in u[VECTOR : VECTOR + n]]
+    away = [-x for x in d]
+    match prey:
+        case "static":
+            return [0.0] * n
+        case "random":
+            return at_speed(anywhere, v_max * u[SPEED])
+        case "attract":
+            m, o = 0.1 + 0.9 * u[MIX], reference_orthogonal(d, u)
+            return at_speed([m * a + (1 - m) * b for a, b in zip(o, d, strict=True)], v_max)
+        case "repel":
+            m, o = u[MIX], reference_orthogonal(away, u)
+            return at_speed([m * a - (1 - m) * b for a, b in zip(o, d, strict=True)], v_max)
+        case "straight_away":
+            return at_speed(away, v_max)
+        case "random_direction":
+            return at_speed(anywhere, v_max)
+
+
+def reference_step(
+    spec: PredatorPreySpec, state: list[float], elapsed: int, action: list[float], u: list[float]
+) -> tuple[list[float], int, float, bool]:
+    """State, counter, reward and end after one step."""
+    n, g = spec.n_dims, spec.grid_size
+
+    def in_box(x: float) -> float:
+        return min(max(x, -g), g)
+
+    predator, prey, velocity = state[:n], state[n : 2 * n], state[2 * n :]
+    elapsed += 1
+    predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(predator, action, strict=True)]
+    d = [a - b for a, b in zip(predator, prey, strict=True)]
+    reward, done = 0.0, False
+    if norm(d) <= spec.interception_distance:
+        reward, done = 1.0, True
+    elif elapsed > spec.max_steps:
+        reward, done = -1.0, True
+    prey = [in_box(p + v) for p, v in zip(prey, velocity, strict=True)]
+    if spec.prey not in ("static", "random_direction"):
+        d = [a - b for a, b in zip(predator, prey, strict=True)]
+        velocity = reference_velocity(spec.prey, d, u)
+    return [*predator, *prey, *velocity], elapsed, reward, done
+
+
+def rewards_of(env: PredatorPrey, step: object, prey: Tensor) -> Tensor:
+    return env.reward(step.next_achieved, prey, step.terminated)[0]  # type: ignore[attr-defined]
+
+
+@st.composite
+def situations(
+    draw: st.DrawFn,
+) -> tuple[PredatorPreySpec, list[float], int, list[float], list[float]]:
+    """An environment, its state, counter, an action, uniform draws; walls and zeros are likely."""
+    n = draw(st.integers(2, 5))
+    # Exact in binary, so that both sides compare the same numbers.
+    g, r = draw(st.sampled_from([4.0, 10.0])), draw(st.sampled_from([0.125, 0.5, 1.5]))
+    spec = PredatorPreySpec(
+        n_dims=n, grid_size=g, interception_distance=r, prey=draw(st.sampled_from(PREYS))
+    )
+    place = st.sampled_from([-g, 0.0, 0.5, g]) | st.floats(-g, g).map(lambda x: round(x, 3))
+    speed = math.sqrt(n) / 2 / math.sqrt(n)
+    positions = draw(st.lists(place, min_size=2 * n, max_size=2 * n))
+    velocity = draw(st.lists(st.floats(-speed, speed), min_size=n, max_size=n))
+    action = draw(st.lists(st.floats(-1.5, 1.5), min_size=n, max_size=n))
+    uniform = st.floats(0, 1, exclude_max=True).map(lambda x: round(x, 4) % 1)
+    u = draw(st.lists(uniform, min_size=n_draws(n), max_size=n_draws(n)))
+    return spec, [*positions, *velocity], draw(st.integers(0, 20)), action, u
+
+
+@settings(max_examples=400, deadline=None)
+@given(situations())
+def test_a_step_is_that_of_the_reference(
+    situation: tuple[PredatorPreySpec, list[float], int, list[float], list[float]],
+) -> None:
+    spec, before, counter, action, u = situation
+    n = spec.n_dims
+    expected, count, reward, done = reference_step(spec, before, counter, action, u)
+    met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
+    assume(abs(norm(met) - spec.interception_distance) > 1e-9)
+    parameters = Parameters.of([spec], CPU)
+    moving = [group for group in parameters.groups() if group[0] not in KEPT]
+    state = torch.tensor(before, dtype=torch.float64)[None, None]
+    elapsed = torch.tensor([[counter]])
+    step = advance(
+        state,
+        elapsed,
+        torch.tensor(action, dtype=torch.float64)[None, None],
+        torch.tensor(u, dtype=torch.float64)[None, None],
+        parameters,
+        moving,
+    )
+    np.testing.assert_allclose(state[0, 0].numpy(), expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(step.next_achieved[0, 0].numpy(), expected[:n], atol=1e-12)
+    assert int(elapsed) == count
+    assert bool(step.terminated) == done
+    assert bool(step.success) == (reward == 1.0)
+    env = PredatorPrey([spec], [0])
+    desired = torch.tensor(before[n : 2 * n], dtype=torch.float64)[None, None]
+    assert float(rewards_of(env, step, desired)) == reward
+
+
+def test_the_prey_moves_after_the_reward_by_the_velocity_that_was_shown() -> None:
+    spec = PredatorPreySpec(n_dims=2, prey="straight_away", interception_distance=0.5)
+    env = PredatorPrey([spec], [0])
+    env.prepare_rollout(1, 2)
+    # The prey stands 1.25 away and would be 0.5 + 1.25 away had it moved before the reward.
+    env.state.copy_(torch.tensor([[[0.0, 0.0, 1.25, 0.0, 0.5, 0.0]]]))
+    step = env.step(torch.tensor([[[0.5, 0.0]]]))
+    assert not step.terminated.any()
+    # 1.25 + 0.5 on the way out; the velocity is new: v_max = sqrt(2) / 2 away from the predator.
+    expected = [0.5, 0.0, 1.75, 0.0, math.sqrt(2) / 2, 0.0]
+    np.testing.assert_allclose(env.state[0, 0].numpy(), expected, atol=1e-6)
+    env.state.copy_(torch.tensor([[[0.5, 0.0, 1.75, 0.0, 0.6, 0.0]]]))
+    assert bool(
+        env.step(torch.tensor([[[0.75, 0.0]]])).success
+    )  # on the prey's old place: within r
+
+
+def fixed(
+    spec: PredatorPreySpec, action: list[float], steps: int
+) -> tuple[list[float], list[bool]]:
+    """Rewards and ends of one action repeated from the beginning."""
+    env = PredatorPrey([spec], [0])
+    env.prepare_rollout(1, steps)
+    rewards, ends = [], []
+    for _ in range(steps):
+        prey = env.state[..., env.n : 2 * env.n].clone()
+        step = env.step(torch.tensor(action)[None, None])
+        rewards.append(float(rewards_of(env, step, prey)))
+        ends.append(bool(step.terminated))
+    return rewards, ends
+
+
+def test_an_episode_that_fails_lasts_21_steps() -> None:
+    rewards, ends = fixed(PredatorPreySpec(spawn="apart"), [0.0, 0.0, 0.0], 43)
+    assert rewards == ([0.0] * 20 + [-1.0]) * 2 + [0.0]
+    assert ends == ([False] * 20 + [True]) * 2 + [False]
+
+
+def test_success_in_the_last_step_comes_before_the_timeout() -> None:
+    # From the origin to within 1 of (0, 0, 5) in exactly 21 steps of 4 / 21 and a little.
+    rewards, ends = fixed(PredatorPreySpec(spawn="apart"), [0.0, 0.0, 0.1905], 21)
+    assert rewards == [0.0] * 20 + [1.0]
+    assert ends == [False] * 20 + [True]
+
+
+def test_actions_and_positions_are_clipped() -> None:
+    env = PredatorPrey([PredatorPreySpec(n_dims=2, prey="random_direction")], [0])
+    env.prepare_rollout(1, 1)
+    env.state.copy_(torch.tensor([[[0.0, 9.5, -9.9, 0.0, -0.5, 0.5]]]))
+    step = env.step(torch.tensor([[[-7.0, 5.0]]]))
+    np.testing.assert_allclose(step.next_achieved[0, 0].numpy(), [-1.0, 10.0])
+    np.testing.assert_allclose(env.state[0, 0].numpy(), [-1.0, 10.0, -10.0, 0.5, -0.5, 0.5])
+
+
+# -- the beginning of an episode ------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(2, 6),
+    g=st.floats(0.5, 50),
+    share=st.floats(0.01, 0.49),
+    prey=st.sampled_from(PREYS),
+    seed=st.integers(0, 2**32),
+)
+def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
+    n: int, g: float, share: float, prey: Prey, seed: int
+) -> None:
+    spec = PredatorPreySpec(n_dims=n, grid_size=g, interception_distance=share * g, prey=prey)
+    state = PredatorPrey([spec], [seed], n_envs=200, evaluation=True).state
+    assert (state[..., : 2 * n].abs() <= torch.tensor(g)).all()
+    distance = torch.linalg.vector_norm(state[..., :n] - state[..., n : 2 * n], dim=-1)
+    assert (distance > torch.tensor(share * g)).all()
+
+
+def test_random_spawns_fill_the_box() -> None:
+    state = PredatorPrey([PredatorPreySpec(interception_distance=0.1)], [0], n_envs=2000).state
+    # U(-10, 10) has quartiles at -5, 0 and 5.
+    quartiles = np.quantile(state[0, :, :6].numpy(), [0.25, 0.5, 0.75], axis=0)
+    np.testing.assert_allclose(quartiles, [[-5.0] * 6, [0.0] * 6, [5.0] * 6], atol=0.8)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_apart_spawns_at_the_origin_and_halfway_up_the_last_axis(n: int) -> None:
+    spec = PredatorPreySpec(n_dims=n, grid_size=30.0, spawn="apart", prey="attract")
+    state = PredatorPrey([spec], [3], n_envs=5).state[0]
+    assert (state[:, : 2 * n - 1] == 0).all()
+    assert (state[:, 2 * n - 1] == 15.0).all()
+    assert torch.linalg.vector_norm(state[:, 2 * n :], dim=-1).numpy() == pytest.approx(n**0.5 / 2)
+    assert len(state[:, 2 * n :].unique(dim=0)) == 5
+
+
+# -- the prey -------------------------------------------------------------------------------------
+
+
+def drawn(n: int, count: int = 20_000) -> Tensor:
+    generator = np.random.default_rng(0)
+    return torch.from_numpy(generator.random((count, n_draws(n)), dtype=np.float32))
+
+
+def cosines(a: Tensor, b: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(a.double(), b.double(), dim=-1)
+
+
+@pytest.mark.parametrize(
+    ("prey", "quantiles", "mean"),
+    [
+        ("attract", [0.05, 0.37, 0.70, 0.92, 0.99], 0.62),
+        ("repel", [-1.00, -0.95, -0.69, -0.26, 0.13], -0.58),
+    ],
+)
+def test_released_directions_are_those_measured_from_the_released_code(
+    prey: Prey, quantiles: list[float], mean: float
+) -> None:
+    d = torch.tensor([1.5, 2.5, 3.5]).expand(20_000, 3)  # predator (1, 2, 3), prey (-1/2, ...)
+    cosine = cosines(POLICIES[prey](d, drawn(3), "released"), d)
+    found = np.quantile(cosine.numpy(), [0.05, 0.25, 0.5, 0.75, 0.95])
+    np.testing.assert_allclose(found, quantiles, atol=0.02)
+    assert float(cosine.mean()) == pytest.approx(mean, abs=0.02)
+
+
+@pytest.mark.parametrize(("prey", "sign", "low"), [("attract", 1, 0.1), ("repel", -1, 0.0)])
+def test_described_directions_follow_from_the_mixture(prey: Prey, sign: int, low: float) -> None:
+    d = torch.tensor([1.5, 2.5, 3.5]).expand(20_000, 3)
+    draws = drawn(3)
+    cosine = cosines(POLICIES[prey](d, draws, "described"), d)
+    # With o orthogonal to d and as long, the cosine is a function of m alone.
+    m = low + (1 - low) * draws[:, MIX].double()
+    expected = sign * (1 - m) / (m.square() + (1 - m).square()).sqrt()
+    np.testing.assert_allclose(cosine.numpy(), expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_described_orthogonal_is_orthogonal_as_long_and_without_preference(n: int) -> None:
+    v = torch.from_numpy(np.random.default_rng(1).uniform(-10, 10, (20_000, n)))
+    o = described_orthogonal(v, drawn(n).double())
+    np.testing.assert_allclose(cosines(o, v).numpy(), 0, atol=1e-9)
+    lengths = torch.linalg.vector_norm(v, dim=-1)
+    np.testing.assert_allclose(torch.linalg.vector_norm(o, dim=-1).numpy(), lengths.numpy())
+    along = described_orthogonal(
+        torch.eye(n, dtype=torch.float64)[:1].expand(20_000, n), drawn(n).double()
+    )
+    # Uniform on the sphere of the other n - 1 dimensions: mean 0, variance 1 / (n - 1).
+    np.testing.assert_allclose(along.mean(0).numpy(), 0, atol=0.03)
+    np.testing.assert_allclose(along[:, 1:].square().mean(0).numpy(), 1 / (n - 1), atol=0.03)
+
+
+@pytest.mark.parametrize("prey", PREYS)
+@pytest.mark.parametrize("fidelity", ["released", "described"])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
+    d = torch.from_numpy(np.random.default_rng(2).normal(0, 5, (20_000, n)).astype(np.float32))
+    speed = torch.linalg.vector_norm(POLICIES[prey](d, drawn(n), fidelity), dim=-1).numpy()  # type: ignore[arg-type]
+    v_max = np.linalg.norm(np.ones(n)) / 2
+    if prey == "static":
+        assert (speed == 0).all()
+    elif prey == "random":
+        np.testing.assert_allclose(
+            np.quantile(speed, [0.1, 0.5, 0.9]),
+            v_max * np.array([0.1, 0.5, 0.9]),
+            atol=0.02 * v_max,
+        )
+        assert speed.max() <= v_max * (1 + 1e-6)
+    else:
+        np.testing.assert_allclose(speed, v_max, rtol=1e-5)
+
+
+@pytest.mark.parametrize("fidelity", ["released", "described"])
+def test_where_predator_and_prey_coincide(fidelity: str) -> None:
+    nowhere = torch.zeros(1000, 3)
+    for prey, speed in [("attract", 3**0.5 / 2), ("repel", 3**0.5 / 2), ("straight_away", 0.0)]:
+        velocity = POLICIES[prey](nowhere, drawn(3, 1000), fidelity)  # type: ignore[index, arg-type]
+        found = torch.linalg.vector_norm(velocity, dim=-1)
+        np.testing.assert_allclose(found.numpy(), speed, rtol=1e-5)
+
+
+def test_released_orthogonal_by_hand() -> None:
+    o = released_orthogonal(torch.tensor([0.0, 2.0, 0.0, -1.0]).expand(2000, 4), drawn(4, 2000))
+    # Only entries 1 and 3 can be replaced; the sum without the last index is 2 u_1, so that
+    # u_1 becomes -u_1, or else u_3 becomes 2 u_1.
+    first = o[:, 1] < 0
+    assert (first | torch.isclose(o[:, 3], 2 * o[:, 1])).all()
+    assert float(first.float().mean()) == pytest.approx(0.5, abs=0.05)
+    assert (o[:, [0, 2]] >= 0).all()
+    np.testing.assert_allclose(torch.linalg.vector_norm(o, dim=-1).numpy(), 5**0.5, rtol=1e-5)
+
+
+def play(
+    env: PredatorPrey,
+    actions: Callable[[PredatorPrey, int], Tensor],
+    steps: int,
+    iterations: int = 1,
+    first: int = 1,
+) -> tuple[Tensor, Tensor]:
+    """States [step, run, env, 3 n] before each step, and ends [step, run, env]."""
+    states, ends = [], []
+    for iteration in range(first, first + iterations):
+        env.prepare_rollout(iteration, steps)
+        for t in range(steps):
+            states.append(env.state.clone())
+            ends.append(env.step(actions(env, t)).terminated.clone())
+    return torch.stack(states), torch.stack(ends)
+
+
+def wander(env: PredatorPrey, t: int) -> Tensor:
+    """Actions that depend on the state and the step alone."""
+    return torch.sin(3 * env.state[..., : env.n] + env.state[..., env.n : 2 * env.n] + t)
+
+
+def chase(env: PredatorPrey, t: int) -> Tensor:
+    return env.state[..., env.n : 2 * env.n] - env.state[..., : env.n]
+
+
+def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next() -> None:
+    env = PredatorPrey([PredatorPreySpec(prey="random_direction")], [0], n_envs=4)
+    states, ends = play(env, wander, 200)
+    velocity, goes_on = states[..., 6:], ~ends[:-1]
+    same = (velocity[1:] == velocity[:-1]).all(-1)
+    assert goes_on.any() and ends[:-1].any()
+    assert (same == goes_on).all()
+
+
+# -- the run axis ---------------------------------------------------------------------------------
+
+MIXED = [
+    PredatorPreySpec(prey="attract", spawn="apart"),
+    PredatorPreySpec(prey="static", grid_size=4.0),
+    PredatorPreySpec(prey="random", interception_distance=0.2),
+    PredatorPreySpec(prey="attract", fidelity="described", max_steps=7),
+    PredatorPreySpec(prey="random_direction", grid_size=5.0),
+    PredatorPreySpec(prey="repel", grid_size=20.0),
+    PredatorPreySpec(prey="straight_away", spawn="apart", max_steps=3),
+]
+SEEDS = [5, 0, 5, 11, 2, 0, 7]
+
+
+@pytest.mark.parametrize("actions", [wander, chase])
+def test_a_run_among_others_is_that_run_alone(
+    actions: Callable[[PredatorPrey, int], Tensor],
+) -> None:
+    together, ends = play(PredatorPrey(MIXED, SEEDS, 3), actions, 60, iterations=3)
+    for i, (spec, seed) in enumerate(zip(MIXED, SEEDS, strict=True)):
+        alone, ends_alone = play(PredatorPrey([spec], [seed], 3), actions, 60, iterations=3)
+        assert torch.equal(together[:, i : i + 1], alone)
+        assert torch.equal(ends[:, i : i + 1], ends_alone)
+
+
+def test_seeds_and_environments_differ() -> None:
+    states, _ = play(PredatorPrey([PredatorPreySpec(prey="random")] * 3, [0, 1, 2], 4), wander, 5)
+    assert len(states.flatten(0, 2).unique(dim=0)) == 5 * 3 * 4
+
+
+def test_dimensions_cannot_differ() -> None:
+    with pytest.raises(ValueError, match=r"share n_dims; got \[2, 3\]"):
+        PredatorPrey([PredatorPreySpec(n_dims=2), PredatorPreySpec()], [0, 1])
+
+
+@pytest.mark.parametrize("prey", PREYS)
+def test_episodes_begin_alike_whatever_the_actions_were(prey: Prey) -> None:
+    beginnings = []
+    for actions in (wander, chase):
+        env = PredatorPrey([PredatorPreySpec(prey=prey)], [1], n_envs=2)
+        states, ends = play(env, actions, 150, iterations=2)
+        first = torch.cat([torch.ones_like(ends[:1]), ends[:-1]])
+        beginnings.append([states[first[:, 0, e], 0, e] for e in range(2)])
+    for hunted, wandered in zip(*beginnings, strict=True):
+        shared = min(len(hunted), len(wandered))
+        assert shared >= 10 and len(hunted) != len(wandered)
+        assert torch.equal(hunted[:shared], wandered[:shared])
+
+
+def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
+    found = []
+    for actions in (wander, chase):
+        env = PredatorPrey([PredatorPreySpec(prey="random")], [1], n_envs=2)
+        states, ends = play(env, actions, 100)
+        found.append((states[1:, ..., 6:], ends[:-1]))
+    (one, one_ends), (other, other_ends) = found
+    inside = ~(one_ends | other_ends)  # where an episode begins, its own draw counts
+    assert inside.float().mean() > 0.7
+    assert torch.equal(one[inside], other[inside])
+
+
+def test_a_rewound_evaluation_is_identical() -> None:
+    env = PredatorPrey(MIXED[:3], SEEDS[:3], n_envs=20, evaluation=True)
+    runs = []
+    for _ in range(3):
+        env.rewind()
+        runs.append(play(env, chase, 21, first=0))
+    for again in runs[1:]:
+        assert torch.equal(runs[0][0], again[0]) and torch.equal(runs[0][1], again[1])
+
+
+def test_evaluation_episodes_are_not_those_of_training() -> None:
+    spec = PredatorPreySpec()
+    training, evaluation = (PredatorPrey([spec], [0], evaluation=e).state for e in (False, True))
+    assert not torch.isclose(training, evaluation)[..., :6].any()
+
+
+def test_saved_and_loaded_it_continues_alike() -> None:
+    env = PredatorPrey(MIXED, SEEDS, 2)
+    play(env, chase, 50, iterations=3)
+    saved = {name: value.clone() for name, value in env.state_dict().items()}
+    expected = play(env, chase, 50, iterations=2, first=4)
+    fresh = PredatorPrey(MIXED, SEEDS, 2)
+    fresh.load_state_dict(saved)
+    found = play(fresh, chase, 50, iterations=2, first=4)
+    assert torch.equal(expected[0], found[0]) and torch.equal(expected[1], found[1])
+
+
+def test_beginnings_go_on_through_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PredatorPrey, "BLOCK", 16)
+    # Episodes of two steps, or of one where they succeed: 7 blocks and more per environment.
+    spec = PredatorPreySpec(n_dims=2, grid_size=3.0, max_steps=1, prey="repel")
+    env = PredatorPrey([spec, spec], [0, 1], 2)
+    states, ends = play(env, chase, 75, iterations=4)
+    assert int(ends.sum(0).min()) > 7 * 16
+    assert len(ends.sum(0).unique()) > 1  # some environments are ahead of others
+    first = torch.cat([torch.ones_like(ends[:1]), ends[:-1]])
+    for run, place in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+        begun = states[first[:, run, place], run, place]
+        assert len(begun.unique(dim=0)) == len(begun)
+        # An environment that comes to this episode afresh begins it alike.
+        for episode in (0, 15, 16, 31, 32, 33, 100):
+            fresh = PredatorPrey([spec, spec], [0, 1], 2)
+            there = torch.full((2, 2), max(episode - 1, 0))
+            fresh.load_state_dict(
+                {
+                    "state": torch.zeros(2, 2, 6),
+                    "elapsed": torch.ones(2, 2, dtype=torch.int64),
+                    "episode": there,
+                }
+            )
+            if episode == 0:
+                fresh.rewind()
+            else:  # predator and prey coincide: the episode ends, the next one begins
+                play(fresh, lambda env, t: torch.zeros(2, 2, 2), 1)
+            assert torch.equal(fresh.state[run, place], begun[episode])
+
+
+def test_more_episodes_than_two_full_blocks() -> None:
+    spec = PredatorPreySpec(n_dims=2, grid_size=3.0, max_steps=1)
+    whole = PredatorPrey([spec], [0])
+    _, ends = play(whole, chase, 1300)
+    assert int(ends.sum()) > 2 * PredatorPrey.BLOCK
+    # A fresh environment that continues from the count of episodes alone goes on alike.
+    fresh = PredatorPrey([spec], [0])
+    fresh.load_state_dict({name: value.clone() for name, value in whole.state_dict().items()})
+    expected, found = play(whole, chase, 700, first=2)[0], play(fresh, chase, 700, first=2)[0]
+    assert torch.equal(expected, found)
+
+
+def test_selected_runs_go_on_as_if_nothing_had_happened() -> None:
+    kept = [4, 0, 3]
+    env, untouched = PredatorPrey(MIXED, SEEDS, 2), PredatorPrey(MIXED, SEEDS, 2)
+    play(env, chase, 70, iterations=2)
+    play(untouched, chase, 70, iterations=2)
+    env.select(torch.tensor(kept))
+    assert env.seeds == [SEEDS[i] for i in kept]
+    found = play(env, chase, 70, iterations=4, first=3)
+    expected = play(untouched, chase, 70, iterations=4, first=3)
+    assert torch.equal(found[0], expected[0][:, kept])
+    assert torch.equal(found[1], expected[1][:, kept])
+    np.testing.assert_allclose(env.parameters.grid_size[:, 0, 0].numpy(), [5.0, 10.0, 10.0])

@@ -1,0 +1,135 @@
+"""Pictures of an episode, in two, three and more dimensions."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
+
+from hindsight.envs.gymnasium_faces import PredatorPreyEnv
+from hindsight.envs.render import (
+    PREDATOR,
+    PREY,
+    caught,
+    draw_episode,
+    figure_axes,
+    pixels_of,
+)
+
+
+def walk(n: int, steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    """The predator goes from 0 to 6 along the diagonal, the prey from 5 to 7."""
+    t = np.linspace(0.0, 1.0, steps)[:, None] * np.ones(n)
+    return 6 * t, 5 + 2 * t
+
+
+def picture(n: int, predator: np.ndarray, prey: np.ndarray) -> np.ndarray:
+    figure, axes = figure_axes(n)
+    draw_episode(axes, predator, prey, 10.0, 1.0)
+    return pixels_of(figure)
+
+
+def count(image: np.ndarray, colour: str) -> int:
+    """Pixels of a colour."""
+    distance = np.abs(image.astype(float) - 255 * np.array(to_rgb(colour))).max(axis=-1)
+    return int((distance < 12).sum())
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_picture_shows_both_and_grows_with_the_episode(n: int) -> None:
+    predator, prey = walk(n)
+    early, late = picture(n, predator[:2], prey[:2]), picture(n, predator, prey)
+    assert early.shape == late.shape == (480, 480, 3) and late.dtype == np.uint8
+    for look in (PREDATOR, PREY):
+        assert count(late, look["color"]) > count(early, look["color"]) > 50
+    np.testing.assert_array_equal(late, picture(n, predator, prey))
+
+
+def test_interception_is_judged_before_the_preys_move() -> None:
+    predator, prey = np.zeros((3, 2)), np.array([[2.0, 0], [0.9, 0], [1.8, 0]])
+    assert caught(predator, prey, 1.0)
+    assert not caught(predator[:2], prey[:2], 1.0)  # near only after its move: next step, perhaps
+    assert not caught(predator[:1], prey[2:] * 0, 1.0)  # a beginning is no interception
+    _, axes = figure_axes(2)
+    draw_episode(axes, predator, prey, 10.0, 1.0)
+    assert axes.get_title() == "step 2, caught"
+    assert axes.lines[2].get_xdata() == [0.9]  # drawn where it was met
+
+
+def drawn(axes: object, look: dict, marker: str) -> list[Line2D]:
+    lines = axes.lines  # type: ignore[attr-defined]
+    return [x for x in lines if x.get_color() == look["color"] and x.get_marker() == marker]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_what_is_drawn_are_the_positions(n: int) -> None:
+    predator, prey = walk(n)
+    _, axes = figure_axes(n)
+    draw_episode(axes, predator[:4], prey[:4], 10.0, 0.5, "repel")
+    shown = 2 if n == 2 else 3
+    for look, path in ((PREDATOR, predator), (PREY, prey)):
+        (line,) = drawn(axes, look, "None")
+        start, now = drawn(axes, look, look["marker"])
+        for artist, positions in ((line, path[:4]), (start, path[:1]), (now, path[3:4])):
+            data = artist.get_data() if n == 2 else artist.get_data_3d()
+            np.testing.assert_allclose(np.column_stack(data), positions[:, :shown])
+        assert start.get_markerfacecolor() == "white" != now.get_markerfacecolor()
+    distance = np.linalg.norm(predator[3] - prey[3])
+    projected = ", 3 of 4 dimensions" if n == 4 else ""
+    assert axes.get_title() == f"repel, step 3, distance {distance:.1f}{projected}"
+    assert axes.get_xlim() == axes.get_ylim() == (-10, 10)
+    if n == 2:
+        (reach,) = axes.patches
+        assert reach.get_radius() == 0.5 and tuple(reach.get_center()) == tuple(predator[3])
+
+
+def test_shapes_are_checked() -> None:
+    _, axes = figure_axes(3)
+    with pytest.raises(ValueError, match=r"\(6, 3\).*\(5, 3\).*\[T \+ 1, n\]"):
+        draw_episode(axes, np.zeros((6, 3)), np.zeros((5, 3)), 10.0, 1.0)
+    with pytest.raises(ValueError, match="2 dimensions cannot be drawn on axes of 3"):
+        draw_episode(axes, np.zeros((6, 2)), np.zeros((6, 2)), 10.0, 1.0)
+    with pytest.raises(ValueError, match=r"\(0, 3\)"):
+        draw_episode(axes, np.zeros((0, 3)), np.zeros((0, 3)), 10.0, 1.0)
+    with pytest.raises(ValueError, match="1 dimensions cannot be drawn"):
+        figure_axes(1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_the_face_draws_the_episode_so_far(n: int) -> None:
+    env = PredatorPreyEnv("rgb_array", n_dims=n, prey="random")
+    with pytest.raises(gymnasium.error.ResetNeeded, match="no episode to draw"):
+        env.render()
+    env.reset(seed=0)
+    pictures = [env.render()]
+    for _ in range(2):
+        env.step(np.ones(n, np.float32))
+        pictures.append(env.render())
+    for one, other in zip(pictures, pictures[1:], strict=False):
+        assert one is not None and one.shape == (480, 480, 3) and (one != other).any()
+    env.reset(seed=0)
+    np.testing.assert_array_equal(env.render(), pictures[0])
+
+
+def test_without_a_render_mode_there_is_a_warning_and_no_picture() -> None:
+    env = PredatorPreyEnv()
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="draws nothing without a render mode"):
+        assert env.render() is None
+
+
+def test_drawing_needs_neither_torch_nor_pyplot() -> None:
+    code = """if True:
+        import sys
+        from hindsight.envs.render import draw_episode, figure_axes, pixels_of
+        import numpy as np
+        figure, axes = figure_axes(3)
+        draw_episode(axes, np.zeros((2, 3)), np.ones((2, 3)), 10.0, 1.0)
+        pixels_of(figure)
+        print({"torch", "matplotlib.pyplot"} & set(sys.modules))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,56 @@
+"""A small project with results, figures and a page of deviations."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hindsight.analysis.claims import write_claims
+from hindsight.analysis.summarise import summarise
+from hindsight.figures import draw, names_for
+from hindsight.report.build import build
+from tests.analysis.synthetic import write_experiment
+
+DEVIATIONS = """# Deviations
+
+1. **First.** See [the line](../src/hindsight/nn/adam.py#L3) and <https://example.org/paper>.
+2. Second <script>alert(1)</script> ![a picture](https://example.org/x.png).
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Where the built pages lie, below the project's folder."""
+
+    root: Path
+    missing: str
+
+    @property
+    def html(self) -> str:
+        return (self.root / "figures/laptop/report.html").read_text(encoding="utf-8")
+
+    @property
+    def markdown(self) -> str:
+        return (self.root / "REPLICATION.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Two experiments; one planned cell was never trained."""
+    root = tmp_path_factory.mktemp("project")
+    conditions = [("random", "static"), ("apart", "repel")]
+    tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
+    for name in ("algorithms", "learning_rate"):
+        plan = write_experiment(root, name, conditions=conditions, seeds=5, iterations=10)
+        lost = root / "results/cells/algorithms-apart-repel/ppo-her-described.parquet"
+        lost.unlink(missing_ok=True)
+        summarise(plan, root)
+        for figure in names_for(name, ["released", "described"])[:3]:
+            draw(figure, root / tables, root / figures / figure)
+    write_claims(root / tables)
+    (root / "docs").mkdir()
+    (root / "docs/deviations.md").write_text(DEVIATIONS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        build(tables, figures, figures / "report.html", Path("REPLICATION.md"))
+    return Project(root, str(lost.relative_to(root)))

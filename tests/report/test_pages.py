@@ -1,0 +1,190 @@
+"""The scoreboard and the page say what claims, tables and cells say, and stand alone."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from hindsight.report import present
+from hindsight.report.build import MARKS, build, plain_html, read_claims
+from hindsight.report.provenance import collect
+from tests.report.conftest import Project
+
+
+class Tags(HTMLParser):
+    """Collects start tags with their attributes, and checks that every tag is closed in turn."""
+
+    VOID = ("meta", "img", "br", "link", "hr", "input")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_refers_to_nothing_outside_itself(project: Project) -> None:
+    tags = Tags(project.html)
+    assert not tags.open
+    for tag, attributes in tags.found:
+        assert tag not in ("script", "link", "iframe", "object")
+        for name in ("src", "href", "srcset", "poster", "data"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("data:", "#")), (tag, value)
+    assert "@import" not in project.html and "url(" not in project.html
+
+
+def test_html_s_own_anchors_exist(project: Project) -> None:
+    tags = Tags(project.html).found
+    ids = {attributes["id"] for _, attributes in tags if "id" in attributes}
+    targets = {a["href"][1:] for tag, a in tags if tag == "a" and a.get("href")}  # type: ignore[index]
+    assert targets <= ids
+
+
+def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
+    images = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
+    drawn = sorted((project.root / "figures/laptop").glob("*.png"))
+    assert len(images) == len(drawn) == 6
+    contents = {path.read_bytes() for path in drawn}
+    for image in images:
+        head, data = str(image["src"]).split(",", 1)
+        assert head == "data:image/png;base64"
+        assert base64.b64decode(data) in contents
+        assert len(str(image["alt"])) > 40
+
+
+def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project: Project) -> None:
+    claims = read_claims(project.root / "results/tables/laptop/claims.json")
+    assert claims
+    html = re.sub(r"src=\"data:[^\"]*\"", "", project.html)
+    for claim in claims:
+        assert set(claim.verdicts) == {"released", "described"}
+        line = next(x for x in project.markdown.splitlines() if x.startswith(f"| {claim.id} |"))
+        for row in claim.verdicts.values():
+            assert f"{MARKS[row['verdict']]} {row['verdict']}" in line
+        assert claim.sentence in project.markdown
+        assert f'id="claim-{claim.id}"' in html
+    badges = re.findall(r'<span class="badge ([\w-]+)">(.) ([\w ]+)</span>', html)
+    assert len(badges) == 2 * 2 * len(claims)
+    for kind, mark, word in badges:
+        assert kind == word.replace(" ", "-") and MARKS[word] == mark
+        assert f".{kind} {{" in html
+
+
+def test_effects_come_with_interval_test_and_numbers(project: Project) -> None:
+    claims = read_claims(project.root / "results/tables/laptop/claims.json")
+    row = next(c for c in claims if c.id == "P4").verdicts["released"]
+    effect = present.interval(row["effect"], row["low"], row["high"])
+    text = project.markdown
+    assert f"| {effect} | {present.p_value(row['p_value'])} | {row['test']} |" in text
+
+
+def test_every_link_of_the_scoreboard_leads_somewhere(project: Project) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", project.markdown)
+    assert len(links) >= 7
+    for link in links:
+        assert not link.startswith(("/", "http"))
+        assert (project.root / link).exists(), link
+
+
+def test_scoreboard_in_another_folder_links_from_there(project: Project) -> None:
+    page = project.root / "figures/laptop/REPLICATION.md"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        figures = Path("figures/laptop")
+        build("results/tables/laptop", figures, figures / "again.html", figures / page.name)
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert links and all((page.parent / link).exists() for link in links)
+
+
+def test_markdown_tables_are_rectangular(project: Project) -> None:
+    blocks = re.findall(r"(?:^\|.*\n)+", project.markdown, flags=re.MULTILINE)
+    assert len(blocks) > 10
+    for block in blocks:
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(widths) == 1, block
+
+
+def test_missing_cell_is_named_on_both_pages(project: Project) -> None:
+    assert project.missing in project.html
+    assert f"- `{project.missing}`" in project.markdown
+
+
+def test_production_is_told(project: Project) -> None:
+    for page in (project.html, project.markdown):
+        for fact in ("synthetic", "2 × 64", "20\u00a0480", "numpy", "float32", "CPU time"):
+            assert fact in page
+
+
+def test_headline_numbers_are_the_tables_numbers(project: Project) -> None:
+    table = pd.read_csv(project.root / "results/tables/laptop/algorithms/aggregate.csv")
+    row = table[(table["arm"] == "PPO-HER") & (table["fidelity"] == "released")].iloc[0]
+    share = present.interval(row["solved_share"], row["solved_low"], row["solved_high"])
+    lines = [x for x in project.markdown.splitlines() if x.startswith("| PPO-HER | 2 | 5 |")]
+    assert lines and lines[0].endswith(f"| {share} |")
+
+
+def test_deviations_stay_numbered_and_lose_links_images_and_scripts() -> None:
+    text = "# Title\n\n1. [a line](src/x.py) **b**\n2. <script>x</script> ![p](https://e.org/x.png)"
+    html = plain_html(text)
+    assert "Title" not in html
+    assert html.count("<li>") == 2 and "<ol>" in html and "<strong>b</strong>" in html
+    assert "a line (src/x.py)" in html
+    assert "<script" not in html and "<img" not in html and "href" not in html
+
+
+def test_provenance_counts_each_cell_once_and_keeps_every_fact(project: Project) -> None:
+    plans = [
+        json.loads(path.read_text())
+        for path in sorted((project.root / "results/tables/laptop").glob("*/plan.json"))
+    ]
+    found = collect([*plans, *plans], project.root)
+    assert found.cells == len(list((project.root / "results/cells").glob("*/*.parquet")))
+    assert found.runs == 5 * found.cells
+    assert found.missing == [project.missing]
+    assert found.facts["device"] == ["cpu"]
+    assert found.steps <= found.runs * 10 * 2048
+
+
+def test_a_folder_without_plans_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no experiment's plan\.json"):
+        build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.914, "0.91"), (-0.5, "−0.50"), (None, "–"), (float("nan"), "–"), (float("inf"), "∞"),
+     (123456.0, "123\u00a0456"), (1, "1.00")],
+)  # fmt: skip
+def test_numbers_in_words(value: float | None, text: str) -> None:
+    assert present.number(value) == text
+
+
+def test_intervals_and_p_values_in_words() -> None:
+    assert present.interval(0.5, 0.25, 0.75) == "0.50 [0.25, 0.75]"
+    assert present.interval(0.5, float("nan"), float("nan")) == "0.50"
+    assert [present.p_value(p) for p in (0.0001, 0.0234, 0.5, None)] == [
+        "< 0.001", "0.023", "0.50", "–",
+    ]  # fmt: skip
+
+
+def test_rows_are_ordered_condition_by_condition() -> None:
+    frame = pd.DataFrame(
+        {"spawn": ["apart", "random", "random"], "prey": ["static"] * 3, "level": [""] * 3,
+         "arm": ["PPO", "SAC", "PPO"]}
+    )  # fmt: skip
+    columns = [("spawn", lambda row: row["spawn"]), ("arm", lambda row: row["arm"])]
+    table = present.table("t", frame, columns)
+    assert table.rows == [["random", "PPO"], ["random", "SAC"], ["apart", "PPO"]]

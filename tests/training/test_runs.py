@@ -1,0 +1,375 @@
+"""Runs on one axis: alone or among others, interrupted or not, they see and do the same."""
+
+import io
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import ppo
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.nn.mlp import MLP
+from hindsight.replay.rollout import Rollout
+from hindsight.specs.cell import (
+    CellSpec,
+    EvaluationSpec,
+    HindsightSpec,
+    PPOSpec,
+    PredatorPreySpec,
+)
+from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.recent import WINDOW, RecentEpisodes
+
+VARIANTS = {
+    "ppo": None,
+    "released": HindsightSpec(),
+    "released-future-k2": HindsightSpec(strategy="future", k=2),
+    "described": HindsightSpec(fidelity="described"),
+    "described-episode-k2": HindsightSpec(strategy="episode", k=2, fidelity="described"),
+}
+
+
+def cell(hindsight: HindsightSpec | None = None, **algorithm: Any) -> CellSpec:
+    """A small cell in which episodes end quickly, with a prey that draws in every step."""
+    return CellSpec(
+        environment=PredatorPreySpec(
+            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
+        ),
+        algorithm=PPOSpec(hidden=(8, 8), **{"n_steps": 64, "learning_rate": 3e-3, **algorithm}),
+        hindsight=hindsight,
+        evaluation=EvaluationSpec(episodes=10),
+        steps=10_000,
+    )
+
+
+def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
+    return OnPolicyRuns(spec, list(seeds), "cpu")
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Rollout]]:
+    """Policy noise, prey draws and rollout of every call of `collect`."""
+    log: list[tuple[Tensor, Tensor, Rollout]] = []
+    collect = ppo.collect
+
+    def noting(env, agent, rows, noise):
+        rollout = collect(env, agent, rows, noise)
+        log.append((noise.clone(), env._draws.clone(), rollout))
+        return rollout
+
+    monkeypatch.setattr(ppo, "collect", noting)
+    return log
+
+
+def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) -> None:
+    """Columns are equal; bit for bit if no tolerance is given."""
+    assert a.keys() == b.keys()
+    for name in a:
+        if tolerance:
+            torch.testing.assert_close(a[name], b[name], equal_nan=True, **tolerance, msg=name)
+        else:
+            assert torch.equal(a[name].isnan(), b[name].isnan()), name
+            assert torch.equal(a[name].nan_to_num(), b[name].nan_to_num()), name
+
+
+# --- alone or among others ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_a_seed_alone_equals_itself_among_others(variant, n_envs, collected):
+    spec = cell(VARIANTS[variant], n_envs=n_envs, n_epochs=4, learning_rate=3e-4)
+    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
+    assert torch.equal(among.optimiser.rows[1:2], alone.optimiser.rows)
+    assert torch.equal(among.env.state[1:2], alone.env.state)
+    columns, columns_alone = among.iterate(), alone.iterate()
+    (noise, draws, rollout), (noise_alone, draws_alone, rollout_alone) = collected
+    assert torch.equal(noise[:, 1:2], noise_alone)
+    assert torch.equal(draws[:, 1:2], draws_alone)
+    for name, value in vars(rollout_alone).items():
+        # Sums of products may round differently in a larger batch: equal up to that.
+        expected = vars(rollout)[name][1:2]
+        torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-5, msg=name)
+    torch.testing.assert_close(among.optimiser.rows[1:2], alone.optimiser.rows, rtol=0, atol=1e-5)
+    part = {name: value[1:2] for name, value in columns.items()}
+    assert_same(part, columns_alone, rtol=1e-3, atol=1e-5)
+
+
+def test_seeds_differ_in_all_they_draw(collected):
+    among = runs(cell(), 11, 12)
+    assert not torch.equal(among.optimiser.rows[0], among.optimiser.rows[1])
+    among.iterate()
+    among.iterate()
+    (noise, draws, rollout), (noise2, draws2, _) = collected
+    for x in (noise, draws):
+        assert not torch.equal(x[:, 0], x[:, 1])
+    assert not torch.equal(noise, noise2) and not torch.equal(draws, draws2)
+    assert not torch.equal(rollout.obs[0], rollout.obs[1])
+
+
+def test_algorithms_are_paired(collected):
+    """The same seed meets the same beginnings and prey draws, with or without hindsight."""
+    plain, hindsight = runs(cell(), 5), runs(cell(HindsightSpec()), 5)
+    for each in (plain, hindsight):
+        each.iterate()
+        each.iterate()
+    for a, b in zip(collected[:2], collected[2:], strict=True):
+        assert torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
+    assert torch.equal(collected[0][2].obs, collected[2][2].obs)
+    assert not torch.equal(collected[1][2].actions, collected[3][2].actions)
+    # Episode e begins alike even where the episodes before it went differently.
+    beginnings = [
+        torch.cat([r.obs[0, 0][r.starts[0, 0]] for _, _, r in part])
+        for part in (collected[:2], collected[2:])
+    ]
+    n = min(map(len, beginnings))
+    assert n > 10 and torch.equal(beginnings[0][:n, :6], beginnings[1][:n, :6])
+
+
+# --- leaving the axis -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["ppo", "released-future-k2", "described"])
+def test_runs_that_leave_change_nothing_for_those_that_stay(variant, monkeypatch):
+    monkeypatch.setattr(PredatorPrey, "BLOCK", 5)
+    spec = cell(VARIANTS[variant], n_epochs=3)
+    whole, part = runs(spec, 1, 2, 3, 4), runs(spec, 1, 2, 3, 4)
+    for each in (whole, part):
+        each.iterate()
+    kept = torch.tensor([3, 1])
+    part.select(kept)
+    assert part.seeds == [4, 2]
+    expected, columns = whole.iterate(), part.iterate()
+    torch.testing.assert_close(part.optimiser.rows, whole.optimiser.rows[kept], rtol=0, atol=1e-5)
+    assert_same(columns, {n: v[kept] for n, v in expected.items()}, rtol=1e-3, atol=1e-5)
+    assert torch.equal(part.env.episode, whole.env.episode[kept])
+    evaluated = {n: v[kept] for n, v in whole.evaluate().items()}
+    assert_same(part.evaluate(), evaluated, rtol=1e-5, atol=1e-5)
+
+
+# --- interruption ---------------------------------------------------------------------------------
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_resumed_run_continues_bit_for_bit(variant, monkeypatch):
+    """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
+    monkeypatch.setattr(PredatorPrey, "BLOCK", 5)
+    spec = cell(VARIANTS[variant], n_epochs=2, n_envs=2)
+    whole = runs(spec, 7, 8)
+    for _ in range(2):
+        whole.iterate()
+    saved = through_a_file(whole.state_dict())
+    resumed = runs(spec, 7, 8)
+    resumed.load_state_dict(saved)
+    assert resumed.env_steps == whole.env_steps == 2 * 64 * 2
+    for _ in range(3):
+        assert_same(whole.iterate(), resumed.iterate())
+        assert_same(whole.evaluate(), resumed.evaluate())
+    assert torch.equal(whole.optimiser.rows, resumed.optimiser.rows)
+    assert torch.equal(whole.env.state, resumed.env.state)
+    assert int(whole.env.episode.min()) > 4 * 5, "several blocks must have passed"
+
+
+def test_a_checkpoint_of_fewer_runs_resumes(monkeypatch):
+    spec = cell(n_epochs=2)
+    whole = runs(spec, 7, 8, 9)
+    whole.iterate()
+    whole.select(torch.tensor([2, 0]))
+    saved = through_a_file(whole.state_dict())
+    resumed = runs(spec, 7, 8, 9)
+    resumed.load_state_dict(saved)
+    assert resumed.seeds == [9, 7]
+    assert_same(whole.iterate(), resumed.iterate())
+    assert_same(whole.evaluate(), resumed.evaluate())
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+def test_evaluation_does_not_disturb_training():
+    spec = cell(HindsightSpec(), n_epochs=2)
+    often, never = runs(spec, 1, 2), runs(spec, 1, 2)
+    first = often.evaluate()
+    assert_same(first, often.evaluate())
+    for _ in range(3):
+        assert_same(often.iterate(), never.iterate())
+        often.evaluate()
+    assert torch.equal(often.optimiser.rows, never.optimiser.rows)
+    assert torch.equal(often.env.state, never.env.state)
+
+
+def test_evaluation_episodes_are_not_those_of_training():
+    spec = cell()
+    one = runs(spec, 1)
+    training = one.env._beginnings[0, 0, :, :6]
+    for state in one.evaluation_env.state[0, :, :6]:
+        assert not (training == state).all(-1).any()
+    assert one.evaluation_env.state[0, :, 0].unique().numel() == spec.evaluation.episodes
+
+
+def test_evaluation_counts_as_a_plain_loop_does(monkeypatch):
+    """A hand-written policy that heads for a prey that rests, too slowly to reach them all."""
+    monkeypatch.setattr(
+        MLP, "frozen", lambda self, rows: lambda x: 0.4 * (x[..., 3:6] - x[..., :3]).sign()
+    )
+    spec = CellSpec(
+        environment=PredatorPreySpec(max_steps=20),
+        algorithm=PPOSpec(hidden=(8, 8)),
+        evaluation=EvaluationSpec(episodes=30),
+    )
+    object_ = runs(spec, 3, 4)
+    beginnings = object_.evaluation_env.state.clone()
+    result = object_.evaluate()
+    for run in range(2):
+        total, successes = 0, 0
+        for state in beginnings[run].double():
+            predator, prey = state[:3].clone(), state[3:6]
+            for _ in range(21):
+                total += 1
+                predator = (predator + 0.4 * (prey - predator).float().sign()).clamp(-10, 10)
+                if math.dist(predator, prey) <= 1:
+                    successes += 1
+                    break
+        assert 0 < successes < 30
+        assert float(result["success_rate"][run]) == pytest.approx(successes / 30)
+        assert float(result["return_mean"][run]) == pytest.approx(2 * successes / 30 - 1)
+        assert float(result["episode_length"][run]) == pytest.approx(total / 30)
+
+
+# --- the end of a run -----------------------------------------------------------------------------
+
+
+def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
+    """100 rollouts of 64 steps fit; the first run is perfect at 640 once, the second never."""
+    among = runs(cell(), 1, 2)
+    among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63})
+    ends: dict[int, int] = {}
+    for among.iteration in range(1, 101):
+        value = {10: 1.0, 11: 0.9}.get(among.iteration, 0.5)
+        ended = among.ended(torch.tensor([value, 0.99]))
+        for i in ended.nonzero()[:, 0].tolist():
+            ends.setdefault(among.seeds[i], among.env_steps)
+    assert among.perfect == {1: 640}
+    assert ends == {1: 14 * 64, 2: 100 * 64}, "13 x 64 is 1.3 x 640, and not past it"
+
+
+# --- what an iteration reports --------------------------------------------------------------------
+
+
+def whole_segments(rollout: Rollout, run: int) -> tuple[int, int, int, int]:
+    """Segments; those with an end; whole episodes; successes, of one run."""
+    starts, ended = rollout.starts[run, 0].tolist(), rollout.terminated[run, 0].tolist()
+    first, n_segments, n_ended, n_whole = 0, 0, 0, 0
+    for t in range(len(ended)):
+        if ended[t] or t == len(ended) - 1:
+            n_segments += 1
+            n_ended += ended[t]
+            n_whole += ended[t] and starts[first]
+            first = t + 1
+    return n_segments, n_ended, n_whole, int(rollout.success[run].sum())
+
+
+@pytest.mark.parametrize("variant", ["ppo", "released", "described"])
+def test_shares_of_success_and_of_relabelled_samples(variant, collected):
+    among = runs(cell(VARIANTS[variant], n_epochs=1), 1, 2, 3)
+    for _ in range(2):  # the second rollout begins amid episodes
+        columns = among.iterate()
+    _, _, rollout = collected[-1]
+    assert not rollout.starts[..., 0].all()
+    for run in range(3):
+        n_segments, n_ended, n_whole, n_success = whole_segments(rollout, run)
+        before = n_success / n_ended
+        copies = {"ppo": 0, "released": n_segments, "described": n_whole}[variant]
+        after = (n_success + copies) / (n_ended + copies)
+        assert float(columns["s_ratio_before"][run]) == pytest.approx(before)
+        assert float(columns["s_ratio_after"][run]) == pytest.approx(after)
+        share = float(columns["relabelled_share"][run])
+        if variant == "described":
+            assert 0 < share < 0.5
+        else:
+            assert share == pytest.approx({"ppo": 0, "released": 0.5}[variant])
+
+
+def test_entropy_and_log_std_are_of_the_new_parameters():
+    one = runs(cell(sigma_init=0.5), 1)
+    columns = one.iterate()
+    log_std = one.optimiser.rows[0, -3:]
+    assert float(columns["log_std"][0]) == pytest.approx(float(log_std.mean()))
+    expected = float(log_std.sum()) + 1.5 * math.log(2 * math.pi * math.e)
+    assert float(columns["policy_entropy"][0]) == pytest.approx(expected, rel=1e-5)
+    assert float((log_std - math.log(0.5)).abs().max()) > 1e-4
+
+
+# --- the last hundred episodes --------------------------------------------------------------------
+
+
+def made_up_rollout(
+    rng: np.random.Generator, n_runs: int, n_envs: int, n_steps: int, p: float
+) -> Rollout:
+    """Rewards, ends and successes at random; the rest is empty."""
+    size = (n_runs, n_envs, n_steps)
+    nothing = torch.zeros(*size, 0)
+    terminated = torch.from_numpy(rng.random(size) < p)
+    success = torch.from_numpy(rng.random(size) < 0.5) & terminated
+    rewards = torch.from_numpy(rng.integers(-2, 3, size).astype(np.float32))
+    return Rollout(
+        nothing, nothing, nothing, rewards, terminated, success, terminated, nothing[:, :, 0]
+    )
+
+
+class PlainRecent:
+    """One run's last hundred episodes, step by step, in the order in which they end."""
+
+    def __init__(self, n_envs: int) -> None:
+        self.episodes: list[tuple[float, float, int]] = []
+        self.under_way = [[0.0, 0] for _ in range(n_envs)]
+
+    def add(self, rollout: Rollout, run: int) -> None:
+        n_envs, n_steps = rollout.rewards.shape[1:]
+        for t, env in itertools.product(range(n_steps), range(n_envs)):
+            episode = self.under_way[env]
+            episode[0] += float(rollout.rewards[run, env, t])
+            episode[1] += 1
+            if rollout.terminated[run, env, t]:
+                success = float(rollout.success[run, env, t])
+                self.episodes.append((episode[0], success, int(episode[1])))
+                self.under_way[env] = [0.0, 0]
+
+    def means(self) -> list[float]:
+        return np.mean(self.episodes[-100:], axis=0).tolist()
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.9, 1.0])
+def test_recent_episodes_equal_the_loop(n_envs, p):
+    """Over eleven rollouts, with episodes that last longer than one, and a run that leaves."""
+    rng = np.random.default_rng(0)
+    recent = RecentEpisodes(2, n_envs)
+    plain = [PlainRecent(n_envs) for _ in range(2)]
+    assert recent.means().isnan().all() and WINDOW == 100
+    for i in range(11):
+        rollout = made_up_rollout(rng, len(plain), n_envs, 40, p)
+        recent.add(rollout)
+        for run, each in enumerate(plain):
+            each.add(rollout, run)
+            assert int(recent.finished[run]) == len(each.episodes)
+            if each.episodes:
+                assert recent.means()[:, run].tolist() == pytest.approx(each.means())
+        if i == 5:
+            recent.select(torch.tensor([1]))
+            plain = plain[1:]
+        if i == 8:
+            fresh = RecentEpisodes(1, n_envs)
+            fresh.load_state_dict(through_a_file(recent.state_dict()))
+            recent = fresh

@@ -1,0 +1,27 @@
+# The plan, from config.yaml; everything else the rules ask of it.
+
+
+from snakemake.exceptions import WorkflowError
+
+from hindsight.files import FileError
+from hindsight.fingerprint import fingerprint
+from hindsight.specs.errors import SpecError
+from hindsight.specs.experiments import Plan
+from hindsight.specs.experiments import parse as parse_config
+from hindsight.workflow import Stage
+
+try:
+    STAGE = Stage.of(Plan.of(parse_config(config)))
+    STAGE.write_plans()
+except (SpecError, FileError) as error:
+    raise WorkflowError(str(error)) from None
+
+
+def asked():
+    """All files, or, for the target `figures`, those that need no training."""
+    return STAGE.present if "figures" in workflow.dag_settings.targets else STAGE
+
+
+wildcard_constraints:
+    cell="|".join(STAGE.cells) or "none",
+    experiment="|".join(STAGE.experiments),
