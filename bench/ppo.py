@@ -10,11 +10,16 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import itertools
 
 import gymnasium as gym
 import numpy as np
@@ -48,7 +53,7 @@ def ours(runs: int, her: bool, hidden: tuple[int, ...]) -> Callable[[int], int]:
 
 
 class PerStepHindsight(PPO):
-    """Stable-Baselines3's PPO with `final` copies made one step at a time, as the papers' code does.
+    """Stable-Baselines3's PPO with `final` copies made one step at a time, as the authors do.
 
     The plain way: a forward pass of batch size one for every copied step.
     """
@@ -68,7 +73,7 @@ class PerStepHindsight(PPO):
         )
         bounds = [*np.flatnonzero(starts), len(obs)]
         bounds = bounds if bounds[0] == 0 else [0, *bounds]
-        for first, last in zip(bounds, bounds[1:], strict=False):
+        for first, last in itertools.pairwise(bounds):
             for t in range(first, last):
                 new = obs[t].copy()
                 new[n : 2 * n] = obs[last - 1, :n]
@@ -128,6 +133,32 @@ BARS = [
 ]
 
 
+#: kind of cell: options of `hindsight train`, megabytes it may take
+MEMORY = {
+    "laptop cell (PPO-HER 2x64, 6 runs)": (["--seeds", "6", "--hidden", "64,64"], 1024),
+    "paper cell (PPO-HER 3x512)": (
+        ["--seeds", "1", "--hidden", "512,512,512"],
+        4096,
+    ),
+}
+
+
+def peak_megabytes(options: list[str]) -> float:
+    """Peak memory of a process that trains such a cell for two rollouts."""
+    program = (
+        "import resource, sys; from hindsight.cli import main; sys.argv[0] = 'hindsight'\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", program, "train", "--her", "final", "--steps", "4096"]
+        done = subprocess.run(
+            [*command, *options, "--out", folder], capture_output=True, text=True, check=True
+        )
+    return float(done.stdout.split()[-1])
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -159,11 +190,17 @@ def main() -> None:
         ratio = statistics.median(pairs)
         verdict = "met" if ratio >= bar else "MISSED"
         print(f"{ratio:5.1f} x  (bar {bar:g}: {verdict})  {name} / {peer}")
+    memory = {}
+    for name, (options, bar) in MEMORY.items():
+        memory[name] = peak_megabytes(options)
+        verdict = "met" if memory[name] <= bar else "MISSED"
+        print(f"{memory[name]:5.0f} MiB  (bar {bar}: {verdict})  {name}")
     out = Path(__file__).parent / "results" / "ppo.json"
     out.parent.mkdir(exist_ok=True)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     measured = {"machine": machine(torch.device("cpu")), "versions": versions}
     measured |= {"repeats": arguments.repeats, "steps_per_second": rates, "ratios": ratios}
+    measured |= {"peak_megabytes": memory}
     out.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
     print(out)
 

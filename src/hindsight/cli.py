@@ -45,7 +45,7 @@ def main() -> None:
 
     try:
         app()
-    except (SpecError, FileError, ResultError) as error:
+    except (SpecError, FileError, ResultError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
 
@@ -226,10 +226,11 @@ def summarise(plan: Path) -> None:
     """An experiment's cells to its tables (a job of the workflow)."""
     from hindsight.analysis import summarise as analysis
     from hindsight.publish import verify
+    from hindsight.specs.experiments import PUBLISHED
 
-    document = analysis.read_plan(plan)
-    if document["source"] == "published":
-        verify(sorted({Path(entry["cell"]) for entry in document["entries"]}))
+    cells = {Path(entry["cell"]) for entry in analysis.read_plan(plan)["entries"]}
+    if published := sorted(cell for cell in cells if PUBLISHED in cell.parents):
+        verify(published)
     for entry in analysis.summarise(plan):
         typer.echo(f"missing: {entry['cell']}")
 

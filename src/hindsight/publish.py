@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def publish_cells(config: Config) -> Iterator[str]:
         )
         if source.exists():
             load_cell(source)  # refuses a damaged one
-            write_whole(target, lambda beside, source=source: shutil.copyfile(source, beside))
+            write_whole(target, partial(shutil.copyfile, source))
         if not target.exists():
             yield f"missing: {name}"
             continue
@@ -40,7 +41,7 @@ def publish_cells(config: Config) -> Iterator[str]:
         }
     drawn = TRAINED / "tables" / plan.config.source / "environment" / "episodes.npz"
     if drawn.exists():
-        write_whole(EPISODES, lambda beside: shutil.copyfile(drawn, beside))
+        write_whole(EPISODES, partial(shutil.copyfile, drawn))
     if EPISODES.exists():
         files[EPISODES.name] = {"sha256": _sha256(EPISODES)}
     write_whole(MANIFEST, lambda beside: beside.write_text(as_json(files), encoding="utf-8"))

@@ -96,7 +96,7 @@ class Stage:
             for entry, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])
             if entry.spec.hindsight is not None
             and entry.fidelity == "released"
-            and entry.spawn == entry.spec.environment.spawn
+            and entry.spawn == "random"
         )
         paths = [TRAINED / "policies" / f"{name}.pt" for name in names]
         return [str(path) for path in paths if path.exists() or not self.never_train]

@@ -295,9 +295,11 @@ def test_described_orthogonal_is_orthogonal_as_long_and_without_preference(n: in
     along = described_orthogonal(
         torch.eye(n, dtype=torch.float64)[:1].expand(20_000, n), drawn(n).double()
     )
-    # Uniform on the sphere of the other n - 1 dimensions: mean 0, variance 1 / (n - 1).
+    # Uniform on the sphere of the other m = n - 1 dimensions: moments 0, 1 / m, 3 / (m (m + 2)).
     np.testing.assert_allclose(along.mean(0).numpy(), 0, atol=0.03)
-    np.testing.assert_allclose(along[:, 1:].square().mean(0).numpy(), 1 / (n - 1), atol=0.03)
+    m, others = n - 1, along[:, 1:].numpy()
+    np.testing.assert_allclose((others**2).mean(0), 1 / m, atol=0.015)
+    np.testing.assert_allclose((others**4).mean(0), 3 / (m * (m + 2)), atol=0.008)
 
 
 @pytest.mark.parametrize("prey", PREYS)
@@ -452,14 +454,17 @@ def test_evaluation_episodes_are_not_those_of_training() -> None:
     assert not torch.isclose(training, evaluation)[..., :6].any()
 
 
-def test_saved_and_loaded_it_continues_alike() -> None:
+@pytest.mark.parametrize("into", ["a fresh one", "one that is further on"])
+def test_saved_and_loaded_it_continues_alike(monkeypatch: pytest.MonkeyPatch, into: str) -> None:
+    monkeypatch.setattr(PredatorPrey, "BLOCK", 16)
     env = PredatorPrey(MIXED, SEEDS, 2)
-    play(env, chase, 50, iterations=3)
+    play(env, chase, 50, iterations=5)
+    assert int(env.episode.max()) > 2 * 16
     saved = {name: value.clone() for name, value in env.state_dict().items()}
-    expected = play(env, chase, 50, iterations=2, first=4)
-    fresh = PredatorPrey(MIXED, SEEDS, 2)
-    fresh.load_state_dict(saved)
-    found = play(fresh, chase, 50, iterations=2, first=4)
+    expected = play(env, chase, 50, iterations=6, first=6)
+    other = PredatorPrey(MIXED, SEEDS, 2) if into == "a fresh one" else env
+    other.load_state_dict(saved)
+    found = play(other, chase, 50, iterations=6, first=6)
     assert torch.equal(expected[0], found[0]) and torch.equal(expected[1], found[1])
 
 

@@ -261,6 +261,8 @@ def holds_up(evidence: Evidence) -> Verdict:
         summary = evidence.table(experiment, "summary.csv")
         if (reason := untestable(summary)) or summary is None:
             missing.append(f"{experiment}: {reason}")
+        elif summary[SWEEPS[experiment][0]].nunique() < 2:
+            missing.append(f"{experiment}: only one level has results")
         else:
             summaries[experiment] = summary
             missing += caveats(experiment, summary)

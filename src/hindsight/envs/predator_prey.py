@@ -153,13 +153,14 @@ class PredatorPrey:
         self._spawn_purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self._prey_purpose = Purpose.EVALUATION_PREY if evaluation else Purpose.PREY
         # An evaluation lasts one longest episode, so its blocks never move on and it can rewind.
-        self.block = 1 + max(s.max_steps for s in specs) if evaluation else self.BLOCK
+        blocks = [1 + s.max_steps if evaluation else self.BLOCK for s in specs]
+        self.block = torch.tensor(blocks)[:, None]  # [run, 1]
         shape = (len(self.specs), n_envs)
         self.state = torch.zeros(*shape, 3 * self.n, device=self.device)
         self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
-        self._beginnings = torch.zeros(*shape, 2 * self.block, 3 * self.n, device=self.device)
+        self._beginnings = torch.zeros(*shape, 2 * max(blocks), 3 * self.n, device=self.device)
         self._prepare()
         self._draw_beginnings()
         self.state.copy_(self._beginning())
@@ -172,11 +173,13 @@ class PredatorPrey:
         shape = self.elapsed.shape
         self._run = torch.arange(shape[0], device=self.device)[:, None]
         self._env = torch.arange(shape[1], device=self.device)[None, :]
+        self._two_blocks = 2 * self.block.to(self.device)
+        self._shortest_block = int(self.block.min())
         self._draws: Tensor | None = None
 
     def _beginning(self) -> Tensor:
         """The first observation of each environment's current episode, [run, env, 3 n]."""
-        return self._beginnings[self._run, self._env, self.episode % (2 * self.block)]
+        return self._beginnings[self._run, self._env, self.episode % self._two_blocks]
 
     def _draw_beginnings(self) -> None:
         """Draw the blocks that come within reach: called at least once in `block` steps."""
@@ -184,17 +187,18 @@ class PredatorPrey:
         while (behind := (self._drawn < wanted).nonzero()).numel():
             for run, env in behind.tolist():
                 block = int(self._drawn[run, env])
-                half = slice((block % 2) * self.block, (block % 2 + 1) * self.block)
-                self._beginnings[run, env, half] = self._block(run, env, block)
+                size = int(self.block[run])
+                half = slice((block % 2) * size, (block % 2 + 1) * size)
+                self._beginnings[run, env, half] = self._draw_block(run, env, block, size)
                 self._drawn[run, env] += 1
 
-    def _block(self, run: int, env: int, block: int) -> Tensor:
-        """First observations [block, 3 n] of the episodes of one block."""
+    def _draw_block(self, run: int, env: int, block: int, size: int) -> Tensor:
+        """First observations [size, 3 n] of the episodes of one block."""
         spec, n = self.specs[run], self.n
         index = (env << 40) + block
         generator = stream(self.seeds[run], self._spawn_purpose, index)
-        draws = torch.from_numpy(generator.random((self.block, n_draws(n)), dtype=np.float32))
-        positions = torch.from_numpy(spawn(spec, (self.block,), generator))
+        draws = torch.from_numpy(generator.random((size, n_draws(n)), dtype=np.float32))
+        positions = torch.from_numpy(spawn(spec, (size,), generator))
         d = positions[:, :n] - positions[:, n:]
         velocity = POLICIES[spec.prey](d, draws, spec.fidelity)
         return torch.cat([positions, velocity], dim=-1).to(self.device)
@@ -218,7 +222,7 @@ class PredatorPrey:
         Where an episode has ended, these are the first of the next episode.
         """
         assert self._draws is not None, "prepare_rollout comes first"
-        if self._t % self.block == 0:
+        if self._t % self._shortest_block == 0:
             self._draw_beginnings()
         draws = self._draws[self._t]
         self._t += 1
@@ -252,14 +256,14 @@ class PredatorPrey:
         kept = runs.tolist()
         self.specs = [self.specs[i] for i in kept]
         self.seeds = [self.seeds[i] for i in kept]
-        for name in ("state", "elapsed", "episode", "_drawn", "_beginnings"):
+        for name in ("state", "elapsed", "episode", "block", "_drawn", "_beginnings"):
             value = getattr(self, name)
             setattr(self, name, value[runs.to(value.device)])
         self._prepare()
 
     def state_dict(self) -> dict[str, Tensor]:
         """What a checkpoint keeps; everything else follows from the specification."""
-        return {"state": self.state, "elapsed": self.elapsed, "episode": self.episode}
+        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Continue where `state_dict` was taken."""

@@ -179,7 +179,9 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
     where = subtitle(plan, tables.fidelity, counts, drawn)
     unit, x_label = style.steps_axis(float(curves["x"].max()))
     if clock == "minutes":
-        unit, x_label = 1.0, "training time of a run (minutes)"
+        # How a run's share of a process that trains several is counted belongs on the figure.
+        share = "its share of the process's CPU time, on a GPU of wall time"
+        unit, x_label = 1.0, f"training time of a run (minutes; {share})"
     fig, axes = style.grid(
         [style.RowLabel(str(i), row.text, row.colour) for i, row in enumerate(rows)],
         preys_of(plan),

@@ -126,7 +126,8 @@ class CellTraining:
         if self._resumed is not None:
             runs.load_state_dict(self._resumed)
             self._resumed = None
-        while runs.seeds:
+        over = False
+        while not over:
             self.clock.start()
             columns = runs.iterate()
             self.clock.stop(len(runs.seeds))
@@ -136,11 +137,15 @@ class CellTraining:
             if runs.evaluation_due or ended.any():
                 self._note(runs, "evaluation", runs.evaluate())
             self._finish(runs, ended)
-            self._checkpoint(runs)
+            over = bool(ended.all())
+            if not over:
+                if ended.any():
+                    runs.select((~ended).nonzero()[:, 0])  # the others go on without them
+                self._checkpoint(runs)
             self.tell(self._progress(columns))
 
     def _finish(self, runs: OnPolicyRuns, ended: Tensor) -> None:
-        """Take the runs that have ended off the axis."""
+        """Keep what is to be known of the runs that have ended."""
         for i in ended.nonzero()[:, 0].tolist():
             seed = runs.seeds[i]
             self.ended.append(
@@ -152,8 +157,6 @@ class CellTraining:
                 }
             )
             self.policies[seed] = runs.optimiser.rows[i].detach().cpu().clone()
-        if ended.any():
-            runs.select((~ended).nonzero()[:, 0])
 
     def _note(self, runs: OnPolicyRuns, phase: str, columns: dict[str, Tensor]) -> None:
         """Append one row per run to the curves."""
@@ -221,7 +224,7 @@ class CellTraining:
 
     def _checkpoint(self, runs: OnPolicyRuns) -> None:
         now = time.monotonic()
-        if now - self._saved < self.execution.checkpoint_seconds or not runs.seeds:
+        if now - self._saved < self.execution.checkpoint_seconds:
             return
         self._saved = now
         curves = {

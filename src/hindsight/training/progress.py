@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -75,7 +75,8 @@ def show(file: Path | None = None) -> Iterator[Tell]:
             yield to_all
     finally:
         if file is not None:
-            file.unlink(missing_ok=True)
+            with suppress(OSError):  # whatever ended the training is the error to tell
+                file.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+"""The commands that a person types, without Snakemake."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
+SMALL = ["--hidden", "8", "--seeds", "2", "--steps", "4096", "--prey", "repel", "--n-dims", "2"]
+
+
+def hindsight(*arguments, cwd, **options):
+    return subprocess.run(
+        [HINDSIGHT, *arguments], cwd=cwd, capture_output=True, text=True, check=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    result = hindsight("train", "--her", "final", *SMALL, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def test_train_writes_curves(trained):
+    (path,) = (trained / "results/cells").rglob("*.parquet")
+    assert "random-repel-n2" in str(path)
+    assert pd.read_parquet(path).seed.nunique() == 2
+    assert not list((trained / "results/progress").rglob("*.json"))
+
+
+def test_watch_writes_an_animation(trained):
+    (policy,) = (trained / "results/policies").rglob("*.pt")
+    result = hindsight("watch", str(policy), "film.gif", "--episodes", "1", cwd=trained)
+    assert result.returncode == 0, result.stderr
+    assert (trained / "film.gif").read_bytes().startswith(b"GIF89a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "--prey", "statc"], "environment.prey: 'statc'"),
+        (["train", "--seeds", "0"], "seeds: 0"),
+        (["train", "--n-dims", "1"], "environment.n_dims: 1"),
+        (["train", "--interception-distance", "-1"], "environment.interception_distance: -1.0"),
+        (["train", "--steps", "100"], "steps 100 is below one rollout"),
+        (["train", "--hidden", "64,x"], "algorithm.hidden.1: 'x'"),
+        (["train", "--fidelity", "true", "--her", "final"], "fidelity: 'true'"),
+        (["watch", "none.pt", "film.gif"], "none.pt"),
+        (["cell", "none.json"], "none.json"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(tmp_path, arguments, named):
+    result = hindsight(*arguments, cwd=tmp_path)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ") and named in line
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_policy_file_that_is_none(tmp_path, trained):
+    (policy,) = (trained / "results/policies").rglob("*.pt")
+    (tmp_path / "cut.pt").write_bytes(policy.read_bytes()[:1000])
+    good = str(policy)
+    for arguments in (["cut.pt", "a.gif"], [good, "a.avi"], [good, "a.gif", "--run=9"]):
+        result = hindsight("watch", *arguments, cwd=tmp_path)
+        assert result.returncode == 1
+        assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: ")
+
+
+NOBODY = """
+import os, sys, hindsight.training.cell as cell
+from pathlib import Path
+if os.getuid() == 0:
+    os.setegid(65534); os.seteuid(65534)
+try:
+    cell.train_cell(cell.CellSpec(seeds=1, steps=2048), Path(sys.argv[1]))
+except cell.FileError as error:
+    print(f"error: {error}")
+"""
+
+
+def test_a_folder_without_permission():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        command = [sys.executable, "-c", NOBODY, folder]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.stdout.startswith("error: ") and "cannot be written" in result.stdout
+        assert not os.listdir(folder)
+
+
+def test_a_disk_that_is_full(tmp_path):
+    """The system refuses to write more than a kilobyte to a file, as a full disk would."""
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    result = hindsight("train", *SMALL, cwd=tmp_path, preexec_fn=limit)
+    assert result.returncode == 1
+    assert "cannot be written" in result.stderr.splitlines()[-1]
+    assert not list(tmp_path.rglob("*.parquet")) and not list(tmp_path.rglob("*.pt"))

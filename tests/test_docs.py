@@ -1,0 +1,44 @@
+"""The pages keep their word: links lead to the lines they name, commands exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"\[`(?P<text>[^`]+)`\]\((?P<path>[^)#]+)#L(?P<line>\d+)\)")
+
+
+def links():
+    page = ROOT / "docs" / "deviations.md"
+    for found in LINK.finditer(page.read_text(encoding="utf-8")):
+        yield found["text"], (page.parent / found["path"]).resolve(), int(found["line"])
+
+
+@pytest.mark.parametrize(("text", "path", "line"), links())
+def test_a_deviation_links_to_the_line_that_implements_it(text, path, line):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    places = [number for number, content in enumerate(lines, 1) if text in content]
+    assert line in places, f"{text} stands in line {places} of {path.name}"
+
+
+def test_deviations_are_numbered_throughout():
+    page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
+    numbers = [int(n) for n in re.findall(r"^(\d+)\. ", page, re.M)]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 15
+
+
+def test_local_links_of_the_readme_exist():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", readme)
+    assert targets
+    for target in targets:
+        assert (ROOT / target).exists(), target
+
+
+def test_commands_of_the_readme_exist():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"^make (\w+)|`make (\w+)`", readme, re.M)):
+        name = target[0] or target[1]
+        assert re.search(rf"^{name}:", makefile, re.M), name

@@ -1,0 +1,162 @@
+"""Episodes of trained policies: those of the evaluation, and as files to look at."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.animation import FFMpegWriter
+from PIL import Image
+
+from hindsight.algorithms.ppo import ActorCritic
+from hindsight.figures.environment import load_episodes
+from hindsight.files import FileError
+from hindsight.specs.cell import PREYS, CellSpec, PPOSpec, PredatorPreySpec, Prey
+from hindsight.training import watch
+from hindsight.training.files import save
+from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.watch import animate, play, play_policy, read_policy, write_episodes
+
+
+def cell(prey: Prey = "static", **environment: object) -> CellSpec:
+    where = PredatorPreySpec.model_validate({"prey": prey, "grid_size": 5.0, **environment})
+    return CellSpec(environment=where, algorithm=PPOSpec(hidden=(4,)))
+
+
+def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
+    """A policy that runs straight at the prey: mean action gain * (prey - predator), or nearly."""
+    n, small = spec.environment.n_dims, 1e-3
+    agent = ActorCritic.of(3 * n, n, spec.algorithm.hidden)
+    row = torch.zeros(1, agent.policy.n_parameters + agent.value.n_parameters + n)
+    (_, first), (_, second) = agent.policy.layers(agent.split(row)[0])
+    for axis in range(n):  # tanh(x) is x where x is small
+        first[0, axis, axis], first[0, axis, n + axis] = -small, small
+        second[0, axis, axis] = gain / small
+    return row[0]
+
+
+def test_a_hunter_catches_a_prey_that_stands_still() -> None:
+    spec = cell()
+    for episode in play(spec, hunter(spec), 20, seed=3):
+        distance = np.linalg.norm(episode.predator - episode.prey, axis=-1)
+        assert watch.caught(episode)
+        assert distance[-1] <= 1 < distance[:-1].min()
+        assert (episode.prey == episode.prey[0]).all()
+        # A step is as long as the largest coordinate's move, which is 1 until the prey is near.
+        moves = np.abs(np.diff(episode.predator, axis=0)).max(axis=-1)
+        np.testing.assert_allclose(moves[:-1], 1, atol=1e-4)
+        assert (episode.grid_size, episode.interception_distance) == (5.0, 1.0)
+        assert episode.title == "static"
+
+
+def test_an_idler_fails_after_21_steps() -> None:
+    spec = cell("random_direction", spawn="apart")
+    for episode in play(spec, 0 * hunter(spec), 3):
+        assert episode.predator.shape == episode.prey.shape == (22, 3)
+        assert (episode.predator == 0).all() and not watch.caught(episode)
+        # Each step moves the prey alike but for the last, after which nobody looks, and the walls.
+        moves = np.diff(episode.prey, axis=0)
+        np.testing.assert_allclose(np.linalg.norm(moves[:3], axis=-1), 3**0.5 / 2, rtol=1e-5)
+        assert (moves[-1] == 0).all() and (np.abs(episode.prey) <= 5).all()
+
+
+@pytest.mark.parametrize("prey", PREYS)
+@pytest.mark.parametrize("gain", [3.0, 0.12])
+def test_the_episodes_are_those_of_the_evaluation(prey: Prey, gain: float) -> None:
+    spec = cell(prey)
+    runs = OnPolicyRuns(spec, [4], "cpu")
+    runs.optimiser.rows.copy_(hunter(spec, gain)[None])
+    evaluated = runs.evaluate()
+    episodes = play(spec, hunter(spec, gain), spec.evaluation.episodes, seed=4)
+    rate = np.mean([watch.caught(episode) for episode in episodes])
+    length = np.mean([len(episode.predator) - 1 for episode in episodes])
+    assert float(evaluated["success_rate"][0]) == pytest.approx(rate)
+    assert float(evaluated["episode_length"][0]) == pytest.approx(length)
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """A policy file of two runs: number 2 idles, number 7 hunts."""
+    spec, path = cell("attract"), tmp_path / "policies" / "cell.pt"
+    rows = torch.stack([0 * hunter(spec), hunter(spec)])
+    save(path, {"spec": spec.model_dump_json(), "seeds": [2, 7], "rows": rows})
+    return path
+
+
+def test_a_policy_is_read_by_its_seed(policy: Path) -> None:
+    spec, row = read_policy(policy, 7)
+    assert spec == cell("attract")
+    assert torch.equal(row, hunter(spec))
+    played = play_policy(policy, 7, 2, 0)
+    expected = play(spec, hunter(spec), 2, 0)
+    for one, other in zip(played, expected, strict=True):
+        np.testing.assert_array_equal(one.predator, other.predator)
+    with pytest.raises(FileError, match=r"has no run 3; there are \[2, 7\]"):
+        read_policy(policy, 3)
+
+
+def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "other.pt", {"spec": "{}"})
+    with pytest.raises(FileError, match=r"other\.pt: is no policy file"):
+        read_policy(tmp_path / "other.pt", 0)
+
+
+def test_episodes_for_the_figure(tmp_path: Path) -> None:
+    spec, sources = cell("repel"), []
+    for name, gain in [("hunts", 3.0), ("idles", 0.0)]:
+        sources.append(tmp_path / f"{name}.pt")
+        rows = hunter(spec, gain)[None]
+        save(sources[-1], {"spec": spec.model_dump_json(), "seeds": [0], "rows": rows})
+    out = tmp_path / "tables" / "episodes.npz"
+    write_episodes(sources, out)
+    first, second = load_episodes(out)
+    assert first.title == second.title == "repel"
+    # An episode that ends well where there is one, and of those the longest.
+    lengths = [len(e.predator) for e in play(spec, hunter(spec), 8) if watch.caught(e)]
+    assert watch.caught(first) and len(first.predator) == max(lengths)
+    assert len(second.predator) == 22
+    copy = tmp_path / "copy.npz"
+    write_episodes([out], copy)
+    assert copy.read_bytes() == out.read_bytes()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_gif_has_a_frame_for_every_position(tmp_path: Path, n: int) -> None:
+    spec = cell("repel", n_dims=n, max_steps=3)
+    episodes = play(spec, 0 * hunter(spec), 2)
+    path = tmp_path / "new" / "film.gif"
+    animate(episodes, path)
+    with Image.open(path) as film:
+        milliseconds = 0
+        for frame in range(film.n_frames):
+            film.seek(frame)
+            milliseconds += film.info["duration"]
+        # Pillow joins frames that are alike; an episode of 4 steps shows 5 positions.
+        assert film.n_frames >= 2 * 4
+        assert film.size == (480, 480)
+    assert milliseconds == 1000 // watch.FRAMES_PER_SECOND * 2 * (5 + watch.FRAMES_PER_SECOND)
+    assert [p.name for p in path.parent.iterdir()] == ["film.gif"]
+
+
+def test_an_mp4_needs_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FFMpegWriter, "isAvailable", classmethod(lambda cls: False))
+    spec = cell()
+    with pytest.raises(FileError, match=r"film\.mp4: MP4 needs ffmpeg, .* choose \.gif"):
+        animate(play(spec, hunter(spec), 1), tmp_path / "film.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not FFMpegWriter.isAvailable(), reason="ffmpeg is not installed")
+def test_an_mp4_is_written(tmp_path: Path) -> None:
+    spec = cell(max_steps=2)
+    animate(play(spec, hunter(spec), 1), tmp_path / "film.mp4")
+    assert (tmp_path / "film.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_other_endings_are_refused(tmp_path: Path) -> None:
+    spec = cell()
+    with pytest.raises(FileError, match=r"film\.avi: an animation ends in \.gif or \.mp4"):
+        animate(play(spec, hunter(spec), 1), tmp_path / "film.avi")

@@ -1,0 +1,316 @@
+"""The smoke preset end to end, in a copy of the project: what is made, and what is made again."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from hindsight.specs.experiments import Plan, load
+from hindsight.workflow import Stage
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "docs", "src")
+SMOKE = ("--config", "preset=smoke")
+
+
+def run(project, *command):
+    """A command in the copy, with the copy's own sources; returns it with its output."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(project / "src"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    return subprocess.run(
+        command,
+        cwd=project,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def snakemake(project, *arguments):
+    return run(project, "snakemake", *arguments)
+
+
+def jobs(output):
+    """Jobs by rule, from what `snakemake -n` prints."""
+    table = re.search(r"job +count\n-[- ]+\n(.*?)\n\n", output, re.S)
+    if table is None:
+        assert "Nothing to be done" in output, output
+        return {}
+    rows = (line.split() for line in table[1].splitlines())
+    return {name: int(count) for name, count in rows if name != "total"}
+
+
+def planned(project, *arguments):
+    return jobs(snakemake(project, "--dry-run", *SMOKE, *arguments).stdout)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project in which the smoke preset has been replicated."""
+    folder = tmp_path_factory.mktemp("project")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        else:
+            shutil.copy(ROOT / part, folder / part)
+    result = run(folder, "hindsight", "replicate", "--cores", "2", "--", *SMOKE)
+    assert result.returncode == 0, result.stdout
+    (folder / "told.txt").write_text(result.stdout)
+    return folder
+
+
+@pytest.fixture
+def stage(project, monkeypatch):
+    monkeypatch.chdir(project)
+    return Stage.of(Plan.of(load(Path("config.yaml"), {"preset": "smoke"})))
+
+
+def test_it_ends_with_where_things_are_and_what_was_reproduced(project):
+    told = (project / "told.txt").read_text()
+    for word in ("P1 released", "P8 described", "figures/smoke", "report.html", "REPLICATION.md"):
+        assert word in told
+    assert "of 26 cells" in told
+
+
+def test_every_figure_is_there_and_not_blank(project, stage):
+    assert len(stage.drawn) >= 2 * 20
+    for path in stage.drawn:
+        file = project / path
+        if file.suffix == ".pdf":
+            assert file.read_bytes().startswith(b"%PDF")
+            continue
+        picture = matplotlib.image.imread(file)
+        dark = (picture[..., :3].min(-1) < 0.9).mean()
+        assert 0.002 < dark < 0.9, path
+
+
+def test_every_cell_has_its_curves_policy_log_and_benchmark(project, stage):
+    for name in stage.cells:
+        assert pd.read_parquet(project / "results/cells" / f"{name}.parquet").seed.nunique() == 2
+        assert (project / "results/policies" / f"{name}.pt").exists()
+        assert (project / "results/logs" / f"{name}.log").exists()
+        assert (project / "results/benchmarks" / f"{name}.tsv").exists()
+
+
+def test_the_page_opens_in_a_browser_and_needs_no_network(project, tmp_path):
+    """Every image has loaded, and nothing was asked of a server."""
+    page = (project / "figures/smoke/report.html").read_text(encoding="utf-8")
+    probe = """<script>addEventListener("load", () => {
+      const images = [...document.images];
+      const asked = performance.getEntriesByType("resource").map((e) => e.name);
+      document.body.innerHTML = "<pre id=probe>" + JSON.stringify({
+        images: images.length,
+        missing: images.filter((i) => !(i.complete && i.naturalWidth)).length,
+        asked: asked.filter((name) => !name.startsWith("data:")),
+      }) + "</pre>";
+    });</script>"""
+    probed = tmp_path / "page.html"
+    probed.write_text(page.replace("</body>", probe + "</body>"), encoding="utf-8")
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert browser, "this test wants a browser: install chromium"
+    shown = subprocess.run(
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--virtual-time-budget=20000",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            probed.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    found = json.loads(re.search(r'<pre id="?probe"?>(.*?)</pre>', shown)[1])
+    assert found["images"] >= 20
+    assert found["missing"] == 0
+    assert found["asked"] == []
+
+
+def test_the_reports_know_no_errors(project):
+    page = (project / "figures/smoke/report.html").read_text(encoding="utf-8")
+    board = (project / "figures/smoke/REPLICATION.md").read_text(encoding="utf-8")
+    for text in (page, board):
+        assert "P5" in text and "not tested" in text
+        assert "nan" not in re.sub(r"<[^>]*>|\(data:[^)]*\)", "", text).split()
+    for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", board):
+        assert (project / "figures/smoke" / link).exists(), link
+
+
+def test_a_second_run_does_nothing(project):
+    assert planned(project) == {}
+
+
+def test_drawing_does_not_import_torch(project, stage):
+    """`snakemake figures` works where torch is not installed."""
+    blocked = project / "blocked"
+    blocked.mkdir(exist_ok=True)
+    (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
+    path = f"{blocked}{os.pathsep}{project / 'src'}"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    (project / stage.drawn_of("grid_size")[0]).unlink()
+    command = ["snakemake", "--cores", "1", "figures", *SMOKE]
+    result = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert (project / stage.drawn_of("grid_size")[0]).exists()
+
+
+def edited(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.fixture
+def source(project):
+    """The copy's sources and configuration, put back afterwards."""
+    kept = project.parent / "kept"
+    shutil.copytree(project / "src", kept / "src")
+    shutil.copy(project / "config.yaml", kept / "config.yaml")
+    yield project / "src" / "hindsight"
+    shutil.rmtree(project / "src")
+    shutil.move(kept / "src", project / "src")
+    shutil.move(kept / "config.yaml", project / "config.yaml")
+    shutil.rmtree(kept)
+
+
+def test_a_comment_is_no_change(project, source):
+    edited(source / "algorithms/ppo.py", "import math\n", "import math  # for pi\n")
+    edited(source / "figures/style.py", '"""', '"""More words.  ')
+    assert planned(project) == {}
+
+
+def test_a_changed_figure_trains_nothing(project, source):
+    (source / "figures/style.py").write_text(
+        (source / "figures/style.py").read_text(encoding="utf-8") + "\nDPI = 100\n"
+    )
+    redone = planned(project)
+    assert "train" not in redone and "summarise" not in redone
+    assert {name for name in redone if name.startswith("draw_")}
+
+
+def test_a_changed_algorithm_is_noticed(project, source):
+    edited(source / "algorithms/ppo.py", "+ 1e-8)", "+ 1e-7)")
+    assert planned(project)["train"] == 26
+
+
+def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
+    values = yaml.safe_load((project / "config.yaml").read_text())
+    values["experiments"]["learning_rate"]["vary"]["learning_rate"] = [1.0e-3, 3.0e-4]
+    select = values["presets"]["smoke"]["select"]["learning_rate"]
+    select["levels"]["learning_rate"] = [1.0e-3, 3.0e-4]
+    (project / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    redone = planned(project)
+    assert redone["train"] == 2  # PPO and PPO-HER at the new rate
+    assert redone["summarise"] == 1
+
+
+def test_figures_of_what_is_there(project, stage):
+    """With a cell gone, `figures` leaves it out and says so; nothing is trained."""
+    name = stage.plan.cells_of("grid_size")[-1]
+    curves = project / "results/cells" / f"{name}.parquet"
+    hidden = curves.with_suffix(".hidden")
+    curves.rename(hidden)
+    try:
+        redone = jobs(snakemake(project, "--dry-run", "figures", *SMOKE).stdout)
+        assert "train" not in redone and redone["summarise"] >= 1
+    finally:
+        hidden.rename(curves)
+
+
+def test_a_damaged_result_is_named(project, stage):
+    name = stage.plan.cells_of("grid_size")[-1]
+    curves = project / "results/cells" / f"{name}.parquet"
+    whole = curves.read_bytes()
+    curves.write_bytes(whole[: len(whole) // 2])
+    try:
+        plan = f"{stage.tables}/grid_size/plan.json"
+        result = run(project, "hindsight", "summarise", plan)
+        assert result.returncode == 1
+        (line,) = [line for line in result.stdout.splitlines() if line]
+        assert line.startswith("error: ") and curves.name in line
+    finally:
+        curves.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("pair", "named"),
+    [
+        ("sedes=3", "did you mean 'seeds'"),
+        ("preset=smokey", "preset 'smokey' is unknown"),
+        ("seeds=0", "seeds: 0 is not allowed"),
+        ("steps=10", "steps 10 is below one rollout"),
+    ],
+)
+def test_bad_configuration_stops_before_anything_is_trained(project, pair, named):
+    result = snakemake(project, "--cores", "1", "--config", "preset=smoke", pair)
+    assert result.returncode != 0
+    assert named in result.stdout
+    assert "Select jobs" not in result.stdout
+    told = run(project, "hindsight", "plan", "-c", "preset=smoke", "-c", pair)
+    assert told.returncode == 1
+    assert told.stdout.startswith("error: ") and named in told.stdout
+
+
+def test_a_failed_cell_is_named_and_the_others_are_kept(project, stage):
+    """Where one cell cannot write, the others are finished and the end names what is missing."""
+    part = {"preys": ["random"], "spawns": ["apart"], "fidelities": ["released"]}
+    select = {"algorithms": part}
+    config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
+    plan = Plan.of(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
+    first, second = plan.cells
+    obstacle = project / "results/progress" / f"{first}.json"
+    obstacle.mkdir(parents=True)
+    result = run(project, "hindsight", "replicate", "--cores", "2", "--", *config)
+    assert result.returncode != 0
+    assert first in result.stdout and "cannot be written" in result.stdout
+    assert (project / "results/cells" / f"{second}.parquet").exists()
+    obstacle.rmdir()
+
+
+def test_plan_counts_what_is_there(project):
+    told = run(project, "hindsight", "plan", "-c", "preset=smoke").stdout
+    row = next(line for line in told.splitlines() if "grid_size" in line)
+    cells, runs, *_, there = re.findall(r"[\d.]+", row)
+    assert (cells, runs, there) == ("4", "8", "4")
+
+
+def test_curves_are_the_same_wherever_they_are_trained(project, stage, tmp_path):
+    """A cell of the workflow is the cell of `hindsight cell`, number for number."""
+    name = next(iter(stage.cells))
+    spec = project / "results/specs" / f"{name}.json"
+    result = run(project, "hindsight", "cell", str(spec), "--out", str(tmp_path))
+    assert result.returncode == 0, result.stdout
+    clocks = ["wall_seconds", "cpu_seconds"]
+    here = pd.read_parquet(tmp_path / "cells" / f"{name}.parquet").drop(columns=clocks)
+    there = pd.read_parquet(project / "results/cells" / f"{name}.parquet").drop(columns=clocks)
+    pd.testing.assert_frame_equal(here, there, check_exact=True)
+    assert np.isfinite(here.env_steps).all()
