@@ -48,7 +48,12 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
             process.wait()
             print("interrupted; the same command continues where this one stopped", file=sys.stderr)
             return 130
-    return _last_word(stage, process.returncode, started)
+    if process.returncode:
+        print(f"Snakemake ended with status {process.returncode}; its log: {LOG}")
+        _what_failed(stage, started)
+    else:
+        _what_came_out(stage)
+    return process.returncode
 
 
 def _config_places(arguments: Sequence[str]) -> set[int]:
@@ -138,40 +143,33 @@ def _display(stage: Stage):  # type: ignore[no-untyped-def]
     yield line
 
 
-def _last_word(stage: Stage, status: int, started: float) -> int:
-    """Where the results are and what was reproduced, or what failed and where to read why."""
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    if status:
-        console.print(f"[bold]Snakemake ended with status {status}.[/bold]  Its log: {LOG}")
-        for line in LOG.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("Error in rule") or "Exception in rule" in line:
-                console.print(f"  {line}", markup=False)
-        missing = [name for name in stage.cells if not stage.curves(name).exists()]
-        for name in missing if not stage.never_train else []:
-            log = Path("results/logs", f"{name}.log")
-            lines = (
-                log.read_text(encoding="utf-8", errors="replace").splitlines()
-                if (log.exists() and log.stat().st_mtime >= started)
-                else []
-            )
-            if lines:
-                console.print(f"  {name}\n    {lines[-1]}", markup=False)
-        if missing and not stage.never_train:
-            console.print(
-                f"  {len(missing)} of {len(stage.cells)} cells are missing; the same "
-                "command continues."
-            )
-        return status
-    verdicts = json.loads(Path(stage.tables, "claims.json").read_text(encoding="utf-8"))
-    console.print("\n[bold]The claims[/bold]")
-    for verdict in verdicts:
-        console.print(
-            f"  {verdict['claim']} {verdict['fidelity']:9} {verdict['verdict']:15} "
-            f"{verdict['sentence']}",
-            markup=False,
-        )
-    console.print(f"\nFigures    {stage.folder}/*.png, *.pdf")
-    console.print(f"Tables     {stage.tables}/*/summary.csv, .tex")
-    console.print(f"Scoreboard {stage.scoreboard}")
-    console.print(f"Page       {stage.page}")
-    return 0
+def _what_failed(stage: Stage, started: float) -> None:
+    """Which jobs failed, the last line of each failed cell's log, and how to go on."""
+    for line in _lines(LOG):
+        if line.startswith("Error in rule") or "Exception in rule" in line:
+            print(f"  {line}")
+    if stage.never_train:
+        return
+    missing = [name for name in stage.cells if not stage.curves(name).exists()]
+    for name in missing:
+        log = Path("results/logs", f"{name}.log")
+        if log.exists() and log.stat().st_mtime >= started and (told := _lines(log)):
+            print(f"  {name}\n    {told[-1]}")
+    if missing:
+        count = f"{len(missing)} of {len(stage.cells)} cells are missing"
+        print(f"  {count}; the same command continues.")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _what_came_out(stage: Stage) -> None:
+    """The verdicts, and where everything is."""
+    print("\nThe claims")
+    for row in json.loads(Path(stage.tables, "claims.json").read_text(encoding="utf-8")):
+        print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:15} {row['sentence']}")
+    print(f"\nFigures    {stage.folder}/*.png, *.pdf")
+    print(f"Tables     {stage.tables}/*/summary.csv, .tex")
+    print(f"Scoreboard {stage.scoreboard}")
+    print(f"Page       {stage.page}")
