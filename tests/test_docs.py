@@ -15,7 +15,7 @@ def links():
         yield found["text"], (page.parent / found["path"]).resolve(), int(found["line"])
 
 
-@pytest.mark.parametrize(("text", "path", "line"), links())
+@pytest.mark.parametrize(("text", "path", "line"), list(links()))
 def test_a_deviation_links_to_the_line_that_implements_it(text, path, line):
     lines = path.read_text(encoding="utf-8").splitlines()
     places = [number for number, content in enumerate(lines, 1) if text in content]
