@@ -187,17 +187,17 @@ def _train(spec: Any, out: Path, device: str, runs_per_axis: int | None) -> None
 def watch(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
     out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 where ffmpeg is")],
-    episodes: Annotated[int, typer.Option(help="episodes shown")] = 3,
+    episodes: Annotated[int, typer.Option(min=1, help="episodes shown")] = 3,
     run: Annotated[int, typer.Option(help="which of the cell's runs (its seed)")] = 0,
     seed: Annotated[int, typer.Option(help="seed of the episodes")] = 0,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    from hindsight.training.watch import animate, caught, play_policy
+    from hindsight.training.watch import animate, play_policy
 
     shown = play_policy(policy, run, episodes, seed)
     animate(shown, out)
-    caught_prey = sum(caught(episode) for episode in shown)
-    typer.echo(f"{out}: {len(shown)} episodes, {caught_prey} of them caught the prey")
+    caught = sum(episode.caught for episode in shown)
+    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them caught the prey")
 
 
 @app.command()

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
+from hindsight.envs.episodes import Episode
 from hindsight.envs.gymnasium_faces import PredatorPreyEnv
 from hindsight.envs.render import (
     PREDATOR,
     PREY,
-    caught,
     draw_episode,
     figure_axes,
     pixels_of,
@@ -29,7 +29,7 @@ def walk(n: int, steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 def picture(n: int, predator: np.ndarray, prey: np.ndarray) -> np.ndarray:
     figure, axes = figure_axes(n)
-    draw_episode(axes, predator, prey, 10.0, 1.0)
+    draw_episode(axes, Episode(predator, prey, 10.0, 1.0))
     return pixels_of(figure)
 
 
@@ -54,11 +54,12 @@ def test_a_picture_shows_both_and_the_way_so_far(n: int) -> None:
 
 def test_interception_is_judged_before_the_preys_move() -> None:
     predator, prey = np.zeros((3, 2)), np.array([[2.0, 0], [0.9, 0], [1.8, 0]])
-    assert caught(predator, prey, 1.0)
-    assert not caught(predator[:2], prey[:2], 1.0)  # near only after its move: next step, perhaps
-    assert not caught(predator[:1], prey[2:] * 0, 1.0)  # a beginning is no interception
+    episode = Episode(predator, prey, 10.0, 1.0)
+    assert episode.caught
+    assert not episode.until(1).caught  # near only after its move: next step, perhaps
+    assert not Episode(predator[:1], prey[2:] * 0, 10.0, 1.0).caught  # a beginning is none
     _, axes = figure_axes(2)
-    draw_episode(axes, predator, prey, 10.0, 1.0)
+    draw_episode(axes, episode)
     assert axes.get_title() == "step 2, caught"
     assert axes.lines[2].get_xdata() == [0.9]  # drawn where it was met
 
@@ -72,7 +73,7 @@ def drawn(axes: object, look: dict, marker: str) -> list[Line2D]:
 def test_what_is_drawn_are_the_positions(n: int) -> None:
     predator, prey = walk(n)
     _, axes = figure_axes(n)
-    draw_episode(axes, predator[:4], prey[:4], 10.0, 0.5, "repel")
+    draw_episode(axes, Episode(predator, prey, 10.0, 0.5, "repel").until(3))
     shown = 2 if n == 2 else 3
     for look, path in ((PREDATOR, predator), (PREY, prey)):
         (line,) = drawn(axes, look, "None")
@@ -93,11 +94,11 @@ def test_what_is_drawn_are_the_positions(n: int) -> None:
 def test_shapes_are_checked() -> None:
     _, axes = figure_axes(3)
     with pytest.raises(ValueError, match=r"\(6, 3\).*\(5, 3\).*\[T \+ 1, n\]"):
-        draw_episode(axes, np.zeros((6, 3)), np.zeros((5, 3)), 10.0, 1.0)
+        Episode(np.zeros((6, 3)), np.zeros((5, 3)), 10.0, 1.0)
     with pytest.raises(ValueError, match="2 dimensions cannot be drawn on axes of 3"):
-        draw_episode(axes, np.zeros((6, 2)), np.zeros((6, 2)), 10.0, 1.0)
+        draw_episode(axes, Episode(np.zeros((6, 2)), np.zeros((6, 2)), 10.0, 1.0))
     with pytest.raises(ValueError, match=r"\(0, 3\)"):
-        draw_episode(axes, np.zeros((0, 3)), np.zeros((0, 3)), 10.0, 1.0)
+        Episode(np.zeros((0, 3)), np.zeros((0, 3)), 10.0, 1.0)
     with pytest.raises(ValueError, match="1 dimensions cannot be drawn"):
         figure_axes(1)
 
@@ -128,10 +129,11 @@ def test_without_a_render_mode_there_is_a_warning_and_no_picture() -> None:
 def test_drawing_needs_neither_torch_nor_pyplot() -> None:
     code = """if True:
         import sys
+        from hindsight.envs.episodes import Episode
         from hindsight.envs.render import draw_episode, figure_axes, pixels_of
         import numpy as np
         figure, axes = figure_axes(3)
-        draw_episode(axes, np.zeros((2, 3)), np.ones((2, 3)), 10.0, 1.0)
+        draw_episode(axes, Episode(np.zeros((2, 3)), np.ones((2, 3)), 10.0, 1.0))
         pixels_of(figure)
         print({"torch", "matplotlib.pyplot"} & set(sys.modules))
     """

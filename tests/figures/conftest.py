@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hindsight.analysis.summarise import summarise
-from hindsight.figures.environment import Episode, save_episodes
+from hindsight.envs.episodes import Episode, save_episodes
 from tests.analysis import synthetic
 
 CONDITIONS = [("random", "static"), ("random", "repel"), ("apart", "static"), ("apart", "repel")]

@@ -35,6 +35,11 @@ class ActorCritic:
         """Separate tanh networks on the same inputs."""
         return cls(MLP((n_obs, *hidden, n_actions)), MLP((n_obs, *hidden, 1)))
 
+    @property
+    def n_parameters(self) -> int:
+        """Length of a run's row."""
+        return self.policy.n_parameters + self.value.n_parameters + self.policy.sizes[-1]
+
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Policy [run, ...], value [run, ...] and log sigma [run, action] of rows."""
         n_actions = self.policy.sizes[-1]

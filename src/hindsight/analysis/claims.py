@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hindsight.analysis.judges import JUDGES
-from hindsight.analysis.summarise import read_table, write_atomically
+from hindsight.analysis.summarise import read_table
 from hindsight.analysis.verdicts import Evidence, Verdict
+from hindsight.files import write_whole
 
 __all__ = ["CLAIMS", "Claim", "Verdict", "evaluate", "write_claims"]
 
@@ -132,7 +133,7 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
     verdicts = evaluate(tables_dir)
     rows = [asdict(CLAIMS[verdict.claim]) | asdict(verdict) for verdict in verdicts]
     text = json.dumps([{k: _finite(x) for k, x in r.items() if k != "id"} for r in rows], indent=1)
-    write_atomically(Path(tables_dir) / "claims.json", lambda part: part.write_text(text + "\n"))
+    write_whole(Path(tables_dir) / "claims.json", lambda part: part.write_text(text + "\n"))
     return verdicts
 
 

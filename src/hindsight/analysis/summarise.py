@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.cells import Cell, ResultError, load_cell
+from hindsight.files import write_whole
 
 Array = NDArray[np.float64]
 Key = dict[str, Any]
@@ -112,9 +112,9 @@ def summarise(
         _write_table(table, out / name)
     shown = tables["summary.csv"][list(TEX_COLUMNS)]
     tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
-    write_atomically(out / "summary.tex", lambda part: part.write_text(tex))
+    write_whole(out / "summary.tex", lambda part: part.write_text(tex))
     record = json.dumps({"entries": len(plan["entries"]), "missing": missing}, indent=1) + "\n"
-    write_atomically(out / "missing.json", lambda part: part.write_text(record))
+    write_whole(out / "missing.json", lambda part: part.write_text(record))
     return missing
 
 
@@ -378,21 +378,11 @@ def level_text(level: dict[str, Any]) -> str:
     return ", ".join(f"{k}={v}" if isinstance(v, str) else f"{k}={v:g}" for k, v in level.items())
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `path`, then rename it: readers see a whole file or none."""
-    part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
-        write(part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _write_table(table: pd.DataFrame, path: Path) -> None:
     if path.suffix == ".parquet":
-        write_atomically(path, lambda part: table.to_parquet(part, index=False))
+        write_whole(path, lambda part: table.to_parquet(part, index=False))
     else:
-        write_atomically(path, lambda part: table.to_csv(part, index=False, float_format="%.8g"))
+        write_whole(path, lambda part: table.to_csv(part, index=False, float_format="%.8g"))
 
 
 def _key(entry: dict[str, Any], vary: list[str]) -> Key:

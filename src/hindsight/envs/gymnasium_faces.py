@@ -14,6 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 from numpy.typing import ArrayLike, NDArray
 
+from hindsight.envs.episodes import Episode
 from hindsight.envs.predator_prey import Parameters, advance, prey_velocity, spawn
 from hindsight.envs.prey import KEPT, n_draws, top_speed
 from hindsight.envs.render import draw_episode, figure_axes, pixels_of
@@ -171,7 +172,7 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
             np.stack([seen[goal] for seen in self._seen])
             for goal in ("achieved_goal", "desired_goal")
         )
-        draw_episode(axes, predator, prey, spec.grid_size, spec.interception_distance)
+        draw_episode(axes, Episode(predator, prey, spec.grid_size, spec.interception_distance))
         return pixels_of(figure)
 
     def _observation(self) -> Observation:

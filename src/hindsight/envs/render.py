@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from numpy.typing import NDArray
 
-Positions = NDArray[np.floating[Any]]
+from hindsight.envs.episodes import Episode, Positions
 
 # Okabe & Ito (2008), told apart by line and mark as well.
 PREDATOR: dict[str, Any] = {
@@ -55,54 +55,28 @@ def pixels_of(figure: Figure) -> NDArray[np.uint8]:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def caught(predator: Positions, prey: Positions, interception_distance: float) -> bool:
-    """Whether the last of the steps [T + 1, n] is an interception.
-
-    It is decided between the predator after its move and the prey before its own, so the last
-    positions alone do not tell.
-    """
-    if len(predator) < 2:
-        return False
-    return bool(np.linalg.norm(predator[-1] - prey[-2]) <= interception_distance)
-
-
-def draw_episode(
-    axes: Any,
-    predator: Positions,
-    prey: Positions,
-    grid_size: float,
-    interception_distance: float,
-    title: str = "",
-) -> None:
-    """Draw an episode so far on axes of `figure_axes`; ValueError for shapes that do not fit.
+def draw_episode(axes: Any, episode: Episode) -> None:
+    """Draw an episode so far on axes of `figure_axes`, flat or 3-D; ValueError if n is below that.
 
     Starts are open marks, the present is filled, the predator's reach is shaded; above three
     dimensions the first three are drawn.  A prey that was caught is drawn where it was met.
-
-    Args:
-        predator, prey: positions [T + 1, n] at the start and after each step.
-        grid_size: half-width G of the box.  interception_distance: r.
-        title: what stands before the count of steps.
     """
-    if predator.shape != prey.shape or predator.ndim != 2 or not predator.size:
-        raise ValueError(
-            f"predator {predator.shape} and prey {prey.shape} must both be [T + 1, n], T >= 0"
-        )
+    predator, prey = episode.predator, episode.prey
     solid = hasattr(axes, "set_zlim")
     n, shown = predator.shape[1], 3 if solid else 2
     if n < shown:
         raise ValueError(f"positions of {n} dimensions cannot be drawn on axes of {shown}")
-    met = caught(predator, prey, interception_distance)
-    if met:
+    if episode.caught:
         prey = np.concatenate([prey[:-1], prey[-2:-1]])
     for look, positions in ((PREY, prey), (PREDATOR, predator)):
-        _path(axes, look, positions[:, :shown], grid_size)
-    _reach(axes, predator[-1, :shown], interception_distance)
-    _box(axes, grid_size, solid)
+        _path(axes, look, positions[:, :shown], episode.grid_size)
+    _reach(axes, predator[-1, :shown], episode.interception_distance)
+    _box(axes, episode.grid_size, solid)
     distance = np.linalg.norm(predator[-1] - prey[-1])
-    words = [f"step {len(predator) - 1}", "caught" if met else f"distance {distance:.1f}"]
+    words = [f"step {episode.steps}", "caught" if episode.caught else f"distance {distance:.1f}"]
     if n > shown:
         words.append(f"{shown} of {n} dimensions")
+    title = episode.title.replace("_", " ")
     axes.set_title(", ".join([title, *words] if title else words), pad=4 if solid else 6)
 
 

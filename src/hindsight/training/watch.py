@@ -4,16 +4,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from hindsight.algorithms.ppo import ActorCritic
+from hindsight.envs.episodes import Episode, load_episodes, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.figures import style
-from hindsight.figures.environment import Episode, draw_episode, load_episodes, save_episodes
+from hindsight.envs.render import draw_episode, figure_axes
 from hindsight.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec
 from hindsight.training.files import load
@@ -25,7 +22,7 @@ FRAMES_PER_SECOND = 5
 def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
     """Evaluation episodes of one run's policy, `row` [parameter], with the mean action."""
     env = PredatorPrey([spec.environment], [seed], episodes, evaluation=True)
-    agent = ActorCritic.of(env.observation_size, env.action_size, spec.algorithm.hidden)
+    agent = _agent(spec)
     mean_of = agent.policy.frozen(agent.split(row[None])[0])
     n, longest = env.n, 1 + spec.environment.max_steps
     env.prepare_rollout(0, longest)
@@ -60,8 +57,18 @@ def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
         raise FileError(f"{path}: is no policy file")
     if run not in saved["seeds"]:
         raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
-    row = saved["rows"][saved["seeds"].index(run)]
-    return CellSpec.model_validate_json(saved["spec"]), row
+    spec, row = (
+        CellSpec.model_validate_json(saved["spec"]),
+        saved["rows"][saved["seeds"].index(run)],
+    )
+    if len(row) != _agent(spec).n_parameters:
+        raise FileError(f"{path}: its parameters are not those of its specification")
+    return spec, row
+
+
+def _agent(spec: CellSpec) -> ActorCritic:
+    n = spec.environment.n_dims
+    return ActorCritic.of(3 * n, n, spec.algorithm.hidden)
 
 
 def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]:
@@ -79,14 +86,8 @@ def write_episodes(sources: Sequence[Path], out: Path) -> None:
     chosen = []
     for path in sources:
         played = play_policy(path, 0, 8, 0)
-        chosen.append(max(played, key=lambda e: (caught(e), len(e.predator))))
+        chosen.append(max(played, key=lambda e: (e.caught, e.steps)))
     save_episodes(out, chosen)
-
-
-def caught(episode: Episode) -> bool:
-    """Whether an episode ends with an interception."""
-    distance = np.linalg.norm(episode.predator[-1] - episode.prey[-1])
-    return bool(distance <= episode.interception_distance)
 
 
 def animate(episodes: Sequence[Episode], out: Path) -> None:
@@ -100,17 +101,11 @@ def animate(episodes: Sequence[Episode], out: Path) -> None:
 
 
 def _film(episodes: Sequence[Episode], writer: AbstractMovieWriter, out: Path) -> None:
-    with style.styled():
-        figure = Figure(figsize=(4.8, 4.8), dpi=100)
-        FigureCanvasAgg(figure)
-        solid = episodes[0].predator.shape[1] == 3
-        with writer.saving(figure, str(out), dpi=100):
-            for episode in episodes:
-                last = len(episode.predator) - 1
-                # The end stays in view for a second.
-                for step in [*range(last + 1), *[last] * FRAMES_PER_SECOND]:
-                    figure.clear()
-                    place = (0.1, 0.07, 0.82, 0.82)
-                    axes = figure.add_axes(place, projection="3d" if solid else None)
-                    draw_episode(axes, episode, step)
-                    writer.grab_frame()
+    figure, axes = figure_axes(episodes[0].predator.shape[1])
+    with writer.saving(figure, str(out), dpi=100):
+        for episode in episodes:
+            # The end stays in view for a second.
+            for step in [*range(episode.steps + 1), *[episode.steps] * FRAMES_PER_SECOND]:
+                axes.clear()
+                draw_episode(axes, episode.until(step))
+                writer.grab_frame()

@@ -1,0 +1,85 @@
+"""Episodes as arrays, and as a file; needs no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight.files import FileError, reason, write_whole
+
+Positions = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode in the box [-grid_size, grid_size]^n; predator, prey: [T + 1, n], n >= 2.
+
+    Position 0 is the start; ValueError for shapes that differ or one dimension.
+    """
+
+    predator: Positions
+    prey: Positions
+    grid_size: float
+    interception_distance: float
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        shapes = self.predator.shape, self.prey.shape
+        if shapes[0] != shapes[1] or len(shapes[0]) != 2 or not shapes[0][0]:
+            raise ValueError(f"predator {shapes[0]} and prey {shapes[1]} must both be [T + 1, n]")
+        if self.predator.shape[1] < 2:
+            raise ValueError(f"an episode of {self.predator.shape[1]} dimensions cannot be drawn")
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return len(self.predator) - 1
+
+    @property
+    def caught(self) -> bool:
+        """Whether the last step is an interception.
+
+        It is decided between the predator after its move and the prey before its own, so the last
+        positions alone do not tell.
+        """
+        if self.steps == 0:
+            return False
+        distance = np.linalg.norm(self.predator[-1] - self.prey[-2])
+        return bool(distance <= self.interception_distance)
+
+    def until(self, step: int) -> "Episode":
+        """The episode's first `step` steps."""
+        predator, prey = self.predator[: step + 1], self.prey[: step + 1]
+        return Episode(predator, prey, self.grid_size, self.interception_distance, self.title)
+
+
+def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
+    """Write episodes to an .npz that `load_episodes` reads; whole or not at all."""
+    arrays: dict[str, Any] = {}
+    for i, episode in enumerate(episodes):
+        arrays[f"predator_{i}"], arrays[f"prey_{i}"] = episode.predator, episode.prey
+        arrays[f"size_{i}"] = np.array([episode.grid_size, episode.interception_distance])
+        arrays[f"title_{i}"] = np.array(episode.title)
+    write_whole(path, lambda part: np.savez(part, **arrays))
+    return path
+
+
+def load_episodes(path: Path) -> list[Episode]:
+    """Episodes as `save_episodes` wrote them; FileError for a file that holds none."""
+    try:
+        with np.load(path) as data:
+            return [
+                Episode(
+                    data[f"predator_{i}"],
+                    data[f"prey_{i}"],
+                    float(data[f"size_{i}"][0]),
+                    float(data[f"size_{i}"][1]),
+                    str(data[f"title_{i}"]),
+                )
+                for i in range(sum(name.startswith("predator_") for name in data.files))
+            ]
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise FileError(f"{path}: holds no episodes: {reason(error)}") from error
