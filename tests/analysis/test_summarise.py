@@ -15,7 +15,8 @@ from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constan
 
 TABLES = [
     "aggregate.csv", "curves.parquet", "evaluations.parquet", "missing.json", "plan.json",
-    "runs.parquet", "seed_curves.parquet", "sensitivity.csv", "summary.csv", "summary.tex", "tests.csv",
+    "runs.parquet", "seed_curves.parquet", "sensitivity.csv", "summary.csv", "summary.tex",
+    "tests.csv",
 ]  # fmt: skip
 TWO = CONDITIONS[:2]
 
