@@ -10,10 +10,9 @@ from typing import Any
 
 from hindsight.analysis.cells import load_cell
 from hindsight.files import FileError, write_whole
-from hindsight.specs.experiments import PUBLISHED, TRAINED, Config, Plan, as_json
+from hindsight.specs.experiments import EPISODES, PUBLISHED, TRAINED, Config, Plan, as_json
 
 MANIFEST = PUBLISHED / "manifest.json"
-EPISODES = PUBLISHED / "episodes.npz"
 
 
 def publish_cells(config: Config) -> Iterator[str]:
@@ -39,11 +38,11 @@ def publish_cells(config: Config) -> Iterator[str]:
                 for key in ("spec_hash", "code", "versions", "machine", "seconds")
             },
         }
-    drawn = TRAINED / "tables" / plan.config.source / "environment" / "episodes.npz"
+    drawn, target = TRAINED / "tables" / plan.config.source / EPISODES, PUBLISHED / EPISODES
     if drawn.exists():
-        write_whole(EPISODES, partial(shutil.copyfile, drawn))
-    if EPISODES.exists():
-        files[EPISODES.name] = {"sha256": _sha256(EPISODES)}
+        write_whole(target, partial(shutil.copyfile, drawn))
+    if target.exists():
+        files[str(EPISODES)] = {"sha256": _sha256(target)}
     write_whole(MANIFEST, lambda beside: beside.write_text(as_json(files), encoding="utf-8"))
     yield f"{MANIFEST}: {len(files)} files"
 

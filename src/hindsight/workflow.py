@@ -14,7 +14,14 @@ from typing import Any
 
 from hindsight.figures import names_for
 from hindsight.specs.cost import megabytes, seconds
-from hindsight.specs.experiments import PUBLISHED, TRAINED, Plan, as_json, write_if_changed
+from hindsight.specs.experiments import (
+    EPISODES,
+    PUBLISHED,
+    TRAINED,
+    Plan,
+    as_json,
+    write_if_changed,
+)
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
@@ -87,10 +94,16 @@ class Stage:
         return [str(path) for path in paths if path.exists() or not self.never_train]
 
     @property
+    def episodes(self) -> str:
+        """Episodes for the picture of the environment: made from policies, or published."""
+        published = self.plan.config.results == "published"
+        return str((PUBLISHED if published else Path(self.tables)) / EPISODES)
+
+    @property
     def policies(self) -> list[str]:
-        """What the picture of the environment is drawn from: policies, or stored episodes."""
+        """Policies whose episodes the picture of the environment shows, if it is made anew."""
         if self.plan.config.results == "published":
-            return [str(PUBLISHED / "episodes.npz")]
+            return []
         names = dict.fromkeys(
             name
             for entry, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])
@@ -105,7 +118,7 @@ class Stage:
     def drawn_experiments(self) -> list[str]:
         """Experiments of which there is something to draw."""
         trained = [name for name in self.experiments if self.cells_of(name)]
-        return ["environment"] * bool(self.policies) + trained
+        return ["environment"] * bool(self.policies or Path(self.episodes).exists()) + trained
 
     def drawn_of(self, experiment: str) -> list[str]:
         """Files of an experiment's figures."""
@@ -121,7 +134,7 @@ class Stage:
     def tables_of(self, experiment: str) -> list[str]:
         """What an experiment's figures are drawn from."""
         if experiment == "environment":
-            return [f"{self.tables}/environment/episodes.npz"]
+            return [self.episodes]
         return [f"{self.tables}/{experiment}/{table}" for table in self.TABLES]
 
     @property

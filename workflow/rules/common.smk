@@ -1,6 +1,10 @@
 # The plan, from config.yaml; everything else the rules ask of it.
 
 
+import shlex
+import sys
+from pathlib import Path
+
 from snakemake.exceptions import WorkflowError
 
 from hindsight.files import FileError
@@ -15,6 +19,12 @@ try:
     STAGE.write_plans()
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
+
+
+# Jobs find the commands of the environment that Snakemake runs in, activated or not.
+shell.prefix(
+    f"set -euo pipefail; PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+)
 
 
 def asked():

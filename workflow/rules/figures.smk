@@ -10,6 +10,7 @@ for experiment in STAGE.drawn_experiments:
             STAGE.drawn_of(experiment),
         log:
             f"results/logs/figures/{STAGE.source}-{experiment}.log",
+        priority: 2
         conda:
             "../../environment.yml"
         params:

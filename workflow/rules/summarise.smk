@@ -7,6 +7,7 @@ rule summarise:
         expand(f"{STAGE.tables}/{{{{experiment}}}}/{{table}}", table=STAGE.TABLES),
     log:
         f"results/logs/summarise/{STAGE.source}-{{experiment}}.log",
+    priority: 2
     conda:
         "../../environment.yml"
     params:

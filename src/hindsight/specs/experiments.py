@@ -36,6 +36,8 @@ from hindsight.specs.errors import SpecError, one_sentence
 
 #: Where results of each kind come from, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
+#: The episodes that the picture of the environment shows, in either.
+EPISODES = Path("environment/episodes.npz")
 
 SECTIONS: dict[str, type[Spec]] = {
     "environment": PredatorPreySpec,

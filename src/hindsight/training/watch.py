@@ -1,6 +1,5 @@
 """Episodes of trained policies: to watch, and for the picture of the environment."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 
 from hindsight.algorithms.ppo import ActorCritic
-from hindsight.envs.episodes import Episode, load_episodes, save_episodes
+from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import draw_episode, figure_axes
 from hindsight.files import FileError, write_whole
@@ -77,17 +76,10 @@ def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]
     return play(spec, row, episodes, seed)
 
 
-def write_episodes(sources: Sequence[Path], out: Path) -> None:
-    """One episode per policy file, the longest of some that end well; or stored ones, copied."""
-    if [path.suffix for path in sources] == [".npz"]:
-        load_episodes(sources[0])
-        write_whole(out, lambda beside: shutil.copyfile(sources[0], beside))
-        return
-    chosen = []
-    for path in sources:
-        played = play_policy(path, 0, 8, 0)
-        chosen.append(max(played, key=lambda e: (e.caught, e.steps)))
-    save_episodes(out, chosen)
+def write_episodes(policies: Sequence[Path], out: Path) -> None:
+    """One episode of each policy file: the longest of some, if may be one that ends well."""
+    played = [play_policy(path, 0, 8, 0) for path in policies]
+    save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 
 def animate(episodes: Sequence[Episode], out: Path) -> None:

@@ -1,0 +1,84 @@
+"""The results that ship: whole, drawn without training and without torch, and what the pages show."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hindsight.files import FileError
+from hindsight.publish import verify
+from hindsight.specs.experiments import PUBLISHED, Plan, load
+from hindsight.workflow import Stage
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("Snakefile", "config.yaml", "environment.yml")
+FOLDERS = ("workflow", "docs", "src", "results/published")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A fresh copy in which the published results have been drawn, where torch cannot be imported."""
+    folder = tmp_path_factory.mktemp("project")
+    for part in PARTS:
+        shutil.copy(ROOT / part, folder / part)
+    for part in FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    blocked = folder / "blocked"
+    blocked.mkdir()
+    (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{blocked}{os.pathsep}{folder / 'src'}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    command = ["hindsight", "replicate", "--cores", "2", "--published"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture
+def stage(project, monkeypatch):
+    monkeypatch.chdir(project)
+    return Stage.of(Plan.of(load(Path("config.yaml"), {"results": "published"})))
+
+
+def test_every_published_figure_is_drawn(project, stage):
+    assert "environment" in stage.drawn_experiments and "algorithms" in stage.drawn_experiments
+    for path in stage.drawn:
+        assert (project / path).stat().st_size > 5000, path
+
+
+def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(project):
+    """Whoever changes a rule, a statistic or a result has to run `make figures`."""
+    made = (project / "REPLICATION.md").read_text(encoding="utf-8")
+    assert made == (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
+
+
+def test_nothing_of_the_project_was_trained(project):
+    assert not (project / "results/cells").exists()
+    assert not (project / "results/policies").exists()
+
+
+def test_a_published_file_that_was_changed_is_refused(project, monkeypatch):
+    monkeypatch.chdir(project)
+    path = next((project / PUBLISHED / "cells").rglob("*.parquet")).relative_to(project)
+    whole = path.read_bytes()
+    verify([path])
+    try:
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(FileError, match=r"parquet: differs from its checksum"):
+            verify([path])
+        stranger = path.with_name("stranger.parquet")
+        stranger.write_bytes(whole)
+        with pytest.raises(FileError, match=r"stranger\.parquet: is not in"):
+            verify([stranger])
+    finally:
+        path.write_bytes(whole)
+        stranger.unlink(missing_ok=True)
