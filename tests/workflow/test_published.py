@@ -1,4 +1,4 @@
-"""The results that ship: whole, drawn without training and without torch, and what the pages show."""
+"""The results that ship: whole, drawn without training or torch, and what the pages show."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ FOLDERS = ("workflow", "docs", "src", "results/published")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A fresh copy in which the published results have been drawn, where torch cannot be imported."""
+    """A copy in which the published results have been drawn, while torch cannot be imported."""
     folder = tmp_path_factory.mktemp("project")
     for part in PARTS:
         shutil.copy(ROOT / part, folder / part)
