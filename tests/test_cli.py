@@ -63,6 +63,13 @@ def test_mistakes_are_told_in_one_sentence(tmp_path, arguments, named):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_no_episodes_are_nothing_to_watch(tmp_path):
+    result = hindsight("watch", "none.pt", "film.gif", "--episodes", "0", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "'--episodes': 0 is not in the range x>=1" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_policy_file_that_is_none(tmp_path, trained):
     (policy,) = (trained / "results/policies").rglob("*.pt")
     (tmp_path / "cut.pt").write_bytes(policy.read_bytes()[:1000])

@@ -84,11 +84,22 @@ def test_what_is_drawn_are_the_positions(n: int) -> None:
         assert start.get_markerfacecolor() == "white" != now.get_markerfacecolor()
     distance = np.linalg.norm(predator[3] - prey[3])
     projected = ", 3 of 4 dimensions" if n == 4 else ""
-    assert axes.get_title() == f"repel, step 3, distance {distance:.1f}{projected}"
+    assert axes.get_title() == f"repel\nstep 3, distance {distance:.1f}{projected}"
     assert axes.get_xlim() == axes.get_ylim() == (-10, 10)
     if n == 2:
         (reach,) = axes.patches
         assert reach.get_radius() == 0.5 and tuple(reach.get_center()) == tuple(predator[3])
+
+
+@pytest.mark.parametrize("n", [2, 3, 12])
+def test_the_longest_title_is_in_the_picture(n: int) -> None:
+    predator, prey = walk(n, 22)
+    figure, axes = figure_axes(n)
+    draw_episode(axes, Episode(predator, prey - 30, 10.0, 1.0, "random_direction"))
+    pixels_of(figure)
+    place = axes.title.get_window_extent()
+    assert axes.get_title().startswith("random direction\nstep 21, distance ")
+    assert place.x0 >= 0 and place.x1 <= 480 and place.y1 <= 480
 
 
 def test_shapes_are_checked() -> None:

@@ -1,6 +1,7 @@
 """Every figure is drawn from tables, says what it shows, and shows it."""
 
 import hashlib
+import itertools
 import json
 import re
 import subprocess
@@ -20,6 +21,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from hindsight import figures
+from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import FIGURES, beside, environment, grids, style
 from hindsight.figures.tables import Tables, levels_of
 from hindsight.specs.cell import PREYS, SPAWNS
@@ -302,5 +304,19 @@ def test_analysis_figures_and_report_do_not_import_torch() -> None:
 
 def test_environment_figure_has_a_panel_per_episode(tables: Path) -> None:
     figure = drawn("ppo_her_fig1", tables)
-    assert len(figure.axes) == len(environment.load_episodes(tables / "environment/episodes.npz"))
+    assert len(figure.axes) == len(load_episodes(tables / "environment/episodes.npz"))
     assert labels(figure) == ["predator (shaded: its reach)", "prey"]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_panels_of_episodes_do_not_touch(n: int) -> None:
+    walk = np.linspace(0.0, 6.0, 22)[:, None] * np.ones(n)
+    episodes = [Episode(walk, walk - 9, 10.0, 1.0, "random_direction") for _ in range(4)]
+    with style.styled():
+        figure = environment.figure_of_episodes(episodes, "Title")
+        pixels(figure)
+        boxes = [ax.get_tightbbox() for ax in figure.axes]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+    assert ("grey: shadow on the floor" in texts(figure)) == (n > 2)

@@ -225,6 +225,9 @@ def less_sensitive(evidence: Evidence) -> Verdict:
     least = table.pivot(index=CONDITION, columns="arm", values="worst").dropna()
     ratio = best / least.clip(lower=SCALED_FLOOR)
     learnt = best.min(axis="columns") >= LEARNT - _ROUNDING
+    if not learnt.any():
+        # An arm that never learns is insensitive to everything: no evidence either way.
+        return not_tested("P5", evidence, "no condition in which both arms learn at some rate")
     effects = np.log2((ratio[PPO] / ratio[HER])[learnt].to_numpy(dtype=np.float64))
     wins, losses = int((effects > _ROUNDING).sum()), int((effects < -_ROUNDING).sum())
     p_value = statistics.sign_test(wins, losses)

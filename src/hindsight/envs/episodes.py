@@ -17,7 +17,8 @@ Positions = NDArray[np.floating[Any]]
 class Episode:
     """One episode in the box [-grid_size, grid_size]^n; predator, prey: [T + 1, n], n >= 2.
 
-    Position 0 is the start; ValueError for shapes that differ or one dimension.
+    Position 0 is the start, position t that after step t, the prey's after its move, too;
+    ValueError for shapes that differ or one dimension.
     """
 
     predator: Positions
@@ -30,8 +31,13 @@ class Episode:
         shapes = self.predator.shape, self.prey.shape
         if shapes[0] != shapes[1] or len(shapes[0]) != 2 or not shapes[0][0]:
             raise ValueError(f"predator {shapes[0]} and prey {shapes[1]} must both be [T + 1, n]")
-        if self.predator.shape[1] < 2:
-            raise ValueError(f"an episode of {self.predator.shape[1]} dimensions cannot be drawn")
+        if self.n < 2:
+            raise ValueError(f"an episode of {self.n} dimensions cannot be drawn")
+
+    @property
+    def n(self) -> int:
+        """Dimensions of the box."""
+        return self.predator.shape[1]
 
     @property
     def steps(self) -> int:

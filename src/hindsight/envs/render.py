@@ -43,8 +43,8 @@ def figure_axes(n: int, pixels: int = 480) -> tuple[Figure, Any]:
     handles = [Line2D([], [], label="predator", **PREDATOR), Line2D([], [], label="prey", **PREY)]
     figure.legend(handles=handles, loc="lower left", ncols=2, frameon=False, handlelength=3)
     if n == 2:
-        return figure, figure.add_axes((0.1, 0.13, 0.8, 0.8))
-    return figure, figure.add_axes((0.03, 0.06, 0.9, 0.88), projection="3d")
+        return figure, figure.add_axes((0.11, 0.13, 0.78, 0.78))
+    return figure, figure.add_axes((0.03, 0.05, 0.9, 0.86), projection="3d")
 
 
 def pixels_of(figure: Figure) -> NDArray[np.uint8]:
@@ -63,7 +63,7 @@ def draw_episode(axes: Any, episode: Episode) -> None:
     """
     predator, prey = episode.predator, episode.prey
     solid = hasattr(axes, "set_zlim")
-    n, shown = predator.shape[1], 3 if solid else 2
+    n, shown = episode.n, 3 if solid else 2
     if n < shown:
         raise ValueError(f"positions of {n} dimensions cannot be drawn on axes of {shown}")
     if episode.caught:
@@ -76,8 +76,9 @@ def draw_episode(axes: Any, episode: Episode) -> None:
     words = [f"step {episode.steps}", "caught" if episode.caught else f"distance {distance:.1f}"]
     if n > shown:
         words.append(f"{shown} of {n} dimensions")
-    title = episode.title.replace("_", " ")
-    axes.set_title(", ".join([title, *words] if title else words), pad=4 if solid else 6)
+    # Two lines: above three dimensions one is wider than the picture.
+    lines = [episode.title.replace("_", " "), ", ".join(words)]
+    axes.set_title("\n".join(filter(None, lines)), pad=2 if solid else 6)
 
 
 def _path(axes: Any, look: dict[str, Any], path: Positions, grid_size: float) -> None:
@@ -118,6 +119,7 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
     if not solid:
         axes.set_yticks(ticks, names)
         axes.set_aspect("equal")
+        axes.spines[:].set_visible(True)  # the walls
         axes.grid(False)
         return
     inner = ["", *names[1:]]  # at the box's corners two axes' labels would share one place

@@ -22,13 +22,14 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
         Line2D([], [], label="predator (shaded: its reach)", **render.PREDATOR),
         Line2D([], [], label="prey", **render.PREY),
     )
-    n, g, r = first.predator.shape[1], first.grid_size, first.interception_distance
+    n, g, r = first.n, first.grid_size, first.interception_distance
     where = (
         f"box [−{g:g}, {g:g}] in {n} dimensions, interception distance {r:g} · "
-        "open mark: start, filled mark: end" + " · grey: shadow on the floor" * (n == 3)
+        "open mark: start, filled mark: end" + " · grey: shadow on the floor" * (n > 2)
     )
     head = style.Head(title, where, handles)
-    width, panel, gap = max(7.2, 2.75 * columns), 2.5, 0.45
+    # Flat panels fill their place: the numbers at their walls need some beside them.
+    width, panel, gap = max(7.2, 2.75 * columns), 2.5 if n > 2 else 2.15, 0.6
     top = style.head_inches(head, width) + 0.3
     height = top + rows * panel + (rows - 1) * gap + 0.3
     fig = Figure(figsize=(width, height), dpi=style.DPI)
@@ -39,8 +40,8 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
         x = 0.3 + column * step + (step - panel) / 2
         y = height - top - panel - row * (panel + gap)
         place = (x / width, y / height, panel / width, panel / height)
-        solid = episode.predator.shape[1] > 2
-        render.draw_episode(fig.add_axes(place, projection="3d" if solid else None), episode)
+        axes = fig.add_axes(place, projection="3d" if episode.n > 2 else None)
+        render.draw_episode(axes, episode)
     return fig
 
 

@@ -23,29 +23,21 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     env = PredatorPrey([spec.environment], [seed], episodes, evaluation=True)
     agent = _agent(spec)
     mean_of = agent.policy.frozen(agent.split(row[None])[0])
-    n, longest = env.n, 1 + spec.environment.max_steps
+    where = spec.environment
+    n, box, longest = env.n, where.grid_size, 1 + where.max_steps
     env.prepare_rollout(0, longest)
     predator, prey = [env.state[0, :, :n].clone()], [env.state[0, :, n : 2 * n].clone()]
     length = torch.full((episodes,), longest)
     for t in range(1, longest + 1):
-        # The prey stands where it was when it was caught: it moves only afterwards.
-        before = env.state[0, :, n : 2 * n].clone()
+        # From an episode's last step on, the state shows the beginning of the next.
+        prey.append((env.state[0, :, n : 2 * n] + env.state[0, :, 2 * n :]).clamp(-box, box))
         step = env.step(mean_of(env.state))
         predator.append(step.next_achieved[0].clone())
-        over = step.terminated[0]
-        prey.append(torch.where(over[:, None], before, env.state[0, :, n : 2 * n]))
-        length = torch.where(over & (length > t), t, length)
+        length = torch.where(step.terminated[0] & (length > t), t, length)
     paths = torch.stack(predator, 1).numpy(), torch.stack(prey, 1).numpy()
-    where = spec.environment
     return [
-        Episode(
-            paths[0][e, : length[e] + 1],
-            paths[1][e, : length[e] + 1],
-            where.grid_size,
-            where.interception_distance,
-            where.prey,
-        )
-        for e in range(episodes)
+        Episode(a[: end + 1], b[: end + 1], box, where.interception_distance, where.prey)
+        for a, b, end in zip(*paths, length.tolist(), strict=True)
     ]
 
 
@@ -93,7 +85,7 @@ def animate(episodes: Sequence[Episode], out: Path) -> None:
 
 
 def _film(episodes: Sequence[Episode], writer: AbstractMovieWriter, out: Path) -> None:
-    figure, axes = figure_axes(episodes[0].predator.shape[1])
+    figure, axes = figure_axes(episodes[0].n)
     with writer.saving(figure, str(out), dpi=100):
         for episode in episodes:
             # The end stays in view for a second.
