@@ -82,7 +82,7 @@ def test_a_key_of_the_preset_can_be_overridden():
 
 def test_only_what_changed_gets_another_name():
     before = plan_of()
-    after = plan_of(select={**dump_select(before), "algorithms": {"preys": ["static", "repel"]}})
+    after = plan_of(select={**dump_select(before), "algorithms": {"preys": ["static", "attract"]}})
     assert set(after.cells) < set(before.cells)
     values = yaml.safe_load(CONFIG.read_text())
     values["experiments"]["learning_rate"]["vary"]["learning_rate"].append(1.0e-3)

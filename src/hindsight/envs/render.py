@@ -43,7 +43,7 @@ def figure_axes(n: int, pixels: int = 480) -> tuple[Figure, Any]:
     handles = [Line2D([], [], label="predator", **PREDATOR), Line2D([], [], label="prey", **PREY)]
     figure.legend(handles=handles, loc="lower left", ncols=2, frameon=False, handlelength=3)
     if n == 2:
-        return figure, figure.add_axes((0.11, 0.13, 0.78, 0.78))
+        return figure, figure.add_axes((0.115, 0.125, 0.77, 0.77))
     return figure, figure.add_axes((0.03, 0.05, 0.9, 0.86), projection="3d")
 
 
