@@ -52,17 +52,9 @@ def main() -> None:
 
 def _config(pairs: list[str] | None) -> Any:
     """config.yaml with key=value pairs on top."""
-    import yaml
+    from hindsight.specs.experiments import load, overrides_of
 
-    from hindsight.specs.experiments import load
-
-    overrides = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise SpecError(f"--config {pair!r} is not key=value")
-        overrides[key] = yaml.safe_load(value)
-    return load(Path("config.yaml"), overrides)
+    return load(Path("config.yaml"), overrides_of(pairs or []))
 
 
 @app.command()

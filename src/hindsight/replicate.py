@@ -1,20 +1,20 @@
 """`hindsight replicate`: Snakemake with one progress display, and a last word on what came out."""
 
 import json
+import math
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hindsight.specs.cost import seconds
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.experiments import Plan, load, overrides_of
 from hindsight.workflow import Stage
 
 LOG = Path("results/logs/snakemake.log")
@@ -23,12 +23,13 @@ LINE_SECONDS = 30.0
 
 def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     """Run the workflow; returns Snakemake's exit status."""
-    overrides = config_of(arguments)
+    places = _config_places(arguments)
+    overrides = overrides_of([arguments[i] for i in places if not arguments[i].startswith("-")])
     if published:
         overrides["results"] = "published"
     stage = Stage.of(Plan.of(load(Path("config.yaml"), overrides)))
     stage = stage.present if "figures" in arguments else stage
-    rest = [a for i, a in enumerate(arguments) if i not in _config_places(arguments)]
+    rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     command = [sys.executable, "-m", "snakemake", "--cores", cores, "--keep-going", *rest]
     command += ["--rerun-incomplete"] if "--rerun-incomplete" not in rest else []
@@ -56,21 +57,15 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     return process.returncode
 
 
-def _config_places(arguments: Sequence[str]) -> set[int]:
-    """Places of --config and its pairs."""
-    places: set[int] = set()
+def _config_places(arguments: Sequence[str]) -> list[int]:
+    """Places of --config and of what follows it, up to the next option."""
+    places = []
     inside = False
     for i, argument in enumerate(arguments):
         inside = argument in ("--config", "-C") or (inside and not argument.startswith("-"))
         if inside:
-            places.add(i)
+            places.append(i)
     return places
-
-
-def config_of(arguments: Sequence[str]) -> dict[str, Any]:
-    """The key=value pairs behind --config."""
-    pairs = [arguments[i] for i in sorted(_config_places(arguments)) if "=" in arguments[i]]
-    return {key: yaml.safe_load(value) for key, _, value in (p.partition("=") for p in pairs)}
 
 
 class _Watch:
@@ -80,7 +75,7 @@ class _Watch:
         self.stage = stage
         self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
         self.there = {name for name in self.work if stage.curves(name).exists()}
-        self.first, self.started = len(self.there), time.monotonic()
+        self.started = time.monotonic()
         self.worth = 0.0  # estimated seconds of the cells finished since
 
     def look(self) -> tuple[int, str]:
@@ -117,7 +112,7 @@ def _progress(name: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _display(stage: Stage):  # type: ignore[no-untyped-def]
+def _display(stage: Stage) -> Iterator[Callable[[], None]]:
     """A bar in a terminal; elsewhere a line every half minute."""
     watch, console = _Watch(stage), Console()
     if console.is_terminal:
@@ -131,15 +126,14 @@ def _display(stage: Stage):  # type: ignore[no-untyped-def]
 
             yield update
         return
-    last = -LINE_SECONDS
+    told = -math.inf
 
     def line() -> None:
-        nonlocal last
-        if time.monotonic() - last >= LINE_SECONDS:
-            last = time.monotonic()
+        nonlocal told
+        if time.monotonic() - told >= LINE_SECONDS:
+            told = time.monotonic()
             print(watch.look()[1], flush=True)
 
-    last = time.monotonic() - LINE_SECONDS
     yield line
 
 

@@ -80,6 +80,14 @@ def test_a_key_of_the_preset_can_be_overridden():
     assert list(plan.experiments) == ["algorithms"]
 
 
+def test_null_overrides_too():
+    """`early_end: null` at the top means never, not "as the preset says"."""
+    assert {spec.early_end for spec in plan_of().cells.values()} == {1.3}
+    assert {spec.early_end for spec in plan_of(early_end=None).cells.values()} == {None}
+    with pytest.raises(SpecError, match="seeds: None is not allowed"):
+        plan_of(seeds=None)
+
+
 def test_only_what_changed_gets_another_name():
     before = plan_of()
     after = plan_of(select={**dump_select(before), "algorithms": {"preys": ["static", "attract"]}})

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.gaussian import entropy, log_prob
 from hindsight.nn.mlp import MLP, orthogonal_row
@@ -105,7 +106,7 @@ def advantages(
 
 
 @torch.no_grad()
-def collect(env, agent: ActorCritic, rows: Tensor, noise: Tensor) -> Rollout:  # type: ignore[no-untyped-def]
+def collect(env: PredatorPrey, agent: ActorCritic, rows: Tensor, noise: Tensor) -> Rollout:
     """One rollout with the policy's Gaussian noise, standard normal [step, run, env, action]."""
     n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = agent.split(rows)

@@ -8,7 +8,7 @@ not depend on its neighbours.
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,7 +32,7 @@ from hindsight.specs.cell import (
     Spawn,
     Spec,
 )
-from hindsight.specs.errors import SpecError, one_sentence
+from hindsight.specs.errors import SpecError, one_sentence, validated
 
 #: Where results of each kind come from, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
@@ -138,8 +138,11 @@ class Config(Spec):
     def size(self) -> Size:
         """The preset, with the keys that are overridden."""
         preset = self.presets[self.source]
-        names = [name for name in Size.model_fields if getattr(self, name) is not None]
-        return preset.model_copy(update={name: getattr(self, name) for name in names})
+        # What was given counts, also where it is null: `early_end: null` means never.
+        given = {
+            name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set
+        }
+        return validated(Size, preset.model_dump() | given)
 
     @property
     def source(self) -> str:
@@ -149,6 +152,17 @@ class Config(Spec):
 
 def _list(names: Any) -> str:
     return ", ".join(sorted(names)) or "none"
+
+
+def overrides_of(pairs: Sequence[str]) -> dict[str, Any]:
+    """Keys and values from `key=value` pairs, values as YAML; raises SpecError."""
+    overrides = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SpecError(f"--config {pair!r} is not key=value")
+        overrides[key] = yaml.safe_load(value)
+    return overrides
 
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:

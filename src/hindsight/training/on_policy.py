@@ -17,7 +17,7 @@ from hindsight.nn.adam import Adam
 from hindsight.nn.gaussian import entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.replay.rollout import Rollout, Trajectories, segment_starts
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, HindsightSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.recent import RecentEpisodes
 
@@ -117,7 +117,7 @@ class OnPolicyRuns:
         ]
         return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
 
-    def _relabel(self, rollout: Rollout, spec: Any) -> Trajectories:
+    def _relabel(self, rollout: Rollout, spec: HindsightSpec) -> Trajectories:
         uniform = hindsight.draws(self.seeds, self.iteration, rollout, spec.k)
         return hindsight.relabel(rollout, spec, self.env.reward, uniform)
 
