@@ -31,8 +31,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     stage = stage.present if "figures" in arguments else stage
     rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
-    command = [sys.executable, "-m", "snakemake", "--cores", cores, "--keep-going", *rest]
-    command += ["--rerun-incomplete"] if "--rerun-incomplete" not in rest else []
+    command = [sys.executable, "-m", "snakemake", "--cores", cores, *rest]
     command += ["--config", *pairs] if pairs else []
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("w", encoding="utf-8") as log:

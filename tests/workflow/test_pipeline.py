@@ -18,7 +18,7 @@ from hindsight.specs.experiments import Plan, load
 from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "docs", "src")
+PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
 SMOKE = ("--config", "preset=smoke")
 
 
@@ -161,6 +161,11 @@ def test_the_reports_know_no_errors(project):
 
 def test_a_second_run_does_nothing(project):
     assert planned(project) == {}
+
+
+def test_the_default_profile_applies_by_itself(project):
+    told = snakemake(project, "--dry-run", *SMOKE).stdout
+    assert "workflow specific profile profiles/default" in told
 
 
 def test_drawing_does_not_import_torch(project, stage):

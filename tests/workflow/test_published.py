@@ -15,7 +15,7 @@ from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "config.yaml", "environment.yml")
-FOLDERS = ("workflow", "docs", "src", "results/published")
+FOLDERS = ("workflow", "profiles", "docs", "src", "results/published")
 
 
 @pytest.fixture(scope="module")
