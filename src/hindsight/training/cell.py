@@ -162,7 +162,6 @@ class CellTraining:
         """Append one row per run to the curves."""
         n = len(runs.seeds)
         rows = {
-            "phase": np.full(n, phase),
             "seed": np.array(runs.seeds),
             "iteration": np.full(n, runs.iteration),
             "env_steps": np.full(n, runs.env_steps),
@@ -180,7 +179,7 @@ class CellTraining:
                 for name, parts in self.columns.items()
                 if name.startswith(f"{phase}/")
             }
-            yield pd.DataFrame(columns)
+            yield pd.DataFrame({"phase": phase, **columns})
 
     def _table(self) -> dict[str, np.ndarray]:
         """The curves' columns, sorted by phase, seed, step."""
@@ -228,10 +227,7 @@ class CellTraining:
             return
         self._saved = now
         curves = {
-            name: [v.tolist() for v in parts]
-            if name.endswith("/phase")
-            else [torch.from_numpy(np.asarray(v)) for v in parts]
-            for name, parts in self.columns.items()
+            name: [torch.from_numpy(part) for part in parts] for name, parts in self.columns.items()
         }
         state = {
             "identity": self._identity(),
@@ -263,7 +259,7 @@ class CellTraining:
             return
         self.group, self._resumed = saved["group"], saved["runs"]
         for name, parts in saved["curves"].items():
-            self.columns[name] = [np.asarray(part) for part in parts]
+            self.columns[name] = [part.numpy() for part in parts]
         self.ended, self.policies = saved["ended"], saved["policies"]
         self.steps_done = saved["steps_done"]
         self.clock = Clock(*saved["clock"])
