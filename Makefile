@@ -29,6 +29,7 @@ lint: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python bench/ppo.py $(ARGS)
+	$(BIN)/python bench/kernels.py
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.
 lock:

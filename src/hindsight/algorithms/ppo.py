@@ -185,12 +185,7 @@ def pack(samples: Samples) -> Tensor:
     """All but `valid` side by side, [run, sample, number]: a shuffle is then one gather of rows."""
     vectors = (samples.obs, samples.actions)
     scalars = (samples.log_prob, samples.value, samples.advantage, samples.returns)
-    parts = [*vectors, *(x[..., None] for x in scalars)]
-    packed = samples.obs.new_empty(*samples.value.shape, sum(p.shape[-1] for p in parts))
-    # Written piece by piece: torch.cat takes 30 times as long where pieces are one number wide.
-    for place, part in zip(packed.split([p.shape[-1] for p in parts], -1), parts, strict=True):
-        place.copy_(part)
-    return packed
+    return torch.cat([*vectors, *(x[..., None] for x in scalars)], dim=-1)
 
 
 def deal(packed: Tensor, n_obs: int, order: Tensor, counts: Tensor, batch_size: int) -> Epoch:
