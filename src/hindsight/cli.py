@@ -206,10 +206,11 @@ def replicate(
 
 @app.command()
 def publish(config: ConfigOption = None) -> None:
-    """Copy trained cells of the preset `published` to results/published, with a manifest."""
+    """Copy trained cells of the preset `large` to results/published, with a manifest."""
     from hindsight.publish import publish_cells
+    from hindsight.specs.experiments import PUBLISHED_PRESET
 
-    for line in publish_cells(_config([*(config or []), "preset=published"])):
+    for line in publish_cells(_config([*(config or []), f"preset={PUBLISHED_PRESET}"])):
         typer.echo(line)
 
 

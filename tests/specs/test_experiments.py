@@ -118,6 +118,7 @@ def dump_select(plan):
         ({"select": {"algorithms": {"preys": ["statc"]}}}, ["select.algorithms.preys", "statc"]),
         ({"select": {"agent_size": {"levels": {"n_dims": [2]}}}}, ["agent_size", "n_dims"]),
         ({"select": {"agent_size": {"levels": {"interception_distance": [3]}}}}, ["agent_size"]),
+        ({"preset": "published"}, ["preset 'published' is unknown", "large"]),
         ({"results": "cached"}, ["results", "cached", "trained"]),
         ({"execution": {"devices": "cpu"}}, ["execution.devices", "device"]),
         ({"early_end": 0.1}, ["early_end", "0.1"]),

@@ -36,6 +36,8 @@ from hindsight.specs.errors import SpecError, one_sentence, validated
 
 #: Where results of each kind come from, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
+#: The preset that the published results were trained with.
+PUBLISHED_PRESET = "large"
 #: The episodes that the picture of the environment shows, in either.
 EPISODES = Path("environment/episodes.npz")
 
@@ -112,8 +114,11 @@ class Config(Spec):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
-        if self.source not in self.presets:
-            raise ValueError(f"preset {self.source!r} is unknown; there are {_list(self.presets)}")
+        if self.size_name not in self.presets:
+            known = _list(self.presets)
+            raise ValueError(f"preset {self.size_name!r} is unknown; there are {known}")
+        if "published" in self.presets:
+            raise ValueError("presets: 'published' is the name of the results that ship")
         for name, size in self.presets.items():
             self._selects_what_there_is(f"presets.{name}.select", size.select)
         self._selects_what_there_is("select", self.select or {})
@@ -135,9 +140,14 @@ class Config(Spec):
                         raise ValueError(f"{place}.{key}: {level!r} is not among {known}")
 
     @property
+    def size_name(self) -> str:
+        """The preset that counts."""
+        return PUBLISHED_PRESET if self.results == "published" else self.preset
+
+    @property
     def size(self) -> Size:
         """The preset, with the keys that are overridden."""
-        preset = self.presets[self.source]
+        preset = self.presets[self.size_name]
         # What was given counts, also where it is null: `early_end: null` means never.
         given = {
             name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set
