@@ -9,7 +9,9 @@ import hashlib
 import json
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
 
 Fidelity = Literal["released", "described"]
 Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
@@ -19,18 +21,6 @@ Strategy = Literal["final", "future", "episode"]
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 PREYS: tuple[Prey, ...] = get_args(Prey)
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Spec(BaseModel):
-    """Immutable, and strict: an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
 
 class PredatorPreySpec(Spec):
     """The environment of both papers (PPO-HER section 4; released code for what it leaves open)."""

@@ -17,12 +17,12 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from hindsight.files import write_whole
+from hindsight.specs.base import Count, Spec
 from hindsight.specs.cell import (
     FIDELITIES,
     PREYS,
     SPAWNS,
     CellSpec,
-    Count,
     EvaluationSpec,
     Fidelity,
     HindsightSpec,
@@ -30,7 +30,6 @@ from hindsight.specs.cell import (
     PredatorPreySpec,
     Prey,
     Spawn,
-    Spec,
 )
 from hindsight.specs.errors import SpecError, one_sentence, validated
 
