@@ -56,8 +56,8 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Rol
     log: list[tuple[Tensor, Tensor, Rollout]] = []
     collect = ppo.collect
 
-    def noting(env, agent, rows, noise):
-        rollout = collect(env, agent, rows, noise)
+    def noting(env, agent, rows, noise, exploration):
+        rollout = collect(env, agent, rows, noise, exploration)
         log.append((noise.clone(), env._draws.clone(), rollout))
         return rollout
 

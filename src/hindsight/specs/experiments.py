@@ -48,10 +48,11 @@ SECTIONS: dict[str, type[Spec]] = {
 
 
 class Arm(Spec):
-    """One line of a figure: an algorithm, with or without hindsight."""
+    """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
 
     algorithm: Literal["ppo"] = "ppo"
     her: Literal["final", "future", "episode"] | None = None
+    keys: dict[str, Any] = Field(default_factory=dict)
 
 
 class Experiment(Spec):
@@ -60,6 +61,7 @@ class Experiment(Spec):
     title: str
     figures: str
     arms: dict[str, Arm]
+    keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Count = 16
@@ -240,31 +242,30 @@ def _cell(
 ) -> CellSpec:
     size, experiment = config.size, config.experiments[name]
     arm = experiment.arms[arm_name]
-    sections: dict[str, dict[str, Any]] = {
+    where = f"experiments.{name}, {arm_name}, {spawn} {prey}"
+    values: dict[str, Any] = {
         "environment": {"spawn": spawn, "prey": prey, "fidelity": fidelity},
         "algorithm": {"name": arm.algorithm, "hidden": size.hidden, "n_steps": size.n_steps},
+        "seeds": min(selection.seeds or size.seeds, size.seeds, experiment.seeds),
+        "steps": size.steps,
+        "early_end": size.early_end,
+        "evaluation": size.evaluation,
     }
     if arm.her is not None:
-        sections["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
-    for key, value in level.items():
-        homes = [s for s, model in SECTIONS.items() if key in model.model_fields]
-        if not homes:
-            raise SpecError(f"experiments.{name}.vary: {key!r} is no key of a cell")
-        if homes[0] in sections:
-            sections[homes[0]][key] = value
-    seeds = min(selection.seeds or size.seeds, size.seeds, experiment.seeds)
+        values["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
+    for key, value in {**experiment.keys, **arm.keys, **level}.items():
+        if key == "early_end":
+            values[key] = value
+            continue
+        home = next((s for s, model in SECTIONS.items() if key in model.model_fields), None)
+        if home is None:
+            raise SpecError(f"{where}: {key!r} is no key of a cell")
+        if home not in values:
+            raise SpecError(f"{where}: {key!r} needs hindsight; give this arm a strategy (her)")
+        values[home][key] = value
     try:
-        return CellSpec.model_validate(
-            {
-                **sections,
-                "seeds": seeds,
-                "steps": size.steps,
-                "early_end": size.early_end,
-                "evaluation": size.evaluation,
-            }
-        )
+        return CellSpec.model_validate(values)
     except ValidationError as error:
-        where = f"experiments.{name}, {arm_name}, {spawn} {prey}"
         raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
 
 
