@@ -33,10 +33,15 @@ class Task(Protocol):
     def threshold(self) -> Tensor:
         """[run]: the distance at which a goal counts as achieved."""
 
-    def reward(self, next_achieved: Tensor, desired: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    def select(self, runs: Tensor) -> "Task":
+        """That of the runs with these indices, one of which may come several times."""
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Rewards and successes [run, ...] of goals achieved and desired [run, ..., goal].
 
-        ends: [run, ...] bool, whether the episode ends with the step.
+        terminated: [run, ...] bool, whether the episode ends with the step.
         """
 
     def goals(self, uniform: Tensor) -> Tensor:

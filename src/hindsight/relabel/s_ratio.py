@@ -85,6 +85,8 @@ def described(
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     final = torch.zeros(*rollout.rewards.shape, 1, device=first.device)
     success = on_policy.described(rollout, spec, task, final)
+    # Drawn first: how many numbers the goals of failures take depends on who is on the axis.
+    priority = draw(3, envs * steps)
     failure, can_fail = failures(rollout, spec, task, draw)
 
     episode = (rollout.whole & rollout.first_steps).flatten(1)  # one place each: its first step
@@ -93,7 +95,6 @@ def described(
     failing = episode & can_fail.flatten(1)
     counts = (real_success.sum(1), real_failure.sum(1), episode.sum(1), failing.sum(1))
     kept = quota(s_ratio, *counts)
-    priority = draw(3, envs * steps)
     # What cannot fail comes first where successes are wanted.
     as_success = chosen(episode, kept.success_copies, priority[:, 0] + failing)
     both = torch.cat([real_success, as_success], dim=1)
@@ -128,45 +129,72 @@ def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajec
 def failures(
     rollout: Rollout, spec: HindsightSpec, task: Task, draw: Draw
 ) -> tuple[Trajectories, Tensor]:
-    """Copies for goals never reached, and for which episodes there is one, [run, env, step] bool.
+    """Copies for goals never reached, and which episodes have one, [run, env, step] bool."""
+    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+    begins = rollout.whole & rollout.first_steps
+    run, env, start = begins.nonzero(as_tuple=True)
+    goals, found = failure_goals(rollout, spec, task, draw, run, env, start)
+    goal, can_fail = torch.zeros_like(rollout.next_achieved), torch.zeros_like(begins)
+    goal[run, env, start], can_fail[run, env, start] = goals, found
+    goal, can_fail = at_step(goal, first), can_fail.gather(-1, first)
+    ends = torch.arange(first.shape[-1], device=first.device) == last
+    rewards, _ = task.reward(rollout.next_achieved, goal, ends)
+    obs = with_goal(rollout.obs, goal)
+    last_obs = rollout.last_obs
+    copies = Trajectories(obs, rollout.actions, rewards, ends, last_obs, rollout.whole)
+    return copies, can_fail
+
+
+def failure_goals(
+    rollout: Rollout,
+    spec: HindsightSpec,
+    task: Task,
+    draw: Draw,
+    run: Tensor,
+    env: Tensor,
+    start: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """A goal [episode, goal] that each episode does not reach, and whether there is, [episode].
 
     untargeted: a goal uniform among all goals; targeted: `failure_distance` times the threshold
-    away from where the episode ended, in a uniform direction.  Goals are drawn until no point of
-    the episode, its first included, is within the threshold and the goal is one that there is.
+    away from where the episode ended, in a uniform direction.  The first of `TRIES` draws counts
+    that is a goal at all and has no point of the episode, its first included, within the threshold.
+
+    run, env, start: [episode], where the episodes begin, in the order of the runs.
     """
-    envs, steps = rollout.rewards.shape[1:]
     g = rollout.next_achieved.shape[-1]
-    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    end = at_step(rollout.next_achieved, last)
-    distance = (spec.failure_distance * task.threshold).view(-1, 1, 1, 1)
-    never = torch.zeros_like(rollout.whole)
-    goal, found = torch.zeros_like(end), never
-    for _ in range(TRIES):
-        uniform = draw(envs, steps, g)
-        drawn = task.goals(uniform)
+    last = segment_ends(rollout.ends)[run, env, start]
+    longest = int((last - start).max()) + 1 if len(run) else 0
+    steps = torch.minimum(start[:, None] + torch.arange(longest, device=run.device), last[:, None])
+    points = torch.cat(
+        [
+            rollout.achieved[run, env, start][:, None],
+            rollout.next_achieved[run[:, None], env[:, None], steps],
+        ],
+        dim=1,
+    )  # [episode, point, goal]; a shorter episode repeats its end
+    # The n-th episode of a run has the n-th row of its draws, whoever else is on the axis.
+    each = torch.bincount(run, minlength=rollout.rewards.shape[0])
+    nth = torch.arange(len(run), device=run.device) - (each.cumsum(0) - each)[run]
+    uniform = draw(int(each.max()), TRIES, g)
+    goals, found = points[:, -1].clone(), torch.zeros_like(run, dtype=torch.bool)
+    for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than some
+        left = (~found).nonzero()[:, 0]
+        each_task, numbers = task.select(run[left]), uniform[run[left], nth[left], tries]
+        threshold = each_task.threshold[:, None]
         if spec.failures == "targeted":
-            drawn = end + distance * direction(uniform)
-        drawn = at_step(drawn, first)  # one goal per episode: that of its first step
-        reached = task.reward(rollout.next_achieved, drawn, never)[1]
-        reached |= task.reward(rollout.achieved, drawn, never)[1]
-        hit = torch.zeros_like(first).scatter_reduce_(-1, first, reached.long(), "amax")
-        misses = (hit.gather(-1, first) == 0) & task.contains(drawn)
-        goal = torch.where((misses & ~found)[..., None], drawn, goal)
-        found = found | misses
-        if bool((found | ~rollout.whole).all()):
-            break
-    step = torch.arange(steps, device=first.device)
-    ends = step == last
-    rewards, _ = task.reward(rollout.next_achieved, goal, ends)
-    copies = Trajectories(
-        with_goal(rollout.obs, goal),
-        rollout.actions,
-        rewards,
-        ends,
-        rollout.last_obs,
-        rollout.whole,
-    )
-    return copies, found
+            away = spec.failure_distance * threshold[..., None] * direction(numbers)
+            drawn = points[left, -1:] + away
+        else:
+            drawn = each_task.goals(numbers)
+        exact = "donot_use_mm_for_euclid_dist"
+        apart = torch.cdist(drawn, points[left], compute_mode=exact).amin(-1)
+        # A hair more than the threshold: the reward compares again, rounded in another order.
+        fits = (apart > threshold * (1 + 1e-5)) & each_task.contains(drawn)
+        first = fits.long().argmax(1)
+        goals[left] = drawn[torch.arange(len(left), device=run.device), first]
+        found[left] = fits.any(1)
+    return goals, found
 
 
 def direction(uniform: Tensor) -> Tensor:

@@ -137,6 +137,8 @@ class HindsightSpec(Spec):
 
     @model_validator(mode="after")
     def _switches_once(self) -> "HindsightSpec":
+        if self.until_success == 1.0:  # which no success rate exceeds
+            object.__setattr__(self, "until_success", None)
         if self.until_success is not None and self.until_steps is not None:
             raise ValueError("until_success and until_steps exclude each other")
         switches = self.until_success is not None or self.until_steps is not None

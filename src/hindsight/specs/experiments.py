@@ -75,6 +75,7 @@ class Selection(Spec):
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
     levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     seeds: Count | None = None
+    steps: Count | None = None
 
 
 class Size(Spec):
@@ -247,7 +248,7 @@ def _cell(
         "environment": {"spawn": spawn, "prey": prey, "fidelity": fidelity},
         "algorithm": {"name": arm.algorithm, "hidden": size.hidden, "n_steps": size.n_steps},
         "seeds": min(selection.seeds or size.seeds, size.seeds, experiment.seeds),
-        "steps": size.steps,
+        "steps": min(selection.steps or size.steps, size.steps),
         "early_end": size.early_end,
         "evaluation": size.evaluation,
     }
