@@ -166,13 +166,13 @@ def _list(names: Any) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def overrides_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """Keys and values from `key=value` pairs, values as YAML; raises SpecError."""
+def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
+    """Keys and values from an option's `key=value` pairs, values as YAML; raises SpecError."""
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise SpecError(f"--config {pair!r} is not key=value")
+            raise SpecError(f"{option} {pair!r} is not key=value")
         overrides[key] = yaml.safe_load(value)
     return overrides
 
@@ -255,19 +255,24 @@ def _cell(
     if arm.her is not None:
         values["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
     for key, value in {**experiment.keys, **arm.keys, **level}.items():
-        if key == "early_end":
-            values[key] = value
-            continue
-        home = next((s for s, model in SECTIONS.items() if key in model.model_fields), None)
-        if home is None:
-            raise SpecError(f"{where}: {key!r} is no key of a cell")
-        if home not in values:
-            raise SpecError(f"{where}: {key!r} needs hindsight; give this arm a strategy (her)")
-        values[home][key] = value
+        put(values, key, value, where)
     try:
         return CellSpec.model_validate(values)
     except ValidationError as error:
         raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+
+
+def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Give a cell's values a key, where it belongs; SpecError, beginning with `where`."""
+    home = next((s for s, model in SECTIONS.items() if key in model.model_fields), None)
+    if key == "early_end":
+        values[key] = value
+    elif home is None:
+        raise SpecError(f"{where}: {key!r} is no key of a cell")
+    elif values.get(home) is None:
+        raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
+    else:
+        values[home][key] = value
 
 
 @dataclass(frozen=True)
