@@ -48,9 +48,10 @@ class Adam:
         # lr (m / c1) / (sqrt(v / c2) + eps) as m / (a sqrt(v) + b): fewest passes over the rows.
         a = correction1 / (self.learning_rate * correction2.sqrt())
         b = self.eps * correction1 / self.learning_rate
-        # An infinite denominator leaves the row of an inactive run as it is.
-        a = torch.where(active, a, 0.0).to(grad.dtype)[:, None]
-        b = torch.where(active, b, torch.inf).to(grad.dtype)[:, None]
+        # An infinite denominator leaves the row as it is of a run that is inactive or learns at 0.
+        moves = active & (self.learning_rate > 0)
+        a = torch.where(moves, a, 0.0).to(grad.dtype)[:, None]
+        b = torch.where(moves, b, torch.inf).to(grad.dtype)[:, None]
         denominator = torch.sqrt(self.v, out=grad).mul_(a).add_(b)
         self.rows.addcdiv_(self.m, denominator, value=-1.0)
 
