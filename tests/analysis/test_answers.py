@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from hindsight.analysis.answers import QUESTIONS, Answer, answers
-from hindsight.analysis.summarise import summarise
+from hindsight.analysis.summarise import read_table, summarise
 from hindsight.figures import FIGURES
 from tests.analysis.synthetic import (
     CONDITIONS,
@@ -69,7 +69,13 @@ def test_each_fidelity_has_its_own_answer_and_figure(tmp_path: Path) -> None:
 
 def test_what_hindsight_adds_where_the_goal_rarely_moves(tmp_path: Path) -> None:
     iteration = {"PPO": 8, "PPO-HER": 8, "PPO-HER, moved only": 6}
-    written(tmp_path, "algorithms", lambda arm, *_: rise(4 if arm == "PPO-HER" else 9))
+    # In the third condition, which the other experiment lacks, hindsight adds nothing.
+    written(
+        tmp_path, "algorithms", conditions=CONDITIONS[:3],
+        curve_of=lambda arm, level, spawn, prey: rise(
+            4 if arm == "PPO-HER" and prey != "attract" else 9
+        ),
+    )  # fmt: skip
     tables = written(
         tmp_path, "rarely_moves", lambda arm, *_: rise(iteration[arm]), arms=tuple(iteration)
     )
@@ -253,6 +259,18 @@ def test_entropies_by_s_ratio(tmp_path: Path) -> None:
     # Rewards at S = 0 and 1 are tied; of the areas, the one at 1 is a little larger or equal.
     assert found.numbers["rank correlation"]["mean"] > 0.9
     assert "(6 seeds, 2 conditions)" in found.answer
+
+
+def test_a_condition_that_lacks_an_s_does_not_tilt_the_means(tmp_path: Path) -> None:
+    tables = of_signals(tmp_path)
+    path = tables / "s_ratio" / "evaluations.parquet"
+    rows = read_table(path)
+    is_second = rows["prey"] == "random"
+    rows.loc[is_second, "action_entropy"] = 9.0
+    rows[~(is_second & (rows["s_ratio"] == 0.3))].to_parquet(path, index=False)
+    found = answered(tables, "Q6")
+    assert found.numbers["action_entropy"] == {"0": 4.0, "0.3": 4.0, "0.5": 4.0, "1": 4.0}
+    assert "(6 seeds, 1 condition)" in found.answer
 
 
 def test_entropies_that_were_not_recorded(tmp_path: Path) -> None:

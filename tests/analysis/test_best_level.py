@@ -13,7 +13,15 @@ from hypothesis.extra.numpy import arrays
 
 from hindsight.analysis import best_level as module
 from hindsight.analysis import metrics
-from hindsight.analysis.best_level import best_level, is_single_peaked, lean, median, score
+from hindsight.analysis.best_level import (
+    Scores,
+    best_level,
+    best_of,
+    is_single_peaked,
+    lean,
+    median,
+    score,
+)
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table, summarise
@@ -259,6 +267,20 @@ def test_single_peaked_by_hand(m_c: list[float], expected: bool) -> None:
     # Every step between neighbours has the standard error 0.05: levels move in turn, together.
     wobble = 0.05 * np.array([[0, 1, 0, 1, 0], [0, -1, 0, -1, 0]])
     assert is_single_peaked(np.array(m_c), np.array(m_c) + wobble) is expected
+
+
+def test_the_bounds_of_the_best_level_are_levels() -> None:
+    # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
+    replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
+    replicates[:25, 0] = 0.9
+    replicates[25:50, 2] = 0.9
+    m_c = np.array([0.1, 0.5, 0.2])
+    scores = Scores(
+        "released", "MEHER", "random", "static", (0.0, 0.5, 1.0), m_c, m_c, m_c, replicates, True, 8
+    )
+    found = best_of([scores], is_s_ratio=True)
+    assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)
+    assert found["lean"] == pytest.approx(0.1)
 
 
 def test_two_levels_have_no_peak() -> None:

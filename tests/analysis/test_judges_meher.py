@@ -162,6 +162,12 @@ def test_the_best_s_is_not_compared_on_the_seeds_that_chose_it(tmp_path: Path) -
     assert runs["auc"].item() - her["auc"].item() == pytest.approx(0.9 * 2 / 20, rel=1e-5)
 
 
+def test_ppo_her_may_be_in_two_experiments(editable: Path) -> None:
+    before = judged(editable, "M2")
+    shutil.copytree(editable / "algorithms", editable / "stop_her")
+    assert judged(editable, "M2") == before
+
+
 def test_meher_needs_ppo_her_in_the_same_conditions(editable: Path) -> None:
     path = editable / "algorithms" / "runs.parquet"
     runs = read_table(path)

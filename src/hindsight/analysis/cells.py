@@ -27,7 +27,7 @@ TRAIN_ONLY = (
 COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
 #: What older files lack: of training rows, then of evaluation rows; NaN where it is absent.
 OPTIONAL = (
-    "hindsight", "relabelled_ratio_max", "hindsight_log_ratio_max",
+    "relabelled_ratio_max", "hindsight_log_ratio_max",
     "reward_entropy", "action_entropy", "observation_entropy",
 )  # fmt: skip
 METADATA = (
