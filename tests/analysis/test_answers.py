@@ -91,7 +91,7 @@ def test_what_hindsight_adds_where_the_goal_rarely_moves(tmp_path: Path) -> None
         "Copying only the segments in which it moved raises that of PPO-HER by +0.19"
         in found.answer
     )
-    assert "100% of PPO-HER's" in found.answer
+    assert "solve the task: 100% with PPO, 100% with PPO-HER, 100% with" in found.answer
 
 
 def test_an_answer_without_an_interval_claims_no_direction(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_what_exploration_changes(tmp_path: Path) -> None:
     assert "gaussian 4.5, squashed 5.5, annealed 52.5" in found.answer
 
 
-def thresholds(root: Path, iteration: dict[float, float], **kwargs: Any) -> Path:
-    """Runs that rise at an iteration that depends on the threshold, with 6, 5, 4 ... updates."""
+def thresholds(root: Path, iteration: dict[float, float]) -> Path:
+    """Runs that rise at an iteration that depends on the threshold, with 5, 6, 7 ... updates."""
     order = list(iteration)
 
     def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
@@ -187,25 +187,25 @@ def thresholds(root: Path, iteration: dict[float, float], **kwargs: Any) -> Path
 
     levels = [{"until_success": x} for x in order]
     return written(
-        root, "switch_off", curve_of, arms=("PPO-HER-2-PPO",), levels=levels, more_of=more_of,
-        **kwargs,
-    )  # fmt: skip
+        root, "switch_off", curve_of, arms=("PPO-HER-2-PPO",), levels=levels, more_of=more_of
+    )
 
 
 def test_a_threshold_that_is_best_and_what_each_saves(tmp_path: Path) -> None:
-    written(
-        tmp_path, "stop_her", lambda *_: rise(3), arms=("PPO-HER",),
-        more_of=lambda *_: {
-            "extra": lambda seed, env_steps: {"updates": np.full(env_steps.size, 10.0)}
-        },
-    )  # fmt: skip
-    found = answered(thresholds(tmp_path, {0.3: 9, 0.5: 3, 0.7: 8}), "Q4")
+    found = answered(thresholds(tmp_path, {0.3: 9, 0.5: 3, 0.7: 8, 1.0: 7}), "Q4")
     assert found.numbers["best"] == {"best_level": 0.5, "low": 0.5, "high": 0.5}
-    assert "0.5 has the highest mean M_c; its 95 % interval, 0.5 to 0.5, keeps 0.5" in found.answer
+    assert "success rate of 0.3, 0.5, 0.7, 1 (never), 0.5 has the highest" in found.answer
+    assert "and its 95 % interval excludes the others (6 seeds, 2 conditions)" in found.answer
     saved = [found.numbers[x]["updates saved"]["mean"] for x in ("0.3", "0.5", "0.7")]
-    assert saved == pytest.approx([0.5, 0.4, 0.3])
+    assert saved == pytest.approx([3 / 8, 2 / 8, 1 / 8])
     assert found.numbers["0.3"]["equivalent"] is True
-    assert "0.3: 50 % fewer updates per step, final return +0.000" in found.answer
+    assert "0.3: 38 % fewer updates per step, final return +0.000" in found.answer
+    assert "1 (never):" not in found.answer
+
+
+def test_never_to_switch_off_may_be_best(tmp_path: Path) -> None:
+    found = answered(thresholds(tmp_path, {0.3: 9, 0.5: 8, 1.0: 3}), "Q4")
+    assert "1 (never) has the highest mean M_c" in found.answer
 
 
 def test_thresholds_that_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_thresholds_that_cannot_be_told_apart(tmp_path: Path) -> None:
     found = answered(tables, "Q4")
     assert (found.numbers["best"]["low"], found.numbers["best"]["high"]) == (0.3, 0.7)
     assert "its 95 % interval excludes none of them" in found.answer
-    assert "Against PPO-HER" not in found.answer
+    assert "Against never switching" not in found.answer
 
 
 def of_signals(root: Path, with_entropies: bool = True, **kwargs: Any) -> Path:

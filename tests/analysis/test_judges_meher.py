@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis import judges_meher
-from hindsight.analysis.judges_meher import Trained, best_text, targeted_gains
+from hindsight.analysis.judges_meher import Trained, area_within, best_text, targeted_gains
 from hindsight.analysis.summarise import read_table, summarise
 from hindsight.analysis.verdicts import Evidence, Verdict
 from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, write_experiment
@@ -160,6 +160,51 @@ def test_the_best_s_is_not_compared_on_the_seeds_that_chose_it(tmp_path: Path) -
     runs = read_table(tables / "s_ratio" / "runs.parquet").query("s_ratio == 0.3 and seed == 0")
     her = read_table(tables / "stop_her" / "runs.parquet").query("seed == 0")
     assert runs["auc"].item() - her["auc"].item() == pytest.approx(0.9 * 2 / 20, rel=1e-5)
+
+
+def test_areas_within_a_smaller_budget(tmp_path: Path) -> None:
+    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
+        return lambda seed, env_steps: np.minimum(1.0, env_steps / ((20 + seed) * N_STEPS))
+
+    small = {"arms": ("PPO-HER",), "conditions": CONDITIONS[:1], "seeds": 3}
+    runs, curves = [], []
+    for name, iterations in (("short", 16), ("long", 400)):
+        tables = written(tmp_path, name, curve_of, iterations=iterations, **small)
+        runs.append(read_table(tables / name / "runs.parquet"))
+        curves.append(read_table(tables / name / "seed_curves.parquet"))
+    # The long runs end early, at 1.3 x 20 iterations: nothing is thinned.
+    found = area_within(curves[1], 16 * N_STEPS + 5)
+    np.testing.assert_allclose(found, runs[0]["auc"], rtol=1e-6)
+    np.testing.assert_allclose(area_within(curves[1], 400 * N_STEPS), runs[1]["auc"], rtol=1e-6)
+
+
+def test_areas_of_thinned_curves(tmp_path: Path) -> None:
+    def slow(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        return 0.9 / (1.0 + np.exp(-(env_steps / N_STEPS - 150) / 20))
+
+    tables = written(
+        tmp_path, "long", lambda *_: slow, iterations=400, arms=("PPO-HER",),
+        conditions=CONDITIONS[:1], seeds=2,
+    )  # fmt: skip
+    curves = read_table(tables / "long" / "seed_curves.parquet")
+    assert len(curves) == 2 * 150
+    expected = slow(0, N_STEPS * np.arange(1.0, 201.0)).mean()
+    np.testing.assert_allclose(area_within(curves, 200 * N_STEPS), expected, atol=1e-4)
+
+
+def test_ppo_her_over_more_steps_counts_as_far_as_meher_went(tmp_path: Path) -> None:
+    def curves(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
+        return rise(5) if arm == "PPO-HER" else rise(4 if level["s_ratio"] == 0.5 else 15)
+
+    tables = of_s_ratio(tmp_path, curves, s=(0.0, 0.5, 1.0), conditions=CONDITIONS[:1])
+    written(tmp_path, "algorithms", curves, arms=("PPO-HER",), conditions=CONDITIONS[:1],
+            iterations=80)  # fmt: skip
+    same = judged(tables, "M2")
+    assert same.effect == pytest.approx((0.9 + 0.004) / 20, rel=1e-4)
+    shutil.rmtree(tables / "algorithms")
+    written(tmp_path, "stop_her", curves, arms=("PPO-HER",), conditions=CONDITIONS[:1],
+            iterations=10)  # fmt: skip
+    assert "no results over as many steps" in judged(tables, "M2").measured
 
 
 def test_ppo_her_may_be_in_two_experiments(editable: Path) -> None:

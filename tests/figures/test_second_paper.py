@@ -154,6 +154,18 @@ def test_bars_where_no_s_learns_say_so(tables: Path, tmp_path: Path) -> None:
     assert "MEHER: no S learns" in labels(figure_of("s_ratio_summary", root))
 
 
+def test_an_s_ratio_that_is_missing_is_named_in_its_panel(tables: Path, tmp_path: Path) -> None:
+    root = copied(tables, tmp_path, "s_ratio")
+
+    def without(table: pd.DataFrame) -> pd.DataFrame:
+        return table[(table["s_ratio"] != 0.3) | (table["prey"] != "static")]
+
+    rewrite(root / "s_ratio/m_c.csv", without)
+    figure = figure_of("meher_fig3", root)
+    assert "missing: S = 0.3" in notes(figure.axes[0])
+    assert len(figure.axes[0].containers) == 5 and len(figure.axes[3].containers) == 6
+
+
 def test_the_mean_of_m_c_is_over_conditions_with_every_level() -> None:
     curve = {0.0: (0.2, 0.1, 0.4), 1.0: (0.6, 0.5, 0.7)}
     other = {0.0: (0.4, 0.0, 0.5), 1.0: (0.2, 0.1, 0.5)}
@@ -262,15 +274,18 @@ def test_thresholds_are_beside_ppo_her_of_the_same_conditions(tables: Path) -> N
     wilson = scipy.stats.binomtest(int(solved.sum()), len(solved)).proportion_ci(method="wilson")
     bar = figure.axes[1].collections[0].get_segments()[0][:, 1]
     assert bar == pytest.approx([wilson.low, wilson.high])
+    m_c = Tables(tables / "switch_off", "released").read("m_c.csv")
+    means = m_c.groupby("until_success")["m_c"].mean().tolist()
+    np.testing.assert_allclose(points_of(figure.axes[3], "X")[:, 1], means)
     key = ["spawn", "prey", "seed"]
     both = runs[runs["until_success"] == 0.7].merge(her, on=key, suffixes=("", "_her"))
     rate, usual = (both[f"updates{ending}"] / both[f"end_step{ending}"] for ending in ("", "_her"))
-    assert points_of(figure.axes[3], "o")[3, 1] == pytest.approx((1 - rate / usual).mean())
+    assert points_of(figure.axes[4], "o")[3, 1] == pytest.approx((1 - rate / usual).mean())
 
 
 def test_thresholds_without_ppo_her_are_shown_alone(tables: Path, tmp_path: Path) -> None:
     figure = figure_of("question_switch_off", copied(tables, tmp_path, "switch_off"))
-    assert len(figure.axes) == 3
+    assert len(figure.axes) == 4
     assert labels(figure) == ["PPO-HER-2-PPO"]
 
 
@@ -470,7 +485,7 @@ def test_what_figures_read_of_other_experiments_is_declared(
 
     monkeypatch.setattr(Tables, "beside", watched)
     for name in NEW:
-        if FIGURES[name].fidelity != "described" or "near_far" in name:
+        if name.startswith(("meher", "question", "s_ratio", "time", "curves")):
             figure_of(name, tables)
     assert read == {name: set(others) for name, others in ALSO_READ.items()}
 

@@ -19,7 +19,6 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import FEWEST_LEVELS
 from hindsight.analysis.effects import CONDITION, RUN, Effect, effect, paired
 from hindsight.analysis.judges import stability as stability_of_runs
-from hindsight.analysis.judges_meher import her_runs
 from hindsight.analysis.summarise import read_table
 from hindsight.analysis.time_saved import EQUIVALENCE_CONFIDENCE, RETURN_MARGIN, is_equal
 from hindsight.analysis.verdicts import HER, LEARNT, PPO, Evidence
@@ -92,10 +91,10 @@ def rarely_moves(evidence: Evidence) -> tuple[str, Numbers]:
     arms = _arms(runs, PPO, HER)
     gain = _needed(effect(paired(arms[HER], arms[PPO], "auc")))
     solved = {name: float(frame["solved"].mean()) for name, frame in arms.items()}
-    shares = ", ".join(f"{share:.0%} of {name}'s" for name, share in solved.items())
+    shares = ", ".join(f"{share:.0%} with {name}" for name, share in solved.items())
     words = (
-        f"Where the achieved goal is an object that moves only while it is touched, {shares} runs "
-        f"solve the task and hindsight {_change(gain, AREA)} ({_size(gain)})."
+        "Where the achieved goal is an object that moves only while it is touched, hindsight "
+        f"{_change(gain, AREA)} ({_size(gain)}); runs that solve the task: {shares}."
     )
     numbers: Numbers = {"solved": solved, "hindsight": gain.numbers()}
     if MOVED in arms:
@@ -111,7 +110,10 @@ def rarely_moves(evidence: Evidence) -> tuple[str, Numbers]:
         here = set(arms[HER][CONDITION].itertuples(index=False, name=None))
         usual = effect(gains[[place[:2] in here for place in gains.index]])
         if usual.n_conditions:
-            words += f" In these conditions of the ordinary task hindsight {_change(usual, 'it')}."
+            words += (
+                " On the ordinary task, in a box and within a budget of its own, with these spawns "
+                f"and prey hindsight {_change(usual, 'it')}."
+            )
             numbers["hindsight, ordinary task"] = usual.numbers()
     return words, numbers
 
@@ -184,31 +186,35 @@ def switch_off(evidence: Evidence) -> tuple[str, Numbers]:
     best = _best_level(evidence, "switch_off")
     tested = sorted(runs["until_success"].unique())
     words = (
-        f"Of switching off at success rates {_list(tested)}, {_best_words(best, tested)} "
-        f"({_seeds(best['n_seeds'], best['n_conditions'])})."
+        f"Of switching off at a success rate of {_list(tested, _threshold)}, "
+        f"{_best_words(best, tested, _threshold)} "
+        f"({_seeds(best['n_seeds'], best['n_conditions'])}); M_c counts steps, not time."
     )
     numbers: Numbers = {"best": {k: float(best[k]) for k in ("best_level", "low", "high")}}
-    her = her_runs(evidence)
-    if her is not None:
-        by_level = {level: _against(her, runs[runs["until_success"] == level]) for level in tested}
-        parts = [f"{level:g}: {text}" for level, (text, _) in by_level.items() if text]
-        if parts:
-            words += (
-                " Against PPO-HER (returns with 90 % intervals, equivalent within "
-                f"{RETURN_MARGIN:g}): {'; '.join(parts)}."
-            )
-        numbers |= {f"{level:g}": found for level, (_, found) in by_level.items() if found}
+    # A success rate of 1 is never exceeded: these runs are PPO-HER's.
+    never = runs[runs["until_success"] >= 1.0]
+    parts = []
+    for level in tested if len(never) else ():
+        if level < 1.0:
+            text, found = _against(never, runs[runs["until_success"] == level])
+            parts.append(f"{level:g}: {text}")
+            numbers[f"{level:g}"] = found
+    if parts:
+        words += (
+            " Against never switching (returns with 90 % intervals, equivalent within "
+            f"{RETURN_MARGIN:g}): {'; '.join(parts)}."
+        )
     return words, numbers
 
 
-def _against(her: pd.DataFrame, arm: pd.DataFrame) -> tuple[str, Numbers]:
-    """What an arm saves of PPO-HER's updates, and what that costs in return; nothing without a
-    condition that has both.
-    """
-    cost = effect(paired(arm, her, "final_evaluation_return"), EQUIVALENCE_CONFIDENCE)
-    saved = effect(_saved_updates(arm, her))
-    if not cost.n_conditions:
-        return "", {}
+def _threshold(success: float) -> str:
+    return "1 (never)" if success >= 1.0 else f"{success:g}"
+
+
+def _against(never: pd.DataFrame, arm: pd.DataFrame) -> tuple[str, Numbers]:
+    """What an arm saves of the updates of runs that never switch, and what that costs in return."""
+    cost = effect(paired(arm, never, "final_evaluation_return"), EQUIVALENCE_CONFIDENCE)
+    saved = effect(_saved_updates(arm, never))
     equal = is_equal(cost.low, cost.high)
     words = (
         f"{100 * saved.mean:.0f} % fewer updates per step, final return {cost.words()}"
@@ -360,15 +366,18 @@ def _best_level(evidence: Evidence, experiment: str) -> pd.Series:
     return together.iloc[0]
 
 
-def _best_words(best: pd.Series, tested: Sequence[float]) -> str:
+def _best_words(best: pd.Series, tested: Sequence[float], text: Callable[[float], str]) -> str:
     """Which level is best by M_c, and which others its interval does not exclude."""
-    words = f"{best['best_level']:g} has the highest mean M_c"
+    words = f"{text(best['best_level'])} has the highest mean M_c"
     if np.isnan(best["low"]):
         return f"{words}, on too few seeds for an interval"
     kept = [x for x in tested if best["low"] - _ROUNDING <= x <= best["high"] + _ROUNDING]
     if len(kept) == len(tested):
         return f"{words}, but its 95 % interval excludes none of them"
-    return f"{words}; its 95 % interval, {best['low']:g} to {best['high']:g}, keeps {_list(kept)}"
+    others = [x for x in kept if x != best["best_level"]]
+    if not others:
+        return f"{words}, and its 95 % interval excludes the others"
+    return f"{words}; its 95 % interval does not exclude {_list(others, text)}"
 
 
 def _needed(found: Effect, reason: str = "no condition has both sides of the comparison") -> Effect:
@@ -393,5 +402,5 @@ def _seeds(n_seeds: int, n_conditions: int) -> str:
     return f"{n_seeds} seeds, {n_conditions} condition{'s' if n_conditions > 1 else ''}"
 
 
-def _list(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
+def _list(values: Sequence[float], text: Callable[[float], str]) -> str:
+    return ", ".join(text(value) for value in values)

@@ -96,12 +96,12 @@ def within(value: float, bounds: tuple[float, float]) -> bool:
 
 def beats_her(evidence: Evidence) -> Verdict:
     """M2."""
-    her = her_runs(evidence)
-    if her is None:
-        return not_tested("M2", evidence, f"{HER} has no results")
     summary = evidence.table("s_ratio", "summary.csv")
     if (reason := untestable(summary, need=(MEHER,), fewest=1)) or summary is None:
         return not_tested("M2", evidence, reason)
+    her = her_runs(evidence, "s_ratio")
+    if her is None:
+        return not_tested("M2", evidence, f"{HER} has no results over as many steps")
     runs, m_c = (evidence.table("s_ratio", name) for name in ("runs.parquet", "m_c.csv"))
     assert runs is not None and m_c is not None  # wherever there is a summary
     runs = runs[runs["arm"] == MEHER]
@@ -139,12 +139,39 @@ def beats_her(evidence: Evidence) -> Verdict:
     )
 
 
-def her_runs(evidence: Evidence) -> pd.DataFrame | None:
-    """PPO-HER's runs at the defaults, wherever they are; None if nowhere."""
-    tables = (evidence.table(name, "runs.parquet") for name in ("stop_her", "algorithms"))
-    runs = [table[table["arm"] == HER] for table in tables if table is not None]
-    found = pd.concat(runs).drop_duplicates(RUN) if runs else pd.DataFrame()
-    return None if found.empty else found
+def her_runs(evidence: Evidence, experiment: str) -> pd.DataFrame | None:
+    """PPO-HER's runs at the defaults, wherever their budget is no smaller than the experiment's;
+    None if nowhere.
+
+    Their area under the curve is that within the experiment's budget.
+    """
+    budget, found = evidence.budget(experiment), []
+    for name in ("stop_her", "algorithms"):
+        runs, curves = (evidence.table(name, f"{t}.parquet") for t in ("runs", "seed_curves"))
+        if runs is None or curves is None or evidence.budget(name) < budget:
+            continue
+        runs = runs[runs["arm"] == HER]
+        if evidence.budget(name) > budget:
+            areas = area_within(curves[curves["arm"] == HER], budget)
+            runs = runs.drop(columns="auc").join(areas, on=RUN)
+        found.append(runs)
+    table = pd.concat(found).drop_duplicates(RUN) if found else pd.DataFrame()
+    return None if table.empty else table
+
+
+def area_within(curves: pd.DataFrame, budget: int) -> pd.Series:
+    """Mean scaled return up to `budget` steps by run: its `auc`, had that been the budget.
+
+    A run that has ended keeps its last value; what the thinning of seed_curves left out, lies on
+    the line between its neighbours.
+    """
+    areas = {}
+    for run, curve in curves.dropna(subset="return_mean").groupby(RUN, sort=False):
+        steps, returns = (curve[name].to_numpy() for name in ("env_steps", "return_mean"))
+        rollout = float(steps.min())  # a curve keeps its first point, the end of the first rollout
+        grid = rollout * np.arange(1, budget // rollout + 1)
+        areas[run] = float(metrics.scaled(np.interp(grid, steps, returns)).mean())
+    return pd.Series(areas, name="auc").rename_axis(RUN)
 
 
 def best_text(m_c: pd.DataFrame, column: str) -> str:

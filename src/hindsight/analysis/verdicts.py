@@ -59,6 +59,11 @@ class Evidence:
         rows = table[table["fidelity"] == self.fidelity]
         return None if rows.empty else rows
 
+    def budget(self, experiment: str) -> int:
+        """Environment steps that a run of the experiment may take."""
+        steps: int = read_plan(self.directory / experiment / "plan.json")["preset"]["steps"]
+        return steps
+
     def scale(self, experiment: str) -> str:
         """How large the experiment's runs are, for a verdict's note."""
         preset = read_plan(self.directory / experiment / "plan.json")["preset"]

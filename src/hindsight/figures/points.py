@@ -101,8 +101,9 @@ def forest_inches(places: Sequence[Condition], series: int) -> float:
 
 
 def forest(ax: Axes, places: Sequence[Condition], series: Sequence[Dots], label: str) -> None:
-    """A row per condition, and one of all together below them where the series have it."""
-    rows = [*places, *([ALL] if any(ALL in dots.values for dots in series) else [])]
+    """A row per condition, and below several one of all together where the series have it."""
+    together = len(places) > 1 and any(ALL in dots.values for dots in series)
+    rows = [*places, ALL] if together else list(places)
     step = SERIES_INCHES / (ROW_INCHES + SERIES_INCHES * len(series))
     for order, dots in enumerate(series):
         offset = (order - (len(series) - 1) / 2) * step
@@ -158,7 +159,7 @@ class Along:
 
 def panels(head: style.Head, titles: Sequence[str], x_label: str) -> tuple[Figure, list[Axes]]:
     """Panels side by side, each with its own y axis, under one head."""
-    width, height, left, gap = max(7.2, 3.3 * len(titles)), 2.3, 0.55, 0.6
+    width, height, left, gap = min(max(7.2, 3.3 * len(titles)), 13.0), 2.3, 0.55, 0.55
     top, bottom = style.head_inches(head, width) + 0.25, 0.55
     total = top + height + bottom
     panel = (width - left - 0.2 - gap * (len(titles) - 1)) / len(titles)

@@ -8,7 +8,7 @@ from hindsight.figures import course, points, style
 from hindsight.figures.course import ENTROPY, RETURN, SUCCESS, Measure
 from hindsight.figures.grids import Line, arm_rows, subtitle
 from hindsight.figures.points import Condition, Dots
-from hindsight.figures.s_ratio import m_c_along, read_m_c
+from hindsight.figures.s_ratio import arm_of, m_c_along, read_m_c
 from hindsight.figures.tables import CONDITION, Tables, levels_of
 
 PPO, HER = "PPO", "PPO-HER"
@@ -141,7 +141,7 @@ def near_far(tables: Tables) -> Figure:
         return style.nothing(title, plan["source"], tables.fidelity)
     levels = {text: float(v["failure_distance"]) for text, v in levels_of(plan).items()}
     by_condition = read_m_c(tables)
-    arm = plan["entries"][0]["arm"]
+    arm = arm_of(tables)
     look = style.arm_look(arm)
     drawn = (
         "thick: mean over all runs with 95 % interval (bootstrap; share: Wilson); thin: each "

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from hindsight.figures import points, style
-from hindsight.figures.grids import preys_of, subtitle
+from hindsight.figures.grids import planned_of, preys_of, same_runs, say_absent, subtitle
 from hindsight.figures.points import ALL, Along, Condition, Dots, Spread
 from hindsight.figures.tables import Tables, levels_of
 
@@ -28,11 +28,16 @@ def bars_targeted(tables: Tables) -> Figure:
     return _bars(tables, "MEHER Fig. 5 · " + style.M_C + " by S-ratio, targeted failures")
 
 
+def arm_of(tables: Tables) -> str:
+    """The arm of an experiment that has one: M_c of several arms cannot be compared."""
+    return str(tables.plan["entries"][0]["arm"])
+
+
 def read_m_c(tables: Tables) -> dict[Condition, dict[float, Spread]]:
-    """M_c of an experiment with one arm: condition -> number that varies -> value and interval."""
-    key = tables.plan["vary"][0]
+    """M_c by condition and by the number that varies, with its interval."""
+    key, table = tables.plan["vary"][0], tables.read("m_c.csv")
     found: dict[Condition, dict[float, Spread]] = {}
-    for row in tables.read("m_c.csv").to_dict("records"):
+    for row in table[table["arm"] == arm_of(tables)].to_dict("records"):
         spread = (float(row["m_c"]), float(row["m_c_low"]), float(row["m_c_high"]))
         found.setdefault((row["spawn"], row["prey"]), {})[float(row[key])] = spread
     return found
@@ -57,7 +62,8 @@ def mean_m_c(by_condition: Mapping[Condition, Mapping[float, Spread]]) -> dict[f
 
 def read_best(tables: Tables) -> dict[Condition, dict[Hashable, Any]]:
     """Rows of best_level.csv per condition; ALL: over all complete conditions."""
-    rows = tables.read("best_level.csv").to_dict("records")
+    table = tables.read("best_level.csv")
+    rows = table[table["arm"] == arm_of(tables)].to_dict("records")
     return {ALL if pd.isna(row["spawn"]) else (row["spawn"], row["prey"]): row for row in rows}
 
 
@@ -73,7 +79,7 @@ def _published() -> Line2D:
 def _bars(tables: Tables, title: str) -> Figure:
     """The grid of conditions: a bar per S with its bootstrap interval, the best S above them."""
     plan = tables.plan
-    by_condition = read_m_c(tables)
+    by_condition = read_m_c(tables) if plan["entries"] else {}
     if not by_condition:
         return style.nothing(title, plan["source"], tables.fidelity)
     drawn = (
@@ -89,16 +95,18 @@ def _bars(tables: Tables, title: str) -> Figure:
     fig, axes = style.grid(labels, preys_of(plan), head, style.KEYS["s_ratio"], style.M_C)
     top = max(np.nanmax(spread) for curve in by_condition.values() for spread in curve.values())
     top = max(top, 0.05)
-    planned = {(entry["spawn"], entry["prey"]) for entry in plan["entries"]}
+    levels = {text: float(level["s_ratio"]) for text, level in levels_of(plan).items()}
+    arm, planned = arm_of(tables), planned_of(plan)
     for place, ax in axes.items():
         curve = by_condition.get(place, {})
+        absent = {text: s for text, s in levels.items() if s not in curve}
+        lacking = [(f"S = {s:g}", (arm, text, *place) in planned) for text, s in absent.items()]
+        say_absent(ax, lacking, len(levels))
         if curve:
             ax.axvspan(*PUBLISHED_BEST, color=style.BAND, linewidth=0, zorder=0)
-        if not curve:
-            style.note(ax, "missing" if place in planned else "not in this preset")
-        elif max(value for value, *_ in curve.values()) <= 0:
+        if curve and max(value for value, *_ in curve.values()) <= 0:
             style.note(ax, "no S learns")
-        else:
+        elif curve:
             _bar_panel(ax, curve, best.get(place), top)
         ax.grid(False, axis="x")
     first = next(iter(axes.values()))
@@ -136,13 +144,13 @@ def summary(tables: Tables) -> Figure:
     """
     title = f"Which share of successes is best? {style.M_C} over all conditions"
     plan = tables.plan
-    shown = [tables, *_targeted(tables)]
+    shown = [tables, *_targeted(tables)] if plan["entries"] else []
     curves = [read_m_c(one) for one in shown]
     if not any(curves):
         return style.nothing(title, plan["source"], tables.fidelity)
-    arms = [one.plan["entries"][0]["arm"] for one in shown]
+    arms = [arm_of(one) for one in shown]
     best = [read_best(one) for one in shown]
-    places = points.places_of(plan)
+    places = points.places_of({"entries": [e for one in shown for e in one.plan["entries"]]})
     words = [_verdict(arm, rows.get(ALL)) for arm, rows in zip(arms, best, strict=True)]
     complete = [int(rows[ALL]["n_conditions"]) for rows in best if ALL in rows]
     drawn = (
@@ -150,7 +158,8 @@ def summary(tables: Tables) -> Figure:
         "their bootstrap 95 % intervals combined; thin: each condition · only the shape is read, "
         "not the height; lean: its mean at S > 0.5 less that at S < 0.5"
     )
-    where = subtitle(plan, tables.fidelity, _counts(tables), drawn)
+    counts = [count for one in shown for count in _counts(one)]
+    where = subtitle(plan, tables.fidelity, counts, drawn)
     if len(shown) == 1 and tables.beside("targeted") is not None:
         where += " · targeted MEHER: the same runs, as in the authors' code"
     looks = [style.arm_look(arm) for arm in arms]
@@ -190,8 +199,7 @@ def _targeted(tables: Tables) -> Sequence[Tables]:
     other = tables.beside("targeted")
     if other is None:
         return []
-    mine = {entry["cell"] for entry in tables.plan["entries"]}
-    return [] if {entry["cell"] for entry in other.plan["entries"]} <= mine else [other]
+    return [] if same_runs(other.plan, other.fidelity) else [other]
 
 
 def _conditions(count: int) -> str:
@@ -258,10 +266,10 @@ def signals(tables: Tables) -> Figure:
     )
     counts = runs.groupby(["level", "spawn", "prey"])["seed"].nunique().unique().tolist()
     where = subtitle(plan, tables.fidelity, counts, drawn)
-    look = style.arm_look(plan["entries"][0]["arm"])
+    look = style.arm_look(arm_of(tables))
     reference = style.Look(style.TEXT, (0, (2, 2)), "none", 1.2)
     handles = (
-        look.handle(plan["entries"][0]["arm"]),
+        look.handle(arm_of(tables)),
         reference.handle("H(S), entropy of a Bernoulli variable: an episode's end"),
     )
     fig, axes = points.panels(

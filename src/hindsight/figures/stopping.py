@@ -11,6 +11,7 @@ from hindsight.analysis.effects import CONDITION, RUN, effect
 from hindsight.figures import points, style
 from hindsight.figures.grids import subtitle
 from hindsight.figures.points import ALL, Along, Condition, Dots, Spread
+from hindsight.figures.s_ratio import arm_of, m_c_along, read_m_c
 from hindsight.figures.tables import Tables, levels_of
 
 PUBLISHED_SAVING = (0.45, 0.56)  # MEHER: share of computation time saved by PPO-HER-2-PPO
@@ -132,7 +133,7 @@ def thresholds(tables: Tables) -> Figure:
     levels = {text: float(level["until_success"]) for text, level in levels_of(plan).items()}
     at = {text: float(order) for order, text in enumerate(levels)}
     never = _never(tables, runs)
-    look, her = style.arm_look(plan["entries"][0]["arm"]), style.arm_look(ALWAYS)
+    look, her = style.arm_look(arm_of(tables)), style.arm_look(ALWAYS)
     titles = {
         "final_evaluation_return": "final return",
         "solved": "share of seeds solved",
@@ -141,17 +142,17 @@ def thresholds(tables: Tables) -> Figure:
     saved = {"minutes": "training time", "updates": "minibatch updates"}
     drawn = (
         "thick: mean over all runs with 95 % interval (bootstrap; share: Wilson); thin: each "
-        "condition; never: PPO-HER in the same conditions"
+        f"condition; never: PPO-HER in the same conditions · of {style.M_C} only the shape is read"
     )
-    handles = [look.handle(plan["entries"][0]["arm"])]
-    names = list(titles.values())
+    handles = [look.handle(arm_of(tables))]
+    names = [*titles.values(), style.M_C]
     if not never.empty:
         handles += [her.handle(ALWAYS)]
         handles += [
             points.dot_handle(look, f"saved: {name}", hollow)
             for name, hollow in zip(saved.values(), (False, True), strict=True)
         ]
-        names += ["saved of PPO-HER's, per environment step"]
+        names += ["saved of PPO-HER's, per step"]
     counts = runs.groupby(["level", *CONDITION])["seed"].nunique().unique().tolist()
     head = style.Head(title, subtitle(plan, tables.fidelity, counts, drawn), tuple(handles))
     fig, axes = points.panels(head, names, style.KEYS["until_success"])
@@ -160,15 +161,22 @@ def thresholds(tables: Tables) -> Figure:
         points.draw_along(ax, points.mean_along(runs, at, column, look, summary))
         last = {"": float(len(at))}
         points.draw_along(ax, points.mean_along(never, last, column, her, summary))
+    numbers = dict(zip(levels.values(), at.values(), strict=True))
+    m_c = {
+        place: {numbers[level]: spread for level, spread in curve.items()}
+        for place, curve in read_m_c(tables).items()
+    }
+    points.draw_along(axes[3], m_c_along(look, m_c))
     if not never.empty:
         for order, column in enumerate(saved):
-            _draw_saved(axes[3], runs, never, column, at, look, 0.08 * (2 * order - 1))
+            _draw_saved(axes[4], runs, never, column, at, look, 0.08 * (2 * order - 1))
     axes[0].set_xticks(
         range(len(at) + 1), [*(f"{100 * number:g}\u00a0%" for number in levels.values()), "never"]
     )
     axes[0].set_xlim(-0.4, len(at) + (-0.6 if never.empty else 0.4))
     axes[1].set_ylim(-0.03, 1.03)
-    axes[2].set_ylim(0, 1.06 * axes[2].get_ylim()[1])
+    for ax in axes[2:4]:
+        ax.set_ylim(0, 1.06 * ax.get_ylim()[1])
     return fig
 
 
