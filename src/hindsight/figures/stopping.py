@@ -196,6 +196,8 @@ def _draw_saved(
     }
     found: dict[float, Spread] = {}
     for text, x in at.items():
+        if text not in rate:  # planned, and not trained yet
+            continue
         values = (1.0 - rate[text] / rate["never"].reindex(rate[text].index)).dropna()
         if not values.empty:
             whole = effect(values)
