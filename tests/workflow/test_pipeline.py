@@ -80,11 +80,11 @@ def stage(project, monkeypatch):
     return Stage.of(Plan.of(load(Path("config.yaml"), {"preset": "smoke"})))
 
 
-def test_it_ends_with_where_things_are_and_what_was_reproduced(project):
+def test_it_ends_with_where_things_are_and_what_was_reproduced(project, stage):
     told = (project / "told.txt").read_text()
-    for word in ("P1 released", "P8 described", "figures/smoke", "report.html", "REPLICATION.md"):
+    for word in ("P1 released", "P8 described", "M1 released", "figures/smoke", "report.html", "REPLICATION.md"):
         assert word in told
-    assert "of 26 cells" in told
+    assert f"of {len(stage.cells)} cells" in told
 
 
 def test_every_figure_is_there_and_not_blank(project, stage):
