@@ -108,6 +108,12 @@ def train(
     steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
     learning_rate: Annotated[float, typer.Option(help="of Adam")] = 3e-4,
     hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="key=value, any other key of a cell, as s_ratio=0.6; repeatable"
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     runs_per_axis: Annotated[int | None, typer.Option(help="runs that train together")] = None,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
@@ -115,33 +121,28 @@ def train(
     """Train one cell, without Snakemake; writes the same files."""
     from hindsight.specs.cell import CellSpec
     from hindsight.specs.errors import validated
+    from hindsight.specs.experiments import overrides_of, put
 
-    hindsight = None
-    if her is not Her.none:
-        hindsight = {"strategy": her.value, "k": k, "fidelity": fidelity}
     widths = [width.strip() for width in hidden.split(",") if width.strip()]
-    spec = validated(
-        CellSpec,
-        {
-            "environment": {
-                "id": env,
-                "prey": prey,
-                "spawn": spawn,
-                "n_dims": n_dims,
-                "grid_size": grid_size,
-                "interception_distance": interception_distance,
-                "fidelity": fidelity,
-            },
-            "algorithm": {
-                "name": algorithm.value,
-                "hidden": widths,
-                "learning_rate": learning_rate,
-            },
-            "hindsight": hindsight,
-            "seeds": seeds,
-            "steps": steps,
+    values: dict[str, Any] = {
+        "environment": {
+            "id": env,
+            "prey": prey,
+            "spawn": spawn,
+            "n_dims": n_dims,
+            "grid_size": grid_size,
+            "interception_distance": interception_distance,
+            "fidelity": fidelity,
         },
-    )
+        "algorithm": {"name": algorithm.value, "hidden": widths, "learning_rate": learning_rate},
+        "seeds": seeds,
+        "steps": steps,
+    }
+    if her is not Her.none:
+        values["hindsight"] = {"strategy": her.value, "k": k, "fidelity": fidelity}
+    for key, value in overrides_of(keys or [], "--set").items():
+        put(values, key, value, "--set")
+    spec = validated(CellSpec, values)
     _train(spec, out, device, runs_per_axis)
 
 

@@ -4,6 +4,7 @@ The update itself is held to Stable-Baselines3 in `test_ppo_parity`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def named_samples(valid: np.ndarray) -> ppo.Samples:
         torch.from_numpy(advantage),
         8 * number,
         torch.from_numpy(valid),
+        n_real=n // 2,
     )
 
 
@@ -59,7 +61,7 @@ def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
     order = ppo.orders(range(runs), 1, samples.valid, 2)
     packed, counts = ppo.pack(samples), samples.valid.sum(1)
     for epoch_order in order:
-        epoch = ppo.deal(packed, N_OBS, epoch_order, counts, batch_size)
+        epoch = ppo.deal(packed, N_OBS, samples.n_real, epoch_order, counts, batch_size)
         assert epoch.weight.shape[1] == -(-int(counts.max()) // batch_size)
         assert epoch.weight.shape[2] == batch_size
         for run in range(runs):
@@ -67,6 +69,8 @@ def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
             number = epoch.obs[run, ..., 0][there]
             dealt = sorted(number.long().tolist())
             assert dealt == [i + 1 for i in np.flatnonzero(valid[run])]
+            assert torch.equal(epoch.relabelled[run][there], number > samples.n_real)
+            assert not epoch.relabelled[run][~there].any()
             # All fields of a sample stayed together.
             for values, factor in (
                 (epoch.obs[run, ..., 1], 2),
@@ -151,15 +155,16 @@ def test_ratios_begin_at_one(hindsight):
     seeds, spec = [1, 2], PPOSpec(n_steps=128, n_envs=2, n_epochs=1, batch_size=4096)
     agent, rows = agent_and_rows(seeds)
     env, rollout = collected(agent, rows, seeds, spec)
-    parts = [ppo.estimate(agent, rows, Trajectories.real(rollout), spec)]
+    samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
     if hindsight is not None:
-        uniform = on_policy.draws(seeds, 1, rollout, hindsight.k)
-        copies = on_policy.relabel(rollout, hindsight, env.reward, uniform)
-        parts.append(ppo.estimate(agent, rows, copies, spec))
+        _, envs, steps = rollout.rewards.shape
+        uniform = on_policy.Draws(seeds, 1, torch.device("cpu"))(envs, steps, hindsight.k)
+        paths = on_policy.relabel(rollout, hindsight, env.parameters, uniform)
+        copies = ppo.estimate(agent, rows, paths, spec)
         # Log-probabilities are of the new goals, not carried over from the real samples.
-        pairs = parts[1].log_prob[:, : parts[0].log_prob.shape[1]] - parts[0].log_prob
+        pairs = copies.log_prob[:, : samples.n_real] - samples.log_prob
         assert float(pairs.abs().max()) > 0.1
-    samples = ppo.Samples.join(parts)
+        samples = samples.with_copies(copies)
     order = ppo.orders(seeds, 1, samples.valid, spec.n_epochs)
     optimiser = Adam(rows.clone(), torch.full((2,), 3e-4))
     d = ppo.update(agent, optimiser, samples, order, spec)
@@ -191,8 +196,8 @@ def test_runs_of_different_counts_equal_each_alone():
     assert len(set(d.updates.tolist())) == 3
     for run, seed in enumerate(seeds):
         only = slice(run, run + 1)
-        fields = {name: value[only] for name, value in vars(samples).items()}
-        part = ppo.Samples(**fields)
+        names = [name for name in vars(samples) if name != "n_real"]
+        part = replace(samples, **{name: getattr(samples, name)[only] for name in names})
         alone = Adam(rows[only].clone(), rates[only])
         single = ppo.orders([seed], 1, part.valid, spec.n_epochs)
         d_alone = ppo.update(agent, alone, part, single, spec)
@@ -218,6 +223,7 @@ class Probe:
     ) -> None:
         """`reward_of(seen, action)`, each [run, env], at the last step; before it, 0."""
         self.length, self.reward_of = length, reward_of
+        self.parameters = self  # its own task
         self.elapsed = torch.zeros(runs, envs, dtype=torch.int64)
         self.generator = torch.Generator().manual_seed(0)
         self.state = torch.zeros(runs, envs, 3)

@@ -97,7 +97,7 @@ def reference_step(
 
 
 def rewards_of(env: PredatorPrey, step: object, prey: Tensor) -> Tensor:
-    return env.reward(step.next_achieved, prey, step.terminated)[0]  # type: ignore[attr-defined]
+    return env.parameters.reward(step.next_achieved, prey, step.terminated)[0]  # type: ignore[attr-defined]
 
 
 @st.composite
@@ -408,7 +408,7 @@ def test_seeds_and_environments_differ() -> None:
 
 
 def test_dimensions_cannot_differ() -> None:
-    with pytest.raises(ValueError, match=r"share n_dims; got \[2, 3\]"):
+    with pytest.raises(ValueError, match=r"share n_dims and pushes_object"):
         PredatorPrey([PredatorPreySpec(n_dims=2), PredatorPreySpec()], [0, 1])
 
 

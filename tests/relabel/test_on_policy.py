@@ -73,7 +73,7 @@ def make_rollout(
     starts = np.concatenate([begins[..., None], terminated[..., :-1]], axis=-1)
     following_goals = torch.from_numpy(following)
     ends = torch.from_numpy(terminated)
-    rewards, success = ENV.reward(following_goals, obs[:, :, :-1, G : 2 * G], ends)
+    rewards, success = ENV.parameters.reward(following_goals, obs[:, :, :-1, G : 2 * G], ends)
     actions = torch.from_numpy(rng.standard_normal((runs, envs, steps, G)).astype(np.float32))
     return Rollout(
         obs[:, :, :-1],
@@ -217,7 +217,7 @@ def proper_advantages(entries: list[Entry]) -> list[float]:
 
 
 def relabelled(rollout: Rollout, spec: HindsightSpec, uniform: Tensor) -> Trajectories:
-    return on_policy.relabel(rollout, spec, ENV.reward, uniform)
+    return on_policy.relabel(rollout, spec, ENV.parameters, uniform)
 
 
 def advantages_of(paths: Trajectories) -> np.ndarray:
@@ -385,11 +385,16 @@ def test_copies_of_a_segment_that_the_rollout_cut_begin_trajectories_too():
     assert paths.ends[0, 0].tolist() == [True, False, False, True, True, False, False, True]
 
 
+def drawn(seeds: list[int], iteration: int, rollout: Rollout, k: int) -> torch.Tensor:
+    _, envs, steps = rollout.rewards.shape
+    return on_policy.Draws(seeds, iteration, torch.device("cpu"))(envs, steps, k)
+
+
 def chosen_steps(strategy: str, fidelity: str, steps: int, k: int, envs: int) -> np.ndarray:
     """[env, copy, step] which step of the episode each sample's goal is from, by `draws`."""
     rollout = one_episode(steps, envs)
     spec = HindsightSpec(strategy=strategy, k=k, fidelity=fidelity)
-    paths = relabelled(rollout, spec, on_policy.draws([3, 4], 1, rollout, spec.k))
+    paths = relabelled(rollout, spec, drawn([3, 4], 1, rollout, spec.k))
     goal = (paths.obs[0, ..., G] / 10).long().numpy()
     if fidelity == "described":  # [env * k, step], of goals after the action
         return goal.reshape(envs, k, steps) - 1
@@ -427,10 +432,10 @@ def test_draws_of_steps_and_copies_are_independent():
 
 def test_draws_belong_to_the_run():
     rollout = one_episode(5, 3)
-    both = on_policy.draws([8, 9], 4, rollout, 2)
+    both = drawn([8, 9], 4, rollout, 2)
     assert both.shape == (2, 3, 5, 2)
-    assert torch.equal(both, on_policy.draws([9, 8], 4, rollout, 2).flip(0))
-    assert not torch.equal(both, on_policy.draws([8, 9], 5, rollout, 2))
+    assert torch.equal(both, drawn([9, 8], 4, rollout, 2).flip(0))
+    assert not torch.equal(both, drawn([8, 9], 5, rollout, 2))
     assert both.unique().numel() > 55
 
 
@@ -452,11 +457,11 @@ def test_a_released_copy_of_a_random_walk_is_rewarded_too_often():
     """
     env, rollout = random_walks(2048)
     uniform = torch.zeros(*rollout.rewards.shape, 1)
-    paths = on_policy.relabel(rollout, HindsightSpec(), env.reward, uniform)
+    paths = on_policy.relabel(rollout, HindsightSpec(), env.parameters, uniform)
     n_segments = int(rollout.starts[..., 1:].sum()) + rollout.starts.shape[0]
     assert 2.5 < float(paths.rewards.sum()) / n_segments < 3.3
     spec = HindsightSpec(fidelity="described")
-    paths = on_policy.relabel(rollout, spec, env.reward, uniform)
+    paths = on_policy.relabel(rollout, spec, env.parameters, uniform)
     finished = int(rollout.terminated.sum())
     assert float((paths.rewards * paths.valid).sum()) == finished
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hindsight.specs.cell import HindsightSpec, PPOSpec, PredatorPreySpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import Plan, load, parse, write_if_changed
 
@@ -41,6 +42,17 @@ def test_the_paper_preset_is_the_papers_grid():
         "agent_size": 2 * 4 * 12,
         "grid_size": 2 * 5 * 12,
         "dimensions": 2 * 5 * 12,
+        "s_ratio": 11 * 12 * 2,
+        "targeted": 11 * 12 * 2,
+        "stop_her": 4 * 12 * 2,
+        "stop_her_steps": 2 * 12,
+        "to_meher": 3 * 12 * 2,
+        "forced_entropy": 2 * 12,
+        "stability": 4 * 12,
+        "stochasticity": 2 * 3 * 12 * 2,
+        "switch_off": 5 * 12 * 2,
+        "near_far": 5 * 12,
+        "rarely_moves": 3 * 4 * 2,
     }
     seeds = {entry.spec.seeds for entry, _ in plan.experiments["learning_rate"]}
     assert seeds == {4}
@@ -49,7 +61,7 @@ def test_the_paper_preset_is_the_papers_grid():
 
 
 def test_the_default_cell_is_trained_once_for_all_experiments():
-    """PPO-HER at the defaults belongs to six experiments, one of which wants fewer seeds."""
+    """PPO-HER at the defaults belongs to many experiments, some of which want fewer seeds."""
     plan = plan_of(preset="paper")
     wanted = set()
     for experiment, entries in plan.experiments.items():
@@ -58,17 +70,15 @@ def test_the_default_cell_is_trained_once_for_all_experiments():
             same = entry.spec.model_copy(update={"seeds": spec.seeds})
             assert same == spec and entry.spec.seeds <= spec.seeds
             if (
-                (entry.arm, entry.prey, entry.spawn) == ("PPO-HER", "static", "random")
-                and entry.fidelity == "released"
-                and spec.algorithm.learning_rate == 3e-4
-                and spec.environment.n_dims == 3
-                and spec.environment.grid_size == 10
-                and spec.environment.interception_distance == 1
-                and spec.hindsight is not None
-                and spec.hindsight.strategy == "final"
+                spec.environment == PredatorPreySpec()
+                and spec.algorithm == PPOSpec(hidden=(512, 512, 512))
+                and spec.hindsight == HindsightSpec()
+                and spec.early_end is not None
             ):
                 wanted.add((experiment, name))
-    assert {experiment for experiment, _ in wanted} == set(plan.experiments)
+    others = {"s_ratio", "targeted", "near_far", "rarely_moves", "forced_entropy", "stability"}
+    others |= {"stop_her_steps"}  # described only
+    assert {experiment for experiment, _ in wanted} == set(plan.experiments) - others
     assert len({name for _, name in wanted}) == 1
 
 
@@ -82,8 +92,9 @@ def test_a_key_of_the_preset_can_be_overridden():
 
 def test_null_overrides_too():
     """`early_end: null` at the top means never, not "as the preset says"."""
-    assert {spec.early_end for spec in plan_of().cells.values()} == {1.3}
-    assert {spec.early_end for spec in plan_of(early_end=None).cells.values()} == {None}
+    main = {"select": {"algorithms": {}}}
+    assert {spec.early_end for spec in plan_of(**main).cells.values()} == {1.3}
+    assert {spec.early_end for spec in plan_of(**main, early_end=None).cells.values()} == {None}
     with pytest.raises(SpecError, match="seeds: None is not allowed"):
         plan_of(seeds=None)
 

@@ -30,6 +30,10 @@ VARIANTS = {
     "released-future-k2": HindsightSpec(strategy="future", k=2),
     "described": HindsightSpec(fidelity="described"),
     "described-episode-k2": HindsightSpec(strategy="episode", k=2, fidelity="described"),
+    "released-meher": HindsightSpec(s_ratio=0.6),
+    "described-meher": HindsightSpec(s_ratio=0.6, fidelity="described"),
+    "described-targeted": HindsightSpec(s_ratio=0.3, failures="targeted", fidelity="described"),
+    "released-to-meher": HindsightSpec(s_ratio=0.6, until_steps=100, then="meher"),
 }
 
 
@@ -56,8 +60,8 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Rol
     log: list[tuple[Tensor, Tensor, Rollout]] = []
     collect = ppo.collect
 
-    def noting(env, agent, rows, noise):
-        rollout = collect(env, agent, rows, noise)
+    def noting(env, agent, rows, noise, exploration):
+        rollout = collect(env, agent, rows, noise, exploration)
         log.append((noise.clone(), env._draws.clone(), rollout))
         return rollout
 

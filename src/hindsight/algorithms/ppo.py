@@ -8,7 +8,8 @@ holds both implementations together.  Relabelled samples enter like any others.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.gaussian import entropy, log_prob
 from hindsight.nn.mlp import MLP, orthogonal_row
 from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.cell import PPOSpec
+from hindsight.specs.cell import Exploration, PPOSpec
 from hindsight.streams import Purpose, stream
 
 
@@ -71,12 +72,15 @@ class Samples:
     advantage: Tensor  # [run, sample]
     returns: Tensor  # [run, sample]
     valid: Tensor  # [run, sample] bool
+    n_real: int  # samples behind these are relabelled copies
 
-    @staticmethod
-    def join(parts: Sequence["Samples"]) -> "Samples":
-        """The samples of all parts, side by side."""
-        names = [field.name for field in fields(Samples)]
-        return Samples(*(torch.cat([getattr(p, n) for p in parts], dim=1) for n in names))
+    def with_copies(self, copies: "Samples") -> "Samples":
+        """These samples, and behind them the copies."""
+        names = [field.name for field in fields(Samples) if field.name != "n_real"]
+        joined: dict[str, Any] = {
+            name: torch.cat([getattr(self, name), getattr(copies, name)], dim=1) for name in names
+        }
+        return replace(self, **joined)
 
 
 def advantages(
@@ -105,8 +109,23 @@ def advantages(
     return advantage
 
 
+def executed(actions: Tensor, exploration: Exploration) -> Tensor:
+    """What the environment is given for actions of the Gaussian policy: squashed, or as they are.
+
+    A squashed policy learns from the numbers before the tanh, whose probability ratios are those of
+    the actions: the tanh's Jacobian cancels.
+    """
+    return actions.tanh() if exploration == "squashed" else actions
+
+
 @torch.no_grad()
-def collect(env: PredatorPrey, agent: ActorCritic, rows: Tensor, noise: Tensor) -> Rollout:
+def collect(
+    env: PredatorPrey,
+    agent: ActorCritic,
+    rows: Tensor,
+    noise: Tensor,
+    exploration: Exploration = "gaussian",
+) -> Rollout:
     """One rollout with the policy's Gaussian noise, standard normal [step, run, env, action]."""
     n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = agent.split(rows)
@@ -124,7 +143,7 @@ def collect(env: PredatorPrey, agent: ActorCritic, rows: Tensor, noise: Tensor) 
         obs[t] = env.state
         starts[t] = env.elapsed == 0
         torch.add(mean_of(env.state), noise[t], out=actions[t])
-        step = env.step(actions[t])
+        step = env.step(executed(actions[t], exploration))
         next_achieved[t], terminated[t] = step.next_achieved, step.terminated
 
     def run_first(x: Tensor) -> Tensor:
@@ -132,7 +151,7 @@ def collect(env: PredatorPrey, agent: ActorCritic, rows: Tensor, noise: Tensor) 
 
     obs, next_achieved, terminated = run_first(obs), run_first(next_achieved), run_first(terminated)
     goal = obs[..., env.goal_size : 2 * env.goal_size]
-    rewards, success = env.reward(next_achieved, goal, terminated)
+    rewards, success = env.parameters.reward(next_achieved, goal, terminated)
     return Rollout(
         obs,
         run_first(actions),
@@ -164,6 +183,7 @@ def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: PPOSpe
         advantage.flatten(1),
         (advantage + values).flatten(1),
         paths.valid.flatten(1),
+        n_real=obs.shape[1],
     )
 
 
@@ -179,20 +199,24 @@ class Epoch:
     returns: Tensor
     weight: Tensor  # sums to 1 over a minibatch's samples; 0 where there is none
     filled: Tensor  # [run, minibatch] bool: the minibatch has samples
+    relabelled: Tensor  # bool: the sample is a copy
 
 
 def pack(samples: Samples) -> Tensor:
-    """All but `valid` side by side, [run, sample, number]: a shuffle is then one gather of rows."""
+    """The samples' numbers side by side, [run, sample, number]: a shuffle is one gather of rows."""
     vectors = (samples.obs, samples.actions)
     scalars = (samples.log_prob, samples.value, samples.advantage, samples.returns)
     return torch.cat([*vectors, *(x[..., None] for x in scalars)], dim=-1)
 
 
-def deal(packed: Tensor, n_obs: int, order: Tensor, counts: Tensor, batch_size: int) -> Epoch:
+def deal(
+    packed: Tensor, n_obs: int, n_real: int, order: Tensor, counts: Tensor, batch_size: int
+) -> Epoch:
     """One epoch's minibatches.
 
     Args:
-        packed: [run, sample, number], of which the first `n_obs` are the observation.
+        packed: [run, sample, number], of which the first `n_obs` are the observation; the samples
+            from `n_real` on are copies.
         order: [run, sample'] indices of the valid samples, each run's first, then anything.
         counts: [run] how many of them are valid.
     """
@@ -215,7 +239,9 @@ def deal(packed: Tensor, n_obs: int, order: Tensor, counts: Tensor, batch_size: 
     std = (variance * size / (size - 1).clamp(min=1)).sqrt()
     # A single sample has no spread and stays as it is, as in Stable-Baselines3.
     advantage = torch.where(size > 1, (advantage - mean) / (std + 1e-8), advantage)
-    return Epoch(obs, actions, log_prob, value, advantage, returns, weight, size[..., 0] > 0)
+    relabelled = (order >= n_real).view(there.shape) & there
+    filled = size[..., 0] > 0
+    return Epoch(obs, actions, log_prob, value, advantage, returns, weight, filled, relabelled)
 
 
 def orders(seeds: Sequence[int], iteration: int, valid: Tensor, n_epochs: int) -> Tensor:
@@ -240,7 +266,8 @@ class Diagnostics:
     approx_kl: Tensor
     clip_fraction: Tensor
     gradient_norm: Tensor
-    ratio_max: Tensor
+    ratio_max: Tensor  # largest probability ratio
+    relabelled_ratio_max: Tensor  # the same, among relabelled samples
     updates: Tensor
 
 
@@ -254,12 +281,13 @@ def update(
     """
     counts, packed = samples.valid.sum(1), pack(samples)
     runs = torch.arange(len(counts), device=counts.device)
-    sums, ratio_max = packed.new_zeros(7, len(counts)), packed.new_zeros(len(counts))
+    sums, ratios = packed.new_zeros(7, len(counts)), packed.new_zeros(2, len(counts))
+    n_obs = samples.obs.shape[-1]
     for epoch_order in order:
         everyone = len(runs) == len(counts)
         part = optimiser if everyone else optimiser.take(runs)
         data = packed if everyone else packed[runs]
-        batch = deal(data, samples.obs.shape[-1], epoch_order[runs], counts[runs], spec.batch_size)
+        batch = deal(data, n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size)
         active = torch.ones_like(runs, dtype=torch.bool)
         log = []
         for i in range(batch.weight.shape[1]):
@@ -267,15 +295,16 @@ def update(
             log.append(noted)
         if not everyone:
             optimiser.put(runs, part)
-        noted_sums, largest = summary(log, spec.clip_range)
+        noted_sums, largest = summary(log, batch.relabelled, spec.clip_range)
         sums[:, runs] += noted_sums
-        ratio_max[runs] = torch.maximum(ratio_max[runs], largest)
+        ratios[:, runs] = torch.maximum(ratios[:, runs], largest)
         runs = runs[active]
         if len(runs) == 0:
             break
     *totals, seen, moves = sums
     policy_loss, value_loss, kl, norm, clipped = (x / seen.clamp(min=1) for x in totals)
-    return Diagnostics(policy_loss, value_loss, kl, clipped, norm, ratio_max, moves)
+    largest, relabelled = ratios
+    return Diagnostics(policy_loss, value_loss, kl, clipped, norm, largest, relabelled, moves)
 
 
 def step(
@@ -310,6 +339,8 @@ def step(
     d_mean, d_v, d_log_std = torch.autograd.grad(loss.sum(), outputs)
 
     with torch.no_grad():
+        if spec.exploration == "annealed":
+            d_log_std = torch.zeros_like(d_log_std)
         d_policy = agent.policy.backward(policy, policy_inputs, d_mean)
         d_value = agent.value.backward(value, value_inputs, d_v)
         grad = torch.cat([*d_policy, *d_value, d_log_std], dim=1)
@@ -325,13 +356,18 @@ def step(
 
 
 @torch.no_grad()
-def summary(log: list[list[Tensor]], clip_range: float) -> tuple[Tensor, Tensor]:
-    """Sums over the minibatches of an epoch [quantity, run], and the largest ratio [run]."""
+def summary(
+    log: list[list[Tensor]], relabelled: Tensor, clip_range: float
+) -> tuple[Tensor, Tensor]:
+    """Sums over the minibatches of an epoch [quantity, run], and the largest ratios [2, run], of
+    all samples and of the `relabelled` [run, minibatch, sample].
+    """
     policy_loss, value_loss, kl, norm, ratio, w, seen, moves = map(
         torch.stack, zip(*log, strict=True)
     )
     clipped = (w * ((ratio - 1).abs() > clip_range)).sum(-1)
     quantities = (policy_loss, value_loss, kl, norm, clipped, torch.ones_like(kl))
     sums = [(seen * x).sum(0) for x in quantities]
-    largest = (ratio * (w > 0) * seen[..., None]).amax((0, 2))
-    return torch.stack([*sums, moves.sum(0)]), largest
+    there = ratio * (w > 0) * seen[..., None]
+    largest = [there.amax((0, 2)), (there * relabelled.transpose(0, 1)).amax((0, 2))]
+    return torch.stack([*sums, moves.sum(0)]), torch.stack(largest)

@@ -1,7 +1,7 @@
 """Episodes as arrays, and as a file; needs no torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ Positions = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode in the box [-grid_size, grid_size]^n; predator, prey: [T + 1, n], n >= 2.
+    """One episode in the box [-grid_size, grid_size]^n; predator, prey, pushed: [T + 1, n], n >= 2.
 
-    Position 0 is the start, position t that after step t, the prey's after its move, too;
+    `pushed` is the object that is to meet the prey, where the predator itself is not.  Position 0
+    is the start, position t that after step t, the prey's after its move, too.
     ValueError for shapes that differ or one dimension.
     """
 
@@ -26,11 +27,14 @@ class Episode:
     grid_size: float
     interception_distance: float
     title: str = ""
+    pushed: Positions | None = None
 
     def __post_init__(self) -> None:
         shapes = self.predator.shape, self.prey.shape
         if shapes[0] != shapes[1] or len(shapes[0]) != 2 or not shapes[0][0]:
             raise ValueError(f"predator {shapes[0]} and prey {shapes[1]} must both be [T + 1, n]")
+        if self.pushed is not None and self.pushed.shape != shapes[0]:
+            raise ValueError(f"pushed {self.pushed.shape} must be [T + 1, n], as the predator is")
         if self.n < 2:
             raise ValueError(f"an episode of {self.n} dimensions cannot be drawn")
 
@@ -45,6 +49,11 @@ class Episode:
         return len(self.predator) - 1
 
     @property
+    def achieved(self) -> Positions:
+        """[T + 1, n], the achieved goal: what is to come near the prey."""
+        return self.predator if self.pushed is None else self.pushed
+
+    @property
     def caught(self) -> bool:
         """Whether the last step is an interception.
 
@@ -53,13 +62,15 @@ class Episode:
         """
         if self.steps == 0:
             return False
-        distance = np.linalg.norm(self.predator[-1] - self.prey[-2])
+        distance = np.linalg.norm(self.achieved[-1] - self.prey[-2])
         return bool(distance <= self.interception_distance)
 
     def until(self, step: int) -> "Episode":
         """The episode's first `step` steps."""
-        predator, prey = self.predator[: step + 1], self.prey[: step + 1]
-        return Episode(predator, prey, self.grid_size, self.interception_distance, self.title)
+        pushed = None if self.pushed is None else self.pushed[: step + 1]
+        return replace(
+            self, predator=self.predator[: step + 1], prey=self.prey[: step + 1], pushed=pushed
+        )
 
 
 def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
@@ -69,6 +80,8 @@ def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
         arrays[f"predator_{i}"], arrays[f"prey_{i}"] = episode.predator, episode.prey
         arrays[f"size_{i}"] = np.array([episode.grid_size, episode.interception_distance])
         arrays[f"title_{i}"] = np.array(episode.title)
+        if episode.pushed is not None:
+            arrays[f"pushed_{i}"] = episode.pushed
     write_whole(path, lambda part: np.savez(part, **arrays))
     return path
 
@@ -84,6 +97,7 @@ def load_episodes(path: Path) -> list[Episode]:
                     float(data[f"size_{i}"][0]),
                     float(data[f"size_{i}"][1]),
                     str(data[f"title_{i}"]),
+                    data[f"pushed_{i}"] if f"pushed_{i}" in data.files else None,
                 )
                 for i in range(sum(name.startswith("predator_") for name in data.files))
             ]

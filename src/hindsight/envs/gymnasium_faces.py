@@ -30,6 +30,8 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
 
     Observations: `achieved_goal`, the predator's position, `desired_goal`, the prey's, and
     `observation`, the velocity with which the prey will move in this step; float32 [n] each.
+    With `pushes_object`, `achieved_goal` is the object's position, and `observation` holds the
+    prey's velocity and then the predator's position, [2 n].
     Actions: [-1, 1]^n, clipped, added to the predator's position.
     Rewards: +1 at interception, -1 when the step limit is exceeded, else 0; both of the former
     terminate the episode, and nothing is ever truncated.
@@ -50,7 +52,7 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         Args:
             render_mode: "rgb_array", or None for no pictures.
             parameters: n_dims, grid_size (G), interception_distance (r), max_steps, prey, spawn,
-                fidelity.
+                fidelity, pushes_object.
 
         Raises:
             SpecError (a ValueError): one sentence that names the parameter.
@@ -64,16 +66,22 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         n, g = self.parameters.n_dims, self.parameters.grid_size
         # A velocity along an axis is v_max up to rounding, which must not leave the space.
         v = top_speed(n) * (1 + 1e-6)
-        predator, prey = Box(-g, g, (n,), np.float32), Box(-g, g, (n,), np.float32)
+        place, goal = Box(-g, g, (n,), np.float32), Box(-g, g, (n,), np.float32)
         velocity = Box(-v, v, (n,), np.float32)
+        self._bodies: tuple[str, ...] = ("predator", "prey")
+        observation = velocity
+        if self.parameters.pushes_object:
+            self._bodies = ("object", "prey", "predator")
+            bounds = np.repeat(np.array([v, g], np.float32), n)
+            observation = Box(-bounds, bounds, dtype=np.float32)
         self.observation_space = Dict(
-            {"achieved_goal": predator, "desired_goal": prey, "observation": velocity}
+            {"achieved_goal": place, "desired_goal": goal, "observation": observation}
         )
         self.action_space = Box(-1, 1, (n,), np.float32)
-        self._options = {"predator": predator, "prey": prey, "prey_velocity": velocity}
+        self._options = {**dict.fromkeys(self._bodies, place), "prey_velocity": velocity}
         self._values = Parameters.of([self.parameters], torch.device("cpu"))
         self._moving = [group for group in self._values.groups() if group[0] not in KEPT]
-        self._state = torch.zeros(1, 1, 3 * n)
+        self._state = torch.zeros(1, 1, self.parameters.observation_size)
         self._elapsed = torch.zeros(1, 1, dtype=torch.int64)
         self._over = True
         self._seen: list[Observation] = []  # of this episode, for the picture
@@ -85,8 +93,9 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
 
         Args:
             seed: of `np_random`, from which positions and the prey's velocities are drawn.
-            options: any of "predator", "prey" (positions) and "prey_velocity", each [n]; what is
-                not given is drawn.  Given positions may lie within r of each other.
+            options: any of "predator", "prey", "object" (positions, the last where there is one)
+                and "prey_velocity", each [n]; what is not given is drawn.  Given positions may lie
+                within r of each other.
 
         Raises:
             ValueError: an option that is unknown, has another shape or lies outside its space.
@@ -94,13 +103,17 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         given = self._checked(options or {})
         n = self.parameters.n_dims
-        positions = self._positions(given.get("predator"), given.get("prey"))
-        self._state[..., : 2 * n] = torch.from_numpy(positions)
+        places = self._positions(given)
+        self._state[..., :n] = places[self._bodies[0]]
+        self._state[..., n : 2 * n] = places["prey"]
+        if self.parameters.pushes_object:
+            self._state[..., 3 * n :] = places["predator"]
+        velocity = self._state[..., 2 * n : 3 * n]
         if "prey_velocity" in given:
-            self._state[0, 0, 2 * n :] = torch.from_numpy(given["prey_velocity"])
+            velocity.copy_(torch.from_numpy(given["prey_velocity"]))
         else:
-            d = self._state[..., :n] - self._state[..., n : 2 * n]
-            prey_velocity(self._values.groups(), d, self._draws(), out=self._state[..., 2 * n :])
+            d = (places["predator"] - places["prey"])[None, None]
+            prey_velocity(self._values.groups(), d, self._draws(), out=velocity)
         self._elapsed.zero_()
         self._over = False
         self._seen = [self._observation()]
@@ -151,7 +164,7 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         achieved = torch.as_tensor(np.asarray(achieved_goal, np.float32))
         desired = torch.as_tensor(np.asarray(desired_goal, np.float32))
         distance = torch.linalg.vector_norm(achieved - desired, dim=-1)
-        success = (distance <= self._values.interception_distance[0, 0]).numpy()
+        success = (distance <= self._values.threshold[0]).numpy()
         failure = ~success & _timed_out(info, success.shape)
         reward = success.astype(np.float32) - failure.astype(np.float32)
         return reward if reward.ndim else float(reward)
@@ -166,19 +179,22 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
             return None
         if not self._seen:
             raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
-        spec = self.parameters
-        figure, axes = figure_axes(spec.n_dims)
-        predator, prey = (
-            np.stack([seen[goal] for seen in self._seen])
-            for goal in ("achieved_goal", "desired_goal")
+        spec, n = self.parameters, self.parameters.n_dims
+        figure, axes = figure_axes(n, spec.pushes_object)
+        achieved, prey, rest = (
+            np.stack([seen[name] for seen in self._seen])
+            for name in ("achieved_goal", "desired_goal", "observation")
         )
-        draw_episode(axes, Episode(predator, prey, spec.grid_size, spec.interception_distance))
+        predator = rest[:, n:] if spec.pushes_object else achieved
+        pushed = achieved if spec.pushes_object else None
+        size = (spec.grid_size, spec.interception_distance)
+        draw_episode(axes, Episode(predator, prey, *size, pushed=pushed))
         return pixels_of(figure)
 
     def _observation(self) -> Observation:
         """The state in three arrays of its own."""
         n = self.parameters.n_dims
-        parts = self._state[0, 0].numpy().reshape(3, n)
+        parts = np.split(self._state[0, 0].numpy(), [n, 2 * n])
         names = ("achieved_goal", "desired_goal", "observation")
         return {name: part.copy() for name, part in zip(names, parts, strict=True)}
 
@@ -187,16 +203,23 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         size = (1, 1, n_draws(self.parameters.n_dims))
         return torch.from_numpy(self.np_random.random(size, dtype=np.float32))
 
-    def _positions(self, predator: Array | None, prey: Array | None) -> Array:
-        """Positions [2 n] of both; what is given stays, what is drawn is more than r away."""
+    def _positions(self, given: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+        """Positions [n] by body; what is given stays, what is drawn is more than r away."""
         spec = self.parameters
         while True:
-            drawn = spawn(spec, (1,), self.np_random)[0]
-            first = drawn[: spec.n_dims] if predator is None else predator
-            second = drawn[spec.n_dims :] if prey is None else prey
-            free = spec.spawn == "random" and (predator is None or prey is None)
-            if not free or np.linalg.norm(first - second) > spec.interception_distance:
-                return np.concatenate([first, second])
+            drawn = np.split(spawn(spec, (1,), self.np_random)[0], len(self._bodies))
+            places = {
+                name: given.get(name, place)
+                for name, place in zip(self._bodies, drawn, strict=True)
+            }
+            first, *others = places
+            apart = all(
+                np.linalg.norm(places[first] - places[other]) > spec.interception_distance
+                for other in others
+                if not {first, other} <= given.keys()
+            )
+            if apart or spec.spawn == "apart":
+                return {name: torch.from_numpy(place) for name, place in places.items()}
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Array]:
         """The options of `reset` as float32 [n], or ValueError."""

@@ -4,6 +4,11 @@ The state of an environment is its observation, one row of 3 n numbers in the al
 the goal dictionary: achieved goal (the predator's position), desired goal (the prey's position),
 observation (the velocity with which the prey will move in this step).
 
+In the variant `pushes_object` the achieved goal is the position of an object instead, which rests
+until the predator touches it and then goes where the predator goes; the observation is the prey's
+velocity and the predator's position, 4 n numbers in all.  An episode in which the object is never
+touched holds nothing that hindsight could learn from (PAPERS: section 6, question 1).
+
 `advance` is the physics, and the only implementation of it: `PredatorPrey` below steps
 [run, env] of them and begins a new episode wherever one has ended; `gymnasium_faces` steps one.
 """
@@ -16,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.envs.prey import KEPT, POLICIES, n_draws
+from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
 from hindsight.specs.cell import Fidelity, PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
 
@@ -37,6 +42,7 @@ class Parameters:
     interception_distance: Tensor  # [run, 1]
     max_steps: Tensor  # [run, 1]
     preys: tuple[tuple[Prey, Fidelity], ...]  # per run
+    pushes_object: bool  # of all runs: it changes shapes
 
     @classmethod
     def of(cls, specs: Sequence[PredatorPreySpec], device: torch.device) -> "Parameters":
@@ -50,7 +56,44 @@ class Parameters:
             column("interception_distance").float(),
             column("max_steps"),
             tuple((s.prey, s.fidelity) for s in specs),
+            specs[0].pushes_object,
         )
+
+    def select(self, runs: Tensor) -> "Parameters":
+        """Those of the runs with these indices."""
+        return Parameters(
+            self.grid_size[runs],
+            self.interception_distance[runs],
+            self.max_steps[runs],
+            tuple(self.preys[i] for i in runs.tolist()),
+            self.pushes_object,
+        )
+
+    @property
+    def threshold(self) -> Tensor:
+        """[run]: the distance at which a goal counts as achieved."""
+        return self.interception_distance[:, 0]
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """Goals uniform in the box from numbers [run, ..., n] uniform in [0, 1)."""
+        return (2 * uniform - 1) * self.grid_size.view(-1, *[1] * (uniform.dim() - 1))
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """Whether goals [run, ..., n] lie in the box, [run, ...]."""
+        return (goals.abs() <= self.grid_size.view(-1, *[1] * (goals.dim() - 1))).all(-1)
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Reward and success of steps [run, ...]: +1 within r, else -1 at the end, else 0."""
+        distance = torch.linalg.vector_norm(next_achieved - desired, dim=-1)
+        success = self.within(distance)
+        return success.float() - (terminated & ~success).float(), success
+
+    def within(self, distance: Tensor) -> Tensor:
+        """Whether distances [run, ...] are interceptions."""
+        r = self.interception_distance
+        return distance <= r.view(-1, *[1] * (distance.dim() - 1))
 
     def groups(self) -> list[tuple[Prey, Fidelity, Any]]:
         """Prey policy, fidelity, and the runs (an index) that have them."""
@@ -84,7 +127,7 @@ def advance(
     """One step of the physics (PAPERS: section 1), in place.
 
     Args:
-        state: [run, env, 3 n], changed to the observation after the step.
+        state: [run, env, 3 n or 4 n], changed to the observation after the step.
         elapsed: [run, env] integer steps of the episode so far, one added.
         actions: [run, env, n], clipped here to the action box [-1, 1].
         draws: [run, env, n_draws(n)] uniform numbers.
@@ -92,36 +135,51 @@ def advance(
         moving: the groups of runs whose prey draws a new velocity in every step.
     """
     n = actions.shape[-1]
-    predator, prey, velocity = state[..., :n], state[..., n : 2 * n], state[..., 2 * n :]
+    achieved, prey, velocity = state[..., :n], state[..., n : 2 * n], state[..., 2 * n : 3 * n]
     box = parameters.grid_size
     elapsed += 1
-    next_achieved = torch.clamp(predator + actions.clamp(-1, 1), -box, box)
-    predator.copy_(next_achieved)
+    predator = state[..., 3 * n :] if parameters.pushes_object else achieved
+    moved = torch.clamp(predator + actions.clamp(-1, 1), -box, box)
+    next_achieved = moved
+    if parameters.pushes_object:
+        apart = torch.linalg.vector_norm(predator - achieved, dim=-1)
+        touched = (apart <= parameters.interception_distance)[..., None]
+        next_achieved = torch.clamp(achieved + touched * (moved - predator), -box, box)
+        achieved.copy_(next_achieved)
+    predator.copy_(moved)
     distance = torch.linalg.vector_norm(next_achieved - prey, dim=-1)
     success = distance <= parameters.interception_distance
     terminated = success | (elapsed > parameters.max_steps)
     prey.copy_(torch.clamp(prey + velocity, -box, box))
     if moving:
-        prey_velocity(moving, next_achieved - prey, draws, out=velocity)
+        prey_velocity(moving, moved - prey, draws, out=velocity)
     return Step(next_achieved, terminated, success)
 
 
 def spawn(
     spec: PredatorPreySpec, size: tuple[int, ...], generator: np.random.Generator
 ) -> np.ndarray:
-    """Initial positions [*size, 2 n] of predator and prey, float32, more than r apart."""
-    n, box = spec.n_dims, spec.grid_size
+    """Initial positions [*size, 2 n] of predator and prey, float32, more than r apart.
+
+    With an object [*size, 3 n]: object, prey, predator, the object more than r from both.
+    """
+    n, box, r = spec.n_dims, spec.grid_size, spec.interception_distance
+    bodies = 3 if spec.pushes_object else 2
     if spec.spawn == "apart":
-        positions = np.zeros((*size, 2 * n), dtype=np.float32)
-        positions[..., -1] = box / 2
+        positions = np.zeros((*size, bodies * n), dtype=np.float32)
+        positions[..., 2 * n - 1] = box / 2
+        if spec.pushes_object:
+            positions[..., 0] = box / 2
         return positions
-    positions = generator.uniform(-box, box, (*size, 2 * n)).astype(np.float32)
+    positions = generator.uniform(-box, box, (*size, bodies * n)).astype(np.float32)
     while True:
-        distance = np.linalg.norm(positions[..., :n] - positions[..., n:], axis=-1)
-        near = distance <= spec.interception_distance
+        first = positions[..., :n]
+        others = [positions[..., i * n : (i + 1) * n] for i in range(1, bodies)]
+        distances = np.stack([np.linalg.norm(first - other, axis=-1) for other in others])
+        near = (distances <= r).any(0)
         if not near.any():
             return positions
-        positions[near] = generator.uniform(-box, box, (int(near.sum()), 2 * n))
+        positions[near] = generator.uniform(-box, box, (int(near.sum()), bodies * n))
 
 
 class PredatorPrey:
@@ -143,24 +201,30 @@ class PredatorPrey:
         device: torch.device | str = "cpu",
         evaluation: bool = False,
     ) -> None:
-        dims = {spec.n_dims for spec in specs}
-        if len(dims) != 1:
-            raise ValueError(f"runs on one axis share n_dims; got {sorted(dims)}")
-        self.n = dims.pop()
+        shapes = {(spec.n_dims, spec.pushes_object) for spec in specs}
+        if len(shapes) != 1:
+            raise ValueError(f"runs on one axis share n_dims and pushes_object; got {shapes}")
+        self.n = specs[0].n_dims
         self.specs, self.seeds, self.n_envs = list(specs), list(seeds), n_envs
         self.device = torch.device(device)
-        self.goal_size, self.observation_size, self.action_size = self.n, 3 * self.n, self.n
+        self.goal_size, self.action_size = self.n, self.n
+        self.observation_size = specs[0].observation_size
+        g, v = specs[0].grid_size, top_speed(self.n)
+        limits = [g] * (2 * self.n) + [v] * self.n + [g] * (self.observation_size - 3 * self.n)
+        #: [obs], largest absolute values of an observation (of the first run's box).
+        self.observation_limit = torch.tensor(limits, device=self.device)
         self._spawn_purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self._prey_purpose = Purpose.EVALUATION_PREY if evaluation else Purpose.PREY
         # An evaluation lasts one longest episode, so its blocks never move on and it can rewind.
         blocks = [1 + s.max_steps if evaluation else self.BLOCK for s in specs]
         self.block = torch.tensor(blocks)[:, None]  # [run, 1]
         shape = (len(self.specs), n_envs)
-        self.state = torch.zeros(*shape, 3 * self.n, device=self.device)
+        self.state = torch.zeros(*shape, self.observation_size, device=self.device)
         self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
-        self._beginnings = torch.zeros(*shape, 2 * max(blocks), 3 * self.n, device=self.device)
+        size = (*shape, 2 * max(blocks), self.observation_size)
+        self._beginnings = torch.zeros(size, device=self.device)
         self._prepare()
         self._draw_beginnings()
         self.state.copy_(self._beginning())
@@ -178,7 +242,7 @@ class PredatorPrey:
         self._draws: Tensor | None = None
 
     def _beginning(self) -> Tensor:
-        """The first observation of each environment's current episode, [run, env, 3 n]."""
+        """The first observation of each environment's current episode, [run, env, obs]."""
         return self._beginnings[self._run, self._env, self.episode % self._two_blocks]
 
     def _draw_beginnings(self) -> None:
@@ -193,15 +257,16 @@ class PredatorPrey:
                 self._drawn[run, env] += 1
 
     def _draw_block(self, run: int, env: int, block: int, size: int) -> Tensor:
-        """First observations [size, 3 n] of the episodes of one block."""
+        """First observations [size, obs] of the episodes of one block."""
         spec, n = self.specs[run], self.n
         index = (env << 40) + block
         generator = stream(self.seeds[run], self._spawn_purpose, index)
         draws = torch.from_numpy(generator.random((size, n_draws(n)), dtype=np.float32))
         positions = torch.from_numpy(spawn(spec, (size,), generator))
-        d = positions[:, :n] - positions[:, n:]
-        velocity = POLICIES[spec.prey](d, draws, spec.fidelity)
-        return torch.cat([positions, velocity], dim=-1).to(self.device)
+        goals, predator = positions[:, : 2 * n], positions[:, 2 * n :]
+        seen = predator if spec.pushes_object else goals[:, :n]
+        velocity = POLICIES[spec.prey](seen - goals[:, n:], draws, spec.fidelity)
+        return torch.cat([goals, velocity, predator], dim=-1).to(self.device)
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
@@ -231,19 +296,6 @@ class PredatorPrey:
         self.elapsed.masked_fill_(step.terminated, 0)
         torch.where(step.terminated[..., None], self._beginning(), self.state, out=self.state)
         return step
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [run, ...]: +1 within r, else -1 at the end, else 0."""
-        distance = torch.linalg.vector_norm(next_achieved - desired, dim=-1)
-        success = self.within(distance)
-        return success.float() - (terminated & ~success).float(), success
-
-    def within(self, distance: Tensor) -> Tensor:
-        """Whether distances [run, ...] are interceptions."""
-        r = self.parameters.interception_distance
-        return distance <= r.view(-1, *[1] * (distance.dim() - 1))
 
     def rewind(self) -> None:
         """Every environment back to the beginning of its first episode (evaluation)."""

@@ -30,18 +30,25 @@ PREY: dict[str, Any] = {
     "marker": "s",
     "linewidth": 1.4,
 }
+PUSHED: dict[str, Any] = {
+    "color": "#009E73",
+    "linestyle": (0, (5, 1.3, 1, 1.3)),
+    "marker": "D",
+    "linewidth": 1.4,
+}
 SHADOW = "#AAAAAA"
 GRID = "#E4E4E4"
 
 
-def figure_axes(n: int, pixels: int = 480) -> tuple[Figure, Any]:
+def figure_axes(n: int, pushes_object: bool = False, pixels: int = 480) -> tuple[Figure, Any]:
     """A square figure with axes for n dimensions: flat for n = 2, else 3-D; ValueError below 2."""
     if n < 2:
         raise ValueError(f"an episode of {n} dimensions cannot be drawn: it takes 2 at least")
     figure = Figure(figsize=(pixels / 100, pixels / 100), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
-    handles = [Line2D([], [], label="predator", **PREDATOR), Line2D([], [], label="prey", **PREY)]
-    figure.legend(handles=handles, loc="lower left", ncols=2, frameon=False, handlelength=3)
+    looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
+    handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
+    figure.legend(handles=handles, loc="lower left", ncols=3, frameon=False, handlelength=3)
     if n == 2:
         return figure, figure.add_axes((0.115, 0.125, 0.77, 0.77))
     return figure, figure.add_axes((0.03, 0.05, 0.9, 0.86), projection="3d")
@@ -68,11 +75,12 @@ def draw_episode(axes: Any, episode: Episode) -> None:
         raise ValueError(f"positions of {n} dimensions cannot be drawn on axes of {shown}")
     if episode.caught:
         prey = np.concatenate([prey[:-1], prey[-2:-1]])
-    for look, positions in ((PREY, prey), (PREDATOR, predator)):
+    pushed = [] if episode.pushed is None else [(PUSHED, episode.pushed)]
+    for look, positions in ((PREY, prey), *pushed, (PREDATOR, predator)):
         _path(axes, look, positions[:, :shown], episode.grid_size)
     _reach(axes, predator[-1, :shown], episode.interception_distance)
     _box(axes, episode.grid_size, solid)
-    distance = np.linalg.norm(predator[-1] - prey[-1])
+    distance = np.linalg.norm(episode.achieved[-1] - prey[-1])
     words = [f"step {episode.steps}", "caught" if episode.caught else f"distance {distance:.1f}"]
     if n > shown:
         words.append(f"{shown} of {n} dimensions")

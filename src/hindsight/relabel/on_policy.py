@@ -7,7 +7,9 @@ authors' code quirk for quirk, `described` the papers' text (docs/deviations.md)
 Every random draw is an argument, uniform in [0, 1), so that these are functions of their arguments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,9 +25,31 @@ from hindsight.replay.rollout import (
 from hindsight.specs.cell import HindsightSpec
 from hindsight.streams import Purpose, stream
 
-#: (achieved goals [run, ..., goal], desired goals, whether the episode ends there [run, ...])
-#: -> (rewards [run, ...], successes [run, ...])
-Reward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+class Task(Protocol):
+    """What hindsight must know of the environments of the runs at hand."""
+
+    @property
+    def threshold(self) -> Tensor:
+        """[run]: the distance at which a goal counts as achieved."""
+
+    def select(self, runs: Tensor) -> "Task":
+        """That of the runs with these indices, one of which may come several times."""
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes [run, ...] of goals achieved and desired [run, ..., goal].
+
+        terminated: [run, ...] bool, whether the episode ends with the step.
+        """
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """Goals [run, ..., goal], uniform, from numbers of that shape uniform in [0, 1)."""
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """[run, ...] bool: whether these [run, ..., goal] are goals that there are."""
+
 
 #: An achieved goal has moved if it is further than this from its first value in the segment.
 MOVED = 0.01
@@ -37,17 +61,22 @@ def with_goal(obs: Tensor, goal: Tensor) -> Tensor:
     return torch.cat([obs[..., :g], goal, obs[..., 2 * g :]], dim=-1)
 
 
-def draws(seeds: Sequence[int], iteration: int, rollout: Rollout, k: int) -> Tensor:
-    """Uniform numbers [run, env, step, k], each run's from its own stream."""
-    _, envs, steps = rollout.rewards.shape
-    size = (envs, steps, k)
-    numbers = [stream(s, Purpose.RELABEL, iteration).random(size, np.float32) for s in seeds]
-    return torch.from_numpy(np.stack(numbers)).to(rollout.rewards.device)
+class Draws:
+    """Numbers uniform in [0, 1), one after the other; each run's come from its own stream."""
+
+    def __init__(self, seeds: Sequence[int], iteration: int, device: torch.device) -> None:
+        self._streams = [stream(seed, Purpose.RELABEL, iteration) for seed in seeds]
+        self._device = device
+
+    def __call__(self, *size: int) -> Tensor:
+        """The next numbers, [run, *size]."""
+        numbers = np.stack([stream.random(size, np.float32) for stream in self._streams])
+        return torch.from_numpy(numbers).to(self._device)
 
 
-def relabel(rollout: Rollout, spec: HindsightSpec, reward: Reward, uniform: Tensor) -> Trajectories:
+def relabel(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
     """The relabelled copies of a rollout; `uniform` [run, env, step, k]."""
-    return RELABEL[spec.fidelity](rollout, spec, reward, uniform)
+    return RELABEL[spec.fidelity](rollout, spec, task, uniform)
 
 
 def _drawn(first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
@@ -62,9 +91,7 @@ def _moved(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
     return largest.gather(-1, first) > MOVED
 
 
-def released(
-    rollout: Rollout, spec: HindsightSpec, reward: Reward, uniform: Tensor
-) -> Trajectories:
+def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
     """Copies as the authors' code makes them; one path of k x steps per environment.
 
     Goals and rewards come from the achieved goal *observed at* a step, before its action; a copy is
@@ -72,36 +99,42 @@ def released(
     step has its own goals, and its k copies stand side by side in the one list over which
     advantages run.  Under the trajectory filter the segment cut at the rollout's end is left out.
     """
-    g = rollout.next_achieved.shape[-1]
     runs, envs, steps = rollout.rewards.shape
-    k = spec.k
-    achieved = rollout.obs[..., :g]
-    step = torch.arange(steps, device=achieved.device).expand(runs, envs, steps)
+    step = torch.arange(steps, device=uniform.device).expand(runs, envs, steps)
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+    lowest = {"final": last, "future": step, "episode": first}[spec.strategy]
+    chosen = _drawn(
+        lowest.repeat_interleave(spec.k, dim=2),
+        last.repeat_interleave(spec.k, dim=2),
+        uniform.flatten(2),
+    )
+    copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
+    if not spec.only_if_moved:
+        return copies
+    moved = _moved(rollout.achieved, rollout.achieved, first) & (last < steps - 1)
+    return replace(copies, valid=moved.repeat_interleave(spec.k, dim=2))
+
+
+def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
+    """Copies towards goals [run, env, k x step, goal], the k of a step side by side."""
+    g, steps = goal.shape[-1], rollout.rewards.shape[-1]
+    k = goal.shape[2] // steps
 
     def interleaved(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env, step * k, ...]
         return x.repeat_interleave(k, dim=2)
 
-    lowest = {"final": last, "future": step, "episode": first}[spec.strategy]
-    chosen = _drawn(interleaved(lowest), interleaved(last), uniform.flatten(2))
-    goal = at_step(achieved, chosen)
     obs = with_goal(interleaved(rollout.obs), goal)
-    rewards, success = reward(obs[..., :g], goal, torch.zeros_like(chosen, dtype=torch.bool))
-    valid = torch.ones_like(success)
-    if spec.only_if_moved:
-        moved = _moved(achieved, achieved, first) & (last < steps - 1)
-        valid = interleaved(moved)
+    never = torch.zeros(goal.shape[:-1], dtype=torch.bool, device=goal.device)
+    rewards, success = task.reward(obs[..., :g], goal, never)
     # A list entry ends its trajectory where the next entry is a copy of a segment's first step; the
     # list's last entry, where it succeeds, else it is followed by its own value.
-    starts = interleaved(first == step)
-    ends = torch.cat([starts[..., 1:], success[..., -1:]], dim=-1)
+    begins = interleaved(rollout.first_steps)
+    ends = torch.cat([begins[..., 1:], success[..., -1:]], dim=-1)
     actions = interleaved(rollout.actions)
-    return Trajectories(obs, actions, rewards, ends, obs[..., -1, :], valid)
+    return Trajectories(obs, actions, rewards, ends, obs[..., -1, :], torch.ones_like(success))
 
 
-def described(
-    rollout: Rollout, spec: HindsightSpec, reward: Reward, uniform: Tensor
-) -> Trajectories:
+def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
     """Copies as the papers describe them; k paths per environment.
 
     Only episodes that lie in the rollout whole are copied.  A copy has one goal, achieved *after*
@@ -110,10 +143,9 @@ def described(
     """
     k, steps = spec.k, rollout.rewards.shape[-1]
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    whole = rollout.starts.gather(-1, first) & rollout.terminated.gather(-1, last)
+    whole = rollout.whole
     if spec.only_if_moved:
-        observed = rollout.obs[..., : rollout.next_achieved.shape[-1]]
-        whole = whole & _moved(rollout.next_achieved, observed, first)
+        whole = whole & _moved(rollout.next_achieved, rollout.achieved, first)
 
     def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
         return x.repeat_interleave(k, dim=1)
@@ -125,7 +157,7 @@ def described(
     next_achieved = copied(rollout.next_achieved)
     goal = at_step(next_achieved, chosen)
     never = torch.zeros_like(chosen, dtype=torch.bool)
-    rewards, success = reward(next_achieved, goal, never)
+    rewards, success = task.reward(next_achieved, goal, never)
     step = torch.arange(steps, device=chosen.device).expand(chosen.shape)
     # Successes up to and including each step, counted within the segment.
     count = success.long().cumsum(-1)

@@ -4,7 +4,7 @@ A *rollout* is a fixed number of steps of every environment of every run.  An ep
 a rollout is a *segment*; the first and the last segment of a rollout may be cut.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -22,6 +22,28 @@ class Rollout:
     success: Tensor  # [run, env, step] bool
     starts: Tensor  # [run, env, step] bool: the step begins an episode
     last_obs: Tensor  # [run, env, obs], what follows the last step
+
+    def select(self, runs: Tensor) -> "Rollout":
+        """That of the runs with these indices."""
+        return Rollout(*(getattr(self, field.name)[runs] for field in fields(self)))
+
+    @property
+    def achieved(self) -> Tensor:
+        """[run, env, step, goal]: the goal achieved before the action."""
+        return self.obs[..., : self.next_achieved.shape[-1]]
+
+    @property
+    def first_steps(self) -> Tensor:
+        """[run, env, step] bool: the first step of a segment."""
+        first = self.starts.clone()
+        first[..., 0] = True
+        return first
+
+    @property
+    def whole(self) -> Tensor:
+        """[run, env, step] bool: the step's episode lies in the rollout from beginning to end."""
+        first, last = segment_starts(self.starts), segment_ends(self.ends)
+        return self.starts.gather(-1, first) & self.terminated.gather(-1, last)
 
     @property
     def ends(self) -> Tensor:

@@ -17,10 +17,14 @@ Fidelity = Literal["released", "described"]
 Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
 Spawn = Literal["random", "apart"]
 Strategy = Literal["final", "future", "episode"]
+Failures = Literal["untargeted", "targeted"]
+Exploration = Literal["gaussian", "squashed", "annealed"]
+Schedule = Literal["constant", "linear"]
 
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 PREYS: tuple[Prey, ...] = get_args(Prey)
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
+
 
 class PredatorPreySpec(Spec):
     """The environment of both papers (PPO-HER section 4; released code for what it leaves open)."""
@@ -33,6 +37,8 @@ class PredatorPreySpec(Spec):
     prey: Prey = "static"
     spawn: Spawn = "random"
     fidelity: Fidelity = "released"
+    #: The achieved goal is not the predator but an object, which moves only while it is touched.
+    pushes_object: bool = False
 
     @model_validator(mode="after")
     def _spawn_is_possible(self) -> "PredatorPreySpec":
@@ -43,6 +49,11 @@ class PredatorPreySpec(Spec):
                 f"grid_size {self.grid_size:g}: otherwise an episode can begin solved"
             )
         return self
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers a policy sees."""
+        return (4 if self.pushes_object else 3) * self.n_dims
 
     @model_validator(mode="after")
     def _fidelity_where_it_matters(self) -> "PredatorPreySpec":
@@ -72,15 +83,33 @@ class PPOSpec(Spec):
     max_grad_norm: Positive = 0.5
     target_kl: Positive | None = 0.05
     sigma_init: Positive = 1.0
+    #: Falls to 0 over the budget if linear.
+    learning_rate_schedule: Schedule = "constant"
+    #: Gaussian: clipped at the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
+    #: sigma is not learned but falls from sigma_init to sigma_final over the budget.
+    exploration: Exploration = "gaussian"
+    sigma_final: Positive = 0.05
 
 
 class HindsightSpec(Spec):
-    """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3)."""
+    """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3, MEHER)."""
 
     strategy: Strategy = "final"
     k: Count = 1
     fidelity: Fidelity = "released"
     only_if_moved: bool = False
+    #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
+    s_ratio: Fraction | None = None
+    #: Goals of failure copies: anywhere in the box, or near the final position ...
+    failures: Failures = "untargeted"
+    #: ... at this distance, in interception distances.
+    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.1
+    #: Hindsight is over once the last hundred episodes succeed more often than this ...
+    until_success: Fraction | None = None
+    #: ... or after so many steps,
+    until_steps: Count | None = None
+    #: and what follows it.
+    then: Literal["ppo", "meher"] = "ppo"
 
     @model_validator(mode="after")
     def _final_has_one_goal(self) -> "HindsightSpec":
@@ -95,6 +124,36 @@ class HindsightSpec(Spec):
         # part of the episode before that goal, whichever of the two names it was asked for by.
         if self.strategy == "future" and self.fidelity == "described":
             object.__setattr__(self, "strategy", "episode")
+        return self
+
+    @model_validator(mode="after")
+    def _s_ratio_is_of_final(self) -> "HindsightSpec":
+        if self.s_ratio is not None and (self.strategy != "final" or self.only_if_moved):
+            raise ValueError(
+                "an s_ratio needs the strategy 'final' without only_if_moved: it chooses among "
+                "copies for the final achieved goal and copies that fail"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _switches_once(self) -> "HindsightSpec":
+        if self.until_success == 1.0:  # which no success rate exceeds
+            object.__setattr__(self, "until_success", None)
+        if self.until_success is not None and self.until_steps is not None:
+            raise ValueError("until_success and until_steps exclude each other")
+        switches = self.until_success is not None or self.until_steps is not None
+        if self.then == "meher" and (self.s_ratio is None or not switches):
+            raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")
+        return self
+
+    @model_validator(mode="after")
+    def _failures_where_they_are_made(self) -> "HindsightSpec":
+        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2): one
+        # name for one training.
+        if self.s_ratio is None or self.fidelity == "released":
+            object.__setattr__(self, "failures", "untargeted")
+        if self.failures == "untargeted":
+            object.__setattr__(self, "failure_distance", 1.1)
         return self
 
 
@@ -138,11 +197,20 @@ class CellSpec(Spec):
         """The path of the cell, in words: `<environment>/<algorithm>-<hash>`."""
         env, alg, her = self.environment, self.algorithm, self.hindsight
         where = f"{env.spawn}-{env.prey}-n{env.n_dims}-G{env.grid_size:g}"
-        where += f"-r{env.interception_distance:g}"
+        where += f"-r{env.interception_distance:g}" + ("-object" if env.pushes_object else "")
         how: str = alg.name
+        how += f"-{alg.exploration}" if alg.exploration != "gaussian" else ""
+        how += "-decay" if alg.learning_rate_schedule == "linear" else ""
+        how += f"-entropy{alg.ent_coef:g}" if alg.ent_coef else ""
+        how += f"-sigma{alg.sigma_init:g}" if alg.sigma_init != 1 else ""
         if her is not None:
             how += f"-her-{her.strategy}" + (f"-k{her.k}" if her.strategy != "final" else "")
             how += f"-{her.fidelity}" + ("-moved" if her.only_if_moved else "")
+            how += f"-S{her.s_ratio:g}" if her.s_ratio is not None else ""
+            how += f"-targeted{her.failure_distance:g}" if her.failures == "targeted" else ""
+            how += f"-until{her.until_success:g}" if her.until_success is not None else ""
+            how += f"-until{her.until_steps}steps" if her.until_steps is not None else ""
+            how += "-then-meher" if her.then == "meher" else ""
         network = "x".join(map(str, alg.hidden))
         how += f"-lr{alg.learning_rate:g}-{network}-{self.seeds}seeds-{self.steps}steps"
         return f"{where}/{how}-{self.hash}"

@@ -14,7 +14,7 @@ LARGE_NETWORK = 100_000
 
 def weights(spec: CellSpec) -> int:
     """Weights of the policy network, without biases."""
-    widths = (3 * spec.environment.n_dims, *spec.algorithm.hidden, spec.environment.n_dims)
+    widths = (spec.environment.observation_size, *spec.algorithm.hidden, spec.environment.n_dims)
     return sum(a * b for a, b in pairwise(widths))
 
 
@@ -46,5 +46,7 @@ def megabytes(spec: CellSpec) -> int:
     copies = spec.hindsight.k if spec.hindsight is not None else 0
     samples = spec.algorithm.n_steps * spec.algorithm.n_envs * (1 + copies) * runs
     widest = max(spec.algorithm.hidden)
-    numbers = samples * (8 * spec.environment.n_dims + 20 + 3 * widest) + 12 * runs * weights(spec)
+    numbers = samples * (
+        3 * spec.environment.observation_size + 20 + 3 * widest
+    ) + 12 * runs * weights(spec)
     return 500 + 4 * numbers // 1_000_000

@@ -48,10 +48,11 @@ SECTIONS: dict[str, type[Spec]] = {
 
 
 class Arm(Spec):
-    """One line of a figure: an algorithm, with or without hindsight."""
+    """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
 
     algorithm: Literal["ppo"] = "ppo"
     her: Literal["final", "future", "episode"] | None = None
+    keys: dict[str, Any] = Field(default_factory=dict)
 
 
 class Experiment(Spec):
@@ -60,6 +61,7 @@ class Experiment(Spec):
     title: str
     figures: str
     arms: dict[str, Arm]
+    keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Count = 16
@@ -73,6 +75,7 @@ class Selection(Spec):
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
     levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     seeds: Count | None = None
+    steps: Count | None = None
 
 
 class Size(Spec):
@@ -163,13 +166,13 @@ def _list(names: Any) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def overrides_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """Keys and values from `key=value` pairs, values as YAML; raises SpecError."""
+def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
+    """Keys and values from an option's `key=value` pairs, values as YAML; raises SpecError."""
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise SpecError(f"--config {pair!r} is not key=value")
+            raise SpecError(f"{option} {pair!r} is not key=value")
         overrides[key] = yaml.safe_load(value)
     return overrides
 
@@ -240,32 +243,36 @@ def _cell(
 ) -> CellSpec:
     size, experiment = config.size, config.experiments[name]
     arm = experiment.arms[arm_name]
-    sections: dict[str, dict[str, Any]] = {
+    where = f"experiments.{name}, {arm_name}, {spawn} {prey}"
+    values: dict[str, Any] = {
         "environment": {"spawn": spawn, "prey": prey, "fidelity": fidelity},
         "algorithm": {"name": arm.algorithm, "hidden": size.hidden, "n_steps": size.n_steps},
+        "seeds": min(selection.seeds or size.seeds, size.seeds, experiment.seeds),
+        "steps": min(selection.steps or size.steps, size.steps),
+        "early_end": size.early_end,
+        "evaluation": size.evaluation,
     }
     if arm.her is not None:
-        sections["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
-    for key, value in level.items():
-        homes = [s for s, model in SECTIONS.items() if key in model.model_fields]
-        if not homes:
-            raise SpecError(f"experiments.{name}.vary: {key!r} is no key of a cell")
-        if homes[0] in sections:
-            sections[homes[0]][key] = value
-    seeds = min(selection.seeds or size.seeds, size.seeds, experiment.seeds)
+        values["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
+    for key, value in {**experiment.keys, **arm.keys, **level}.items():
+        put(values, key, value, where)
     try:
-        return CellSpec.model_validate(
-            {
-                **sections,
-                "seeds": seeds,
-                "steps": size.steps,
-                "early_end": size.early_end,
-                "evaluation": size.evaluation,
-            }
-        )
+        return CellSpec.model_validate(values)
     except ValidationError as error:
-        where = f"experiments.{name}, {arm_name}, {spawn} {prey}"
         raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+
+
+def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Give a cell's values a key, where it belongs; SpecError, beginning with `where`."""
+    home = next((s for s, model in SECTIONS.items() if key in model.model_fields), None)
+    if key == "early_end":
+        values[key] = value
+    elif home is None:
+        raise SpecError(f"{where}: {key!r} is no key of a cell")
+    elif values.get(home) is None:
+        raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
+    else:
+        values[home][key] = value
 
 
 @dataclass(frozen=True)

@@ -60,26 +60,6 @@ def prepare_process(device: str) -> None:
         mallopt(m_top_pad, 1 << 26)
 
 
-@dataclass
-class Clock:
-    """A run's share of time: that of each iteration, divided by the runs active in it."""
-
-    wall: float = 0.0
-    cpu: float = 0.0
-    total: float = 0.0
-
-    def start(self) -> None:
-        """Begin to measure an iteration."""
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def stop(self, runs: int) -> None:
-        """End of an iteration of so many runs."""
-        elapsed = time.perf_counter() - self._wall
-        self.total += elapsed
-        self.wall += elapsed / runs
-        self.cpu += (time.process_time() - self._cpu) / runs
-
-
 class CellTraining:
     """The training of one cell, group of runs by group of runs."""
 
@@ -88,7 +68,7 @@ class CellTraining:
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
         self.ended: list[dict[str, Any]] = []
         self.policies: dict[int, Tensor] = {}
-        self.clock = Clock()
+        self.seconds = 0.0  # of the groups that are done
         self.steps_done = 0
         self._saved = time.monotonic()
         size = execution.runs_per_axis or group_size(spec, execution.device)
@@ -107,7 +87,6 @@ class CellTraining:
         while self.group < len(self.groups):
             self._train_group(self.groups[self.group])
             self.group += 1
-            self.clock = Clock(total=self.clock.total)
         save(
             self.path("policies", ".pt"),
             {
@@ -128,9 +107,7 @@ class CellTraining:
             self._resumed = None
         over = False
         while not over:
-            self.clock.start()
             columns = runs.iterate()
-            self.clock.stop(len(runs.seeds))
             self.steps_done += runs.rollout_steps * len(runs.seeds)
             self._note(runs, "train", columns)
             ended = runs.ended(columns["return_mean"])
@@ -142,7 +119,8 @@ class CellTraining:
                 if ended.any():
                     runs.select((~ended).nonzero()[:, 0])  # the others go on without them
                 self._checkpoint(runs)
-            self.tell(self._progress(columns))
+            self.tell(self._progress(columns, self.seconds + runs.clock.total))
+        self.seconds += runs.clock.total
 
     def _finish(self, runs: OnPolicyRuns, ended: Tensor) -> None:
         """Keep what is to be known of the runs that have ended."""
@@ -154,6 +132,7 @@ class CellTraining:
                     "perfect_step": runs.perfect.get(seed),
                     "end_step": runs.env_steps,
                     "ended": "early" if runs.within_budget else "budget",
+                    "switch_step": runs.switched.get(seed),
                 }
             )
             self.policies[seed] = runs.optimiser.rows[i].detach().cpu().clone()
@@ -165,8 +144,8 @@ class CellTraining:
             "seed": np.array(runs.seeds),
             "iteration": np.full(n, runs.iteration),
             "env_steps": np.full(n, runs.env_steps),
-            "wall_seconds": np.full(n, self.clock.wall),
-            "cpu_seconds": np.full(n, self.clock.cpu),
+            "wall_seconds": runs.clock.wall.numpy().copy(),
+            "cpu_seconds": runs.clock.cpu.numpy().copy(),
             **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
         }
         for name, value in rows.items():
@@ -205,9 +184,10 @@ class CellTraining:
             "device": device.type,
             "precision": "float32",
             "clock": "cpu" if device.type == "cpu" else "wall",
-            "share_of_time": "an iteration's time divided by the runs active in it",
+            "share_of_time": "what runs do together is shared among them alike; the updates of "
+            "runs with and without hindsight count apart",
             "runs_per_axis": len(self.groups[0]),
-            "seconds": self.clock.total,
+            "seconds": self.seconds,
             "runs": sorted(self.ended, key=lambda run: run["seed"]),
         }
 
@@ -236,7 +216,7 @@ class CellTraining:
             "curves": curves,
             "ended": self.ended,
             "policies": self.policies,
-            "clock": [self.clock.wall, self.clock.cpu, self.clock.total],
+            "seconds": self.seconds,
             "steps_done": self.steps_done,
         }
         save(self.path("checkpoints", ".pt"), state)
@@ -262,15 +242,15 @@ class CellTraining:
             self.columns[name] = [part.numpy() for part in parts]
         self.ended, self.policies = saved["ended"], saved["policies"]
         self.steps_done = saved["steps_done"]
-        self.clock = Clock(*saved["clock"])
+        self.seconds = saved["seconds"]
         print(f"{path}: continued at group {self.group + 1} of {len(self.groups)}", file=sys.stderr)
 
-    def _progress(self, columns: dict[str, Tensor]) -> Progress:
+    def _progress(self, columns: dict[str, Tensor], seconds: float) -> Progress:
         return Progress(
             self.spec.name,
             self.steps_done,
             self.spec.steps * self.spec.seeds,
-            self.steps_done / max(self.clock.total, 1e-9),
+            self.steps_done / max(seconds, 1e-9),
             float(columns["return_mean"].nanmean()),
             float(columns["success_rate"].nanmean()),
         )

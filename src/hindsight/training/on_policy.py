@@ -4,22 +4,32 @@
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from hindsight.algorithms import ppo
+from hindsight.algorithms.ppo import Samples
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.adam import Adam
 from hindsight.nn.gaussian import entropy
 from hindsight.relabel import on_policy as hindsight
+from hindsight.relabel import s_ratio
 from hindsight.replay.rollout import Rollout, Trajectories, segment_starts
-from hindsight.specs.cell import CellSpec, HindsightSpec
+from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
+from hindsight.training.clock import Clock
 from hindsight.training.recent import RecentEpisodes
+from hindsight.training.signals import entropies
+
+#: What a run learns from: the rollout alone; copies of all of it; rollout and copies with a target
+#: share of successes; the rollout and a mixture of copies.
+Mode = Literal["none", "copies", "balance", "mixture"]
 
 #: The released code gives PPO's optimiser a weight decay (of 0), and Stable-Baselines3 2.1 then
 #: leaves Adam's epsilon at PyTorch's default instead of its own 1e-5.
@@ -45,8 +55,13 @@ class OnPolicyRuns:
         learning_rate = torch.full((runs,), algorithm.learning_rate, device=self.device)
         self.optimiser = Adam(torch.stack(rows).to(self.device), learning_rate, eps=ADAM_EPS)
         self.recent = RecentEpisodes(runs, algorithm.n_envs)
+        self.clock = Clock(runs, self.device)
         #: Step at which a run's mean return of the last hundred episodes first was 1, by seed.
         self.perfect: dict[int, int] = {}
+        #: Step after which a run first learned without hindsight, or with MEHER, by seed.
+        self.switched: dict[int, int] = {}
+        #: What the last iteration learned from: runs, samples, and their trajectories.
+        self.learned: list[tuple[Tensor, Samples, Trajectories, Trajectories | None]] = []
 
     @property
     def rollout_steps(self) -> int:
@@ -81,31 +96,126 @@ class OnPolicyRuns:
     def iterate(self) -> dict[str, Tensor]:
         """One iteration; returns the training curves' columns, each [run]."""
         spec, rows = self.spec.algorithm, self.optimiser.rows
+        everyone = torch.arange(len(self.seeds), device=self.device)
+        self.clock.start()
         self.iteration += 1
+        self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
-        rollout = ppo.collect(self.env, self.agent, rows, self._noise())
+        rollout = ppo.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
         self.recent.add(rollout)
-        real = Trajectories.real(rollout)
-        parts = [ppo.estimate(self.agent, rows, real, spec)]
-        episodes = success_counts(real)
-        learned = episodes
-        if self.spec.hindsight is not None:
-            copies = self._relabel(rollout, self.spec.hindsight)
-            parts.append(ppo.estimate(self.agent, rows, copies, spec))
-            learned = episodes + success_counts(copies)
-        samples = ppo.Samples.join(parts)
-        order = ppo.orders(self.seeds, self.iteration, samples.valid, spec.n_epochs)
-        diagnostics = ppo.update(self.agent, self.optimiser, samples, order, spec)
+        columns = self._episodes()
+        self.clock.lap(everyone)
+        self.learned = []
+        for mode, runs in self._modes(columns["success_rate"]):
+            noted = self._learn(rollout, mode, runs)
+            for name, values in noted.items():
+                columns.setdefault(name, values.new_zeros(len(everyone)))[runs] = values
+            self.clock.lap(runs)
         log_std = self.agent.split(rows)[2]
+        columns["policy_entropy"] = self._entropy(rollout, log_std)
+        columns["log_std"] = log_std.mean(1)
+        return columns
+
+    def _learn(self, rollout: Rollout, mode: Mode, runs: Tensor) -> dict[str, Tensor]:
+        """Relabel, estimate and update for the runs with these indices; returns columns."""
+        everyone = len(runs) == len(self.seeds)
+        part = self.optimiser if everyone else self.optimiser.take(runs)
+        task = self.env.parameters if everyone else self.env.parameters.select(runs)
+        rollout = rollout if everyone else rollout.select(runs)
+        seeds = [self.seeds[i] for i in runs.tolist()]
+        spec = self.spec.algorithm
+
+        whole = Trajectories.real(rollout)
+        real, copies = self._relabel(rollout, mode, seeds, task)
+        samples = ppo.estimate(self.agent, part.rows, real, spec)
+        before, after = success_counts(whole), success_counts(real)
+        distant = torch.full_like(before[0], math.nan)
+        if copies is not None:
+            relabelled = ppo.estimate(self.agent, part.rows, copies, spec)
+            distant = log_ratio_max(samples, relabelled, rollout, copies)
+            samples = samples.with_copies(relabelled)
+            after = after + success_counts(copies)
+        order = ppo.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
+        diagnostics = ppo.update(self.agent, part, samples, order, spec)
+        if not everyone:
+            self.optimiser.put(runs, part)
+        self.learned.append((runs, samples, real, copies))
+        n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
-            **self._episodes(),
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
-            "policy_entropy": entropy(log_std),
-            "log_std": log_std.mean(1),
-            "relabelled_share": 1 - real.valid.sum((1, 2)) / samples.valid.sum(1),
-            "s_ratio_before": episodes[0] / episodes[1],
-            "s_ratio_after": learned[0] / learned[1],
+            "hindsight": torch.full_like(before[0], copies is not None),
+            "hindsight_log_ratio_max": distant,
+            "relabelled_share": 1 - n_real / samples.valid.sum(1),
+            "s_ratio_before": before[0] / before[1],
+            "s_ratio_after": after[0] / after[1],
         }
+
+    def _relabel(
+        self, rollout: Rollout, mode: Mode, seeds: Sequence[int], task: hindsight.Task
+    ) -> tuple[Trajectories, Trajectories | None]:
+        """What is learned from of the rollout itself, and of copies of it."""
+        real, spec = Trajectories.real(rollout), self.spec.hindsight
+        if mode == "none" or spec is None:
+            return real, None
+        draw = hindsight.Draws(seeds, self.iteration, self.device)
+        if mode == "copies":
+            _, envs, steps = rollout.rewards.shape
+            return real, hindsight.relabel(rollout, spec, task, draw(envs, steps, spec.k))
+        target = torch.full((len(seeds),), spec.s_ratio or 0.0, device=self.device)
+        if mode == "mixture":
+            return real, s_ratio.mixture(rollout, task, target, draw)
+        return s_ratio.BALANCE[spec.fidelity](rollout, spec, task, target, draw)
+
+    def _modes(self, success_rate: Tensor) -> list[tuple[Mode, Tensor]]:
+        """How the runs (indices) learn in this iteration; notes who switches.
+
+        The released code goes over to MEHER only while the threshold is exceeded, and then mixes
+        copies without thinning; whatever else is switched stays so.
+        """
+        runs = torch.arange(len(self.seeds), device=self.device)
+        spec = self.spec.hindsight
+        if spec is None:
+            return [("none", runs)]
+        goes_over = spec.then == "meher"
+        before: Mode = "copies" if spec.s_ratio is None or goes_over else "balance"
+        over = torch.zeros(len(runs), dtype=torch.bool)
+        if spec.until_success is not None:
+            over = success_rate > spec.until_success
+        elif spec.until_steps is not None:
+            over[:] = self.env_steps > spec.until_steps
+        for i in over.nonzero()[:, 0].tolist():
+            self.switched.setdefault(self.seeds[i], self.env_steps)
+        if not (goes_over and spec.fidelity == "released"):
+            over = torch.tensor([seed in self.switched for seed in self.seeds])
+        after: Mode = "none"
+        if goes_over:
+            after = "mixture" if spec.fidelity == "released" else "balance"
+        over = over.to(self.device)
+        return [(mode, runs[who]) for mode, who in ((before, ~over), (after, over)) if who.any()]
+
+    def _follow_schedules(self) -> None:
+        """Learning rate and sigma of this iteration, where they follow the share of the budget.
+
+        The learning rate is that of Stable-Baselines3: of the steps at the end of the iteration.
+        """
+        spec, steps = self.spec.algorithm, self.spec.steps
+        if spec.learning_rate_schedule == "linear":
+            rate = spec.learning_rate * (1 - self.env_steps / steps)
+            self.optimiser.learning_rate.fill_(rate)
+        if spec.exploration == "annealed":
+            done = min(1.0, (self.env_steps - self.rollout_steps) / (steps - self.rollout_steps))
+            first, last = math.log(spec.sigma_init), math.log(spec.sigma_final)
+            self.agent.split(self.optimiser.rows)[2].fill_(first + done * (last - first))
+
+    def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
+        """Entropy of the policy in nats, [run]; of a squashed one its mean over the rollout."""
+        gaussian = entropy(log_std)
+        if self.spec.algorithm.exploration != "squashed":
+            return gaussian
+        # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a form that is stable.
+        u = rollout.actions
+        log_slope = 2 * (math.log(2) - u - softplus(-2 * u))
+        return gaussian + log_slope.sum(-1).mean((1, 2))
 
     def _noise(self) -> Tensor:
         """Standard normal numbers for the rollout's actions, [step, run, env, action]."""
@@ -116,10 +226,6 @@ class OnPolicyRuns:
             for seed in self.seeds
         ]
         return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
-
-    def _relabel(self, rollout: Rollout, spec: HindsightSpec) -> Trajectories:
-        uniform = hindsight.draws(self.seeds, self.iteration, rollout, spec.k)
-        return hindsight.relabel(rollout, spec, self.env.reward, uniform)
 
     def _episodes(self) -> dict[str, Tensor]:
         """Statistics of the last hundred episodes, each [run]."""
@@ -136,6 +242,7 @@ class OnPolicyRuns:
         """The fixed evaluation episodes with the mean action; columns [run]."""
         env = self.evaluation_env
         mean_of = self.agent.policy.frozen(self.agent.split(self.optimiser.rows)[0])
+        exploration = self.spec.algorithm.exploration
         longest = 1 + self.spec.environment.max_steps
         env.rewind()
         env.prepare_rollout(0, longest)
@@ -144,7 +251,7 @@ class OnPolicyRuns:
         success = torch.zeros_like(going)
         length = torch.zeros(shape, device=self.device)
         for _ in range(longest):
-            step = env.step(mean_of(env.state))
+            step = env.step(ppo.executed(mean_of(env.state), exploration))
             success |= going & step.success
             length += going
             going &= ~step.terminated
@@ -155,12 +262,25 @@ class OnPolicyRuns:
             "return_mean": 2 * rate - 1,
             "success_rate": rate,
             "episode_length": length.mean(1),
+            **self._signals(),
         }
+
+    def _signals(self) -> dict[str, Tensor]:
+        """Entropies of what the last iteration learned from, each [run]."""
+        columns: dict[str, Tensor] = {}
+        limit, exploration = self.env.observation_limit, self.spec.algorithm.exploration
+        for runs, samples, *paths in self.learned:
+            rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
+            actions = ppo.executed(samples.actions, exploration).clamp(-1, 1)
+            found = entropies(samples.obs, actions, rewards, samples.valid, limit)
+            for name, values in found.items():
+                columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
+        return columns
 
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices; the others leave the axis."""
         self.seeds = [self.seeds[i] for i in runs.tolist()]
-        for part in (self.env, self.evaluation_env, self.optimiser, self.recent):
+        for part in (self.env, self.evaluation_env, self.optimiser, self.recent, self.clock):
             part.select(runs.cpu() if part is self.recent else runs)
 
     def state_dict(self) -> dict[str, Any]:
@@ -172,7 +292,9 @@ class OnPolicyRuns:
             "optimiser": self.optimiser.state_dict(),
             "env": self.env.state_dict(),
             "recent": self.recent.state_dict(),
+            "clock": self.clock.state_dict(),
             "perfect": self.perfect,
+            "switched": self.switched,
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -183,7 +305,22 @@ class OnPolicyRuns:
         self.optimiser.load_state_dict(saved["optimiser"])
         self.env.load_state_dict(saved["env"])
         self.recent.load_state_dict(saved["recent"])
-        self.perfect = saved["perfect"]
+        self.clock.load_state_dict(saved["clock"])
+        self.perfect, self.switched = saved["perfect"], saved["switched"]
+
+
+def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Trajectories) -> Tensor:
+    """Largest log pi(a|s, g') / pi(a|s, g), [run], over the copies (those of `paths`), in nats.
+
+    The importance weight that learning from copies as if they were on-policy leaves out.
+    """
+    runs, envs, steps = rollout.rewards.shape
+    # Released copies of a step stand side by side along the step, described ones are paths.
+    side_by_side = paths.rewards.shape[1] // envs, paths.rewards.shape[2] // steps
+    original = real.log_prob.view(runs, envs, steps)
+    original = original.repeat_interleave(side_by_side[0], 1).repeat_interleave(side_by_side[1], 2)
+    difference = copies.log_prob - original.flatten(1)
+    return torch.where(copies.valid, difference, -math.inf).amax(1)
 
 
 def success_counts(paths: Trajectories) -> Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 
+from hindsight.algorithms import ppo
 from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
@@ -26,19 +27,28 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     where = spec.environment
     n, box, longest = env.n, where.grid_size, 1 + where.max_steps
     env.prepare_rollout(0, longest)
-    predator, prey = [env.state[0, :, :n].clone()], [env.state[0, :, n : 2 * n].clone()]
+    achieved, prey = [env.state[0, :, :n].clone()], [env.state[0, :, n : 2 * n].clone()]
+    predator = [env.state[0, :, -n:].clone()]
     length = torch.full((episodes,), longest)
     for t in range(1, longest + 1):
         # From an episode's last step on, the state shows the beginning of the next.
-        prey.append((env.state[0, :, n : 2 * n] + env.state[0, :, 2 * n :]).clamp(-box, box))
-        step = env.step(mean_of(env.state))
-        predator.append(step.next_achieved[0].clone())
+        velocity = env.state[0, :, 2 * n : 3 * n]
+        prey.append((env.state[0, :, n : 2 * n] + velocity).clamp(-box, box))
+        actions = ppo.executed(mean_of(env.state), spec.algorithm.exploration)
+        predator.append((predator[-1] + actions[0].clamp(-1, 1)).clamp(-box, box))
+        step = env.step(actions)
+        achieved.append(step.next_achieved[0].clone())
         length = torch.where(step.terminated[0] & (length > t), t, length)
-    paths = torch.stack(predator, 1).numpy(), torch.stack(prey, 1).numpy()
+    if not where.pushes_object:
+        predator = achieved
+    paths = [torch.stack(path, 1).numpy() for path in (predator, prey, achieved)]
     return [
-        Episode(a[: end + 1], b[: end + 1], box, where.interception_distance, where.prey)
-        for a, b, end in zip(*paths, length.tolist(), strict=True)
-    ]
+        Episode(
+            by[: end + 1], at[: end + 1], box, where.interception_distance, where.prey,
+            pushed[: end + 1] if where.pushes_object else None,
+        )
+        for by, at, pushed, end in zip(*paths, length.tolist(), strict=True)
+    ]  # fmt: skip
 
 
 def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
@@ -58,8 +68,8 @@ def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
 
 
 def _agent(spec: CellSpec) -> ActorCritic:
-    n = spec.environment.n_dims
-    return ActorCritic.of(3 * n, n, spec.algorithm.hidden)
+    where = spec.environment
+    return ActorCritic.of(where.observation_size, where.n_dims, spec.algorithm.hidden)
 
 
 def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]:
@@ -85,7 +95,7 @@ def animate(episodes: Sequence[Episode], out: Path) -> None:
 
 
 def _film(episodes: Sequence[Episode], writer: AbstractMovieWriter, out: Path) -> None:
-    figure, axes = figure_axes(episodes[0].n)
+    figure, axes = figure_axes(episodes[0].n, episodes[0].pushed is not None)
     with writer.saving(figure, str(out), dpi=100):
         for episode in episodes:
             # The end stays in view for a second.

@@ -1,0 +1,47 @@
+"""Who took how much time: each run's share."""
+
+import time
+
+import torch
+from torch import Tensor
+
+
+class Clock:
+    """Seconds of wall and CPU time of each run, [run] float64.
+
+    What runs do together is shared among them alike; what some of them do apart from the others,
+    such as an update without relabelled copies, counts for them alone.
+    """
+
+    def __init__(self, runs: int, device: torch.device) -> None:
+        self.wall, self.cpu = torch.zeros(2, runs, dtype=torch.float64)
+        self.total = 0.0  # seconds of wall time, of all runs together
+        self._device = device
+        self.start()
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._marks = time.perf_counter(), time.process_time()
+
+    def lap(self, runs: Tensor) -> None:
+        """The time since `start` or the last lap was spent on the runs with these indices."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter(), time.process_time()
+        runs = runs.cpu()
+        self.wall[runs] += (now[0] - self._marks[0]) / len(runs)
+        self.cpu[runs] += (now[1] - self._marks[1]) / len(runs)
+        self.total += now[0] - self._marks[0]
+        self._marks = now
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices."""
+        self.wall, self.cpu = self.wall[runs.cpu()], self.cpu[runs.cpu()]
+
+    def state_dict(self) -> dict[str, Tensor | float]:
+        """What a checkpoint keeps."""
+        return {"wall": self.wall, "cpu": self.cpu, "total": self.total}
+
+    def load_state_dict(self, saved: dict) -> None:
+        """Continue where `state_dict` was taken."""
+        self.wall, self.cpu, self.total = saved["wall"], saved["cpu"], saved["total"]
