@@ -46,7 +46,8 @@ def update(
     # y = r + gamma Q'(s', mu'(s'))
     next_actions = tanh_(state.target_pi(batch.next_obs))
     next_q = state.target_q(torch.cat([batch.next_obs, next_actions], dim=-1))[..., 0]
-    y = batch.rewards + spec.gamma * next_q * ~batch.terminated
+    next_value = next_q.masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     # L: the mean of (y - Q(s, a))^2
     q, q_inputs = state.q.forward(torch.cat([batch.obs, batch.actions], dim=-1))
     delta = q[..., 0] - y

@@ -160,13 +160,13 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec, active: Ten
 
     # J_Q (eq. 5): 1/2 (Q(s, a) - y)^2, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
     next_q = state.target_q(for_each(states_actions[:, n:], 2)).view(runs, 2, n).amin(1)
-    next_value = next_q - alpha * drawn.log_prob[:, n:]
-    y = batch.rewards + spec.gamma * next_value * ~batch.terminated
+    next_value = (next_q - alpha * drawn.log_prob[:, n:]).masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     q, q_inputs = state.q.forward(for_each(torch.cat([batch.obs, batch.actions], dim=-1), 2))
     q = q.view(runs, 2, n)
     delta = q - y[:, None]
     weighted = delta if batch.weight is None else delta * batch.weight[:, None]
-    d_q = (weighted / n).view(-1, n, 1)
+    d_q = (weighted * (1 / n)).view(-1, n, 1)
     grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad, active)

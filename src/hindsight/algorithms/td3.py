@@ -156,7 +156,8 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec, active: Ten
     next_actions = tanh_(state.target_pi(batch.next_obs)).add_(epsilon).clamp_(-1, 1)
     next_states_actions = torch.cat([batch.next_obs, next_actions], dim=-1)
     next_q = state.target_q(for_each(next_states_actions, n_critics)).view(runs, n_critics, n)
-    y = batch.rewards + spec.gamma * next_q.amin(1) * ~batch.terminated
+    next_value = next_q.amin(1).masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     # theta_i: minimise the mean of (y - Q_theta_i(s, a))^2
     states_actions = torch.cat([batch.obs, batch.actions], dim=-1)
     q, q_inputs = state.q.forward(for_each(states_actions, n_critics))

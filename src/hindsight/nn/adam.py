@@ -42,6 +42,8 @@ class Adam:
         self.steps = torch.zeros(rows.shape[0], dtype=torch.float64, device=rows.device)
         betas = torch.tensor([[beta1], [beta2]], dtype=torch.float64, device=rows.device)
         self._log_betas, self._pace = betas.log(), (1 - betas).to(rows.dtype)
+        # An infinite denominator leaves the row of an inactive run as it is.
+        self._never = torch.tensor([[0.0], [torch.inf]], dtype=torch.float64, device=rows.device)
 
     def step(self, grad: Tensor, active: Tensor) -> None:
         """One update of the runs where `active` [run] holds; `grad` [run, parameter] is used up."""
@@ -57,10 +59,8 @@ class Adam:
         correction1, correction2 = -torch.expm1(self._log_betas * self.steps)
         # lr (m / c1) / (sqrt(v / c2) + eps) as m / (a sqrt(v) + b): fewest passes over the rows.
         b = correction1 / self.learning_rate
-        a = b * correction2.rsqrt()
-        # An infinite denominator leaves the row of an inactive run as it is.
-        a = torch.where(active, a, 0.0).to(grad.dtype)[:, None]
-        b = torch.where(active, b * self.eps, torch.inf).to(grad.dtype)[:, None]
+        ab = torch.stack([b * correction2.rsqrt(), b * self.eps])
+        a, b = torch.where(active, ab, self._never).to(grad.dtype)[..., None].unbind()
         denominator = torch.sqrt(self.v, out=grad).mul_(a).add_(b)
         self.rows.addcdiv_(self.m, denominator, value=-1.0)
 

@@ -70,7 +70,15 @@ class MLP:
 
         For the steps of a rollout, where splitting the rows anew would cost as much as the network.
         """
-        return Network(self, rows).__call__
+        layers = [(b.unsqueeze(1), w.transpose(1, 2)) for b, w in self.layers(rows.detach())]
+
+        def forward(x: Tensor) -> Tensor:
+            for bias, weight in layers[:-1]:
+                x = _activate(torch.baddbmm(bias, x, weight), self.activation)
+            bias, weight = layers[-1]
+            return torch.baddbmm(bias, x, weight)
+
+        return forward
 
     def __call__(self, rows: Tensor, x: Tensor) -> Tensor:
         """Outputs [run, batch, out] for inputs [run, batch, in], without gradients."""
