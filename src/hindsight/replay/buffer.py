@@ -28,6 +28,9 @@ from hindsight.streams import Purpose, stream
 Numbers = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+#: Types of whole numbers; a truth value is one of Python's, too.
+WHOLE = (int, np.integer)
+
 #: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
 GoalStrategy = Literal["final", "future", "episode", "random"]
 GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
@@ -45,8 +48,7 @@ def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
 
 def check_count(name: str, value: Any, least: int) -> None:
     """Raise ValueError for what is no whole number, `least` or more."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
+    if type(value) is bool or not isinstance(value, WHOLE) or value < least:
         raise ValueError(f"{name}: {value!r} is not allowed; it is a whole number from {least} on")
 
 
@@ -256,10 +258,10 @@ class ReplayBuffer:
             part = slice(done, done + slots.stop - slots.start)
             self._rows[:, :, slots] = rows[:, :, part]
             self._before[:, :, slots] = np.arange(part.start, part.stop)
+            self._left[:, :, slots] = np.arange(steps - part.start, steps - part.stop, -1)
             done = part.stop
-        self.elapsed += steps
         self.position += steps
-        self._finish(self.elapsed > 0)
+        self._total = None
 
     def truncate_last_trajectory(self) -> None:
         """End every open episode here, as if a time limit had: what comes next begins another."""
@@ -291,15 +293,15 @@ class ReplayBuffer:
         return number % self.n_slots + np.take_along_axis(self._first_slot, env, axis=1)
 
     def gather(self, index: Index) -> Tensor:
-        """Copies of the rows [run, sample, width] of transitions `index` [run, sample]."""
+        """Copies of the rows [..., width] of transitions `index` [...]."""
         rows = self._flat_rows.index_select(0, self._on_device(index.ravel()))
-        return rows.view(*index.shape, -1)
+        return rows.view(*index.shape, self.row.width)
 
     def relabel(self, rows: Tensor, index: Index, uniform: Numbers) -> Tensor:
         """Give some of the rows another goal, in place; `settle` makes the rest fit.
 
         Args:
-            rows: [run, sample, width], what `gather` returned.
+            rows: [run, sample, width], what `gather` returned; a single run may lack its axis.
             index: [run, sample], where they are.
             uniform: [run, sample, 2]: whether a row is relabelled, and with which goal.
 
@@ -308,17 +310,18 @@ class ReplayBuffer:
         """
         relabelled = self._on_device(uniform[..., 0] < self.relabelling.probability)
         source = self._on_device(self.goal_index(index, uniform[..., 1]).ravel())
-        goal = self._flat_next_achieved.index_select(0, source).view(*index.shape, -1)
+        goal = self._flat_next_achieved.index_select(0, source)
+        goal, chosen = goal.view(*index.shape, goal.shape[-1]), relabelled[..., None]
         for columns in self.row.desired:
             desired = rows[..., columns]
-            torch.where(relabelled[..., None], goal, desired, out=desired)
+            torch.where(chosen, goal, desired, out=desired)
         return relabelled
 
     def goal_index(self, index: Index, uniform: Numbers) -> Index:
         """The transitions whose achieved goals are to be desired, [run, sample] like `index`."""
         strategy = self.relabelling.strategy
         if strategy == "random":
-            return self.choose(uniform)
+            return self.choose(uniform.reshape(len(self.elapsed), -1)).reshape(index.shape)
         slot = index % self.n_slots
         left = self._flat_left.take(index)
         if strategy == "final":

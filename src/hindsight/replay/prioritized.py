@@ -130,6 +130,12 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         # Leaves that wait to be changed together: run, leaf, value.
         self._waiting: list[tuple[Index, Index, NDArray[np.float64]]] = []
 
+    def add_episodes(self, rows: Tensor) -> None:
+        """As `ReplayBuffer.add_episodes`."""
+        super().add_episodes(rows)
+        for run, env in np.ndindex(*self.elapsed.shape):
+            self._wait(run, env, self.position - rows.shape[2], rows.shape[2], self.largest[run])
+
     def sample_prioritized(
         self, uniform: Numbers, reward: Reward, beta: float
     ) -> tuple[Batch, Index]:
@@ -178,8 +184,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
                 f"priorities: shape {errors.shape} is not allowed; "
                 f"it is that of the indices, {index.shape}, one row per run"
             )
-        if not np.isfinite(errors).all():
-            raise ValueError(f"priorities: {errors} is not allowed; they are finite numbers")
+        if (bad := errors[~np.isfinite(errors)]).size:
+            raise ValueError(f"priorities: {bad[0]} is not allowed; they are finite numbers")
         run, leaf = np.divmod(index, self._slots_per_run)
         if (run != np.arange(len(index))[:, None]).any():
             raise ValueError("indexes: they are not allowed; each lies in its own run")
