@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hindsight.algorithms import ppo
-from hindsight.envs.predator_prey import PredatorPrey, Step
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.envs.step import Step
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy
 from hindsight.replay.rollout import Rollout, Trajectories

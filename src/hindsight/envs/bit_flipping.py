@@ -8,6 +8,7 @@ them, `task_faces` steps one.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -70,6 +71,37 @@ def first_observation(bits: Tensor, goal: Tensor) -> Tensor:
     return torch.cat([bits, goal, bits], dim=-1)
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """What may differ between runs on one axis."""
+
+    max_steps: Tensor  # [run, 1]
+
+    @property
+    def threshold(self) -> Tensor:
+        """[run]: two goals differ by a Euclidean distance of 1 at least."""
+        return torch.full((len(self.max_steps),), 0.5, device=self.max_steps.device)
+
+    def select(self, runs: Tensor) -> "Parameters":
+        """Those of the runs with these indices."""
+        return Parameters(self.max_steps[runs])
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Reward and success of steps [run, ...]: 0 where all bits are the goal's, else -1."""
+        success = equal(next_achieved, desired)
+        return success.float() - 1, success
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """Goals [run, ..., n] of random bits from numbers in [0, 1)."""
+        return (uniform >= 0.5).float()
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """Whether goals [run, ..., n] are bits, [run, ...]."""
+        return ((goals == 0) | (goals == 1)).all(-1)
+
+
 class BitFlipping(Environments[BitFlippingSpec]):
     """[run, env] of n bits; observations [run, env, 3 n]: bits, goal, bits.
 
@@ -97,26 +129,14 @@ class BitFlipping(Environments[BitFlippingSpec]):
         self.n_choices = None if self.continuous else self.n
         super().__init__(specs, seeds, n_envs, device=device, evaluation=evaluation)
 
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [run, ...]: 0 where all bits are the goal's, else -1."""
-        success = equal(next_achieved, desired)
-        return success.float() - 1, success
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Goals [run, ..., n] of random bits from numbers in [0, 1)."""
-        return (uniform >= 0.5).float()
-
     def _set_parameters(self) -> None:
         limits = [[spec.step_limit] for spec in self.specs]
-        self.max_steps = torch.tensor(limits, device=self.device)
-        # Two goals differ by a distance of 1 at least.
-        self.threshold = torch.full((len(self.specs),), 0.5, device=self.device)
+        self.parameters: Parameters = Parameters(torch.tensor(limits, device=self.device))
+        self.observation_limit = torch.ones(self.observation_size, device=self.device)
 
     def _advance(self, actions: Tensor) -> Step:
         flips = flips_of(actions, self.n, self.continuous)
-        return advance(self.state, self.elapsed, flips, self.max_steps)
+        return advance(self.state, self.elapsed, flips, self.parameters.max_steps)
 
     def _draw(self, spec: BitFlippingSpec, size: int, generator: np.random.Generator) -> Tensor:
         bits, goal = torch.from_numpy(spawn(spec, (size,), generator)).split(self.n, dim=-1)

@@ -5,7 +5,7 @@ them, `task_faces` steps one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -44,6 +44,25 @@ class Parameters:
             column("action_scale"),
             column("threshold").flatten(),
         )
+
+    def select(self, runs: Tensor) -> "Parameters":
+        """Those of the runs with these indices."""
+        return Parameters(*(getattr(self, field.name)[runs] for field in fields(self)))
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Reward and success of steps [run, ...]: 0 within the threshold of the target, else -1."""
+        success = reached(next_achieved, desired, self.threshold)
+        return success.float() - 1, success
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """Targets [run, ..., 2], uniform in each run's square, from numbers in [0, 1)."""
+        return per_run(self.range, uniform) * (2 * uniform - 1)
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """Whether goals [run, ..., 2] lie in the square, [run, ...]."""
+        return (goals.abs() <= per_run(self.range, goals)).all(-1)
 
 
 def reached(achieved: Tensor, desired: Tensor, threshold: Tensor) -> Tensor:
@@ -99,20 +118,11 @@ class PointReach(Environments[PointReachSpec]):
     n_choices = None
     terminates_on_success = False
 
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [run, ...]: 0 within the threshold of the target, else -1."""
-        success = reached(next_achieved, desired, self.threshold)
-        return success.float() - 1, success
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Targets [run, ..., 2], uniform in each run's square, from numbers in [0, 1)."""
-        return per_run(self.parameters.range, uniform) * (2 * uniform - 1)
-
     def _set_parameters(self) -> None:
-        self.parameters = Parameters.of(self.specs, self.device)
-        self.threshold = self.parameters.threshold
+        self.parameters: Parameters = Parameters.of(self.specs, self.device)
+        place, speed = self.specs[0].range, self.specs[0].max_speed
+        limits = [place] * 6 + [speed] * 2
+        self.observation_limit = torch.tensor(limits, device=self.device)
 
     def _advance(self, actions: Tensor) -> Step:
         return advance(self.state, self.elapsed, actions, self.parameters)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.step import Step
+from hindsight.relabel.task import Task
 from hindsight.specs.base import Spec
 from hindsight.streams import Purpose, stream
 
-Task = TypeVar("Task", bound=Spec)
+TaskSpec = TypeVar("TaskSpec", bound=Spec)
 
 
 def per_run(values: Tensor, like: Tensor) -> Tensor:
@@ -25,7 +26,7 @@ def per_run(values: Tensor, like: Tensor) -> Tensor:
     return values.view(-1, *[1] * (like.dim() - 1))
 
 
-class Environments(ABC, Generic[Task]):
+class Environments(ABC, Generic[TaskSpec]):
     """[run, env] environments of one task; an episode that is over is followed by the next at once.
 
     Episode e of a run begins in the same state in every algorithm that is trained with that seed:
@@ -40,11 +41,12 @@ class Environments(ABC, Generic[Task]):
     action_size: int  # numbers in an action; a choice is one number
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
     terminates_on_success: bool
-    threshold: Tensor  # [run] Euclidean distance at which a goal counts as achieved
+    parameters: Task  # what differs between the runs
+    observation_limit: Tensor  # [obs], the observation's largest absolute values
 
     def __init__(
         self,
-        specs: Sequence[Task],
+        specs: Sequence[TaskSpec],
         seeds: Sequence[int],
         n_envs: int = 1,
         *,
@@ -70,22 +72,12 @@ class Environments(ABC, Generic[Task]):
         """One step from `state` and `elapsed`, which it leaves as they are."""
 
     @abstractmethod
-    def _draw(self, spec: Task, size: int, generator: np.random.Generator) -> Tensor:
+    def _draw(self, spec: TaskSpec, size: int, generator: np.random.Generator) -> Tensor:
         """First observations [size, obs] of as many episodes."""
 
     @abstractmethod
     def _set_parameters(self) -> None:
-        """Make `threshold` and what else differs between runs from `specs`."""
-
-    @abstractmethod
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [run, ...] towards the goals `desired` [run, ..., goal]."""
-
-    @abstractmethod
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Goals [run, ..., goal], uniform in the goal space, from numbers in [0, 1)."""
+        """Make `parameters` from `specs`."""
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Nothing: such a task draws only when an episode begins."""

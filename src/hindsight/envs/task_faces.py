@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hindsight.envs import bit_flipping, point_reach
 from hindsight.envs.render import PREDATOR, PREY, SHADOW, pixels_of
-from hindsight.envs.run_axis import Task
+from hindsight.envs.run_axis import TaskSpec
 from hindsight.envs.step import Step
 from hindsight.specs.errors import validated
 from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
@@ -29,10 +29,10 @@ Array = NDArray[Any]
 Observation = dict[str, Array]
 
 
-class GoalTask(gymnasium.Env[Any, Any], Generic[Task]):
+class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
     """What the faces share: episodes, their options and their errors."""
 
-    parameters: Task
+    parameters: TaskSpec
     observation_space: Dict
     _state: Tensor  # [1, 1, obs]
     _elapsed: Tensor  # [1, 1]

@@ -89,6 +89,8 @@ class DQNSpec(Spec):
     n_envs: Count = 1
     train_freq: Count = 1
     gradient_steps: Count = 1
+    #: Steps of each environment between two rows of the curves.
+    log_interval: Count = 1000
     epsilon: Fraction = 0.1
     double: bool = True
     target_update_interval: Count = 1000

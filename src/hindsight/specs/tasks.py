@@ -22,6 +22,16 @@ class PointReachSpec(Spec):
     threshold: Positive = 0.05
     action_scale: Positive = 10.0
 
+    @property
+    def step_limit(self) -> int:
+        """Steps after which an episode is truncated."""
+        return self.max_steps
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers a policy sees."""
+        return 8
+
     @model_validator(mode="after")
     def _targets_are_to_be_reached(self) -> "PointReachSpec":
         # Two uniform places are closer than half of the side in 48 % of the cases.
@@ -55,3 +65,8 @@ class BitFlippingSpec(Spec):
     def step_limit(self) -> int:
         """Steps after which an episode is truncated."""
         return self.n_bits if self.max_steps is None else self.max_steps
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers a policy sees."""
+        return 3 * self.n_bits
