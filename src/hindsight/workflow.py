@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hindsight.figures import names_for
+from hindsight.figures import ALSO_READ, names_for
 from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.experiments import (
     EPISODES,
@@ -41,6 +41,9 @@ class Stage:
         "tests.csv",
         "aggregate.csv",
         "sensitivity.csv",
+        "m_c.csv",
+        "best_level.csv",
+        "time_saved.csv",
         "curves.parquet",
         "seed_curves.parquet",
         "evaluations.parquet",
@@ -135,7 +138,9 @@ class Stage:
         """What an experiment's figures are drawn from."""
         if experiment == "environment":
             return [self.episodes]
-        return [f"{self.tables}/{experiment}/{table}" for table in self.TABLES]
+        beside = [name for name in ALSO_READ.get(experiment, ()) if name in self.experiments]
+        names = [experiment, *beside]
+        return [f"{self.tables}/{name}/{table}" for name in names for table in self.TABLES]
 
     @property
     def all_tables(self) -> list[str]:

@@ -241,9 +241,11 @@ class Probe:
         self.elapsed += 1
         terminated = self.elapsed >= self.length
         reward = self.reward_of(self.state[..., 1], actions[..., 0]) * terminated
+        next_obs = self.state.clone()
         self.elapsed.masked_fill_(terminated, 0)
         self._look()
-        return Step(reward[..., None], terminated, reward > 0)
+        never = torch.zeros_like(terminated)
+        return Step(reward[..., None], terminated, never, reward > 0, next_obs)
 
     def reward(self, achieved: Tensor, goal: Tensor, terminated: Tensor) -> tuple[Tensor, Tensor]:
         return achieved[..., 0], achieved[..., 0] > 0

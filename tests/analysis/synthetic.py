@@ -2,8 +2,8 @@
 experiments.
 
 `write_cell` writes one results file from a function of the training step; `write_experiment` writes
-the cells and the plan of one of the six experiments, with learning curves that look like the
-papers'.
+the cells and the plan of an experiment; for those of the first paper it knows levels, and learning
+curves that look like the paper's.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 CurveFunction = Callable[[int, Array], Array]
+ExtraFunction = Callable[[int, Array], dict[str, Array]]
 
 N_STEPS = 2048
 SPAWNS = ("random", "apart")
@@ -31,6 +32,7 @@ TRAIN_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
     "gradient_norm", "ratio_max", "updates", "relabelled_share", "s_ratio_before", "s_ratio_after",
 )  # fmt: skip
+EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 LEVELS: dict[str, list[dict[str, Any]]] = {
@@ -118,10 +120,12 @@ def _evaluation_columns(columns: dict[str, Array], every: int) -> dict[str, Arra
     """The rows of every `every`-th rollout and of the last one, without what only training has."""
     iteration = columns["iteration"]
     kept = (iteration % every == 0) | (iteration == iteration[-1])
-    return {
-        name: np.full(kept.sum(), np.nan) if name in TRAIN_ONLY else values[kept]
-        for name, values in columns.items()
-    }
+    return _without({name: values[kept] for name, values in columns.items()}, TRAIN_ONLY)
+
+
+def _without(columns: dict[str, Array], absent: Sequence[str]) -> dict[str, Array]:
+    """The same rows with no value in some columns."""
+    return {n: np.full(v.shape, np.nan) if n in absent else v for n, v in columns.items()}
 
 
 def write_cell(
@@ -132,6 +136,8 @@ def write_cell(
     iterations: int = 40,
     seconds_per_step: float = 1e-3,
     evaluate_every: int = 5,
+    extra: ExtraFunction | None = None,
+    switch_step: Callable[[int], int | None] | None = None,
 ) -> Path:
     """Write a results file of `seeds` runs and `iterations` rollouts of 2048 steps each.
 
@@ -139,7 +145,8 @@ def write_cell(
     2 success - 1. A run is cut at 1.3 times the step at which its success rate is first 1, as
     training does. Training time is `seconds_per_step` x steps on the CPU clock and half as much
     again on the wall clock. Evaluation rows repeat the training window's numbers every
-    `evaluate_every` rollouts and at the run's end.
+    `evaluate_every` rollouts and at the run's end. `extra(seed, env_steps)` adds or replaces
+    columns of a run, `switch_step(seed)` says when it switched (without either: an older file).
     """
     curve_fn = curve_fn or constant(0.5)
     spec = specification(spec_overrides, seeds, iterations * N_STEPS)
@@ -148,9 +155,14 @@ def write_cell(
     for seed in range(seeds):
         success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
         columns, run = _run_columns(seed, success, grid, spec["early_end"], seconds_per_step)
+        if extra is not None:
+            columns |= extra(seed, columns["env_steps"])
+        if switch_step is not None:
+            run["switch_step"] = switch_step(seed)
         train.append(columns)
         runs.append(run)
     evaluations = [_evaluation_columns(columns, evaluate_every) for columns in train]
+    train = [_without(columns, EVALUATION_ONLY) for columns in train]
     # Phases in alphabetical order, seeds and steps ascending: the order of a results file.
     parts = [*evaluations, *train]
     phases = ["evaluation"] * len(evaluations) + ["train"] * len(train)
@@ -216,15 +228,18 @@ def write_experiment(
     seeds: int = 6,
     iterations: int = 30,
     curve_of: Callable[[str, dict[str, Any], str, str], CurveFunction] | None = None,
+    more_of: Callable[[str, dict[str, Any], str, str], dict[str, Any]] | None = None,
 ) -> Path:
     """Write the cells of an experiment under `root` and its plan; return the plan's path.
 
     Cells go to root/results/cells, the plan to root/results/tables/<source>/<name>/plan.json; paths
     in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
-    learning curves. PPO's cells are shared by the fidelities, as in the real plans.
+    learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`. PPO's
+    cells are shared by the fidelities, as in the real plans. An experiment that is not in LEVELS
+    needs `arms`, and `levels` if anything varies.
     """
     arms = arms or (("PPO-HER",) if name == "her_strategy" else ("PPO", "PPO-HER"))
-    levels = LEVELS[name] if levels is None else levels
+    levels = LEVELS.get(name, [{}]) if levels is None else levels
     entries = []
     for fidelity, arm, level, (spawn, prey) in itertools.product(
         fidelities, arms, levels, tuple(conditions)
@@ -239,23 +254,25 @@ def write_experiment(
             else learning_curve(arm, hardness, iterations)
         )
         if not (root / cell).exists():
-            write_cell(
-                root / cell,
-                {"environment.spawn": spawn, "environment.prey": prey},
-                seeds=seeds,
-                curve_fn=curve,
-                iterations=iterations,
-                seconds_per_step=1.6e-3 if "HER" in arm else 1e-3,
-            )
+            more = more_of(arm, level, spawn, prey) if more_of else {}
+            place = {"environment.spawn": spawn, "environment.prey": prey}
+            settings: dict[str, Any] = {
+                "seeds": seeds,
+                "curve_fn": curve,
+                "iterations": iterations,
+                "seconds_per_step": 1.6e-3 if "HER" in arm else 1e-3,
+            }
+            overrides = {"spec_overrides": place | more.get("spec_overrides", {})}
+            write_cell(root / cell, **(settings | more | overrides))
         place = {"spawn": spawn, "prey": prey, "seeds": seeds, "cell": cell}
         entries.append({"fidelity": fidelity, "arm": arm, "level": level, **place})
     plan = {
         "experiment": name,
         "title": name.replace("_", " "),
-        "figures": FIGURES[name],
+        "figures": FIGURES.get(name, name),
         "source": source,
         "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
-        "vary": list(LEVELS[name][0]),
+        "vary": list(levels[0]),
         "entries": entries,
     }
     path = root / "results" / "tables" / source / name / "plan.json"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hindsight.analysis.cells import COLUMNS, ResultError, load_cell
+from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
 from tests.analysis.synthetic import N_STEPS, write_cell
 
 
@@ -48,6 +48,20 @@ def test_a_whole_file_is_read_in_order(path: Path) -> None:
     assert cell.evaluations["policy_entropy"].isna().all()
     order = cell.curves[["seed", "env_steps"]]
     assert order.equals(order.sort_values(["seed", "env_steps"]))
+
+
+def test_columns_that_older_files_lack_are_there_without_values(path: Path) -> None:
+    cell = load_cell(path)
+    for rows in (cell.curves, cell.evaluations):
+        assert rows[list(OPTIONAL)].isna().all().all()
+
+
+def test_columns_of_newer_files_are_kept(path: Path) -> None:
+    rows = pq.read_table(path).to_pandas()
+    rows["hindsight"] = np.where(rows["phase"] == "train", 1.0, np.nan).astype(np.float32)
+    cell = load_cell(rewrite(path, rows))
+    assert (cell.curves["hindsight"] == 1.0).all()
+    assert cell.curves["reward_entropy"].isna().all()
 
 
 def test_rows_may_come_in_any_order(path: Path) -> None:

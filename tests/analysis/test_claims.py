@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from hindsight.analysis.claims import CLAIMS, Verdict, evaluate, write_claims
-from hindsight.analysis.judges import JUDGES, drop_contrast, sweep, time_race
+from hindsight.analysis.claims import CLAIMS, JUDGES, Verdict, evaluate, write_claims
+from hindsight.analysis.judges import drop_contrast, sweep, time_race
 from hindsight.analysis.summarise import summarise
 from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
 
@@ -39,7 +39,8 @@ def by_arm(**curves: CurveFunction) -> Curves:
 
 
 def test_claims_and_judges_are_the_same_list() -> None:
-    assert list(CLAIMS) == list(JUDGES) == ["P1", "P2", "P3", "P4", "P5", "P6", "P8"]
+    papers = ["P1", "P2", "P3", "P4", "P5", "P6", "P8", "M1", "M2", "M3", "M4", "M5"]
+    assert list(CLAIMS) == list(JUDGES) == papers
     for claim in CLAIMS.values():
         assert claim.rule.startswith("Reproduced: ")
         assert "  " not in claim.rule
@@ -288,3 +289,6 @@ def test_claims_json_is_valid_and_holds_rule_and_verdict(tmp_path: Path) -> None
     assert (first["claim"], first["fidelity"], first["verdict"]) == ("P1", "released", "not tested")
     assert first["rule"] == CLAIMS["P1"].rule
     assert first["effect"] is None
+    answers = json.loads((tmp_path / "answers.json").read_text(), parse_constant=refuse)
+    assert [row["id"] for row in answers] == ["Q1", "Q2", "Q3", "Q4", "Q6", "Q7"]
+    assert {row["status"] for row in answers} == {"not tested"}

@@ -14,9 +14,9 @@ from hindsight.analysis.summarise import level_text, read_table, summarise
 from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
 
 TABLES = [
-    "aggregate.csv", "curves.parquet", "evaluations.parquet", "missing.json", "plan.json",
-    "runs.parquet", "seed_curves.parquet", "sensitivity.csv", "summary.csv", "summary.tex",
-    "tests.csv",
+    "aggregate.csv", "best_level.csv", "curves.parquet", "evaluations.parquet", "m_c.csv",
+    "missing.json", "plan.json", "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
+    "summary.csv", "summary.tex", "tests.csv", "time_saved.csv",
 ]  # fmt: skip
 TWO = CONDITIONS[:2]
 
@@ -164,6 +164,52 @@ def test_forgetting_is_what_is_lost_after_the_best(tmp_path: Path) -> None:
     np.testing.assert_allclose(runs["forgetting"], 1.0, atol=1e-6)
     summary = read_table(plan.parent / "summary.csv")
     assert summary[["mean_low", "iqm_high"]].isna().all().all()  # two seeds carry no interval
+
+
+def test_what_older_files_lack_has_no_value(known: dict[str, pd.DataFrame]) -> None:
+    runs, curves = known["runs.parquet"], known["seed_curves.parquet"]
+    assert (runs["updates"] == 320.0 * runs["end_step"] / N_STEPS).all()
+    np.testing.assert_allclose(runs["ratio_max"], 0.1, rtol=1e-6)
+    absent = ["switch_step", "relabelled_ratio_max", "hindsight_log_ratio_max"]
+    assert runs[absent].isna().all().all()
+    assert curves[absent[1:]].isna().all().all()
+    np.testing.assert_allclose(curves["s_ratio_after"], 0.1, rtol=1e-6)
+    entropies = ["reward_entropy", "action_entropy", "observation_entropy"]
+    assert known["evaluations.parquet"][entropies].isna().all().all()
+
+
+def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
+    def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
+        iteration = env_steps / N_STEPS
+        # Without copies there is no largest ratio: the file says -inf in the first iteration.
+        ratio = np.where(iteration > 1, 10.0 * seed + iteration, -np.inf)
+        return {
+            "hindsight_log_ratio_max": ratio, "relabelled_ratio_max": 2 * iteration,
+            "ratio_max": 5.0 - iteration, "s_ratio_after": iteration / 10,
+            "reward_entropy": iteration / 100, "action_entropy": iteration,
+            "observation_entropy": 2.0 * iteration,
+        }  # fmt: skip
+
+    plan = write_experiment(
+        tmp_path, "algorithms", seeds=2, iterations=4, conditions=TWO[:1], arms=("PPO-HER",),
+        fidelities=("released",), curve_of=lambda *_: constant(0.5),
+        more_of=lambda *_: {
+            "extra": extra, "switch_step": [6144, None].__getitem__, "evaluate_every": 2,
+        },
+    )  # fmt: skip
+    tables = tables_of(plan, tmp_path)
+    runs = tables["runs.parquet"]
+    np.testing.assert_array_equal(runs["switch_step"], [6144.0, np.nan])
+    np.testing.assert_array_equal(runs["hindsight_log_ratio_max"], [4.0, 14.0])
+    np.testing.assert_array_equal(runs["relabelled_ratio_max"], [8.0, 8.0])
+    np.testing.assert_array_equal(runs["ratio_max"], [4.0, 4.0])
+    np.testing.assert_array_equal(runs["updates"], [1280.0, 1280.0])
+    curves = tables["seed_curves.parquet"].query("seed == 1")
+    np.testing.assert_array_equal(curves["hindsight_log_ratio_max"], [np.nan, 12, 13, 14])
+    np.testing.assert_allclose(curves["s_ratio_after"], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
+    evaluations = tables["evaluations.parquet"].query("seed == 0")
+    np.testing.assert_allclose(evaluations["reward_entropy"], [0.02, 0.04], rtol=1e-6)
+    np.testing.assert_allclose(evaluations["observation_entropy"], [4.0, 8.0])
 
 
 def test_sensitivity_of_a_sweep_by_hand(tmp_path: Path) -> None:

@@ -8,9 +8,15 @@ import pytest
 from hindsight.analysis.summarise import summarise
 from hindsight.envs.episodes import Episode, save_episodes
 from tests.analysis import synthetic
+from tests.figures import second_paper
 
 CONDITIONS = [("random", "static"), ("random", "repel"), ("apart", "static"), ("apart", "repel")]
 ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
+#: The experiments of the second paper that are here under both fidelities, and the S of the first
+#: two; its conditions, in which no spawn and no prey occurs twice.
+BOTH = ("s_ratio", "targeted", "stop_her")
+S_RATIOS = [{"s_ratio": s} for s in (0.0, 0.3, 0.5, 0.6, 0.7, 1.0)]
+TWO_CONDITIONS = CONDITIONS[::3]
 
 
 def episode(n: int, prey: str = "static") -> Episode:
@@ -21,7 +27,7 @@ def episode(n: int, prey: str = "static") -> Episode:
 
 @pytest.fixture(scope="session")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """results/tables/laptop: six experiments and the episodes; learning_rate has four seeds."""
+    """results/tables/laptop: every experiment and the episodes; learning_rate has four seeds."""
     root = tmp_path_factory.mktemp("project")
     for name in synthetic.LEVELS:
         plan = synthetic.write_experiment(
@@ -33,6 +39,14 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
             iterations=12,
         )
         summarise(plan, root)
+    for name in second_paper.EXPERIMENTS:
+        second_paper.write(
+            root,
+            name,
+            TWO_CONDITIONS,
+            fidelities=("released", "described") if name in BOTH else ("released",),
+            levels=S_RATIOS if name in BOTH[:2] else None,
+        )
     folder = root / "results" / "tables" / "laptop"
     save_episodes(folder / "environment" / "episodes.npz", [episode(3), episode(3, "repel")])
     return folder

@@ -418,8 +418,6 @@ def test_who_is_dropped_and_who_is_a_success_is_drawn():
     """Twelve episodes in 600 runs: each is dropped, and copied as a success, equally often."""
     seeds, lengths = 600, [1 + i % 3 for i in range(12)]
     firsts = np.cumsum([0, *lengths[:-1]])
-    # S = 0.25 with 6 + 6 of each kind: 6 successes of 24, all copies failures, nothing dropped.
-    # S = 0.8: 18 successes, hence 4 or 5 of the 6 failures (18 / 0.8 = 22.5).
     episodes = [straight(n, i % 2 == 0) for i, n in enumerate(lengths)]
     real, copies = copied(0.8, episodes, seeds)
     assert copies.valid[..., firsts].all()
@@ -435,7 +433,7 @@ def test_who_is_dropped_and_who_is_a_success_is_drawn():
     as_success = (goals == ends).all(-1).float()
     assert (as_success.sum(1) == 6).all()
     assert as_success.mean(0).tolist() == pytest.approx([0.5] * 12, abs=0.08)
-    # Copies are dropped as readily as real episodes: S = 1 / 3 of real successes only.
+    # Twelve real successes, twelve copies as failures: S = 0.2 leaves three of the former.
     real, copies = copied(0.2, [straight(1, True)] * 12, seeds)
     assert real.valid.sum((1, 2)).tolist() == [3] * seeds
     assert copies.valid.all()

@@ -1,4 +1,4 @@
-"""A small project with results, figures and a page of deviations."""
+"""A small project with results of both papers, figures and a page of deviations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,18 @@ from hindsight.analysis.summarise import summarise
 from hindsight.figures import draw, names_for
 from hindsight.report.build import build
 from tests.analysis.synthetic import write_experiment
+from tests.figures import second_paper
 
 DEVIATIONS = """# Deviations
 
 1. **First.** See [the line](../src/hindsight/nn/adam.py#L3) and <https://example.org/paper>.
 2. Second <script>alert(1)</script> ![a picture](https://example.org/x.png).
 """
+#: Experiments of the second paper, and which of their figures are drawn.
+SECOND_PAPER = {
+    "s_ratio": ("meher_fig3", "question_signals", "question_signals_described"),
+    "stop_her": ("meher_fig6_described", "time_saved"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Project:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Two experiments; one planned cell was never trained."""
+    """Four experiments, two of each paper; one planned cell was never trained."""
     root = tmp_path_factory.mktemp("project")
     conditions = [("random", "static"), ("apart", "repel")]
     tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
@@ -46,6 +52,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         lost.unlink(missing_ok=True)
         summarise(plan, root)
         for figure in names_for(name, ["released", "described"])[:3]:
+            draw(figure, root / tables, root / figures / figure)
+    for name, drawn in SECOND_PAPER.items():
+        levels = [{"s_ratio": s} for s in (0.0, 0.5, 1.0)] if name == "s_ratio" else None
+        second_paper.write(root, name, conditions, levels=levels, iterations=8)
+        for figure in drawn:
             draw(figure, root / tables, root / figures / figure)
     write_claims(root / tables)
     (root / "docs").mkdir()

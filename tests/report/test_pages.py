@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import shutil
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -56,7 +58,7 @@ def test_html_s_own_anchors_exist(project: Project) -> None:
 def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
     images = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
     drawn = sorted((project.root / "figures/laptop").glob("*.png"))
-    assert len(images) == len(drawn) == 6
+    assert len(images) == len(drawn) == 11
     contents = {path.read_bytes() for path in drawn}
     for image in images:
         head, data = str(image["src"]).split(",", 1)
@@ -76,6 +78,7 @@ def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project: Proj
             assert f"{MARKS[row['verdict']]} {row['verdict']}" in line
         assert claim.sentence in project.markdown
         assert f'id="claim-{claim.id}"' in html
+    html = html[: html.index('<h2 id="questions">')]
     badges = re.findall(r'<span class="badge ([\w-]+)">(.) ([\w ]+)</span>', html)
     assert len(badges) == 2 * 2 * len(claims)
     for kind, mark, word in badges:
@@ -136,6 +139,87 @@ def test_headline_numbers_are_the_tables_numbers(project: Project) -> None:
     assert lines and lines[0].endswith(f"| {share} |")
 
 
+def test_claims_stand_under_their_papers(project: Project) -> None:
+    claims = read_claims(project.root / "results/tables/laptop/claims.json")
+    for page, heading in ((project.html, "<h3>{}"), (project.markdown, "### {}")):
+        start = page.index(heading.format("PPO-HER"))
+        middle = page.index(heading.format("MEHER"))
+        for claim in claims:
+            place = page.index(claim.sentence)
+            assert (start < place < middle) == (claim.paper == "PPO-HER")
+            assert (middle < place) == (claim.paper == "MEHER")
+    assert {claim.paper for claim in claims} == {"PPO-HER", "MEHER"}
+
+
+def test_open_questions_have_their_answers_and_their_figures_once(project: Project) -> None:
+    rows = json.loads((project.root / "results/tables/laptop/answers.json").read_text())
+    assert {row["id"] for row in rows} >= {"Q1", "Q2", "Q3", "Q4", "Q6", "Q7"}
+    html = unescape(re.sub(r"src=\"data:[^\"]*\"", "", project.html))
+    for page in (html, project.markdown):
+        section = page[page.index("Open questions", page.index("Evidence, claim by claim")) :]
+        for row in rows:
+            assert f"{row['id']} · {row['question']}" in section
+            assert row["answer"] in section
+    names = [a["alt"].split(":")[0] for t, a in Tags(project.html).found if t == "img"]  # type: ignore[union-attr]
+    assert names.count("question_signals") == names.count("question_signals_described") == 1
+    assert names.index("question_signals") < names.index("meher_fig3")  # not in its chapter
+    answered = [row for row in rows if row["status"] == "answered"]
+    assert {(row["id"], row["fidelity"]) for row in answered} == {
+        ("Q6", "released"), ("Q6", "described"),
+    }  # fmt: skip
+    assert html.count("○ not tested</span><br>") == len(rows) - 2
+
+
+def test_figures_of_either_paper_come_first(project: Project) -> None:
+    assert "![meher_fig3]" in project.markdown and "![meher_fig6_described]" in project.markdown
+    assert "Beside it: [time_saved]" in project.markdown
+    assert "![time_saved]" not in project.markdown
+
+
+def test_tables_of_the_second_paper_are_in_words(project: Project) -> None:
+    folder = project.root / "results/tables/laptop"
+    best = pd.read_csv(folder / "s_ratio/best_level.csv")
+    row = best[best["spawn"].isna() & (best["fidelity"] == "released")].iloc[0]
+    words = f"{row['best_level']:g} [{row['low']:g}, {row['high']:g}]"
+    peak = "yes" if row["single_peaked"] else "no"
+    line = f"| all | all | MEHER | 2 | 5 | {words} | {present.number(row['m_c'])} | {peak} |"
+    assert line in project.markdown
+    m_c = pd.read_csv(folder / "s_ratio/m_c.csv")
+    row = m_c[(m_c["s_ratio"] == 0.5) & (m_c["prey"] == "repel")].iloc[0]
+    value = present.interval(row["m_c"], row["m_c_low"], row["m_c_high"])
+    assert f"| spawn apart | repel | S = 0.5 | MEHER | 5 | {value} |" in project.markdown
+    saved = pd.read_csv(folder / "stop_her/time_saved.csv")
+    row = saved[saved["spawn"].isna()].iloc[0]
+    value = f"{100 * row['saved_share']:.0f} [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
+    (line,) = [
+        x for x in project.markdown.splitlines() if x.startswith("| all | all | PPO-HER-2-PPO | 5")
+    ][:1]
+    assert value.replace("-", "−") in line
+    for title in ("Best setting, released", "M_c by setting", "Computation saved, described"):
+        assert title in project.html and title in project.markdown
+
+
+def test_without_answers_there_is_no_such_section(project: Project, tmp_path: Path) -> None:
+    tables, figures = tmp_path / "laptop", project.root / "figures/laptop"
+    shutil.copytree(project.root / "results/tables/laptop", tables)
+    (tables / "answers.json").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        build(tables, figures, tmp_path / "a.html", tmp_path / "b.md")
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "Open questions" not in page
+    assert "question_signals:" in page  # beside the papers' figures instead
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [(0.6, 0.5, 0.7, "0.6 [0.5, 0.7]"), (1.1, float("nan"), float("nan"), "1.1"),
+     (float("nan"), float("nan"), float("nan"), "–")],
+)  # fmt: skip
+def test_best_settings_in_words(value: float, low: float, high: float, text: str) -> None:
+    assert present.setting(value, low, high) == text
+
+
 def test_deviations_stay_numbered_and_lose_links_images_and_scripts() -> None:
     text = "# Title\n\n1. [a line](src/x.py) **b**\n2. <script>x</script> ![p](https://e.org/x.png)"
     html = plain_html(text)
@@ -151,7 +235,8 @@ def test_provenance_counts_each_cell_once_and_keeps_every_fact(project: Project)
         for path in sorted((project.root / "results/tables/laptop").glob("*/plan.json"))
     ]
     found = collect([*plans, *plans], project.root)
-    assert found.cells == len(list((project.root / "results/cells").glob("*/*.parquet")))
+    planned = {entry["cell"] for plan in plans for entry in plan["entries"]}
+    assert found.cells == len([cell for cell in planned if (project.root / cell).exists()])
     assert found.runs == 5 * found.cells
     assert found.missing == [project.missing]
     assert found.facts["device"] == ["cpu"]

@@ -3,7 +3,8 @@ rule claims:
     input:
         STAGE.all_tables,
     output:
-        f"{STAGE.tables}/claims.json",
+        claims=f"{STAGE.tables}/claims.json",
+        answers=f"{STAGE.tables}/answers.json",
     log:
         f"results/logs/claims/{STAGE.source}.log",
     conda:
@@ -11,12 +12,13 @@ rule claims:
     params:
         code=fingerprint("claims"),
     shell:
-        "hindsight claims {output:q} > {log:q} 2>&1"
+        "hindsight claims {output.claims:q} > {log:q} 2>&1"
 
 
 rule report:
     input:
         claims=f"{STAGE.tables}/claims.json",
+        answers=f"{STAGE.tables}/answers.json",
         tables=STAGE.all_tables,
         figures=lambda wildcards: asked().drawn,
         deviations="docs/deviations.md",

@@ -25,6 +25,11 @@ TRAIN_ONLY = (
     "gradient_norm", "ratio_max", "updates", "relabelled_share", "s_ratio_before", "s_ratio_after",
 )  # fmt: skip
 COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
+#: What older files lack: of training rows, then of evaluation rows; NaN where it is absent.
+OPTIONAL = (
+    "relabelled_ratio_max", "hindsight_log_ratio_max",
+    "reward_entropy", "action_entropy", "observation_entropy",
+)  # fmt: skip
 METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",
@@ -79,6 +84,7 @@ def load_cell(path: str | Path) -> Cell:
         raise ResultError(f"{path}: not a results file, it lacks the columns {', '.join(missing)}")
     metadata = _metadata(path, table.schema.metadata or {})
     rows = table.to_pandas()
+    rows = rows.assign(**{name: np.nan for name in OPTIONAL if name not in rows})
     foreign = sorted(map(str, set(rows["phase"].unique()) - {"train", "evaluation"}))
     if foreign:
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")

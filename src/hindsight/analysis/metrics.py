@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 LEARNT_SHARE = 0.95  # "time to learn": the first point at this share of the scaled maximum
+LEARNT = 0.5  # scaled maximum median return: the median run succeeds in half of its episodes
 SOLVED_SUCCESS = 0.95
 SOLVED_EPISODES = 100
 _ROUNDING = 1e-9
@@ -98,12 +99,14 @@ def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
 
 
 def m_c(scaled_maximum: ArrayLike, times: ArrayLike) -> Array:
-    """M_c `[setting]` = scaled maximum median return x (1 - time to learn / its largest) (MEHER).
+    """M_c `[..., setting]` = scaled maximum median return x (1 - time to learn / its largest)
+    (MEHER).
 
     The slowest setting therefore scores 0: only the shape over settings is to be read.
     """
     times = np.asarray(times, dtype=np.float64)
-    return np.asarray(scaled_maximum, dtype=np.float64) * (1.0 - times / np.nanmax(times))
+    slowest = np.nanmax(times, axis=-1, keepdims=True)
+    return np.asarray(scaled_maximum, dtype=np.float64) * (1.0 - times / slowest)
 
 
 def sensitivity(scaled_maximum: ArrayLike) -> float:

@@ -93,6 +93,24 @@ def percentile_interval(replicates: Array, confidence: float = 0.95) -> Interval
     return Interval(float(low), float(high))
 
 
+def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
+    """`[draw, ...]`: means over conditions of each condition's bootstrap replicates `[condition,
+    draw, ...]`, of conditions that are drawn anew where there are five or more.
+
+    The generator must not be the one, or have the seed of the one, that drew the seeds.
+    """
+    n, draws = replicates.shape[:2]
+    if n < FEWEST_SEEDS:
+        return np.asarray(replicates.mean(axis=0))
+    drawn = generator.integers(0, n, size=(n, draws))
+    return np.asarray(np.mean([replicates[c, np.arange(draws)] for c in drawn], axis=0))
+
+
+def resampled(n_conditions: int, n_seeds: int) -> bool:
+    """Whether there are enough conditions or seeds to draw anew for an interval over both."""
+    return max(n_conditions, n_seeds) >= FEWEST_SEEDS
+
+
 def probability_of_improvement(arm: ArrayLike, baseline: ArrayLike) -> float:
     """P(a run of `arm` beats a run of `baseline`), ties half: U / nm over `[seed]` values."""
     return float(_wins(np.asarray(arm, np.float64), np.asarray(baseline, np.float64)).mean())

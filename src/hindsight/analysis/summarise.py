@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.cells import Cell, ResultError, load_cell
+from hindsight.analysis.best_level import best_levels, m_c_table, score
+from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.analysis.reduce import (
+    EVALUATION_COLUMNS,
+    RUN_COLUMNS,
+    TRACED,
+    Array,
+    Key,
+    Reduced,
+    reduce_cell,
+)
+from hindsight.analysis.time_saved import time_saved
 from hindsight.files import write_whole
-
-Array = NDArray[np.float64]
-Key = dict[str, Any]
 
 CURVE_POINTS = 250
 SEED_CURVE_POINTS = 150
@@ -35,12 +42,7 @@ CURVE_COLUMNS = (
     "clock", "x", "median", "q25", "q75", "mean", "success_share", "solved_share", "n_seeds",
 )  # fmt: skip
 SEED_CURVE_COLUMNS = (
-    "seed", "env_steps", "minutes", "return_mean", "success_rate", "policy_entropy", "log_std",
-)  # fmt: skip
-EVALUATION_COLUMNS = ("seed", "env_steps", "return_mean", "success_rate", "episode_length")
-RUN_COLUMNS = (
-    "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
-    "solved", "solve_step", "perfect_step", "end_step", "minutes", "forgetting", "auc",
+    "seed", "env_steps", "minutes", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
 SUMMARY_COLUMNS = (
     "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
@@ -63,26 +65,6 @@ TEX_COLUMNS = (
     "fidelity", "arm", "level", "spawn", "prey", "n_seeds", "max_median_return", "iqr",
     "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """A cell as arrays on one grid of steps that reaches the budget; NaN after a run's end.
-
-    env_steps `[step]`; returns, success, solved (by then: 0 or 1), minutes, entropy, log_std
-    `[seed, step]`; runs and evaluations: one frame each with a column `seed`.
-    """
-
-    seeds: NDArray[np.int64]
-    env_steps: Array
-    returns: Array
-    success: Array
-    solved: Array
-    minutes: Array
-    entropy: Array
-    log_std: Array
-    runs: pd.DataFrame
-    evaluations: pd.DataFrame
 
 
 def summarise(
@@ -132,6 +114,7 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
+    scores = score(cells, vary)
     return {
         "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
         "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
@@ -142,57 +125,10 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         "aggregate.csv": aggregate(runs, vary),
         # Where nothing varies there is nothing to be sensitive to: no rows.
         "sensitivity.csv": sensitivities(summary if vary else summary[:0]),
+        "m_c.csv": m_c_table(scores, cells, vary),
+        "best_level.csv": best_levels(scores, vary),
+        "time_saved.csv": time_saved(cells, vary),
     }
-
-
-def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
-    """A cell's first `n_seeds` runs (all by default) as arrays on the grid continued to the budget.
-
-    A cell that serves several experiments holds as many seeds as the largest of them asks for.
-    ResultError if it has fewer than `n_seeds`.
-    """
-    seeds = np.unique(cell.curves["seed"].to_numpy())
-    if n_seeds is not None and seeds.size < n_seeds:
-        raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
-    seeds = seeds[:n_seeds]
-    rows = cell.curves[cell.curves["seed"].isin(seeds)]
-    evaluations = cell.evaluations[cell.evaluations["seed"].isin(seeds)]
-    observed = np.unique(rows["env_steps"].to_numpy())
-    env_steps = metrics.extend_grid(observed, cell.budget)
-    seed_index = np.searchsorted(seeds, rows["seed"].to_numpy())
-    step_index = np.searchsorted(observed, rows["env_steps"].to_numpy())
-
-    def matrix(column: str) -> Array:
-        values = np.full((seeds.size, env_steps.size), np.nan)
-        values[seed_index, step_index] = rows[column].to_numpy(dtype=np.float64)
-        return values
-
-    success = matrix("success_rate")
-    first = metrics.first_solved(success, matrix("episodes"))
-    returns, minutes = matrix("return_mean"), matrix(cell.clock_column) / 60.0
-    last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
-    by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
-    full = metrics.carry_forward(returns)
-    runs = pd.DataFrame({
-        "seed": seeds,
-        "max_return": np.nanmax(returns, axis=1),
-        "final_return": full[:, -1],
-        "final_evaluation_return": last["return_mean"].to_numpy(dtype=np.float64),
-        "final_evaluation_success": last["success_rate"].to_numpy(dtype=np.float64),
-        "solved": ~np.isnan(first),
-        "solve_step": [env_steps[int(i)] if not np.isnan(i) else np.nan for i in first],
-        "perfect_step": [_number(by_seed[int(seed)]["perfect_step"]) for seed in seeds],
-        "end_step": [by_seed[int(seed)]["end_step"] for seed in seeds],
-        "minutes": np.nanmax(minutes, axis=1),
-        "forgetting": np.nanmax(returns, axis=1) - full[:, -1],
-        "auc": np.nanmean(metrics.scaled(full), axis=1),
-    })  # fmt: skip
-    solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
-    return Reduced(
-        seeds, env_steps, returns, success, solved, minutes,
-        matrix("policy_entropy"), matrix("log_std"), runs,
-        evaluations[list(EVALUATION_COLUMNS)],
-    )  # fmt: skip
 
 
 def step_curve(cell: Reduced) -> pd.DataFrame:
@@ -264,7 +200,7 @@ def _seed_curves(cell: Reduced) -> pd.DataFrame:
         "seed": cell.seeds[row],
         "env_steps": cell.env_steps[step], "minutes": cell.minutes[row, step],
         "return_mean": cell.returns[row, step], "success_rate": cell.success[row, step],
-        "policy_entropy": cell.entropy[row, step], "log_std": cell.log_std[row, step],
+        **{name: values[row, step] for name, values in cell.traces.items()},
     })  # fmt: skip
 
 
@@ -414,7 +350,3 @@ def _stack(
     keyed = pd.DataFrame([key for key, _ in parts], columns=keys).iloc[part]
     body = pd.concat([table for _, table in parts], ignore_index=True)[list(columns)]
     return pd.concat([keyed.reset_index(drop=True), body], axis=1)
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
+from hindsight.analysis.metrics import LEARNT
 from hindsight.analysis.summarise import read_plan, read_table
 
 Array = NDArray[np.float64]
@@ -21,7 +22,6 @@ HER, PPO = "PPO-HER", "PPO"
 PAPER_ARMS = (PPO, HER, "SAC", "SAC-HER")
 PAPER_CONDITIONS = 12
 FEWEST_SEEDS = 4  # the papers' own smallest number
-LEARNT = 0.5  # scaled maximum median return: the median run succeeds in half of its episodes
 NAN = float("nan")
 
 
@@ -58,6 +58,11 @@ class Evidence:
         table = read_table(path)
         rows = table[table["fidelity"] == self.fidelity]
         return None if rows.empty else rows
+
+    def budget(self, experiment: str) -> int:
+        """Environment steps that a run of the experiment may take."""
+        steps: int = read_plan(self.directory / experiment / "plan.json")["preset"]["steps"]
+        return steps
 
     def scale(self, experiment: str) -> str:
         """How large the experiment's runs are, for a verdict's note."""

@@ -10,10 +10,19 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from hindsight.figures import beside, environment, grids, style
+from hindsight.figures import (
+    beside,
+    course,
+    environment,
+    grids,
+    questions,
+    s_ratio,
+    stopping,
+    style,
+)
 from hindsight.figures.tables import Tables
 
-__all__ = ["FIGURES", "FigureSpec", "draw", "names_for"]
+__all__ = ["ALSO_READ", "FIGURES", "FigureSpec", "draw", "names_for"]
 
 
 class FigureSpec(NamedTuple):
@@ -29,6 +38,10 @@ _CURVES = (
     "Each panel is one condition: how the prey moves (column) and where the two start (row). The "
     "thick line is the median over seeds, the band holds the middle half of the seeds, each thin "
     "line is one seed. A return of 1 means that every episode ends with the prey caught. "
+)
+_BARS = (
+    "A bar for each share of successes S among the training episodes: how high and how soon the "
+    "median run learns (M_c). Only the shape is read, not the height. Shaded: the paper's best S."
 )
 _PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
     "ppo_her_fig2": (
@@ -71,11 +84,102 @@ _PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         grids.dimensions_without_her,
         _CURVES + "Colour is the number of dimensions of the box; without hindsight replay.",
     ),
+    "meher_fig2": (
+        "s_ratio",
+        grids.s_ratio,
+        _CURVES + "Colour is S, the share of successes among the training episodes; wide: S = 0.5.",
+    ),
+    "meher_fig3": ("s_ratio", s_ratio.bars, _BARS),
+    "meher_fig4": (
+        "targeted",
+        grids.s_ratio_targeted,
+        _CURVES + "Colour is S; failures are near misses, just beyond the final position.",
+    ),
+    "meher_fig5": ("targeted", s_ratio.bars_targeted, _BARS),
+    "meher_fig6": (
+        "stop_her",
+        grids.stopping_by_steps,
+        _CURVES + "PPO-HER-2-PPO switches hindsight off once half of the episodes succeed.",
+    ),
+    "meher_fig7": (
+        "stop_her",
+        grids.stopping_by_minutes,
+        _CURVES + "Here the axis is training time: what hindsight costs once it is not needed.",
+    ),
     "entropy": (
         "algorithms",
-        beside.entropy,
+        course.entropy,
         "Success rate (upper row of each pair) and policy entropy (lower row) of the same runs: "
         "whether runs that have learnt fall back once their actions are hardly random any more.",
+    ),
+}
+_BESIDE: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+    "s_ratio_summary": (
+        "s_ratio",
+        s_ratio.summary,
+        "Left, M_c over the share of successes S, all conditions together; right, the S with the "
+        "highest M_c in each. Shaded: what the paper found best.",
+    ),
+    "time_saved": (
+        "stop_her",
+        stopping.time_saved,
+        "What switching hindsight off saves of PPO-HER's computation (left; shaded: the paper's 45 "
+        "to 56 %), what it costs in return (centre; shaded: the margin within which both count "
+        "as equal), and when it happened (right).",
+    ),
+    "curves_stop_her_steps": (
+        "stop_her_steps",
+        grids.experiment,
+        _CURVES + "PPO-HER-2-PPO switches hindsight off after a fixed number of steps.",
+    ),
+    "curves_to_meher": (
+        "to_meher",
+        grids.experiment,
+        _CURVES + "Hindsight is not switched off but balanced: half successes, half failures.",
+    ),
+    "curves_forced_entropy": (
+        "forced_entropy",
+        grids.experiment,
+        _CURVES + "The policy's standard deviation starts at 0.6 rather than 1.",
+    ),
+}
+QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+    "question_rarely_moves": (
+        "rarely_moves",
+        questions.rarely_moves,
+        "The achieved goal is an object that moves only when touched. Above, success over "
+        "training; below, what hindsight adds to PPO, with and without copies of episodes in which "
+        "the object never moved.",
+    ),
+    "question_stability": (
+        "stability",
+        questions.stability,
+        "Success rate, policy entropy, its log σ and the drop from a run's best return so far; "
+        "below, what runs had lost at the end.",
+    ),
+    "question_stochasticity": (
+        "stochasticity",
+        questions.stochasticity,
+        "Return with and without hindsight for three ways to explore, and the largest log "
+        "importance weight of a relabelled sample: how far copies are from the policy that PPO "
+        "takes them to come from. Below, what hindsight adds.",
+    ),
+    "question_switch_off": (
+        "switch_off",
+        stopping.thresholds,
+        "Return, solved seeds and cost by the success rate at which hindsight is switched off.",
+    ),
+    "question_signals": (
+        "s_ratio",
+        s_ratio.signals,
+        "Entropy of what the agent trains on by the share of successes S, beside the entropy of a "
+        "Bernoulli variable that motivates S = 0.5.",
+    ),
+    "question_near_far": (
+        "near_far",
+        questions.near_far,
+        "How learning depends on how far from the final position the goal of a failure is put, "
+        "with as many successes as failures.",
     ),
 }
 _SHARE = (
@@ -86,7 +190,19 @@ _AGGREGATE = (
     "All conditions pooled. Left, the mean of the middle half of all final evaluations; centre, "
     "their plain mean; right, the share of seeds that solved their task. Bars are 95 % intervals."
 )
-_SWEEPS = ("algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions")
+_COMPARED = (
+    "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
+    "s_ratio", "targeted", "stop_her", "stop_her_steps", "to_meher", "forced_entropy",
+    "rarely_moves", "stability", "stochasticity", "switch_off", "near_far",
+)  # fmt: skip
+#: Other experiments whose tables an experiment's figures also read, where the preset trains them.
+ALSO_READ = {
+    "s_ratio": ("targeted",),
+    "switch_off": ("stop_her", "algorithms"),
+    "rarely_moves": ("algorithms",),
+}
+#: Experiments that one fidelity alone can train.
+_ONLY = {"near_far": "described"}
 FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
 
 
@@ -95,8 +211,8 @@ def _under(function: Callable[[Tables], Figure], fidelity: str, folder: Path) ->
 
 
 def _all_figures() -> dict[str, FigureSpec]:
-    drawn = dict(_PUBLISHED)
-    for experiment in _SWEEPS:
+    drawn = _PUBLISHED | _BESIDE | QUESTIONS
+    for experiment in _COMPARED:
         drawn[f"solved_share_{experiment}"] = (experiment, beside.solved_share, _SHARE)
         drawn[f"aggregate_{experiment}"] = (experiment, beside.aggregate, _AGGREGATE)
     figures = {
@@ -109,6 +225,8 @@ def _all_figures() -> dict[str, FigureSpec]:
     }
     for name, (experiment, function, caption) in drawn.items():
         for fidelity, ending in FIDELITIES.items():
+            if _ONLY.get(experiment, fidelity) != fidelity:
+                continue
             figures[name + ending] = FigureSpec(
                 experiment, partial(_under, function, fidelity), caption, fidelity
             )

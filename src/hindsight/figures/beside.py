@@ -1,4 +1,4 @@
-"""What stands beside the published figures: solved shares, aggregates, and entropy with success.
+"""What stands beside the published figures: solved shares and aggregates.
 
 The papers' medians hide seeds that never learn; the share of seeds that solved the task, with its
 interval, does not (Agarwal et al. 2021 make the case for intervals over point estimates).
@@ -9,14 +9,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hindsight.figures import style
-from hindsight.figures.grids import arm_rows, draw_seeds, faintness, legend, preys_of, subtitle
-from hindsight.figures.tables import CONDITION, Key, Tables, by_condition, levels_of
+from hindsight.figures.grids import arm_rows, preys_of, subtitle
+from hindsight.figures.tables import CONDITION, Key, Tables, levels_of
 
 Array = NDArray[np.floating[Any]]
 Rows = dict[Any, dict[Any, Any]]  # a table's rows by (arm, level, spawn, prey)
@@ -39,7 +38,7 @@ def solved_share(tables: Tables) -> Figure:
     title = f"Solved seeds · {plan['title']}"
     summary = tables.read("summary.csv")
     if summary.empty:
-        return _nothing(tables, title)
+        return style.nothing(title, plan["source"], tables.fidelity)
     drawn = "bar: Wilson 95 % interval; solved: 95 % of 100 episodes succeed"
     where = subtitle(plan, tables.fidelity, summary["n_seeds"].tolist(), drawn, warn=False)
     rows = {tuple(row[name] for name in CONDITION): row for row in summary.to_dict("records")}
@@ -98,7 +97,8 @@ def _share_by_level(plan: dict[str, Any], rows: Rows, title: str, where: str) ->
             style.note(ax, "no results")
         ax.grid(False, axis="x")
     first = next(iter(axes.values()))
-    first.set_xticks(range(len(positions)), positions)
+    every = -(-len(positions) // 6)  # six names of a level fit under a panel
+    first.set_xticks(range(0, len(positions), every), positions[::every])
     first.set_xlim(-0.5, len(positions) - 0.5)
     _share_axis(first)
     return fig
@@ -113,7 +113,9 @@ def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]
     levels = levels_of(plan)
     arms = style.in_order([entry["arm"] for entry in plan["entries"]])
     *_, key = plan["vary"]
-    values = sorted({level[key] for level in levels.values()})
+    values = list(dict.fromkeys(level[key] for level in levels.values()))
+    if not isinstance(values[0], str):
+        values.sort()
     place = {value: index for index, value in enumerate(values)}
     groups: dict[str, list[tuple[int, str]]] = {}
     for text, level in levels.items():
@@ -123,7 +125,8 @@ def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]
         look = style.STRATEGIES[name] if name else style.arm_look(arm)
         label = " ".join(word for word in (arm if len(arms) > 1 or not name else "", name) if word)
         series.append(Series(arm, label, look, tuple(points)))
-    return series, [f"{value:g}" for value in values], style.KEYS.get(key, key)
+    names = [value if isinstance(value, str) else f"{value:g}" for value in values]
+    return series, names, style.KEYS.get(key, key)
 
 
 def _shares(
@@ -162,11 +165,6 @@ def _dot(look: style.Look, label: str) -> Any:
     return handle
 
 
-def _nothing(tables: Tables, title: str) -> Figure:
-    head = style.Head(title, f"preset {tables.plan['source']} · {tables.fidelity} fidelity")
-    return style.empty_figure(head, "This preset trains nothing for this figure.")
-
-
 AGGREGATES = {  # column: its title, the stem of its interval's columns, the axis' limits
     "iqm_return": ("interquartile mean of final return", "iqm_return", (-1, 1)),
     "mean_return": ("mean of final return", "mean_return", (-1, 1)),
@@ -180,7 +178,7 @@ def aggregate(tables: Tables) -> Figure:
     title = f"All conditions together · {plan['title']}"
     table = tables.read("aggregate.csv")
     if table.empty:
-        return _nothing(tables, title)
+        return style.nothing(title, plan["source"], tables.fidelity)
     arms = style.in_order([entry["arm"] for entry in plan["entries"]])
     levels = levels_of(plan)
     rows = {(row["level"], row["arm"]): row for row in table.to_dict("records")}
@@ -231,55 +229,3 @@ def _aggregate_axes(head: style.Head, slots: int) -> tuple[Figure, Any]:
     )  # fmt: skip
     style.draw_head(fig, head)
     return fig, axes
-
-
-def entropy(tables: Tables) -> Figure:
-    """Claim P8: success rate and policy entropy over steps, one row of panels each."""
-    plan = tables.plan
-    title = "Success rate and policy entropy by environment steps"
-    columns = ["seed", "env_steps", "success_rate", "policy_entropy"]
-    runs = tables.read("seed_curves.parquet", columns)
-    if runs.empty:
-        return _nothing(tables, title)
-    arms = arm_rows(plan)
-    measures = {"success_rate": "success rate", "policy_entropy": "entropy (nats)"}
-    labels = [style.RowLabel(f"{m} {row.spawn}", row.text) for row in arms for m in measures]
-    counts = runs.groupby(CONDITION)["seed"].nunique().unique().tolist()
-    drawn = "line: median over seeds; thin: every seed, up to its end"
-    where = subtitle(plan, tables.fidelity, counts, drawn)
-    steps = float(runs["env_steps"].max())
-    unit, x_label = style.steps_axis(steps)
-    head = style.Head(title, where, legend(arms))
-    fig, axes = style.grid(labels, preys_of(plan), head, x_label, "", share_y="row")
-    pieces = by_condition(runs)
-    for (key, prey), ax in axes.items():
-        measure, spawn = key.split(" ")
-        for line in arms[0].lines:
-            if (piece := pieces.get((line.arm, line.level, spawn, prey))) is not None:
-                faint = faintness(len(arms[0].lines), max(counts))
-                draw_seeds(ax, piece, "env_steps", measure, unit, line.look, faint)
-                _median_of_seeds(ax, piece, measure, steps / unit, unit, line.look)
-        if measure == "success_rate":
-            ax.set_ylim(-0.03, 1.03)
-            ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-        else:
-            low, high = runs[measure].min(), runs[measure].max()
-            ax.set_ylim(low - 0.04 * (high - low) - 0.01, high + 0.04 * (high - low) + 0.01)
-        if prey == preys_of(plan)[0]:
-            ax.set_ylabel(measures[measure])
-    style.limit_x(axes, steps / unit)
-    return fig
-
-
-def _median_of_seeds(
-    ax: Axes, runs: pd.DataFrame, column: str, limit: float, unit: float, look: style.Look
-) -> None:
-    """Median over seeds on a common grid of steps; a run that ended keeps its last value."""
-    grid = np.linspace(runs["env_steps"].min() / unit, limit, 150)
-    curves = [
-        np.interp(grid, run["env_steps"] / unit, run[column])  # constant beyond a run's last step
-        for _, run in runs.sort_values("env_steps").groupby("seed")
-    ]
-    median = np.median(curves, axis=0)
-    ax.plot(grid, median, color=look.colour, linestyle=look.line, linewidth=look.width,
-            marker=look.marker, markersize=3.2, markevery=(0.1, 0.26), zorder=3)  # fmt: skip

@@ -6,6 +6,7 @@ and every seed faintly behind it, because a median hides the seeds that never le
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from hindsight.figures import style
-from hindsight.figures.tables import Tables, by_condition, level_text, levels_of, seed_counts
+from hindsight.figures.tables import (
+    Key,
+    Tables,
+    by_condition,
+    level_text,
+    levels_of,
+    seed_counts,
+)
+
+CROWDED = 6  # more curves than that in a panel: their bands would hide them
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,12 @@ class Row:
 
 def algorithms_by_steps(tables: Tables) -> Figure:
     """PPO-HER Fig. 2: return against environment steps, one curve per algorithm."""
-    return _algorithms(tables, "PPO-HER Fig. 2 · Return by environment steps", "env_steps")
+    return curves_by_arm(tables, "PPO-HER Fig. 2 · Return by environment steps", "env_steps")
 
 
 def algorithms_by_minutes(tables: Tables) -> Figure:
     """PPO-HER Fig. 3: return against the training time of a run, one curve per algorithm."""
-    return _algorithms(tables, "PPO-HER Fig. 3 · Return by training time", "minutes")
+    return curves_by_arm(tables, "PPO-HER Fig. 3 · Return by training time", "minutes")
 
 
 def learning_rate(tables: Tables) -> Figure:
@@ -104,7 +114,33 @@ def dimensions_without_her(tables: Tables) -> Figure:
     return _swept(tables, title, arms=["PPO"])
 
 
-def _algorithms(tables: Tables, title: str, clock: str) -> Figure:
+def s_ratio(tables: Tables) -> Figure:
+    """MEHER Fig. 2: curves by S-ratio, failures towards random goals."""
+    return _swept(tables, "MEHER Fig. 2 · Return by S-ratio")
+
+
+def s_ratio_targeted(tables: Tables) -> Figure:
+    """MEHER Fig. 4: curves by S-ratio, failures towards goals near the final position."""
+    return _swept(tables, "MEHER Fig. 4 · Return by S-ratio, targeted failures")
+
+
+def stopping_by_steps(tables: Tables) -> Figure:
+    """MEHER Fig. 6: return against environment steps, one curve per method."""
+    return curves_by_arm(tables, "MEHER Fig. 6 · Return by environment steps")
+
+
+def stopping_by_minutes(tables: Tables) -> Figure:
+    """MEHER Fig. 7: return against the training time of a run, one curve per method."""
+    return curves_by_arm(tables, "MEHER Fig. 7 · Return by training time", "minutes")
+
+
+def experiment(tables: Tables) -> Figure:
+    """An experiment of the authors' repository that no figure shows: one curve per arm."""
+    return curves_by_arm(tables, f"Return by environment steps · {tables.plan['title']}")
+
+
+def curves_by_arm(tables: Tables, title: str, clock: str = "env_steps") -> Figure:
+    """A curve per arm, for experiments that vary nothing else."""
     return draw_curves(tables, title, arm_rows(tables.plan), clock)
 
 
@@ -118,7 +154,7 @@ def _swept(tables: Tables, title: str, arms: Sequence[str] | None = None) -> Fig
     """A block of rows per arm, a curve per value of the one varied key."""
     plan = tables.plan
     levels = levels_of(plan)
-    looks = style.level_looks(len(levels))
+    looks = style.swept_looks(list(levels.values()))
     rows = []
     for arm in style.in_order([entry["arm"] for entry in plan["entries"]]):
         if arms is None or arm in arms:
@@ -154,7 +190,23 @@ def subtitle(
     preset = plan["preset"]
     network = style.network_note(preset["hidden"])
     origin = f"preset {plan['source']} · {network} · {fidelity} fidelity"
-    return f"{origin} · {style.seeds_note(counts, warn)} · {drawn}"
+    same = same_runs(plan, fidelity)
+    return " · ".join(filter(None, (origin, style.seeds_note(counts, warn), same, drawn)))
+
+
+def same_runs(plan: dict[str, Any], fidelity: str) -> str:
+    """Says which runs stand under two names; "" if none do.
+
+    The authors' targeted experiment runs the code of their untargeted one.
+    """
+    if plan["experiment"] == "targeted" and fidelity == "released":
+        return "the same runs as untargeted MEHER, as in the authors' code"
+    cells: dict[str, dict[tuple[str, str, str], str]] = {}
+    for entry in plan["entries"]:
+        place = (level_text(entry["level"]), entry["spawn"], entry["prey"])
+        cells.setdefault(entry["arm"], {})[place] = entry["cell"]
+    pairs = combinations(style.in_order(list(cells)), 2)
+    return "; ".join(f"{a} and {b} are the same runs" for a, b in pairs if cells[a] == cells[b])
 
 
 def legend(rows: Sequence[Row]) -> tuple[Line2D, ...]:
@@ -167,14 +219,14 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
     """The grid: median, interquartile band and every seed, for the rows given."""
     plan = tables.plan
     curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
-    curves = curves[curves["clock"] == clock]
-    if not rows or curves.empty:
-        head = style.Head(title, f"preset {plan['source']} · {tables.fidelity} fidelity")
-        return style.empty_figure(head, "This preset trains nothing for this figure.")
-    seeds = tables.read("seed_curves.parquet", ["seed", clock, "return_mean"])
     wanted = {line.arm for row in rows for line in row.lines}
-    curves = curves[curves["arm"].isin(wanted)]
-    drawn = "line: median over seeds; band: middle half of the seeds; thin: every seed"
+    curves = curves[(curves["clock"] == clock) & curves["arm"].isin(wanted)]
+    if not rows or curves.empty:
+        return style.nothing(title, plan["source"], tables.fidelity)
+    seeds = tables.read("seed_curves.parquet", ["seed", clock, "return_mean"])
+    crowded = max(len(row.lines) for row in rows) > CROWDED
+    band = "" if crowded else "band: middle half of the seeds; "
+    drawn = f"line: median over seeds; {band}thin: every seed"
     counts = seed_counts(curves)
     where = subtitle(plan, tables.fidelity, counts, drawn)
     unit, x_label = style.steps_axis(float(curves["x"].max()))
@@ -190,17 +242,18 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
         "return (mean of a run's last 100 episodes)",
     )
     pieces, runs = by_condition(curves), by_condition(seeds)
-    planned = {(e["arm"], level_text(e["level"]), e["spawn"], e["prey"]) for e in plan["entries"]}
+    planned = planned_of(plan)
     for (index, prey), ax in axes.items():
         row = rows[int(index)]
         faint = faintness(len(row.lines), max(counts))
         keys = {line: (line.arm, line.level, row.spawn, prey) for line in row.lines}
         for order, (line, key) in enumerate(keys.items()):
             if key in pieces:
-                draw_seeds(ax, runs[key], clock, "return_mean", unit, line.look, faint)
-                _median(ax, pieces[key], unit, line.look, order)
+                if key in runs:
+                    draw_seeds(ax, runs[key], clock, "return_mean", unit, line.look, faint)
+                _median(ax, pieces[key], unit, line.look, order, band=not crowded)
         lacking = {line: key for line, key in keys.items() if key not in pieces}
-        _absent(ax, [(line.label, key in planned) for line, key in lacking.items()], len(keys))
+        say_absent(ax, [(line.label, key in planned) for line, key in lacking.items()], len(keys))
     first = next(iter(axes.values()))
     style.limit_x(axes, float(curves["x"].max()) / unit)
     first.set_ylim(-1.06, 1.06)
@@ -208,11 +261,19 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
     return fig
 
 
-def _median(ax: Axes, curve: pd.DataFrame, unit: float, look: style.Look, order: int) -> None:
+def planned_of(plan: dict[str, Any]) -> set[Key]:
+    """The places of all planned cells."""
+    return {(e["arm"], level_text(e["level"]), e["spawn"], e["prey"]) for e in plan["entries"]}
+
+
+def _median(
+    ax: Axes, curve: pd.DataFrame, unit: float, look: style.Look, order: int, *, band: bool
+) -> None:
     """Median and interquartile band; markers are staggered so that equal curves stay visible."""
     curve = curve.sort_values("x")
     x = curve["x"].to_numpy() / unit
-    ax.fill_between(x, curve["q25"], curve["q75"], color=look.colour, alpha=0.16, linewidth=0)
+    if band:
+        ax.fill_between(x, curve["q25"], curve["q75"], color=look.colour, alpha=0.16, linewidth=0)
     ax.plot(
         x,
         curve["median"],
@@ -228,7 +289,7 @@ def _median(ax: Axes, curve: pd.DataFrame, unit: float, look: style.Look, order:
 
 def faintness(lines: int, seeds: int) -> float:
     """Opacity of single seeds: the more of them share a panel, the fainter."""
-    return min(0.6, max(0.18, 8.0 / (lines * seeds)))
+    return min(0.6, max(0.07 if lines > CROWDED else 0.18, 8.0 / (lines * seeds)))
 
 
 def draw_seeds(
@@ -252,7 +313,7 @@ def draw_seeds(
     ax.set_rasterization_zorder(1)
 
 
-def _absent(ax: Axes, missing: list[tuple[str, bool]], count: int) -> None:
+def say_absent(ax: Axes, missing: list[tuple[str, bool]], count: int) -> None:
     """Say what a panel lacks: a cell that was planned and is not there, or no cell at all."""
     if len(missing) == count and not any(planned for _, planned in missing):
         style.note(ax, "not in this preset")

@@ -42,6 +42,10 @@ KEYS = {
     "n_dims": "dimensions n",
     "strategy": "strategy",
     "k": "copies k",
+    "s_ratio": "S-ratio (share of successes among the training episodes)",
+    "failure_distance": "distance of a failure's goal from the final position (in r)",
+    "until_success": "success rate at which HER is switched off",
+    "exploration": "exploration",
 }
 
 SYMBOLS = {
@@ -50,7 +54,13 @@ SYMBOLS = {
     "grid_size": "G = ",
     "n_dims": "n = ",
     "k": "k = ",
+    "s_ratio": "S = ",
+    "failure_distance": "distance ",
+    "until_success": "off at ",
+    "exploration": "",
 }
+
+M_C = "$M_c$"  # scaled maximum median return x (1 - time to learn / its largest)
 
 TEXT = "#222222"
 FAINT = "#767676"
@@ -120,8 +130,19 @@ ARMS = {
     "SAC": Look("#009E73", (0, (5, 1.3, 1, 1.3)), "^"),
     "SAC-HER": Look("#CC79A7", (0, (1, 1)), "D"),
     "MEHER": Look("#E69F00", (0, (7, 1.3)), "v"),
-    "targeted MEHER": Look("#56B4E9", (0, (5, 1.3, 1, 1.3, 1, 1.3)), "P"),
+    "targeted MEHER": Look("#6A3D9A", (0, (5, 1.3, 1, 1.3, 1, 1.3)), "P"),
     "PPO-HER-2-PPO": Look("#000000", (0, (2, 1)), "X"),
+    "PPO-HER-2-MEHER": Look("#117733", (0, (3, 1)), "p"),
+    "PPO-HER-2-MEHER (steps)": Look("#66C2A4", (0, (8, 1, 1, 1)), "h"),
+    "entropy bonus 0.001": Look("#8FBBD9", (0, (6, 1.5)), "<"),
+    "entropy bonus 0.01": Look("#2C5F99", (0, (4, 1, 1, 1)), ">"),
+    "learning-rate decay": Look("#1A1A1A", (0, (1.5, 1)), "d"),
+    "PPO-HER, moved only": Look("#56B4E9", (0, (6, 1, 2, 1)), "*"),
+}
+EXPLORATIONS = {
+    "gaussian": Look("#332288", "-", "o"),
+    "squashed": Look("#AA4499", (0, (5, 1.3, 1, 1.3)), "^"),
+    "annealed": Look("#DDAA33", (0, (4, 1.6)), "D"),
 }
 STRATEGIES = {
     "final": ARMS["PPO-HER"],
@@ -153,6 +174,26 @@ def level_looks(count: int) -> list[Look]:
     # The lightest fifth of the palette is too pale for a thin line on white.
     at = [0.2 + 0.8 * i / max(count - 1, 1) for i in range(count)]
     return [Look(to_hex(palette(x)), "-", "os^Dv"[i % 5], 1.3) for i, x in enumerate(at)]
+
+
+def s_ratio_look(s_ratio: float) -> Look:
+    """An S-ratio's look: its colour says its value, whichever others are drawn beside it.
+
+    Marks alone tell 0, 1/2 and 1, and width 1/2: eleven marked curves would hide one another.
+    """
+    colour = to_hex(matplotlib.colormaps["viridis_r"](0.2 + 0.8 * s_ratio))
+    half = abs(s_ratio - 0.5) < 1e-9
+    marker = "D" if half else {0.0: "o", 1.0: "s"}.get(s_ratio, "none")
+    return Look(colour, "-", marker, 2.6 if half else 1.2)
+
+
+def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
+    """Looks of the swept values, ascending."""
+    if all(set(level) == {"s_ratio"} for level in levels):
+        return [s_ratio_look(level["s_ratio"]) for level in levels]
+    if all(level.get("exploration") in EXPLORATIONS for level in levels):
+        return [EXPLORATIONS[level["exploration"]] for level in levels]
+    return level_looks(len(levels))
 
 
 def level_label(level: dict[str, Any]) -> str:
@@ -205,15 +246,18 @@ class Head:
 
 def head_inches(head: Head, width: float) -> float:
     """Height that the head takes on a figure `width` inches wide."""
-    return 0.38 + 0.16 * len(_wrap(head, width)) + 0.23 * len(_legend_rows(head, width)) + 0.1
+    title, text, legend = _title(head, width), _wrap(head, width), _legend_rows(head, width)
+    return 0.17 + 0.21 * len(title) + 0.16 * len(text) + 0.23 * len(legend) + 0.1
 
 
 def draw_head(fig: Figure, head: Head, left: float = 0.12) -> None:
     """Title, subtitle and legend, left-aligned at `left` inches from the figure's edge."""
     width, height = fig.get_size_inches()
     y = height - 0.1
-    fig.text(left / width, y / height, head.title, size=11, weight="bold", va="top")
-    y -= 0.26
+    for line in _title(head, width):
+        fig.text(left / width, y / height, line, size=11, weight="bold", va="top")
+        y -= 0.21
+    y -= 0.05
     for line in _wrap(head, width):
         fig.text(left / width, y / height, line, size=8.5, color="#555555", va="top")
         y -= 0.16
@@ -232,8 +276,13 @@ def draw_head(fig: Figure, head: Head, left: float = 0.12) -> None:
         y -= 0.23
 
 
+def _title(head: Head, width: float) -> list[str]:
+    return textwrap.wrap(head.title, int((width - 0.3) / 0.098))
+
+
 def _wrap(head: Head, width: float) -> list[str]:
-    return textwrap.wrap(head.subtitle, int((width - 0.3) / 0.064))
+    whole = head.subtitle.replace(" %", "\u00a0%")  # a number keeps its unit
+    return textwrap.wrap(whole, int((width - 0.3) / 0.064))
 
 
 def _legend_rows(head: Head, width: float) -> list[list[Line2D]]:
@@ -266,18 +315,21 @@ def grid(
     x_label: str,
     y_label: str,
     share_y: Literal["all", "row"] = "all",
+    below: float = 0.0,
 ) -> tuple[Figure, dict[tuple[str, str], Axes]]:
     """The papers' grid of conditions: rows x prey policies, axes shared, laid out in inches.
 
+    A column that is no prey policy is its own title.
     Panels keep a legible size: a grid of few columns gets larger panels rather than a narrow
-    figure that its own title does not fit.  Returns the figure and its panels by (row, prey),
-    whose limits the caller sets.
+    figure that its own title does not fit.  `below`: inches kept free under the grid.  Returns the
+    figure and its panels by (row, prey), whose limits the caller sets.
     """
-    left, right, bottom, gap = 0.68, 0.44, 0.52, 0.13
+    left, right, bottom, gap = 0.68, 0.44, 0.52 + below, 0.13
     panel_w = max(1.72, (7.2 - left - right) / len(columns) - gap)
     panel_h = min(max(1.3, 0.62 * panel_w), 2.6)
     width = left + right + len(columns) * panel_w + (len(columns) - 1) * gap
-    top = head_inches(head, width) + 0.2
+    titles = [PREYS.get(column, column) for column in columns]
+    top = head_inches(head, width) + (0.34 if any("\n" in title for title in titles) else 0.2)
     height = top + bottom + len(rows) * panel_h + (len(rows) - 1) * gap
     fig = Figure(figsize=(width, height), dpi=DPI)
     axes = fig.subplots(len(rows), len(columns), sharex=True, sharey=share_y, squeeze=False)
@@ -295,9 +347,9 @@ def grid(
     middle = (bottom + (height - top)) / 2 / height
     fig.text(0.12 / width, middle, y_label, rotation=90, va="center", ha="left", size=8.5)
     centre = (left + width - right) / 2 / width
-    fig.text(centre, 0.1 / height, x_label, va="bottom", ha="center", size=8.5)
-    for column, prey in enumerate(columns):
-        axes[0, column].set_title(PREYS.get(prey, prey), pad=5)
+    fig.text(centre, (below + 0.1) / height, x_label, va="bottom", ha="center", size=8.5)
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set_title(title, pad=5)
     for line, row in zip(axes, rows, strict=True):
         line[-1].annotate(
             row.text,
@@ -337,6 +389,14 @@ def limit_x(axes: dict[tuple[str, str], Axes], limit: float) -> None:
             labels[-1].set_horizontalalignment("right")
 
 
+BAND = "#EFE3C8"
+
+
+def band_handle(label: str) -> Line2D:
+    """The legend's entry of a shaded range."""
+    return Line2D([], [], linestyle="none", marker="s", markersize=9, color=BAND, label=label)
+
+
 def note(ax: Axes, text: str) -> None:
     """A quiet sentence in the middle of a panel that has nothing to show."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=FAINT)
@@ -349,6 +409,12 @@ def empty_figure(head: Head, text: str) -> Figure:
     draw_head(fig, replace(head, handles=()))
     fig.text(0.5, 0.3, text, ha="center", color=FAINT)
     return fig
+
+
+def nothing(title: str, source: str, fidelity: str) -> Figure:
+    """The figure of an experiment of which the preset trains nothing."""
+    head = Head(title, f"preset {source} · {fidelity} fidelity")
+    return empty_figure(head, "This preset trains nothing for this figure.")
 
 
 def steps_axis(budget: float) -> tuple[float, str]:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
+from hindsight.figures.style import EXPLORATIONS, STRATEGIES
 
 CONDITION = ["arm", "level", "spawn", "prey"]
 Key = tuple[str, str, str, str]  # arm, level, spawn, prey
@@ -29,14 +31,29 @@ class Tables:
         return plan
 
     def read(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Rows of this fidelity; of a parquet table `columns` alone, beside the key."""
+        """Rows of this fidelity; of a parquet table `columns` alone, beside the key.
+
+        A table that is not there has no rows, and a column that is not there (older results lack
+        some) no values: what a preset does not train is missing on a figure, not an error.
+        """
         path = self.folder / name
+        if not path.exists():
+            return pd.DataFrame(columns=["fidelity", *CONDITION, *(columns or ())])
         if path.suffix == ".parquet":
             wanted = None if columns is None else [*CONDITION, *columns]
+            there = pq.read_schema(path).names
+            found = None if wanted is None else [name for name in wanted if name in there]
             mine = [("fidelity", "==", self.fidelity)]
-            return pd.read_parquet(path, columns=wanted, filters=mine)
+            table = pd.read_parquet(path, columns=found, filters=mine)
+            return table if wanted is None else table.reindex(columns=wanted)
         table = read_table(path)
         return table[table["fidelity"] == self.fidelity].reset_index(drop=True)
+
+    def beside(self, experiment: str) -> "Tables | None":
+        """The tables of another experiment of the same source; None if it trains nothing here."""
+        other = Tables(self.folder.parent / experiment, self.fidelity)
+        there = (other.folder / "plan.json").exists() and other.plan["entries"]
+        return other if there else None
 
 
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
@@ -59,8 +76,8 @@ def levels_of(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _rank(level: dict[str, Any]) -> tuple[float, ...]:
-    """Numbers by size; strategies in the order of their definition in the papers."""
-    order = ("final", "future", "episode")
+    """Numbers by size; words in the order in which figures bring them."""
+    order = [*STRATEGIES, *EXPLORATIONS]
     return tuple(order.index(v) if isinstance(v, str) else v for v in level.values())
 
 

@@ -60,7 +60,9 @@ class Adam:
         # lr (m / c1) / (sqrt(v / c2) + eps) as m / (a sqrt(v) + b): fewest passes over the rows.
         b = correction1 / self.learning_rate
         ab = torch.stack([b * correction2.rsqrt(), b * self.eps])
-        a, b = torch.where(active, ab, self._never).to(grad.dtype)[..., None].unbind()
+        # What never moves, though its moments do: a run that learns at a rate of 0.
+        moves = active & (self.learning_rate > 0)
+        a, b = torch.where(moves, ab, self._never).to(grad.dtype)[..., None].unbind()
         denominator = torch.sqrt(self.v, out=grad).mul_(a).add_(b)
         self.rows.addcdiv_(self.m, denominator, value=-1.0)
 

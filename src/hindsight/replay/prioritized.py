@@ -26,17 +26,19 @@ def annealed(beta: float, share: float) -> float:
 class SumTree:
     """Numbers >= 0 at [run, leaf], drawn in proportion to them; a node is the sum of its children.
 
-    Sixteen children per node: fewer make more levels, each a dozen calls, more make longer sums.
+    Few levels, since each costs a dozen calls: nodes have sixteen children, and the highest level
+    is still so wide that its running sum takes as long as one level of children.
     """
 
     CHILDREN = 16
+    HIGHEST = 4096
     #: Multiplied by it, children become their running sums: 4 us for 256 families, cumsum's 13.
     _UP_TO = np.triu(np.ones((CHILDREN, CHILDREN)))
 
     def __init__(self, n_runs: int, n_leaves: int) -> None:
         self.levels: list[NDArray[np.float64]] = []  # [run, node], the leaves first
         nodes = n_leaves
-        while not self.levels or self.levels[-1].shape[1] > self.CHILDREN:
+        while not self.levels or self.levels[-1].shape[1] > self.HIGHEST:
             parents = -(-nodes // self.CHILDREN)
             self.levels.append(np.zeros((n_runs, parents * self.CHILDREN)))
             nodes = parents
@@ -62,18 +64,24 @@ class SumTree:
         """Leaves [run, sample] in proportion to their values.
 
         Each comes from its own part of the total (appendix B.2.1), at `uniform` [run, sample] in
-        it.  A leaf of value 0 is not drawn while there is another.
+        it.  A leaf of value 0 is not drawn while its run has another.
         """
         runs, samples = uniform.shape
+        share = ((np.arange(samples) + uniform) / samples).ravel()
         run = np.repeat(np.arange(runs), samples)
+        highest = self.levels[-1]
+        up_to = highest.ravel().cumsum()
+        end = up_to[highest.shape[1] - 1 :: highest.shape[1]]
+        begin = np.concatenate([[0.0], end[:-1]])
+        # Rounding must not lead out of the run; nor, further down, out of the node.
+        at = begin[run] + share * (end - begin)[run]
+        at = np.clip(at, begin[run], np.nextafter(end, 0)[run])
+        node = up_to.searchsorted(at, side="right")
+        rest = at - (up_to - highest.ravel())[node]
         place = np.arange(runs * samples) * self.CHILDREN
-        rest = ((np.arange(samples) + uniform) / samples * self.total()[:, None]).ravel()
-        node = np.zeros(runs * samples, np.int64)
-        for level in reversed(self.levels):
-            parents = level.shape[1] // self.CHILDREN
-            family = level.reshape(-1, self.CHILDREN).take(run * parents + node, axis=0)
+        for level in reversed(self.levels[:-1]):
+            family = level.reshape(-1, self.CHILDREN).take(node, axis=0)
             up_to = family @ self._UP_TO
-            # Sums in another order differ in their last digits: stay inside of this one.
             rest = np.minimum(np.maximum(rest, 0), np.nextafter(up_to[:, -1], 0))
             child = (up_to <= rest[:, None]).argmin(1)  # the first that exceeds it
             rest -= up_to.take(place + child) - family.take(place + child)

@@ -8,7 +8,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,19 @@ FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
 }
+PAPERS = {
+    "PPO-HER": "Hindsight Experience Replay Accelerates Proximal Policy Optimization",
+    "MEHER": "Maximum Entropy Hindsight Experience Replay",
+}
+#: Figures that replicate published ones; the others stand beside them.
+PUBLISHED = ("ppo_her_fig", "meher_fig")
 TABLES = {
     "aggregate.csv": "All conditions together",
     "summary.csv": "By condition",
     "sensitivity.csv": "Sensitivity",
+    "best_level.csv": "Best setting",
+    "m_c.csv": "M_c by setting",
+    "time_saved.csv": "Computation saved",
     "tests.csv": "Pairwise tests",
 }
 
@@ -53,6 +62,20 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Question:
+    """A question that the papers leave open: by fidelity what these runs answer, and its figure.
+
+    answers: rows of answers.json; pictures: those that were drawn.
+    """
+
+    id: str
+    question: str
+    experiment: str
+    answers: dict[str, dict[str, Any]]
+    pictures: dict[str, "Picture"]
+
+
+@dataclass(frozen=True)
 class Picture:
     """A figure that was drawn: its file and what it shows."""
 
@@ -64,7 +87,7 @@ class Picture:
     @property
     def main(self) -> bool:
         """Whether it replicates a published figure, rather than standing beside them."""
-        return self.name.startswith("ppo_her")
+        return self.name.startswith(PUBLISHED)
 
 
 @dataclass(frozen=True)
@@ -86,6 +109,7 @@ class Report:
     preset: dict[str, str]
     fidelities: list[str]
     claims: list[Claim]
+    questions: list[Question]
     chapters: list[Chapter]
     provenance: Provenance
     deviations: str
@@ -114,14 +138,20 @@ def gather(tables: Path, figures: Path, deviations: Path) -> Report:
         raise FileNotFoundError(f"{tables}: there is no experiment's plan.json in it")
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
-    claims = read_claims(tables / "claims.json")
+    questions = read_questions(tables / "answers.json", figures)
+    # A question's figure stands beside its answer, and there alone.
+    shown = {picture.name for question in questions for picture in question.pictures.values()}
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
     return Report(
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
-        claims=claims,
-        chapters=[_environment(figures), *(_chapter(plan, tables, figures) for plan in plans)],
+        claims=read_claims(tables / "claims.json"),
+        questions=questions,
+        chapters=[
+            _environment(figures),
+            *(_chapter(plan, tables, figures, shown) for plan in plans),
+        ],
         provenance=collect(plans),
         deviations=deviations.read_text(encoding="utf-8"),
     )
@@ -135,6 +165,22 @@ def read_claims(path: Path) -> list[Claim]:
         claim = claims.setdefault(row["claim"], Claim(id=row["claim"], **words, verdicts={}))
         claim.verdicts[row["fidelity"]] = row
     return list(claims.values())
+
+
+def read_questions(path: Path, figures: Path) -> list[Question]:
+    """answers.json, one row per question and fidelity; none if there is no such file."""
+    if not path.exists():
+        return []
+    questions: dict[str, Question] = {}
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        new = Question(row["id"], row["question"], row["experiment"], {}, {})
+        question = questions.setdefault(row["id"], new)
+        question.answers[row["fidelity"]] = row
+        if (picture := figures / f"{row['figure']}.png").exists():
+            caption = FIGURES[row["figure"]].caption
+            fidelity = row["fidelity"]
+            question.pictures[fidelity] = Picture(row["figure"], picture, caption, fidelity)
+    return list(questions.values())
 
 
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -158,8 +204,10 @@ def _environment(figures: Path) -> Chapter:
     )  # fmt: skip
 
 
-def _chapter(plan: dict[str, Any], tables: Path, figures: Path) -> Chapter:
-    """An experiment's tables and figures; tables of one fidelity each."""
+def _chapter(
+    plan: dict[str, Any], tables: Path, figures: Path, elsewhere: Collection[str]
+) -> Chapter:
+    """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`."""
     name = plan["experiment"]
     settings = {text: level_label(level) for text, level in levels_of(plan).items()}
     shown: dict[str, list[present.Table]] = {}
@@ -174,7 +222,8 @@ def _chapter(plan: dict[str, Any], tables: Path, figures: Path) -> Chapter:
             columns = present.columns_of(file, settings)
             words = present.table(f"{title}, {fidelity}", rows, columns)
             shown.setdefault(file, []).append(words)
-    return Chapter(name, plan["title"], plan["figures"], shown, _pictures(name, figures))
+    pictures = [picture for picture in _pictures(name, figures) if picture.name not in elsewhere]
+    return Chapter(name, plan["title"], plan["figures"], shown, pictures)
 
 
 def _pictures(experiment: str, figures: Path) -> list[Picture]:
@@ -232,8 +281,12 @@ def _names(report: Report) -> Mapping[str, Any]:
         }
         for fidelity in report.fidelities
     }
+    papers = dict.fromkeys([*PAPERS, *(claim.paper for claim in report.claims)])
+    by_paper = {paper: [c for c in report.claims if c.paper == paper] for paper in papers}
     return {
         "report": report,
+        "papers": {paper: claims for paper, claims in by_paper.items() if claims},
+        "titles": PAPERS,
         "marks": MARKS,
         "meaning": FIDELITIES,
         "counts": counts,

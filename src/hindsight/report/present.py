@@ -45,6 +45,18 @@ def interval(value: Any, low: Any, high: Any, digits: int = 2) -> str:
     return f"{number(value, digits)} [{bounds[0]}, {bounds[1]}]"
 
 
+def percent(value: Any, low: Any, high: Any) -> str:
+    """`48 [45, 52]`: shares as per cent."""
+    return interval(100 * value, 100 * low, 100 * high, 0)
+
+
+def setting(value: Any, low: Any, high: Any) -> str:
+    """`0.6 [0.5, 0.7]`: one of the swept numbers, with as many digits as it has."""
+    if math.isnan(value):
+        return NOTHING
+    return f"{value:g}" if math.isnan(low) else f"{value:g} [{low:g}, {high:g}]"
+
+
 def p_value(value: Any) -> str:
     """`0.03`, `< 0.001`."""
     if value is None or math.isnan(value):
@@ -64,9 +76,10 @@ def _level(settings: dict[str, str]) -> list[Column]:
     return [("setting", lambda row: settings[row["level"]])] if len(settings) > 1 else []
 
 
+_ALL = {"": "all"}  # a row over all conditions
 _CONDITION: list[Column] = [
-    ("spawn", lambda row: SPAWNS[row["spawn"]]),
-    ("prey", lambda row: PREYS[row["prey"]]),
+    ("spawn", lambda row: (_ALL | SPAWNS)[row["spawn"]]),
+    ("prey", lambda row: (_ALL | PREYS)[row["prey"]]),
 ]
 _SUMMARY: list[Column] = [
     ("seeds", lambda row: count(row["n_seeds"])),
@@ -105,6 +118,31 @@ _SENSITIVITY: list[Column] = [
     ("worst scaled return", lambda row: number(row["worst"])),
     ("sensitivity, %", lambda row: number(row["sensitivity_percent"], 0)),
 ]
+_M_C: list[Column] = [
+    ("seeds", lambda row: count(row["n_seeds"])),
+    ("M_c [95 %]", lambda row: interval(row["m_c"], row["m_c_low"], row["m_c_high"])),
+]
+_BEST: list[Column] = [
+    ("conditions", lambda row: count(row["n_conditions"])),
+    ("seeds", lambda row: count(row["n_seeds"])),
+    ("best by M_c [95 %]", lambda row: setting(row["best_level"], row["low"], row["high"])),
+    ("its M_c", lambda row: number(row["m_c"])),
+    ("single-peaked", lambda row: {True: "yes", False: "no"}.get(row["single_peaked"], NOTHING)),
+    ("M_c at S > 0.5 less at S < 0.5 [95 %]",
+     lambda row: interval(row["lean"], row["lean_low"], row["lean_high"])),
+]  # fmt: skip
+_SAVED: list[Column] = [
+    ("seeds", lambda row: count(row["n_seeds"])),
+    ("switched, % of runs", lambda row: number(100 * row["switched_share"], 0)),
+    ("switched at step, median", lambda row: count(row["switch_step_median"])),
+    ("PPO-HER, minutes", lambda row: number(row["minutes_baseline"])),
+    ("minutes", lambda row: number(row["minutes_arm"])),
+    ("time saved, % [95 %]", lambda row: percent(row["saved_share"], row["low"], row["high"])),
+    ("updates saved, % [95 %]", lambda row: percent(
+        row["updates_saved_share"], row["updates_low"], row["updates_high"])),
+    ("final return less PPO-HER's [90 %]", lambda row: interval(
+        row["return_difference"], row["return_low"], row["return_high"])),
+]  # fmt: skip
 _ARM: list[Column] = [("algorithm", lambda row: str(row["arm"]))]
 
 
@@ -118,18 +156,24 @@ def columns_of(kind: str, settings: dict[str, str]) -> list[Column]:
         "summary.csv": [*_CONDITION, *_level(settings), *_ARM, *_SUMMARY],
         "tests.csv": [*_CONDITION, *_level(settings), *_TESTS],
         "sensitivity.csv": [*_CONDITION, *_ARM, *_SENSITIVITY],
+        "best_level.csv": [*_CONDITION, *_ARM, *_BEST],
+        "m_c.csv": [*_CONDITION, *_level(settings), *_ARM, *_M_C],
+        "time_saved.csv": [*_CONDITION, *_level(settings), *_ARM, *_SAVED],
     }[kind]
 
 
 def table(title: str, frame: pd.DataFrame, columns: list[Column]) -> Table:
-    """The frame's rows in words, condition by condition, so that neighbours can be compared."""
+    """The frame's rows in words, condition by condition, so that neighbours can be compared; first
+    those over all conditions, whose spawn and prey are empty.
+    """
     orders = {
-        "spawn": list(SPAWNS),
-        "prey": list(PREYS),
+        "spawn": [*_ALL, *SPAWNS],
+        "prey": [*_ALL, *PREYS],
         "level": list(dict.fromkeys(frame.get("level", []))),
         "arm": in_order(frame["arm"].tolist()),
     }
     keys = [key for key in orders if key in frame]
+    frame = frame.fillna(dict.fromkeys(("spawn", "prey"), ""))
     frame = frame.sort_values(keys, key=lambda column: column.map(orders[str(column.name)].index))
     rows = [[text(row) for _, text in columns] for row in frame.to_dict("records")]
     return Table(title, [name for name, _ in columns], rows)

@@ -98,6 +98,12 @@ class PPOSpec(Spec):
     exploration: Exploration = "gaussian"
     sigma_final: Positive = 0.05
 
+    @model_validator(mode="after")
+    def _sigma_final_where_it_is_used(self) -> "PPOSpec":
+        if self.exploration != "annealed":
+            object.__setattr__(self, "sigma_final", 0.05)
+        return self
+
 
 class HindsightSpec(Spec):
     """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3, MEHER)."""
@@ -145,10 +151,10 @@ class HindsightSpec(Spec):
 
     @model_validator(mode="after")
     def _switches_once(self) -> "HindsightSpec":
-        if self.until_success == 1.0:  # which no success rate exceeds
-            object.__setattr__(self, "until_success", None)
         if self.until_success is not None and self.until_steps is not None:
             raise ValueError("until_success and until_steps exclude each other")
+        if self.until_success == 1.0:  # which no success rate exceeds
+            object.__setattr__(self, "until_success", None)
         switches = self.until_success is not None or self.until_steps is not None
         if self.then == "meher" and (self.s_ratio is None or not switches):
             raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")

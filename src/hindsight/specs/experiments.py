@@ -307,12 +307,16 @@ class Plan:
         """The experiment's plan as plain data: what analysis reads (a plan.json)."""
         root = PUBLISHED if self.config.results == "published" else TRAINED
         definition, size = self.config.experiments[experiment], self.config.size
+        selected = size.select[experiment].steps or size.steps
         return {
             "experiment": experiment,
             "title": definition.title,
             "figures": definition.figures,
             "source": self.config.source,
-            "preset": size.model_dump(mode="json", exclude={"select"}),
+            "preset": {
+                **size.model_dump(mode="json", exclude={"select"}),
+                "steps": min(selected, size.steps),
+            },
             "vary": list(definition.vary),
             "entries": [
                 {

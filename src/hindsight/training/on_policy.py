@@ -177,7 +177,8 @@ class OnPolicyRuns(Runs):
             rate = spec.learning_rate * (1 - self.env_steps / steps)
             self.optimiser.learning_rate.fill_(rate)
         if spec.exploration == "annealed":
-            done = min(1.0, (self.env_steps - self.rollout_steps) / (steps - self.rollout_steps))
+            iterations = steps // self.rollout_steps
+            done = (self.iteration - 1) / max(iterations - 1, 1)
             first, last = math.log(spec.sigma_init), math.log(spec.sigma_final)
             self.agent.split(self.rows)[2].fill_(first + done * (last - first))
 
@@ -238,7 +239,8 @@ def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Traje
     original = real.log_prob.view(runs, envs, steps)
     original = original.repeat_interleave(side_by_side[0], 1).repeat_interleave(side_by_side[1], 2)
     difference = copies.log_prob - original.flatten(1)
-    return torch.where(copies.valid, difference, -math.inf).amax(1)
+    largest = torch.where(copies.valid, difference, -math.inf).amax(1)
+    return torch.where(copies.valid.any(1), largest, math.nan)
 
 
 def success_counts(paths: Trajectories) -> Tensor:

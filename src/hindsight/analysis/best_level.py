@@ -1,0 +1,238 @@
+"""M_c over the levels of what varies, and the level at which it is largest (MEHER section 4).
+
+Intervals are percentile bootstraps over seeds. The same seed numbers are drawn in every level and
+every condition: runs of one seed share initial weights and streams. Over several conditions these
+are drawn anew, too, from five on; noise within conditions then counts twice, so such an interval is
+rather too wide than too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hindsight.analysis import metrics, statistics
+from hindsight.analysis.reduce import Array, Key, Reduced
+
+DRAWS = 1000
+S_RATIO = "s_ratio"
+FEWEST_LEVELS = 3  # fewer have no peak
+_ROUNDING = 1e-9
+M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "m_c_even", "m_c_odd", "n_seeds")
+BEST_COLUMNS = (
+    "fidelity", "arm", "spawn", "prey", "best_level", "low", "high", "m_c", "single_peaked",
+    "lean", "lean_low", "lean_high", "learnt", "n_levels", "n_conditions", "n_seeds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scores:
+    """M_c of one arm in one condition, levels ascending.
+
+    m_c, m_c_even, m_c_odd `[level]`: of all seeds, of those with even and with odd numbers (NaN
+    without any); replicates `[draw, level]`: of resampled seeds, the same as m_c under five seeds;
+    learnt: the median run succeeds in half of its episodes at some level.
+    """
+
+    fidelity: str
+    arm: str
+    spawn: str
+    prey: str
+    levels: tuple[float, ...]
+    m_c: Array
+    m_c_even: Array
+    m_c_odd: Array
+    replicates: Array
+    learnt: bool
+    n_seeds: int
+
+
+def varied_number(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> str | None:
+    """The one varied key if all of its levels are numbers; None otherwise."""
+    if len(vary) != 1:
+        return None
+    values = [key[vary[0]] for key, _ in cells]
+    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return vary[0] if numeric else None
+
+
+def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
+    """The scores of every arm in every condition, in the order given; none where no single number
+    varies.
+    """
+    name = varied_number(cells, vary)
+    if name is None:
+        return []
+
+    def place(item: tuple[Key, Reduced]) -> tuple[str, str, str, str]:
+        key = item[0]
+        return key["fidelity"], key["arm"], key["spawn"], key["prey"]
+
+    order = {where: i for i, where in enumerate(dict.fromkeys(map(place, cells)))}
+    by_level = sorted(cells, key=lambda item: (order[place(item)], item[0][name]))
+    found = []
+    for where, group in groupby(by_level, key=place):
+        keys, reduced = zip(*group, strict=True)
+        found.append(_score(where, tuple(float(key[name]) for key in keys), reduced))
+    return found
+
+
+def _score(
+    where: tuple[str, str, str, str], levels: tuple[float, ...], cells: Sequence[Reduced]
+) -> Scores:
+    curves = [_curves(cell) for cell in cells]
+    everyone = np.arange(min(len(cell.seeds) for cell in cells))
+    tops, m_c = _m_c(curves, everyone[None])
+
+    def half(parity: int) -> Array:
+        own = everyone[cells[0].seeds[everyone] % 2 == parity]
+        return _m_c(curves, own[None])[1][0] if own.size else np.full(len(levels), np.nan)
+
+    replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
+    if everyone.size >= statistics.FEWEST_SEEDS:
+        draws = np.random.default_rng(0).integers(0, everyone.size, size=(DRAWS, everyone.size))
+        replicates = _m_c(curves, draws)[1]
+    learnt = bool((tops >= metrics.LEARNT - _ROUNDING).any())
+    return Scores(*where, levels, m_c[0], half(0), half(1), replicates, learnt, everyone.size)
+
+
+def _curves(cell: Reduced) -> tuple[Array, Array]:
+    """Steps `[step]` and scaled returns `[step, seed]`, carried forward, to the last run's end.
+
+    Beyond it nothing changes: neither the maximum nor the time to learn.
+    """
+    end = int(np.flatnonzero(~np.isnan(cell.returns).all(axis=0))[-1]) + 1
+    returns = metrics.carry_forward(cell.returns[:, :end])
+    return cell.env_steps[:end], np.ascontiguousarray(metrics.scaled(returns).T)
+
+
+def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Scaled maximum median return and M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
+    tops, times = [], []
+    for env_steps, scaled in curves:
+        medians = median(scaled[:, draws])
+        top = np.nanmax(medians, axis=0)
+        reached = medians >= metrics.LEARNT_SHARE * top - _ROUNDING
+        tops.append(top)
+        times.append(env_steps[reached.argmax(axis=0)])
+    return np.stack(tops, axis=-1), metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
+
+
+def median(values: Array) -> Array:
+    """Median over the last axis of the values that are there; NaN where none is.
+
+    NumPy's partitions; for a few seeds in very many draws sorting is an order of magnitude faster.
+    """
+    ordered = np.sort(values, axis=-1)  # NaN go last
+    count = (~np.isnan(ordered)).sum(axis=-1)[..., None]
+    middle = (np.take_along_axis(ordered, (count - half) // 2, axis=-1) for half in (1, 0))
+    low, high = middle
+    return ((low + high) / 2.0)[..., 0]
+
+
+def m_c_table(
+    scores: Sequence[Scores], cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]
+) -> pd.DataFrame:
+    """One row per cell, in the order of `cells`: M_c, its interval, and M_c of either half."""
+    columns = ["fidelity", "arm", "level", *vary, "spawn", "prey", *M_C_COLUMNS]
+    by_place = {(s.fidelity, s.arm, s.spawn, s.prey): s for s in scores}
+    rows = []
+    for key, _ in cells if scores else ():
+        found = by_place[key["fidelity"], key["arm"], key["spawn"], key["prey"]]
+        at = found.levels.index(float(key[vary[0]]))
+        low, high = _interval(found.replicates[:, at], statistics.resampled(1, found.n_seeds))
+        rows.append(key | {
+            "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high,
+            "m_c_even": found.m_c_even[at], "m_c_odd": found.m_c_odd[at], "n_seeds": found.n_seeds,
+        })  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
+
+
+def best_levels(scores: Sequence[Scores], vary: Sequence[str]) -> pd.DataFrame:
+    """Per fidelity and arm, a row over all complete conditions (spawn and prey empty), then one per
+    condition.
+    """
+    rows = []
+    arms = dict.fromkeys((s.fidelity, s.arm) for s in scores)
+    for fidelity, arm in arms:
+        own = [s for s in scores if (s.fidelity, s.arm) == (fidelity, arm)]
+        every = {level for s in own for level in s.levels}
+        complete = [s for s in own if len(s.levels) == len(every)]
+        key = {"fidelity": fidelity, "arm": arm}
+        is_s_ratio = list(vary) == [S_RATIO]
+        if complete:
+            rows.append(key | {"spawn": "", "prey": ""} | best_of(complete, is_s_ratio))
+        rows += [key | {"spawn": s.spawn, "prey": s.prey} | best_of([s], is_s_ratio) for s in own]
+    return pd.DataFrame(rows, columns=list(BEST_COLUMNS))
+
+
+def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
+    """The level at which the mean M_c over these conditions is largest, with its interval.
+
+    Leaning is defined for S-ratios alone. NaN where M_c is nowhere above 0.
+    """
+    levels = np.array(scores[0].levels)
+    n_seeds = min(s.n_seeds for s in scores)
+    m_c = np.mean([s.m_c for s in scores], axis=0)
+    by_condition = np.stack([s.replicates for s in scores])
+    replicates = statistics.over_conditions(by_condition, np.random.default_rng([0, 1]))
+    has_interval = statistics.resampled(len(scores), n_seeds)
+    found = best_level(levels, replicates)
+    found = found[~np.isnan(found)]
+    low, high = statistics.NO_INTERVAL
+    if has_interval and found.size:
+        low = float(np.quantile(found, 0.025, method="lower"))  # a bound is one of the levels
+        high = float(np.quantile(found, 0.975, method="higher"))
+    leaning = lean(levels, m_c) if is_s_ratio else float("nan")
+    lean_low, lean_high = _interval(lean(levels, replicates), has_interval and is_s_ratio)
+    return {
+        "best_level": float(best_level(levels, m_c)), "low": low, "high": high, "m_c": m_c.max(),
+        "single_peaked": is_single_peaked(m_c, replicates) if has_interval else None,
+        "lean": leaning, "lean_low": lean_low, "lean_high": lean_high,
+        "learnt": any(s.learnt for s in scores), "n_levels": len(levels),
+        "n_conditions": len(scores), "n_seeds": n_seeds,
+    }  # fmt: skip
+
+
+def best_level(levels: Array, m_c: Array) -> Array:
+    """`[...]`: the level with the largest of M_c `[..., level]`, the lowest of several; NaN where
+    none is above 0.
+    """
+    return np.where(m_c.max(axis=-1) > 0.0, levels[m_c.argmax(axis=-1)], np.nan)
+
+
+def is_single_peaked(m_c: Array, replicates: Array) -> bool | None:
+    """Whether no step between neighbouring levels falls before the maximum, or rises after it, by
+    more than its bootstrap standard error; None under three levels.
+
+    m_c `[level]`; replicates `[draw, level]`. A maximum at either end is a peak.
+    """
+    if len(m_c) < FEWEST_LEVELS:
+        return None
+    steps, error = np.diff(m_c), np.diff(replicates, axis=1).std(axis=0)
+    peak = int(np.argmax(m_c))
+    falls_before = steps[:peak] < -error[:peak] - _ROUNDING
+    rises_after = steps[peak:] > error[peak:] + _ROUNDING
+    return not (falls_before.any() or rises_after.any())
+
+
+def lean(levels: Array, m_c: Array) -> Any:
+    """Mean M_c at S above 1/2 less that below it, over levels whose mirror image 1 - S is there.
+
+    m_c `[..., level]`; NaN without such a pair.
+    """
+    mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
+    right, left = mirrored & (levels > 0.5 + _ROUNDING), mirrored & (levels < 0.5 - _ROUNDING)
+    if not right.any():
+        return np.full(m_c.shape[:-1], np.nan)[()]
+    return m_c[..., right].mean(axis=-1) - m_c[..., left].mean(axis=-1)
+
+
+def _interval(replicates: Array, is_there: bool) -> statistics.Interval:
+    return statistics.percentile_interval(replicates) if is_there else statistics.NO_INTERVAL

@@ -1,0 +1,80 @@
+"""Differences between arms, paired by seed, and what they show over conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from hindsight.analysis import statistics
+
+CONDITION = ["spawn", "prey"]
+RUN = [*CONDITION, "seed"]
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A mean over conditions, with its bootstrap interval and sign-flip test.
+
+    unit: what is resampled and flipped; seeds within conditions under five conditions. NaN where
+    there is no value, or no interval; ahead, behind: conditions whose own mean is above or below 0.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    unit: Literal["conditions", "seeds"]
+    ahead: int
+    behind: int
+    n_conditions: int
+    n_seeds: int
+
+    def words(self) -> str:
+        """`+0.031 (+0.012 to +0.050)`."""
+        if np.isnan(self.low):
+            return f"{self.mean:+.3f} (too few seeds for an interval)"
+        return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
+
+    def numbers(self) -> dict[str, float]:
+        """The mean and its interval, as data."""
+        return {"mean": self.mean, "low": self.low, "high": self.high}
+
+    def sign(self) -> int:
+        """1 or -1 where the interval lies above or below 0, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def paired(
+    arm: pd.DataFrame, baseline: pd.DataFrame, metric: str, on: Sequence[str] = RUN
+) -> pd.Series:
+    """`arm` less `baseline` by what they share of `on` (columns of both, unique in each)."""
+    a, b = (frame.set_index(list(on))[metric].astype(float) for frame in (arm, baseline))
+    return (a - b.reindex(a.index)).dropna()
+
+
+def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
+    """The effect of values indexed by spawn, prey and seed."""
+    by_condition = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
+    means = np.array([group.mean() for group in by_condition])
+    n = len(means)
+    if not n:
+        return Effect(NAN, NAN, NAN, NAN, "seeds", 0, 0, 0, 0)
+    over_conditions = n >= statistics.FEWEST_SEEDS
+    strata = [means] if over_conditions else by_condition
+    low, high = statistics.bootstrap(strata, statistics.mean, np.random.default_rng(0), confidence)
+    return Effect(
+        float(means.mean()),
+        low,
+        high,
+        statistics.sign_flip_test(np.concatenate(strata), np.random.default_rng(0)),
+        "conditions" if over_conditions else "seeds",
+        int((means > 0).sum()),
+        int((means < 0).sum()),
+        n,
+        min(len(group) for group in by_condition),
+    )

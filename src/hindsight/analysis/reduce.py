@@ -1,0 +1,118 @@
+"""A cell's results as arrays `[seed, step]`: what every table is computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hindsight.analysis import metrics
+from hindsight.analysis.cells import Cell, ResultError
+
+Array = NDArray[np.float64]
+Key = dict[str, Any]
+
+EVALUATION_COLUMNS = (
+    "seed", "env_steps", "return_mean", "success_rate", "episode_length",
+    "reward_entropy", "action_entropy", "observation_entropy",
+)  # fmt: skip
+RUN_COLUMNS = (
+    "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
+    "solved", "solve_step", "perfect_step", "end_step", "switch_step", "minutes", "updates",
+    "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
+)  # fmt: skip
+#: Columns of training rows that tables show seed by seed, as they are.
+TRACED = (
+    "policy_entropy", "log_std", "s_ratio_after", "relabelled_ratio_max", "hindsight_log_ratio_max",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A cell as arrays on one grid of steps that reaches the budget; NaN after a run's end.
+
+    env_steps `[step]`; returns, success, solved (by then: 0 or 1), minutes, updates (of an
+    iteration) and each of `traces` `[seed, step]`; runs and evaluations: one frame each with a
+    column `seed`; switches: whether the specification has hindsight end before the run does.
+    """
+
+    seeds: NDArray[np.int64]
+    env_steps: Array
+    returns: Array
+    success: Array
+    solved: Array
+    minutes: Array
+    updates: Array
+    traces: dict[str, Array]
+    runs: pd.DataFrame
+    evaluations: pd.DataFrame
+    switches: bool
+
+
+def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
+    """A cell's first `n_seeds` runs (all by default) as arrays on the grid continued to the budget.
+
+    A cell that serves several experiments holds as many seeds as the largest of them asks for.
+    ResultError if it has fewer than `n_seeds`.
+    """
+    seeds = np.unique(cell.curves["seed"].to_numpy())
+    if n_seeds is not None and seeds.size < n_seeds:
+        raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
+    seeds = seeds[:n_seeds]
+    rows = cell.curves[cell.curves["seed"].isin(seeds)]
+    evaluations = cell.evaluations[cell.evaluations["seed"].isin(seeds)]
+    observed = np.unique(rows["env_steps"].to_numpy())
+    env_steps = metrics.extend_grid(observed, cell.budget)
+    seed_index = np.searchsorted(seeds, rows["seed"].to_numpy())
+    step_index = np.searchsorted(observed, rows["env_steps"].to_numpy())
+
+    def matrix(column: str) -> Array:
+        values = np.full((seeds.size, env_steps.size), np.nan)
+        values[seed_index, step_index] = rows[column].to_numpy(dtype=np.float64)
+        # The largest of no relabelled samples is -inf in the file: there is no such number.
+        return np.where(np.isneginf(values), np.nan, values)
+
+    success, returns, updates = (matrix(c) for c in ("success_rate", "return_mean", "updates"))
+    minutes = matrix(cell.clock_column) / 60.0
+    traces = {name: matrix(name) for name in TRACED}
+    first = metrics.first_solved(success, matrix("episodes"))
+    last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
+    by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
+    ended = [by_seed[int(seed)] for seed in seeds]
+    full = metrics.carry_forward(returns)
+    runs = pd.DataFrame({
+        "seed": seeds,
+        "max_return": np.nanmax(returns, axis=1),
+        "final_return": full[:, -1],
+        "final_evaluation_return": last["return_mean"].to_numpy(dtype=np.float64),
+        "final_evaluation_success": last["success_rate"].to_numpy(dtype=np.float64),
+        "solved": ~np.isnan(first),
+        "solve_step": [env_steps[int(i)] if not np.isnan(i) else np.nan for i in first],
+        "perfect_step": [_number(run["perfect_step"]) for run in ended],
+        "end_step": [run["end_step"] for run in ended],
+        "switch_step": [_number(run.get("switch_step")) for run in ended],
+        "minutes": np.nanmax(minutes, axis=1),
+        "updates": np.nansum(updates, axis=1),
+        "ratio_max": np.fmax.reduce(matrix("ratio_max"), axis=1),
+        "relabelled_ratio_max": np.fmax.reduce(traces["relabelled_ratio_max"], axis=1),
+        "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
+        "forgetting": np.nanmax(returns, axis=1) - full[:, -1],
+        "auc": np.nanmean(metrics.scaled(full), axis=1),
+    })  # fmt: skip
+    solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
+    return Reduced(
+        seeds, env_steps, returns, success, solved, minutes, updates, traces, runs,
+        evaluations[list(EVALUATION_COLUMNS)], _switches(cell),
+    )  # fmt: skip
+
+
+def _switches(cell: Cell) -> bool:
+    hindsight = cell.metadata["spec"].get("hindsight") or {}
+    return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

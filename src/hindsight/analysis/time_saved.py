@@ -1,0 +1,141 @@
+"""What is saved by ending hindsight before the run ends, against PPO-HER (MEHER section 5).
+
+Runs are paired by seed and compared at the earlier of the two's last steps, so that an early end
+neither counts as saving nor hides it. Bootstraps as in `best_level`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hindsight.analysis import statistics
+from hindsight.analysis.reduce import Array, Key, Reduced
+
+BASELINE = "PPO-HER"
+DRAWS = 1000
+RETURN_MARGIN = 0.1  # return units: five episodes of a hundred; stated before any such run
+#: An interval at this confidence within the margin is an equivalence test at 5 %.
+EQUIVALENCE_CONFIDENCE = 0.9
+TIME_COLUMNS = (
+    "minutes_baseline", "minutes_arm", "saved_share", "low", "high", "updates_saved_share",
+    "updates_low", "updates_high", "switch_step_median", "switched_share", "return_difference",
+    "return_low", "return_high", "n_seeds", "n_conditions",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One condition's paired runs, each `[seed]`: totals of baseline and arm, and differences."""
+
+    minutes: tuple[Array, Array]
+    updates: tuple[Array, Array]
+    switch_step: Array
+    difference: Array
+
+
+Statistic = Callable[[Pairs, NDArray[np.int64]], Array]  # draws `[draw, n]` -> `[draw]`
+
+
+def time_saved(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> pd.DataFrame:
+    """A row per arm whose hindsight ends, level and condition in which PPO-HER is there, too.
+
+    Before them, with spawn and prey empty, a row over all conditions in which a run switched: in
+    the others both arms are the same runs. saved_share, updates_saved_share: 1 - arm / baseline of
+    the totals; return_difference: of the last evaluation, arm - baseline, with a 90 % interval (all
+    others: 95 %).
+    """
+    columns = ["fidelity", "arm", "level", *vary, "spawn", "prey", *TIME_COLUMNS]
+    names = ["fidelity", "level", "spawn", "prey"]
+    baselines = {
+        tuple(key[name] for name in names): cell for key, cell in cells if key["arm"] == BASELINE
+    }
+    found: dict[tuple[str, str, str], list[tuple[Key, Pairs]]] = {}
+    for key, cell in cells:
+        baseline = baselines.get(tuple(key[name] for name in names))
+        if cell.switches and baseline is not None:
+            arm = (key["fidelity"], key["arm"], key["level"])
+            found.setdefault(arm, []).append((key, pair(baseline, cell)))
+    rows = []
+    for own in found.values():
+        switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
+        if switched:
+            rows.append(own[0][0] | {"spawn": "", "prey": ""} | _row(switched))
+        rows += [key | _row([pairs]) for key, pairs in own]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def pair(baseline: Reduced, arm: Reduced) -> Pairs:
+    """Two cells' runs of the same seeds, up to the earlier of their last steps."""
+    _, rows, others = np.intersect1d(baseline.seeds, arm.seeds, return_indices=True)
+    index = (rows, others)
+    runs = [cell.runs.iloc[i] for cell, i in zip((baseline, arm), index, strict=True)]
+    last = np.minimum(*(frame["end_step"].to_numpy(dtype=np.float64) for frame in runs))
+    minutes, updates = [], []
+    for cell, i in zip((baseline, arm), index, strict=True):
+        at = np.searchsorted(cell.env_steps, last, side="right") - 1
+        minutes.append(cell.minutes[i, at])
+        updates.append(np.nancumsum(cell.updates, axis=1)[i, at])
+    finals = [frame["final_evaluation_return"].to_numpy(dtype=np.float64) for frame in runs]
+    switch_step = runs[1]["switch_step"].to_numpy(dtype=np.float64)
+    return Pairs(
+        (minutes[0], minutes[1]), (updates[0], updates[1]), switch_step, finals[1] - finals[0]
+    )
+
+
+def _row(conditions: Sequence[Pairs]) -> Key:
+    """Means over conditions, each counting alike, with their intervals."""
+    minutes = [[total.mean() for total in pairs.minutes] for pairs in conditions]
+    steps = np.concatenate([pairs.switch_step for pairs in conditions])
+    switched = ~np.isnan(steps)
+    saved = _estimate(conditions, lambda pairs, draws: saved_share(pairs.minutes, draws))
+    updates = _estimate(conditions, lambda pairs, draws: saved_share(pairs.updates, draws))
+    returns = _estimate(
+        conditions,
+        lambda pairs, draws: pairs.difference[draws].mean(axis=-1),
+        EQUIVALENCE_CONFIDENCE,
+    )
+    return {
+        "minutes_baseline": np.mean(minutes, axis=0)[0], "minutes_arm": np.mean(minutes, axis=0)[1],
+        "saved_share": saved[0], "low": saved[1], "high": saved[2],
+        "updates_saved_share": updates[0], "updates_low": updates[1], "updates_high": updates[2],
+        "switch_step_median": np.median(steps[switched]) if switched.any() else np.nan,
+        "switched_share": switched.mean(),
+        "return_difference": returns[0], "return_low": returns[1], "return_high": returns[2],
+        "n_seeds": min(len(pairs.difference) for pairs in conditions),
+        "n_conditions": len(conditions),
+    }  # fmt: skip
+
+
+def is_equal(low: float, high: float) -> bool:
+    """Whether the interval of a difference in return lies within the margin; not so without one."""
+    return low > -RETURN_MARGIN and high < RETURN_MARGIN
+
+
+def saved_share(totals: tuple[Array, Array], draws: NDArray[np.int64]) -> Array:
+    """`[draw]`: 1 - arm / baseline, of means over the seeds in `draws` `[draw, n]`."""
+    baseline, arm = (total[draws].mean(axis=-1) for total in totals)
+    return np.asarray(1.0 - arm / baseline)
+
+
+def _estimate(
+    conditions: Sequence[Pairs], statistic: Statistic, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """A statistic's mean over conditions, and its interval."""
+    sizes = [len(pairs.difference) for pairs in conditions]
+    values = [statistic(p, np.arange(n)[None]) for p, n in zip(conditions, sizes, strict=True)]
+    value = float(np.mean(values))
+    if not statistics.resampled(len(conditions), min(sizes)):
+        return value, *statistics.NO_INTERVAL
+    replicates = []
+    for pairs, n in zip(conditions, sizes, strict=True):
+        draws = np.tile(np.arange(n), (DRAWS, 1))
+        if n >= statistics.FEWEST_SEEDS:
+            draws = np.random.default_rng(0).integers(0, n, size=(DRAWS, n))
+        replicates.append(statistic(pairs, draws))
+    pooled = statistics.over_conditions(np.stack(replicates), np.random.default_rng([0, 1]))
+    return value, *statistics.percentile_interval(pooled, confidence)

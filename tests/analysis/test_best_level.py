@@ -1,0 +1,296 @@
+"""M_c over levels and the best of them, against loops over the definitions and known curves."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from hindsight.analysis import best_level as module
+from hindsight.analysis import metrics
+from hindsight.analysis.best_level import (
+    Scores,
+    best_level,
+    best_of,
+    is_single_peaked,
+    lean,
+    median,
+    score,
+)
+from hindsight.analysis.cells import load_cell
+from hindsight.analysis.reduce import Reduced, reduce_cell
+from hindsight.analysis.summarise import read_table, summarise
+from tests.analysis.synthetic import (
+    CONDITIONS,
+    N_STEPS,
+    CurveFunction,
+    write_cell,
+    write_experiment,
+)
+
+NAN = float("nan")
+S = (0.0, 0.3, 0.5, 0.7, 1.0)
+
+
+def noisy(level: float, seed_noise: float = 0.1) -> CurveFunction:
+    """Fastest and highest at 0.6, with seeds that differ."""
+
+    def curve(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        rng = np.random.default_rng([seed, round(100 * level + 100)])
+        middle = (5 + 20 * abs(level - 0.6) + 20 * seed_noise * rng.standard_normal()) * N_STEPS
+        top = 0.95 - 0.5 * abs(level - 0.6)
+        return top / (1 + np.exp(-(env_steps - middle) / (2 * N_STEPS)))
+
+    return curve
+
+
+def tables_of(root: Path, **kwargs: Any) -> dict[str, pd.DataFrame]:
+    settings = {
+        "arms": ("MEHER",), "levels": [{"s_ratio": s} for s in S], "iterations": 30,
+        "fidelities": ("released",), "conditions": CONDITIONS[:2],
+        "curve_of": lambda arm, level, spawn, prey: noisy(level["s_ratio"]),
+    }  # fmt: skip
+    plan = write_experiment(root, "s_ratio", **(settings | kwargs))
+    assert summarise(plan, root) == []
+    names = ("m_c.csv", "best_level.csv", "summary.csv")
+    return {name: read_table(plan.parent / name) for name in names}
+
+
+@given(arrays(np.float64, (3, 5), elements=st.one_of(st.floats(-1, 1), st.just(NAN))))
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+def test_the_median_is_numpys(values: np.ndarray) -> None:
+    np.testing.assert_allclose(median(values), np.nanmedian(values, axis=-1), atol=1e-15)
+
+
+def test_m_c_is_that_of_the_summary(tmp_path: Path) -> None:
+    tables = tables_of(tmp_path, seeds=5)
+    assert tables["m_c.csv"]["level"].tolist() == tables["summary.csv"]["level"].tolist()
+    for prey, rows in tables["summary.csv"].groupby("prey"):
+        slowest = max(rows["time_to_learn_steps"])
+        expected = [
+            (top + 1) / 2 * (1 - time / slowest)
+            for top, time in zip(
+                rows["max_median_return"], rows["time_to_learn_steps"], strict=True
+            )
+        ]
+        own = tables["m_c.csv"][tables["m_c.csv"]["prey"] == prey]
+        np.testing.assert_allclose(own["m_c"], expected, atol=1e-6)
+        assert (own["m_c_low"] <= own["m_c"]).all()
+        assert (own["m_c"] <= own["m_c_high"]).all()
+        assert own.loc[own["s_ratio"] == 0.5, "m_c_low"].item() > 0
+
+
+def reduced(
+    root: Path, levels: Sequence[float], seeds: int
+) -> list[tuple[dict[str, Any], Reduced]]:
+    key = {"fidelity": "released", "arm": "MEHER", "spawn": "random", "prey": "static"}
+    found = []
+    for s in levels:
+        path = write_cell(root / f"{s}.parquet", seeds=seeds, curve_fn=noisy(s), iterations=30)
+        found.append(
+            (key | {"level": f"s_ratio={s:g}", "s_ratio": s}, reduce_cell(load_cell(path)))
+        )
+    return found
+
+
+def m_c_of(cells: Sequence[Reduced], chosen: Sequence[int]) -> np.ndarray:
+    """M_c by its definition, of the runs with these indices."""
+    tops, times = [], []
+    for cell in cells:
+        curve = metrics.median_curve(metrics.carry_forward(cell.returns[list(chosen)]))
+        tops.append(float(metrics.scaled(metrics.maximum_median_return(curve))))
+        times.append(metrics.time_to_learn(curve, cell.env_steps))
+    return metrics.m_c(tops, times)
+
+
+def test_resampled_seeds_are_the_same_in_every_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DRAWS", 20)
+    items = reduced(tmp_path, S, seeds=6)
+    (found,) = score(items, ["s_ratio"])
+    draws = np.random.default_rng(0).integers(0, 6, size=(20, 6))
+    cells = [cell for _, cell in items]
+    np.testing.assert_allclose(found.m_c, m_c_of(cells, range(6)), atol=1e-9)
+    expected = [m_c_of(cells, draw) for draw in draws]
+    np.testing.assert_allclose(found.replicates, expected, atol=1e-9)
+    np.testing.assert_allclose(found.m_c_even, m_c_of(cells, [0, 2, 4]), atol=1e-9)
+    np.testing.assert_allclose(found.m_c_odd, m_c_of(cells, [1, 3, 5]), atol=1e-9)
+    assert found.learnt
+
+
+def test_levels_are_scored_in_ascending_order(tmp_path: Path) -> None:
+    items = reduced(tmp_path, (0.7, 0.0, 0.5), seeds=3)
+    (found,) = score(items, ["s_ratio"])
+    assert found.levels == (0.0, 0.5, 0.7)
+    cells = [items[i][1] for i in (1, 2, 0)]
+    np.testing.assert_allclose(found.m_c, m_c_of(cells, range(3)), atol=1e-9)
+    np.testing.assert_array_equal(found.replicates, np.tile(found.m_c, (1000, 1)))
+
+
+def test_steps_before_a_first_episode_do_not_count(tmp_path: Path) -> None:
+    def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
+        late = env_steps <= (1 + seed) * N_STEPS
+        return {"return_mean": np.where(late, NAN, 2 * noisy(0.5)(seed, env_steps) - 1)}
+
+    items = reduced(tmp_path, (0.0, 0.7), seeds=5)
+    path = write_cell(tmp_path / "late.parquet", seeds=5, iterations=30, extra=extra)
+    cell = reduce_cell(load_cell(path))
+    items.insert(1, (items[0][0] | {"level": "s_ratio=0.5", "s_ratio": 0.5}, cell))
+    (found,) = score(items, ["s_ratio"])
+    np.testing.assert_allclose(found.m_c, m_c_of([c for _, c in items], range(5)), atol=1e-9)
+    assert not np.isnan(found.replicates).any()
+
+
+def test_the_best_level_of_all_and_of_each_condition(tmp_path: Path) -> None:
+    best = tables_of(tmp_path, seeds=6)["best_level.csv"]
+    assert best["spawn"].isna().tolist() == [True, False, False]
+    assert list(zip(best["spawn"], best["prey"], strict=True))[1:] == list(CONDITIONS[:2])
+    overall = best.iloc[0]
+    # 0.5 and 0.7 are equally far from the fastest: either may win, and no other.
+    assert overall["best_level"] in (0.5, 0.7)
+    assert overall["low"] in S and overall["high"] in S
+    assert 0.5 <= overall["low"] <= overall["best_level"] <= overall["high"] <= 0.7
+    assert (overall["n_levels"], overall["n_conditions"], overall["n_seeds"]) == (5, 2, 6)
+    assert bool(overall["single_peaked"]) and bool(overall["learnt"])
+    assert overall["lean"] > 0 and overall["lean_low"] < overall["lean"] < overall["lean_high"]
+
+
+def test_lean_and_best_are_those_of_the_mean_over_conditions(tmp_path: Path) -> None:
+    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
+        s = level["s_ratio"]
+        return noisy(s if prey == "static" else 1.0 - s, seed_noise=0.0)
+
+    tables = tables_of(tmp_path, seeds=5, curve_of=curve_of)
+    m_c = tables["m_c.csv"].pivot(index="s_ratio", columns="prey", values="m_c")
+    best = tables["best_level.csv"].set_index("prey")
+    # The second condition is the first one's mirror image.
+    np.testing.assert_allclose(m_c["random"], m_c["static"][::-1], atol=1e-6)
+    assert best.loc["static", "lean"] == pytest.approx(-best.loc["random", "lean"], abs=1e-6)
+    overall = best.iloc[0]
+    assert overall["lean"] == pytest.approx(0.0, abs=1e-6)
+    assert overall["m_c"] == pytest.approx(m_c.mean(axis=1).max(), abs=1e-6)
+    expected = m_c.loc[[0.7, 1.0], "static"].mean() - m_c.loc[[0.0, 0.3], "static"].mean()
+    assert best.loc["static", "lean"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path: Path) -> None:
+    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
+        return noisy(level["s_ratio"] - (0.2 if prey in ("static", "repel") else 0.0))
+
+    four = {"seeds": 4, "curve_of": curve_of}
+    few = tables_of(tmp_path / "few", conditions=CONDITIONS[:4], **four)
+    intervals = ["low", "high", "single_peaked", "lean_low", "lean_high"]
+    assert few["best_level.csv"][intervals].isna().all().all()
+    assert few["m_c.csv"][["m_c_low", "m_c_high"]].isna().all().all()
+    assert few["best_level.csv"][["best_level", "lean"]].notna().all().all()
+    five = tables_of(tmp_path / "five", conditions=CONDITIONS[:5], **four)["best_level.csv"]
+    assert five.iloc[0][intervals].notna().all()
+    assert five.iloc[0]["low"] < five.iloc[0]["high"]
+    assert five.iloc[1:][intervals].isna().all().all()
+
+
+def test_a_condition_that_lacks_a_level_is_not_in_the_mean(tmp_path: Path) -> None:
+    plan = write_experiment(
+        tmp_path, "s_ratio", arms=("MEHER",), levels=[{"s_ratio": s} for s in S], seeds=2,
+        fidelities=("released",), conditions=CONDITIONS[:2], iterations=30,
+        curve_of=lambda arm, level, spawn, prey: noisy(level["s_ratio"]),
+    )  # fmt: skip
+    gone = next((tmp_path / "results/cells/s_ratio-random-random").glob("*-0.5.parquet"))
+    gone.unlink()
+    summarise(plan, tmp_path)
+    best = read_table(plan.parent / "best_level.csv")
+    assert best["n_conditions"].tolist() == [1, 1, 1]
+    assert best["n_levels"].tolist() == [5, 5, 4]
+    assert best.iloc[0]["m_c"] == best.iloc[1]["m_c"]
+
+
+def test_where_nothing_is_learned_no_level_is_best(tmp_path: Path) -> None:
+    def never(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        return np.zeros(env_steps.shape)
+
+    tables = tables_of(tmp_path, seeds=5, curve_of=lambda *_: never)
+    assert (tables["m_c.csv"]["m_c"] == 0.0).all()
+    best = tables["best_level.csv"]
+    assert best[["best_level", "low", "high"]].isna().all().all()
+    assert not best["learnt"].any()
+
+
+@pytest.mark.parametrize(
+    ("vary", "levels"),
+    [
+        ("s_ratio", [{"s_ratio": 0.5, "k": k} for k in (1, 2)]),
+        ("exploration", [{"exploration": name} for name in ("gaussian", "annealed")]),
+        ("nothing", [{}]),
+    ],
+)
+def test_only_one_number_that_varies_is_scored(
+    tmp_path: Path, vary: str, levels: list[dict[str, Any]]
+) -> None:
+    tables = tables_of(tmp_path, seeds=2, levels=levels, curve_of=lambda *_: noisy(0.5))
+    assert tables["m_c.csv"].empty and tables["best_level.csv"].empty
+    assert "m_c_low" in tables["m_c.csv"] and "lean" in tables["best_level.csv"]
+
+
+def test_only_s_ratios_lean(tmp_path: Path) -> None:
+    tables = tables_of(
+        tmp_path, seeds=5, levels=[{"until_success": x} for x in (0.3, 0.5, 0.7)],
+        curve_of=lambda arm, level, spawn, prey: noisy(level["until_success"]),
+    )  # fmt: skip
+    assert tables["best_level.csv"][["lean", "lean_low", "lean_high"]].isna().all().all()
+    assert tables["best_level.csv"]["best_level"].notna().all()
+
+
+def test_best_level_by_hand() -> None:
+    levels = np.array([0.0, 0.5, 1.0])
+    m_c = np.array([[0.1, 0.4, 0.2], [0.3, 0.1, 0.3], [0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(best_level(levels, m_c), [0.5, 0.0, NAN])
+
+
+@pytest.mark.parametrize(
+    ("m_c", "expected"),
+    [
+        ([0.1, 0.3, 0.5, 0.4, 0.2], True),
+        ([0.1, 0.2, 0.3, 0.4, 0.5], True),
+        ([0.1, 0.3, 0.28, 0.5, 0.2], True),  # falls by less than a standard error
+        ([0.1, 0.3, 0.2, 0.5, 0.2], False),
+        ([0.1, 0.5, 0.2, 0.3, 0.2], False),
+        ([0.1, 0.5, 0.2, 0.22, 0.2], True),
+    ],
+)
+def test_single_peaked_by_hand(m_c: list[float], expected: bool) -> None:
+    # Every step between neighbours has the standard error 0.05: levels move in turn, together.
+    wobble = 0.05 * np.array([[0, 1, 0, 1, 0], [0, -1, 0, -1, 0]])
+    assert is_single_peaked(np.array(m_c), np.array(m_c) + wobble) is expected
+
+
+def test_the_bounds_of_the_best_level_are_levels() -> None:
+    # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
+    replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
+    replicates[:25, 0] = 0.9
+    replicates[25:50, 2] = 0.9
+    m_c = np.array([0.1, 0.5, 0.2])
+    scores = Scores(
+        "released", "MEHER", "random", "static", (0.0, 0.5, 1.0), m_c, m_c, m_c, replicates, True, 8
+    )
+    found = best_of([scores], is_s_ratio=True)
+    assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)
+    assert found["lean"] == pytest.approx(0.1)
+
+
+def test_two_levels_have_no_peak() -> None:
+    assert is_single_peaked(np.array([0.1, 0.2]), np.zeros((4, 2))) is None
+
+
+def test_lean_by_hand() -> None:
+    # 0.2 has no mirror image and 0.5 is its own: neither counts.
+    levels = np.array([0.0, 0.1, 0.2, 0.5, 0.9, 1.0])
+    m_c = np.array([0.1, 0.2, 9.0, 9.0, 0.5, 0.3])
+    assert lean(levels, m_c) == pytest.approx(0.4 - 0.15)
+    np.testing.assert_allclose(lean(levels, np.stack([m_c, 2 * m_c])), [0.25, 0.5])
+    assert np.isnan(lean(levels[2:4], m_c[2:4]))

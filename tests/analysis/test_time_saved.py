@@ -1,0 +1,162 @@
+"""What ending hindsight saves, on runs whose times and ends are known."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.time_saved import is_equal
+from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, write_experiment
+
+ITERATIONS = 20
+STOPS = {"hindsight": {"strategy": "final", "until_success": 0.5}}
+#: Iteration of each seed's switch; seed 4 never does.
+SWITCH = (4, 6, 8, 10, None)
+
+
+def costs(arm: str) -> dict[str, Any]:
+    """Seconds and updates of an iteration: 2 and 640 with hindsight, 1 and 320 without."""
+
+    def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
+        iteration = env_steps / N_STEPS
+        switch = SWITCH[seed] if arm == "PPO-HER-2-PPO" else None
+        is_on = iteration < (switch or np.inf)
+        return {"cpu_seconds": np.cumsum(1.0 + is_on), "updates": 320.0 * (1 + is_on)}
+
+    if arm != "PPO-HER-2-PPO":
+        return {"extra": extra}
+    steps = [None if i is None else i * N_STEPS for i in SWITCH]
+    return {"extra": extra, "switch_step": steps.__getitem__, "spec_overrides": STOPS}
+
+
+def rising(arm: str, prey: str) -> CurveFunction:
+    """PPO-HER's runs end after 13 of 20 iterations in the first condition, its rival's after 16."""
+
+    def curve(seed: int, env_steps: np.ndarray) -> np.ndarray:
+        if prey != "static":
+            return np.full(env_steps.shape, 0.6 + 0.01 * seed * (arm != "PPO-HER"))
+        perfect = 10 if arm == "PPO-HER" else 12
+        return np.where(env_steps < perfect * N_STEPS, 0.4, 1.0)
+
+    return curve
+
+
+def table_of(root: Path, **kwargs: Any) -> pd.DataFrame:
+    settings: dict[str, Any] = {
+        "arms": ("PPO-HER", "MEHER", "PPO-HER-2-PPO"), "seeds": 5, "iterations": ITERATIONS,
+        "fidelities": ("released",), "conditions": CONDITIONS[:2],
+        "curve_of": lambda arm, level, spawn, prey: rising(arm, prey),
+        "more_of": lambda arm, level, spawn, prey: costs(arm),
+    }  # fmt: skip
+    plan = write_experiment(root, "stop_her", **(settings | kwargs))
+    assert summarise(plan, root) == []
+    return read_table(plan.parent / "time_saved.csv")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    return table_of(tmp_path_factory.mktemp("known"))
+
+
+def iterations_off(last: int) -> np.ndarray:
+    """Per seed, iterations without hindsight until the last that counts."""
+    return np.array([0 if i is None else max(0, last - i + 1) for i in SWITCH])
+
+
+def test_only_arms_that_switch_are_compared_all_conditions_first(table: pd.DataFrame) -> None:
+    assert table["arm"].unique().tolist() == ["PPO-HER-2-PPO"]
+    assert table["spawn"].isna().tolist() == [True, False, False]
+    assert table["n_conditions"].tolist() == [2, 1, 1]
+    assert (table["n_seeds"] == 5).all()
+
+
+@pytest.mark.parametrize(("row", "last"), [(1, 13), (2, 20)])
+def test_time_counts_up_to_the_end_of_the_run_that_ends_first(
+    table: pd.DataFrame, row: int, last: int
+) -> None:
+    found = table.iloc[row]
+    expected = iterations_off(last).mean() / (2 * last)
+    assert found["minutes_baseline"] == pytest.approx(2 * last / 60)
+    assert found["minutes_arm"] == pytest.approx(2 * last * (1 - expected) / 60)
+    assert found["saved_share"] == pytest.approx(expected)
+    assert found["updates_saved_share"] == pytest.approx(expected)
+    assert found["switch_step_median"] == 7 * N_STEPS
+    assert found["switched_share"] == 0.8
+
+
+def test_returns_are_paired_by_seed(table: pd.DataFrame) -> None:
+    static, other = table.iloc[1], table.iloc[2]
+    differences = ["return_difference", "return_low", "return_high"]
+    assert (static[differences] == 0.0).all()
+    # 2 x 0.01 x seed, of seeds 0 to 4, in single precision.
+    assert other["return_difference"] == pytest.approx(0.04, abs=1e-6)
+    expected = scipy.stats.bootstrap(
+        (0.02 * np.arange(5),), np.mean, confidence_level=0.9, method="percentile",
+        n_resamples=20_000, rng=np.random.default_rng(1),
+    ).confidence_interval  # fmt: skip
+    bounds = other[["return_low", "return_high"]].to_numpy(dtype=float)
+    np.testing.assert_allclose(bounds, expected, atol=0.0021)
+
+
+def test_the_interval_is_the_bootstrap_of_the_ratio_of_means(table: pd.DataFrame) -> None:
+    baseline, arm = np.full(5, 40.0), 40.0 - iterations_off(20)
+    expected = scipy.stats.bootstrap(
+        (baseline, arm), lambda b, a, axis: 1 - a.mean(axis) / b.mean(axis), paired=True,
+        method="percentile", n_resamples=20_000, rng=np.random.default_rng(1), vectorized=True,
+    ).confidence_interval  # fmt: skip
+    found = table.iloc[2]
+    np.testing.assert_allclose([found["low"], found["high"]], expected, atol=0.012)
+    assert found["low"] == found["updates_low"]
+
+
+def test_all_conditions_count_alike(table: pd.DataFrame) -> None:
+    overall, each = table.iloc[0], table.iloc[1:]
+    for name in ("saved_share", "minutes_baseline", "return_difference"):
+        assert overall[name] == pytest.approx(each[name].mean())
+    # The same seeds are drawn in both, so that the mean's interval is not the narrower one.
+    assert overall["low"] == pytest.approx(each["low"].mean(), abs=0.01)
+
+
+def test_conditions_in_which_no_run_switches_are_not_in_the_mean(tmp_path: Path) -> None:
+    def more(arm: str, level: Any, spawn: str, prey: str) -> dict[str, Any]:
+        if arm != "PPO-HER-2-PPO" or prey == "static":
+            return costs(arm)
+        return costs("PPO-HER") | {"switch_step": lambda seed: None, "spec_overrides": STOPS}
+
+    table = table_of(tmp_path, more_of=more)
+    assert table["n_conditions"].tolist() == [1, 1, 1]
+    assert table.iloc[0]["saved_share"] == table.iloc[1]["saved_share"] > 0
+    never = table.iloc[2]
+    assert (never["saved_share"], never["switched_share"]) == (0.0, 0.0)
+    assert np.isnan(never["switch_step_median"])
+
+
+def test_few_seeds_carry_no_interval(tmp_path: Path) -> None:
+    table = table_of(tmp_path, seeds=4)
+    bounds = ["low", "high", "updates_low", "updates_high", "return_low", "return_high"]
+    assert table[bounds].isna().all().all()
+    assert table["saved_share"].notna().all()
+
+
+def test_levels_are_compared_with_their_own_baseline(tmp_path: Path) -> None:
+    levels = [{"learning_rate": rate} for rate in (3e-3, 3e-4)]
+    table = table_of(tmp_path, levels=levels, conditions=CONDITIONS[:1])
+    assert table["level"].tolist() == ["learning_rate=0.003"] * 2 + ["learning_rate=0.0003"] * 2
+    assert table["learning_rate"].tolist() == [3e-3] * 2 + [3e-4] * 2
+
+
+def test_without_ppo_her_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    table = table_of(tmp_path, arms=("MEHER", "PPO-HER-2-PPO"))
+    assert table.empty
+    assert "saved_share" in table
+
+
+def test_equal_means_the_whole_interval_within_the_margin() -> None:
+    assert is_equal(-0.09, 0.05)
+    assert not is_equal(-0.11, 0.05)
+    assert not is_equal(-0.09, 0.1)
+    assert not is_equal(float("nan"), float("nan"))

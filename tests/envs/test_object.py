@@ -1,0 +1,409 @@
+"""Predator-prey with an object to push, against a loop in plain Python, and its other faces."""
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from matplotlib.colors import to_rgb
+from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
+from torch import Tensor
+
+from hindsight.algorithms.ppo import ActorCritic
+from hindsight.envs.episodes import load_episodes, save_episodes
+from hindsight.envs.gymnasium_faces import PredatorPreyEnv
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.envs.prey import n_draws, top_speed
+from hindsight.envs.render import PREDATOR, PREY, PUSHED
+from hindsight.specs.cell import PREYS, CellSpec, PPOSpec, PredatorPreySpec, Prey
+from hindsight.streams import Purpose, stream
+from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.watch import animate, play
+
+
+def spec_of(**keys: Any) -> PredatorPreySpec:
+    """A box in which predator, object and prey often meet."""
+    values = {"grid_size": 3.0, "max_steps": 12, "pushes_object": True, "n_dims": 2} | keys
+    return PredatorPreySpec.model_validate(values)
+
+
+def shove(state: Tensor, n: int, t: int) -> Tensor:
+    """The predator goes to the object and then, with it, towards the prey; or strays."""
+    thing, prey, predator = state[..., :n], state[..., n : 2 * n], state[..., 3 * n :]
+    near = torch.linalg.vector_norm(predator - thing, dim=-1, keepdim=True) < 0.7
+    aim = torch.where(near, prey - thing, thing - predator)
+    return aim + 0.8 * torch.sin(5 * predator + t) * (t % 30 < 20)
+
+
+def in_box(x: float, g: float) -> float:
+    return min(max(x, -g), g)
+
+
+# --- the physics ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prey", ["static", "straight_away", "random_direction"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_rollout_is_that_of_the_loop(prey: Prey, n: int) -> None:
+    """300 steps of two environments, from each episode's beginning on; exact in every step."""
+    spec = spec_of(prey=prey, n_dims=n)
+    g, r, speed = spec.grid_size, spec.interception_distance, math.sqrt(n) / 2
+    env = PredatorPrey([spec], [3], 2)
+    assert env.observation_size == 4 * n and env.state.shape == (1, 2, 4 * n)
+    env.prepare_rollout(1, 300)
+    known: list[dict[str, list[float]] | None] = [None, None]
+    elapsed, touches, pushes, outcomes = [0, 0], 0, 0, set()
+    for t in range(300):
+        actions = shove(env.state, n, t)
+        before = env.state[0].tolist()
+        step = env.step(actions)
+        for e in range(2):
+            row = before[e]
+            parts = [row[i * n : (i + 1) * n] for i in range(4)]
+            if known[e] is None:
+                now = dict(zip(("thing", "prey", "velocity", "predator"), parts, strict=True))
+                assert math.dist(now["thing"], now["prey"]) > r
+                assert math.dist(now["thing"], now["predator"]) > r
+            else:
+                now = known[e]
+                for name, part in zip(now, parts, strict=True):
+                    np.testing.assert_allclose(part, now[name], atol=2e-5, err_msg=name)
+            thing, at, velocity, predator = (np.array(part, np.float32).tolist() for part in parts)
+            action = [in_box(a, 1) for a in actions[0, e].tolist()]
+            moved = [in_box(p + a, g) for p, a in zip(predator, action, strict=True)]
+            touched = math.dist(predator, thing) <= r
+            if touched:  # it goes where the predator goes, which a wall may hold up
+                thing = [
+                    in_box(x + b - a, g) for x, a, b in zip(thing, predator, moved, strict=True)
+                ]
+                pushes += math.dist(thing, parts[0]) > 0.1
+            touches += touched
+            elapsed[e] += 1
+            success = math.dist(thing, at) <= r
+            over = success or elapsed[e] > spec.max_steps
+            np.testing.assert_allclose(step.next_achieved[0, e].tolist(), thing, atol=1e-5)
+            assert touched or step.next_achieved[0, e].tolist() == parts[0], "it rests"
+            assert (bool(step.success[0, e]), bool(step.terminated[0, e])) == (success, over)
+            if over:
+                outcomes.add(success)
+                elapsed[e], known[e] = 0, None
+                continue
+            at = [in_box(x + v, g) for x, v in zip(at, velocity, strict=True)]
+            if prey == "straight_away":  # from the predator, not from the object
+                away = [b - a for a, b in zip(moved, at, strict=True)]
+                velocity = [speed * x / math.hypot(*away) for x in away]
+            known[e] = {"thing": thing, "prey": at, "velocity": velocity, "predator": moved}
+    assert touches > 50 and pushes > 30 and outcomes == {True, False}
+
+
+def place(env: PredatorPrey, thing: float, predator: float, prey: float = -2.5) -> None:
+    """All on the first axis of two, a prey that rests."""
+    env.state.copy_(torch.tensor([[[thing, 0.0, prey, 0.0, 0.0, 0.0, predator, 0.0]]]))
+
+
+def test_it_moves_only_while_it_is_touched() -> None:
+    env = PredatorPrey([spec_of()], [0])
+    env.prepare_rollout(1, 8)
+    forth = torch.tensor([[[0.5, 0.25]]])
+    place(env, 0.0, -1.25)
+    found = []
+    for _ in range(2):
+        found.append(env.step(forth).next_achieved[0, 0].tolist())
+    # 1.25 away: not touched, though it is within reach after the move; then it goes along.
+    assert found == [[0.0, 0.0], [0.5, 0.25]]
+    place(env, 0.0, 1.0)  # r is still a touch
+    assert env.step(forth).next_achieved[0, 0].tolist() == [0.5, 0.25]
+    place(env, 0.0, 1.0625)
+    assert env.step(forth).next_achieved[0, 0].tolist() == [0.0, 0.0]
+    # A wall holds up the predator, and so the object; or the object alone.
+    place(env, 2.0, 2.75)
+    assert env.step(forth).next_achieved[0, 0].tolist() == [2.25, 0.25]
+    place(env, 2.75, 2.0)
+    assert env.step(forth).next_achieved[0, 0].tolist() == [3.0, 0.25]
+    assert env.state[0, 0].tolist() == [3.0, 0.25, -2.5, 0.0, 0.0, 0.0, 2.5, 0.25]
+    # Its way is that of the clipped action.
+    place(env, 0.0, 0.5)
+    assert env.step(20 * forth).next_achieved[0, 0].tolist() == [1.0, 1.0]
+
+
+def test_the_goal_is_the_objects() -> None:
+    """A predator at the prey has achieved nothing."""
+    env = PredatorPrey([spec_of()], [0])
+    env.prepare_rollout(1, 2)
+    place(env, 2.0, -2.5)
+    step = env.step(torch.zeros(1, 1, 2))
+    assert not step.success.any() and not step.terminated.any()
+    place(env, -1.75, -0.9)
+    step = env.step(torch.zeros(1, 1, 2))
+    assert step.success.all() and step.terminated.all()
+
+
+# --- beginnings, the run axis ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_all_begin_apart_and_anywhere(n: int) -> None:
+    spec = spec_of(n_dims=n, grid_size=10.0, prey="straight_away")
+    state = PredatorPrey([spec], [1], 2000).state[0]
+    thing, prey, velocity, predator = state.split(n, dim=1)
+    for other in (prey, predator):
+        assert (torch.linalg.vector_norm(thing - other, dim=1) > 1).all()
+        quartiles = np.quantile(other.numpy(), [0.25, 0.5, 0.75], axis=0)
+        np.testing.assert_allclose(quartiles, [[-5.0] * n, [0.0] * n, [5.0] * n], atol=0.8)
+    assert state.unique().numel() > 0.99 * 3 * n * 2000
+    # The prey flees from the predator at once.
+    away = torch.nn.functional.cosine_similarity(velocity, prey - predator, dim=1)
+    np.testing.assert_allclose(away.numpy(), 1, atol=1e-4)
+    apart = PredatorPrey([spec_of(n_dims=n, grid_size=10.0, spawn="apart")], [1]).state[0, 0]
+    expected = np.zeros(4 * n)
+    expected[0] = expected[2 * n - 1] = 5.0
+    np.testing.assert_array_equal(apart.numpy(), expected)
+
+
+MIXED = [
+    spec_of(prey="attract", spawn="apart"),
+    spec_of(prey="random", grid_size=5.0),
+    spec_of(prey="repel", interception_distance=0.5, max_steps=5),
+    spec_of(prey="random_direction", fidelity="described"),
+]
+
+
+def played(env: PredatorPrey, iterations: range, steps: int = 60) -> list[Tensor]:
+    """States before each step, then ends, [step, run, ...]."""
+    states, ends = [], []
+    for iteration in iterations:
+        env.prepare_rollout(iteration, steps)
+        for t in range(steps):
+            states.append(env.state.clone())
+            ends.append(env.step(shove(env.state, env.n, t)).terminated.clone())
+    return [torch.stack(states), torch.stack(ends)]
+
+
+def test_a_run_among_others_is_that_run_alone() -> None:
+    seeds = [4, 0, 4, 9]
+    together = played(PredatorPrey(MIXED, seeds, 2), range(1, 4))
+    for i, (spec, seed) in enumerate(zip(MIXED, seeds, strict=True)):
+        alone = played(PredatorPrey([spec], [seed], 2), range(1, 4))
+        for one, among in zip(alone, together, strict=True):
+            assert torch.equal(among[:, i : i + 1], one)
+
+
+def test_saved_and_loaded_or_selected_it_continues_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PredatorPrey, "BLOCK", 8)
+    env = PredatorPrey(MIXED, [0, 1, 2, 3], 2)
+    played(env, range(1, 4))
+    assert int(env.episode.min()) > 8
+    saved = {name: value.clone() for name, value in env.state_dict().items()}
+    expected = played(env, range(4, 7))
+    fresh = PredatorPrey(MIXED, [0, 1, 2, 3], 2)
+    fresh.load_state_dict(saved)
+    for one, other in zip(played(fresh, range(4, 7)), expected, strict=True):
+        assert torch.equal(one, other)
+    part = PredatorPrey(MIXED, [0, 1, 2, 3], 2)
+    part.load_state_dict(saved)
+    part.select(torch.tensor([3, 1]))
+    for one, other in zip(played(part, range(4, 7)), expected, strict=True):
+        assert torch.equal(one, other[:, [3, 1]])
+
+
+def test_an_axis_has_objects_or_has_none() -> None:
+    with pytest.raises(ValueError, match="share n_dims and pushes_object"):
+        PredatorPrey([spec_of(), spec_of(pushes_object=False)], [0, 1])
+
+
+# --- the gymnasium face ---------------------------------------------------------------------------
+
+
+def make(**parameters: Any) -> PredatorPreyEnv:
+    env = gymnasium.make("PredatorPrey-v0", pushes_object=True, **parameters).unwrapped
+    assert isinstance(env, PredatorPreyEnv)
+    return env
+
+
+def concatenated(obs: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([obs["achieved_goal"], obs["desired_goal"], obs["observation"]])
+
+
+@pytest.mark.parametrize("prey", ["static", "attract"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_checkers_find_nothing(prey: Prey, n: int) -> None:
+    env = make(n_dims=n, prey=prey, render_mode="rgb_array")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env)
+        check_env_of_sb3(env)
+
+
+@pytest.mark.parametrize("prey", PREYS)
+def test_the_face_is_the_environment_of_the_run_axis(prey: Prey) -> None:
+    keys: dict[str, Any] = {"prey": prey, "grid_size": 3.0, "max_steps": 4, "n_dims": 2}
+    axis, face, n = PredatorPrey([spec_of(**keys)], [5]), make(**keys), 2
+    axis.prepare_rollout(1, 150)
+    generator = stream(5, Purpose.PREY, 1)
+    begins, rewards = True, set()
+    for t in range(150):
+        state = axis.state[0, 0].numpy().copy()
+        if begins:
+            names = ("object", "prey", "prey_velocity", "predator")
+            given = dict(zip(names, state.reshape(4, n), strict=True))
+            obs, _ = face.reset(seed=0, options=given)
+            face.np_random = generator
+        np.testing.assert_array_equal(concatenated(obs), state)
+        assert face.observation_space.contains(obs)
+        action = shove(axis.state, n, t)
+        desired = axis.state[..., n : 2 * n].clone()
+        step = axis.step(action)
+        expected, _ = axis.parameters.reward(step.next_achieved, desired, step.terminated)
+        obs, reward, begins, truncated, info = face.step(action[0, 0].numpy())
+        np.testing.assert_array_equal(obs["achieved_goal"], step.next_achieved[0, 0].numpy())
+        assert (reward, begins, truncated) == (float(expected), bool(step.terminated), False)
+        goal = info["desired_goal_at_reward"]
+        assert env_reward(face, obs["achieved_goal"], goal, info) == reward
+        rewards.add(reward)
+    assert rewards == {-1.0, 0.0, 1.0}
+
+
+def env_reward(env: PredatorPreyEnv, achieved: Any, desired: Any, info: Any) -> float:
+    reward = env.compute_reward(achieved, desired, info)
+    assert isinstance(reward, float)
+    return reward
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_reset_takes_an_object_a_predator_and_a_prey(n: int) -> None:
+    env = make(n_dims=n, prey="straight_away")
+    places = {"object": [1.0] * n, "prey": [-2.0] * n, "predator": [1.25, *[-1.5] * (n - 1)]}
+    obs, _ = env.reset(seed=0, options=places)
+    np.testing.assert_array_equal(obs["achieved_goal"], places["object"])
+    np.testing.assert_array_equal(obs["desired_goal"], places["prey"])
+    np.testing.assert_array_equal(obs["observation"][n:], places["predator"])
+    away = np.array(places["prey"]) - places["predator"]
+    flight = top_speed(n) * away / np.linalg.norm(away)
+    np.testing.assert_allclose(obs["observation"][:n], flight, rtol=1e-5)
+    # What is not given is drawn: further than r from the object that is.
+    for seed in range(200):
+        obs, _ = env.reset(seed=seed, options={"object": [0.0] * n})
+        assert (obs["achieved_goal"] == 0).all()
+        for other in (obs["desired_goal"], obs["observation"][n:]):
+            assert np.linalg.norm(other) > 1
+        obs, _ = env.reset(seed=seed, options={"predator": [0.0] * n, "prey": [0.5] * n})
+        assert (obs["observation"][n:] == 0).all() and (obs["desired_goal"] == 0.5).all()
+        assert np.linalg.norm(obs["achieved_goal"]) > 1
+        assert np.linalg.norm(obs["achieved_goal"] - 0.5) > 1
+    with pytest.raises(ValueError, match=r"'object' of reset: .* 2 finite|3 finite"):
+        env.reset(options={"object": [0.0] * (n + 1)})
+    with pytest.raises(ValueError, match=r"'object' .* every entry lies in \[-10, 10\]"):
+        env.reset(options={"object": [11.0] * n})
+
+
+def test_without_an_object_there_is_no_such_option() -> None:
+    env = gymnasium.make("PredatorPrey-v0")
+    with pytest.raises(ValueError, match="unknown option 'object'"):
+        env.reset(options={"object": [0, 0, 0]})
+
+
+def count(image: np.ndarray, colour: str) -> int:
+    """Pixels of a colour, without the legend."""
+    distance = np.abs(image[:440].astype(float) - 255 * np.array(to_rgb(colour))).max(axis=-1)
+    return int((distance < 12).sum())
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_picture_shows_all_three_where_they_are(n: int) -> None:
+    env = make(n_dims=n, render_mode="rgb_array")
+    corner = [-8.0] * n
+    env.reset(seed=0, options={"object": [0.5] * n, "predator": [0.0] * n, "prey": corner})
+    before = env.render()
+    for _ in range(6):
+        env.step(np.ones(n, np.float32))
+    after = env.render()
+    assert before is not None and after is not None
+    assert before.shape == after.shape == (480, 480, 3)
+    for look in (PREDATOR, PREY, PUSHED):
+        assert count(before, look["color"]) > 10 and count(after, look["color"]) > 10
+    for look in (PREDATOR, PUSHED):  # both have come a long way
+        assert count(after, look["color"]) > count(before, look["color"]) + 15
+
+
+# --- watch ----------------------------------------------------------------------------------------
+
+
+def cell(prey: Prey = "static", **environment: Any) -> CellSpec:
+    where = spec_of(prey=prey, grid_size=5.0, max_steps=20, **environment)
+    return CellSpec(environment=where, algorithm=PPOSpec(hidden=(4,)))
+
+
+def pusher(spec: CellSpec, gain: float = 3.0) -> Tensor:
+    """A policy with mean action gain * (prey - object), or nearly: for when it is touched."""
+    n, small = spec.environment.n_dims, 1e-3
+    agent = ActorCritic.of(4 * n, n, spec.algorithm.hidden)
+    row = torch.zeros(1, agent.policy.n_parameters + agent.value.n_parameters + n)
+    (_, first), (_, second) = agent.policy.layers(agent.split(row)[0])
+    for axis in range(n):
+        first[0, axis, axis], first[0, axis, n + axis] = -small, small
+        second[0, axis, axis] = gain / small
+    return row[0]
+
+
+@pytest.mark.parametrize("prey", ["static", "repel", "random_direction"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_episodes_are_those_of_the_evaluation(prey: Prey, n: int) -> None:
+    spec = cell(prey, n_dims=n, interception_distance=2.0)
+    runs = OnPolicyRuns(spec, [4], "cpu")
+    runs.optimiser.rows.copy_(pusher(spec)[None])
+    beginnings = runs.evaluation_env.state[0].clone()
+    evaluated = runs.evaluate()
+    episodes = play(spec, pusher(spec), spec.evaluation.episodes, seed=4)
+    lengths = [episode.steps for episode in episodes]
+    caught = np.mean([episode.caught for episode in episodes])
+    assert float(evaluated["success_rate"][0]) == pytest.approx(caught)
+    assert 0 < caught < 1, "the predator must meet the object by chance"
+    assert float(evaluated["episode_length"][0]) == pytest.approx(np.mean(lengths))
+    for episode, first in zip(episodes, beginnings, strict=True):
+        assert episode.pushed is not None
+        thing, at, _, predator = first.numpy().reshape(4, n)
+        np.testing.assert_array_equal(episode.pushed[0], thing)
+        np.testing.assert_array_equal(episode.prey[0], at)
+        np.testing.assert_array_equal(episode.predator[0], predator)
+        # Where it moved it was touched, and went as the predator did but for the walls.
+        moves, ways = np.diff(episode.pushed, axis=0), np.diff(episode.predator, axis=0)
+        gaps = np.linalg.norm(episode.pushed - episode.predator, axis=1)[:-1]
+        for t in range(episode.steps):
+            if gaps[t] > 2 + 1e-4:
+                assert not moves[t].any()
+            elif gaps[t] < 2 - 1e-4:
+                held = np.clip(episode.pushed[t] + ways[t], -5, 5)
+                np.testing.assert_allclose(episode.pushed[t + 1], held, atol=1e-4)
+        # The policy acts on what was seen.
+        seen = 3 * (episode.prey - episode.pushed)[:-1]
+        moved = np.clip(episode.predator[:-1] + np.clip(seen, -1, 1), -5, 5)
+        np.testing.assert_allclose(episode.predator[1:], moved, atol=2e-3)
+
+
+def test_what_was_played_can_be_kept_and_filmed(tmp_path: Path) -> None:
+    spec = cell("repel", n_dims=2, interception_distance=2.0)
+    episodes = play(spec, pusher(spec), 2)
+    save_episodes(tmp_path / "episodes.npz", episodes)
+    for one, other in zip(load_episodes(tmp_path / "episodes.npz"), episodes, strict=True):
+        np.testing.assert_array_equal(one.pushed, other.pushed)
+        np.testing.assert_array_equal(one.predator, other.predator)
+        assert one.caught == other.caught
+    animate([episode.until(2) for episode in episodes], tmp_path / "film.gif")
+    assert (tmp_path / "film.gif").stat().st_size > 1000
+
+
+def test_the_reference_draws_as_many_numbers() -> None:
+    """An object changes no draw: a seed's prey moves alike with and without one."""
+    found = []
+    for pushes in (True, False):
+        env = PredatorPrey([spec_of(prey="random", grid_size=50.0, pushes_object=pushes)], [2])
+        env.prepare_rollout(1, 6)
+        assert env._draws is not None and env._draws.shape[-1] == n_draws(2)
+        env.step(torch.zeros(1, 1, 2))
+        found.append(env.state[0, 0, 4:6].clone())
+    assert torch.equal(*found)

@@ -1,0 +1,128 @@
+"""Results files of the second paper's experiments and of the open questions, and their tables."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight.analysis.summarise import summarise
+from tests.analysis import synthetic
+
+Array = NDArray[np.float64]
+Level = dict[str, Any]
+PPO, HER = "PPO", "PPO-HER"
+SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
+S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]
+#: Arms, and levels of what varies.
+EXPERIMENTS: dict[str, tuple[Sequence[str], Sequence[Level]]] = {
+    "s_ratio": (["MEHER"], S_RATIOS),
+    "targeted": (["targeted MEHER"], S_RATIOS),
+    "stop_her": ([HER, "MEHER", "targeted MEHER", "PPO-HER-2-PPO"], [{}]),
+    "stop_her_steps": ([HER, "PPO-HER-2-PPO"], [{}]),
+    "to_meher": ([HER, "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)"], [{}]),
+    "forced_entropy": ([PPO, HER], [{}]),
+    "rarely_moves": ([PPO, HER, "PPO-HER, moved only"], [{}]),
+    "stability": (
+        [HER, "entropy bonus 0.001", "entropy bonus 0.01", "learning-rate decay"],
+        [{}],
+    ),
+    "stochasticity": (
+        [PPO, HER],
+        [{"exploration": name} for name in ("gaussian", "squashed", "annealed")],
+    ),
+    "switch_off": (["PPO-HER-2-PPO"], [{"until_success": x} for x in (0.3, 0.5, 0.6, 0.7)]),
+    "near_far": (
+        ["targeted MEHER"],
+        [{"failure_distance": x} for x in (1.1, 1.5, 2.0, 4.0, 8.0)],
+    ),
+}
+
+
+def write(
+    root: Path,
+    name: str,
+    conditions: Sequence[tuple[str, str]],
+    *,
+    fidelities: Sequence[str] = ("released", "described"),
+    levels: Sequence[Level] | None = None,
+    seeds: int = 5,
+    iterations: int = 16,
+) -> Path:
+    """Train nothing, summarise: the folder of the experiment's tables below `root`.
+
+    Under `released` the targeted runs are those of MEHER, as in the real plans.
+    """
+    arms, all_levels = EXPERIMENTS[name]
+    budget = iterations * synthetic.N_STEPS
+
+    def curve(arm: str, level: Level, spawn: str, prey: str) -> synthetic.CurveFunction:
+        return lambda seed, steps: _success(arm, level, spawn, prey, seed, steps / budget)
+
+    def more(arm: str, level: Level, spawn: str, prey: str) -> dict[str, Any]:
+        def switch(seed: int) -> int | None:
+            grid = synthetic.N_STEPS * np.arange(1, iterations + 1)
+            success = _success(arm, level, spawn, prey, seed, grid / budget)
+            above = np.flatnonzero(success >= level.get("until_success", 0.5))
+            return int(grid[above[0]]) if above.size and arm in SWITCHED else None
+
+        def extra(seed: int, steps: Array) -> dict[str, Array]:
+            success = _success(arm, level, spawn, prey, seed, steps / budget)
+            off = switch(seed)
+            hindsight = np.full(steps.shape, arm != PPO) & (steps <= (off or np.inf))
+            return _columns(level, success, steps, hindsight)
+
+        overrides = {"hindsight": {"until_success": 0.5}} if arm in SWITCHED else {}
+        return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
+
+    plan_path = synthetic.write_experiment(
+        root, name, arms=arms, levels=levels or all_levels, conditions=conditions, seeds=seeds,
+        iterations=iterations, curve_of=curve, more_of=more,
+        fidelities=("described",) if name == "near_far" else fidelities,
+    )  # fmt: skip
+    plan = json.loads(plan_path.read_text())
+    for entry in plan["entries"]:
+        if entry["arm"] == "targeted MEHER" and entry["fidelity"] == "released":
+            entry["cell"] = entry["cell"].replace("cells/targeted-", "cells/s_ratio-")
+            entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
+    plan_path.write_text(json.dumps(plan))
+    summarise(plan_path, root)
+    return plan_path.parent
+
+
+def _success(
+    arm: str, level: Level, spawn: str, prey: str, seed: int, part: Array
+) -> NDArray[np.float64]:
+    """Success rate by the part of the budget: rises, and then falls a little."""
+    hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
+    hard += 0.4 * (spawn == "random") + 1.2 * (arm == PPO) + 0.4 * (arm == "PPO-HER, moved only")
+    hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
+    hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
+    hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)
+    rng = np.random.default_rng([seed, *map(ord, f"{arm}{level}{spawn}{prey}")])
+    middle = 0.12 + 0.16 * hard + 0.04 * rng.standard_normal()
+    top = 0.99 if rng.random() > 0.15 * hard else 0.2
+    fall = rng.random() * (0.25 if arm in (HER, "PPO-HER-2-PPO") else 0.1)
+    rise = top / (1.0 + np.exp(-(part - middle) / 0.04))
+    noise = np.random.default_rng(seed).standard_normal(1000)[np.round(part * 500).astype(int)]
+    value = rise - fall * np.clip(part - 2.0 * middle, 0.0, None) + 0.015 * noise
+    return np.round(np.clip(value, 0.0, 1.0), 2)
+
+
+def _columns(
+    level: Level, success: Array, steps: Array, hindsight: NDArray[np.bool_]
+) -> dict[str, Array]:
+    """What the second paper's training records besides: cost, importance weights, entropies."""
+    updates = np.where(hindsight, 640.0, 320.0)
+    seconds = 2.0 * np.cumsum(np.where(hindsight, 2.2, 1.0))
+    weight = {"squashed": 30.0, "annealed": 400.0}.get(level.get("exploration", ""), 4.0)
+    share = level.get("s_ratio", 0.5) * success
+    return {
+        "hindsight": hindsight.astype(float), "updates": updates, "cpu_seconds": seconds,
+        "wall_seconds": seconds, "relabelled_ratio_max": 1.5 + success,
+        "hindsight_log_ratio_max": np.where(hindsight, weight * np.exp(0.5 * success), -np.inf),
+        "reward_entropy": 0.2 + share * (1.3 - share), "action_entropy": 3.2 - 1.1 * success,
+        "observation_entropy": 4.2 - 0.4 * success,
+    }  # fmt: skip

@@ -1,0 +1,367 @@
+"""Squashed actions, an annealed sigma, a falling learning rate; ratios that hindsight ignores."""
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from scipy.special import ndtri
+from stable_baselines3 import PPO
+from torch import Tensor
+
+import hindsight.envs  # noqa: F401  (registers the environment)
+from hindsight.algorithms import ppo
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.nn.mlp import MLP
+from hindsight.replay.rollout import Rollout
+from hindsight.specs.cell import (
+    CellSpec,
+    EvaluationSpec,
+    HindsightSpec,
+    PPOSpec,
+    PredatorPreySpec,
+)
+from hindsight.training.on_policy import OnPolicyRuns
+
+STEPS = 64  # of a rollout
+
+
+def cell(
+    hindsight: HindsightSpec | None = None, *, steps: int = STEPS * 10, **algorithm: Any
+) -> CellSpec:
+    """A small cell; a rollout is 64 steps of one environment unless said otherwise."""
+    return CellSpec(
+        environment=PredatorPreySpec(
+            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
+        ),
+        algorithm=PPOSpec(
+            hidden=(8, 8), **{"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **algorithm}
+        ),
+        hindsight=hindsight,
+        evaluation=EvaluationSpec(episodes=10),
+        steps=steps,
+    )
+
+
+def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
+    return OnPolicyRuns(spec, list(seeds), "cpu")
+
+
+@pytest.fixture
+def rollouts(monkeypatch: pytest.MonkeyPatch) -> list[Rollout]:
+    """Every rollout that is collected."""
+    log: list[Rollout] = []
+    collect = ppo.collect
+
+    def noting(*args):
+        log.append(collect(*args))
+        return log[-1]
+
+    monkeypatch.setattr(ppo, "collect", noting)
+    return log
+
+
+# --- squashed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exploration", ["gaussian", "squashed", "annealed"])
+def test_what_the_environment_is_given(exploration, rollouts):
+    """The predator moves by tanh of the Gaussian action, or by that action, clipped."""
+    one = runs(cell(exploration=exploration, sigma_init=2.0), 1, 2)
+    one.iterate()
+    (rollout,) = rollouts
+    moves = {"squashed": rollout.actions.tanh()}.get(exploration, rollout.actions.clamp(-1, 1))
+    expected = (rollout.achieved + moves).clamp(-4, 4)
+    torch.testing.assert_close(rollout.next_achieved, expected, rtol=0, atol=1e-6)
+    assert float(rollout.actions.abs().max()) > 2, "kept is the action before the squashing"
+    # And the log-probability is of that action, under the Gaussian.
+    before = runs(cell(exploration=exploration, sigma_init=2.0), 1, 2)
+    policy, _, log_std = before.agent.split(before.optimiser.rows)
+    mean = before.agent.policy(policy, rollout.obs.flatten(1, 2))
+    normal = torch.distributions.Normal(mean, log_std.exp()[:, None])
+    expected = normal.log_prob(rollout.actions.flatten(1, 2)).sum(-1)
+    ((_, samples, _, _),) = one.learned
+    torch.testing.assert_close(samples.log_prob, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("exploration", ["gaussian", "squashed", "annealed"])
+def test_an_evaluation_executes_the_mean_alike(exploration, monkeypatch):
+    one, given = runs(cell(exploration=exploration), 1), []
+    step = PredatorPrey.step
+
+    def noting(self, actions):
+        given.append(actions.clone())
+        return step(self, actions)
+
+    monkeypatch.setattr(PredatorPrey, "step", noting)
+    monkeypatch.setattr(MLP, "frozen", lambda self, rows: lambda x: torch.full_like(x[..., :3], 2))
+    one.evaluate()
+    expected = math.tanh(2) if exploration == "squashed" else 2.0
+    assert all(torch.allclose(x, torch.tensor(expected)) for x in given) and len(given) == 9
+
+
+def squashed_entropy(mean: float, sigma: float) -> float:
+    """-integral of p log p over (-1, 1), p the density of tanh(N(mean, sigma))."""
+
+    def density(a: float) -> float:
+        u = math.atanh(a)
+        gaussian = math.exp(-(((u - mean) / sigma) ** 2) / 2) / (sigma * math.sqrt(2 * math.pi))
+        return gaussian / (1 - a * a)
+
+    def integrand(a: float) -> float:
+        p = density(a)
+        return -p * math.log(p) if p > 0 else 0.0
+
+    peak = math.tanh(mean)
+    value, error = integrate.quad(integrand, -1, 1, points=[peak], limit=500)
+    assert error < 1e-4
+    return value
+
+
+@pytest.mark.parametrize("moments", [(0.0, 0.3), (0.0, 0.8), (0.7, 0.5), (-1.5, 0.2)])
+def test_the_entropy_of_a_squashed_policy_is_its_integral(moments):
+    """Actions are the quantiles of a Gaussian, different along each axis."""
+    mean, sigma = moments
+    log_std = torch.tensor([[math.log(sigma), math.log(sigma / 2), math.log(0.4)]])
+    one = runs(cell(exploration="squashed"), 1)
+    quantiles = torch.tensor(ndtri((np.arange(20_000) + 0.5) / 20_000), dtype=torch.float32)
+    centre = torch.tensor([mean, -mean, 0.2])
+    actions = centre + log_std.exp() * quantiles[:, None]
+    nothing = torch.zeros(1, 1, 0)
+    rollout = Rollout(nothing, actions[None, None], *[nothing] * 6)
+    found = float(one._entropy(rollout, log_std)[0])
+    expected = (
+        squashed_entropy(mean, sigma)
+        + squashed_entropy(-mean, sigma / 2)
+        + squashed_entropy(0.2, 0.4)
+    )
+    assert found == pytest.approx(expected, abs=3e-3)
+
+
+def test_the_entropy_of_a_squashed_policy_is_finite_far_out():
+    one = runs(cell(exploration="squashed"), 1)
+    actions = torch.tensor([[-80.0, 0.0, 80.0]])[None, None]
+    nothing = torch.zeros(1, 1, 0)
+    rollout = Rollout(nothing, actions, *[nothing] * 6)
+    slope = 2 * (2 * math.log(2) - 160)  # log(1 - tanh(u)^2) is 2 (log 2 - |u|) far out
+    gaussian = 1.5 * math.log(2 * math.pi * math.e)
+    found = float(one._entropy(rollout, torch.zeros(1, 3))[0])
+    assert found == pytest.approx(gaussian + slope, rel=1e-5)
+
+
+def test_the_column_is_the_squashed_entropy(rollouts):
+    """About that of one mean for all: the initial policy's is nearly 0."""
+    spec = cell(exploration="squashed", n_steps=1024, steps=1024, learning_rate=1e-8)
+    columns = runs(spec, 1).iterate()
+    expected = 3 * squashed_entropy(0.0, 1.0)
+    assert float(columns["policy_entropy"][0]) == pytest.approx(expected, abs=0.15)
+
+
+# --- annealed -------------------------------------------------------------------------------------
+
+
+def log_sigma(one: OnPolicyRuns) -> Tensor:
+    return one.agent.split(one.optimiser.rows)[2]
+
+
+@pytest.mark.parametrize("ent_coef", [0.0, 0.1])
+def test_sigma_falls_from_first_to_last_iteration_and_is_not_learned(ent_coef, monkeypatch):
+    sigmas, noise_scale = [], []
+    keys: dict[str, Any] = {"sigma_init": 0.8, "sigma_final": 0.05, "ent_coef": ent_coef}
+    one = runs(cell(exploration="annealed", steps=STEPS * 5, **keys), 1, 2)
+    collect = ppo.collect
+
+    def noting(env, agent, rows, noise, exploration):
+        rollout = collect(env, agent, rows, noise, exploration)
+        policy, _, log_std = agent.split(rows)
+        sigmas.append(log_std.exp().clone())
+        spread = rollout.actions - agent.policy(policy, rollout.obs.flatten(1, 2)).view(
+            rollout.actions.shape
+        )
+        noise_scale.append((spread / noise.movedim(0, 2)).flatten(1).median(1).values)
+        return rollout
+
+    monkeypatch.setattr(ppo, "collect", noting)
+    for i in range(5):
+        assert one.within_budget
+        before = one.optimiser.rows.clone()
+        columns = one.iterate()
+        expected = 0.8 * (0.05 / 0.8) ** (i / 4)  # its logarithm falls evenly
+        np.testing.assert_allclose(sigmas[i].numpy(), expected, rtol=1e-5)
+        np.testing.assert_allclose(noise_scale[i].numpy(), expected, rtol=1e-3)
+        # Bit for bit what was set: no gradient, no momentum.
+        assert torch.equal(log_sigma(one).exp(), sigmas[i])
+        assert columns["log_std"].tolist() == pytest.approx([math.log(expected)] * 2, abs=1e-5)
+        assert not torch.equal(one.optimiser.rows[:, :-3], before[:, :-3]), "the rest is learned"
+    assert not one.within_budget
+    for moment in (one.optimiser.m, one.optimiser.v):
+        assert not one.agent.split(moment)[2].any()
+
+
+def test_a_learned_sigma_is_a_control():
+    """Without annealing the same cell's sigma moves, and so do its moments."""
+    one = runs(cell(), 1)
+    one.iterate()
+    assert log_sigma(one).abs().max() > 1e-4
+    assert one.agent.split(one.optimiser.m)[2].any()
+
+
+def test_the_gradient_norm_is_without_sigmas():
+    """The clipping must not scale the rest by a gradient that is not used."""
+    found = {}
+    for exploration in ("gaussian", "annealed"):
+        spec = cell(exploration=exploration, ent_coef=100.0, n_epochs=1, target_kl=None)
+        found[exploration] = float(runs(spec, 1).iterate()["gradient_norm"][0])
+    # The entropy bonus pulls each of three log sigmas with its weight of 100.
+    assert found["gaussian"] > 100 > 10 > found["annealed"]
+
+
+def test_a_budget_of_one_rollout_has_the_first_sigma():
+    one = runs(cell(exploration="annealed", sigma_init=0.8, steps=STEPS), 1)
+    one.iterate()
+    assert log_sigma(one).exp().tolist()[0] == pytest.approx([0.8] * 3)
+
+
+# --- learning rate --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def progress_of_sb3() -> list[float]:
+    """Progress remaining as Stable-Baselines3 sees it when it sets the rate of each update."""
+    log: list[float] = []
+
+    def schedule(remaining):
+        log.append(remaining)
+        return 3e-3 * remaining
+
+    model = PPO(
+        "MultiInputPolicy",
+        gymnasium.make("PredatorPrey-v0"),
+        learning_rate=schedule,
+        n_steps=STEPS,
+        n_epochs=1,
+        policy_kwargs={"net_arch": [8]},
+    )
+    log.clear()
+    model.learn(STEPS * 10)
+    return list(dict.fromkeys(log))  # it asks twice per update
+
+
+@pytest.mark.parametrize("schedule", ["linear", "constant"])
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_the_learning_rate_is_that_of_stable_baselines(
+    schedule, n_envs, progress_of_sb3, monkeypatch
+):
+    rates = []
+    update = ppo.update
+
+    def noting(agent, optimiser, samples, order, spec):
+        rates.append(optimiser.learning_rate.tolist())
+        return update(agent, optimiser, samples, order, spec)
+
+    monkeypatch.setattr(ppo, "update", noting)
+    spec = cell(learning_rate_schedule=schedule, n_steps=STEPS // n_envs, n_envs=n_envs)
+    one = runs(spec, 1, 2)
+    while one.within_budget:
+        one.iterate()
+    assert len(rates) == 10
+    remaining = progress_of_sb3 if schedule == "linear" else [1.0] * 10
+    np.testing.assert_allclose(rates, [[3e-3 * x] * 2 for x in remaining], rtol=1e-6, atol=1e-12)
+
+
+def test_the_schedule_survives_a_checkpoint():
+    spec = cell(learning_rate_schedule="linear", exploration="annealed")
+    whole = runs(spec, 1)
+    for _ in range(4):
+        whole.iterate()
+    resumed = runs(spec, 1)
+    resumed.load_state_dict(whole.state_dict())
+    for _ in range(2):
+        whole.iterate()
+        resumed.iterate()
+    assert torch.equal(whole.optimiser.rows, resumed.optimiser.rows)
+    assert float(resumed.optimiser.learning_rate) == pytest.approx(3e-3 * 0.4)
+
+
+@pytest.mark.parametrize("exploration", ["gaussian", "annealed"])
+def test_the_last_learning_rate_is_zero_and_changes_nothing(exploration):
+    """A budget of whole rollouts; some parameters have no gradient at all (a prey that rests)."""
+    spec = cell(learning_rate_schedule="linear", exploration=exploration, steps=STEPS * 3)
+    spec = spec.model_copy(
+        update={"environment": spec.environment.model_copy(update={"prey": "static"})}
+    )
+    one = runs(spec, 1, 2)
+    one.iterate()
+    one.iterate()
+    before = one.optimiser.rows.clone()
+    columns = one.iterate()
+    assert not one.within_budget
+    assert one.optimiser.learning_rate.tolist() == [0.0, 0.0]
+    n = 3 if exploration == "annealed" else 0  # log sigma is set, not learned
+    kept = slice(0, before.shape[1] - n)
+    assert torch.equal(one.optimiser.rows[:, kept], before[:, kept])
+    assert columns["policy_entropy"].isfinite().all()
+
+
+# --- ratios ---------------------------------------------------------------------------------------
+
+
+def log_density(one: OnPolicyRuns, row: Tensor, obs: Tensor, action: Tensor) -> float:
+    """log N(action; policy(obs), sigma), one sample, layer by layer."""
+    policy, _, log_std = one.agent.split(row[None])
+    x = obs.double()
+    layers = one.agent.policy.layers(policy)
+    for i, (bias, weight) in enumerate(layers):
+        x = weight[0].double() @ x + bias[0].double()
+        x = x.tanh() if i < len(layers) - 1 else x
+    sigma = log_std[0].double().exp()
+    z = (action.double() - x) / sigma
+    return float((-0.5 * z * z - sigma.log() - 0.5 * math.log(2 * math.pi)).sum())
+
+
+@pytest.mark.parametrize(
+    "hindsight",
+    [
+        HindsightSpec(),
+        HindsightSpec(strategy="future", k=3),
+        HindsightSpec(strategy="episode", k=2, only_if_moved=True),
+        HindsightSpec(fidelity="described"),
+        HindsightSpec(fidelity="described", strategy="episode", k=3),
+        HindsightSpec(s_ratio=0.3),
+        HindsightSpec(s_ratio=0.3, fidelity="described"),
+    ],
+)
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_the_largest_log_ratio_is_the_largest_of_a_plain_loop(hindsight, n_envs, rollouts):
+    """Over each valid copy: log pi(a | s, its goal) - log pi(a | s, the goal there was)."""
+    one = runs(cell(hindsight, n_steps=32, n_envs=n_envs, sigma_init=0.3), 1, 2)
+    one.optimiser.rows[:, :-3] += 0.2 * torch.randn(
+        one.optimiser.rows[:, :-3].shape, generator=torch.Generator().manual_seed(1)
+    )
+    rows = one.optimiser.rows.clone()
+    columns = one.iterate()
+    (rollout,), ((_, _, _, copies),) = rollouts, one.learned
+    assert copies is not None
+    k, described = hindsight.k, hindsight.fidelity == "described"
+    for run in range(2):
+        ratios = []
+        for path, place in copies.valid[run].nonzero().tolist():
+            env, t = (path // k, place) if described else (path, place // k)
+            obs, action = copies.obs[run, path, place], copies.actions[run, path, place]
+            original = rollout.obs[run, env, t]
+            assert torch.equal(action, rollout.actions[run, env, t])
+            assert torch.equal(obs[:3], original[:3])
+            ratios.append(
+                log_density(one, rows[run], obs, action)
+                - log_density(one, rows[run], original, action)
+            )
+        assert len(ratios) > 10 and max(ratios) > 0.5
+        found = float(columns["hindsight_log_ratio_max"][run])
+        assert found == pytest.approx(max(ratios), rel=1e-3, abs=1e-3)
+
+
+def test_without_hindsight_there_is_no_ratio():
+    assert runs(cell(), 1).iterate()["hindsight_log_ratio_max"].isnan().all()

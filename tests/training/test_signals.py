@@ -1,0 +1,161 @@
+"""Entropies against closed forms, and of what was learned from."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.specs.cell import CellSpec, EvaluationSpec, HindsightSpec, PPOSpec, PredatorPreySpec
+from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.signals import BINS, entropies, entropy
+
+ONE = torch.ones(1)
+
+
+def of(values: np.ndarray | Tensor, valid: Tensor | None = None, **keys: int) -> float:
+    """Entropy of one run's values of one coordinate in [-1, 1]."""
+    x = torch.as_tensor(values, dtype=torch.float32)[None, :, None]
+    there = torch.ones(1, x.shape[1], dtype=torch.bool) if valid is None else valid[None]
+    return float(entropy(x, there, ONE, **keys)[0])
+
+
+def miller_madow(occupied: int, n: int) -> float:
+    """The correction, in bits."""
+    return (occupied - 1) / (2 * n * math.log(2))
+
+
+@pytest.mark.parametrize("each", [1, 7])
+@pytest.mark.parametrize("bins", [2, 3, 32])
+def test_uniform_over_the_bins(bins, each):
+    middles = np.repeat((np.arange(bins) + 0.5) / bins * 2 - 1, each)
+    expected = math.log2(bins) + miller_madow(bins, bins * each)
+    assert of(middles, bins=bins) == pytest.approx(expected, rel=1e-6)
+    assert BINS == 32
+    if bins == 32:
+        assert of(middles) == pytest.approx(5 + 31 / (64 * each * math.log(2)), rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [-1.0, -0.999, 0.0, 0.3, 1.0])
+def test_a_constant_has_none(value):
+    assert of(np.full(10, value)) == 0.0
+
+
+@pytest.mark.parametrize("p", [0.01, 0.25, 0.5, 0.93])
+def test_two_values(p):
+    n = 300
+    k = round(p * n)
+    p = k / n
+    values = np.random.default_rng(0).permutation([-0.5] * k + [0.5] * (n - k))
+    expected = -p * math.log2(p) - (1 - p) * math.log2(1 - p) + 1 / (2 * n * math.log(2))
+    assert of(values) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_bins_are_equal_and_the_ends_belong_to_the_outermost():
+    edges = np.linspace(-1, 1, BINS + 1)
+    for low, high in itertools.pairwise(edges):
+        inside = np.array([low + 1e-3, (low + high) / 2, high - 1e-3])
+        assert of(inside) == 0.0, "of one bin"
+        if high < 1:
+            assert of(np.append(inside, high + 1e-3)) > 0.5
+    assert of(np.array([1.0, 1.0 - 1e-3])) == of(np.array([-1.0, -1.0 + 1e-3])) == 0.0
+    # What rounding puts outside belongs to the outermost as well.
+    assert of(np.array([1.0 + 1e-6, 1.0])) == 0.0
+
+
+def test_many_coordinates_and_runs_against_numpy():
+    rng = np.random.default_rng(1)
+    limit = np.array([10.0, 0.5, 3.0])
+    x = np.clip(rng.standard_normal((4, 500, 3)) * [4.0, 0.1, 0.01], -limit, limit)
+    valid = rng.random((4, 500)) < np.array([[1.0], [0.5], [0.1], [0.01]])
+    assert valid.any(1).all()
+    found = entropy(torch.tensor(x), torch.tensor(valid), torch.tensor(limit))
+    for run in range(4):
+        each = []
+        for i, bound in enumerate(limit):
+            counts = np.histogram(x[run, valid[run], i], BINS, (-bound, bound))[0]
+            p = counts[counts > 0] / counts.sum()
+            each.append(-(p * np.log2(p)).sum() + miller_madow(len(p), counts.sum()))
+        assert float(found[run]) == pytest.approx(np.mean(each), rel=1e-6)
+
+
+def test_what_is_not_there_does_not_count():
+    rng = np.random.default_rng(2)
+    values = torch.tensor(rng.uniform(-1, 1, 400), dtype=torch.float32)
+    valid = torch.tensor(rng.random(400) < 0.3)
+    expected = of(values[valid])
+    assert of(values, valid) == pytest.approx(expected, rel=1e-9)
+    others = torch.where(valid, values, 0.77)
+    assert of(others, valid) == pytest.approx(expected, rel=1e-9)
+    assert of(values, torch.zeros(400, dtype=torch.bool)) <= 0.0, "nothing at all"
+
+
+def test_rewards_have_three_values_and_coordinates_their_limits():
+    n = 90
+    rewards = torch.tensor([-1.0, 0.0, 1.0]).repeat(n // 3)[None]
+    obs = torch.linspace(-1, 1, n)[None, :, None] * torch.tensor([10.0, 2.0])
+    actions = torch.linspace(-0.999, 0.999, n)[None, :, None].expand(1, n, 3)
+    valid = torch.ones(1, n, dtype=torch.bool)
+    found = entropies(obs, actions, rewards, valid, torch.tensor([10.0, 2.0]))
+    assert float(found["reward_entropy"]) == pytest.approx(math.log2(3) + miller_madow(3, n))
+    wide = entropies(obs, actions, rewards, valid, torch.tensor([40.0, 8.0]))
+    assert float(wide["observation_entropy"]) < float(found["observation_entropy"]) - 1.5
+    assert float(wide["action_entropy"]) == float(found["action_entropy"]) > 4.9
+
+
+def bits(values: np.ndarray, low: float, high: float, bins: int) -> float:
+    counts = np.histogram(np.clip(values, low, high), bins, (low, high))[0]
+    p = counts[counts > 0] / counts.sum()
+    return float(-(p * np.log2(p)).sum() + miller_madow(len(p), counts.sum()))
+
+
+@pytest.mark.parametrize("exploration", ["gaussian", "squashed"])
+@pytest.mark.parametrize(
+    "hindsight",
+    [
+        None,
+        HindsightSpec(strategy="future", k=2),
+        HindsightSpec(fidelity="described"),
+        HindsightSpec(s_ratio=0.3, fidelity="described"),
+        HindsightSpec(s_ratio=0.3),
+        HindsightSpec(until_steps=1),
+    ],
+)
+def test_the_columns_are_of_what_the_last_iteration_learned_from(exploration, hindsight):
+    """Rewards, executed actions and observations of the valid samples, real and copied."""
+    spec = CellSpec(
+        environment=PredatorPreySpec(
+            n_dims=2, grid_size=4.0, interception_distance=1.5, max_steps=8, pushes_object=True
+        ),
+        algorithm=PPOSpec(hidden=(8,), n_steps=64, n_epochs=1, exploration=exploration),
+        hindsight=hindsight,
+        evaluation=EvaluationSpec(episodes=3),
+        steps=1000,
+    )
+    runs = OnPolicyRuns(spec, [3, 4], "cpu")
+    runs.iterate()
+    runs.iterate()
+    found = runs.evaluate()
+    ((_, _, real, copies),) = runs.learned
+    paths = [real] if copies is None else [real, copies]
+    # Goals, prey's velocity (at most |(1, 1)| / 2), predator.
+    limits = [4.0] * 4 + [math.sqrt(2) / 2] * 2 + [4.0] * 2
+    for run in range(2):
+        obs, actions, rewards = (
+            np.concatenate([getattr(p, name)[run][p.valid[run]].numpy() for p in paths])
+            for name in ("obs", "actions", "rewards")
+        )
+        if exploration == "squashed":
+            actions = np.tanh(actions)
+        expected = {
+            "reward_entropy": bits(rewards, -1, 1, 3),
+            "action_entropy": np.mean([bits(a, -1, 1, BINS) for a in actions.T]),
+            "observation_entropy": np.mean(
+                [bits(o, -g, g, BINS) for o, g in zip(obs.T, limits, strict=True)]
+            ),
+        }
+        for name, value in expected.items():
+            assert float(found[name][run]) == pytest.approx(value, abs=0.02), name
+    assert float(found["reward_entropy"].min()) > 0.1

@@ -1,0 +1,347 @@
+"""Hindsight that goes off, or over to MEHER: when, for whom, for how long, and who pays for it."""
+
+import itertools
+import json
+import math
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import ppo
+from hindsight.specs.cell import (
+    CellSpec,
+    EvaluationSpec,
+    HindsightSpec,
+    PPOSpec,
+    PredatorPreySpec,
+)
+from hindsight.training import clock, files
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.on_policy import OnPolicyRuns
+
+STEPS = 64  # of a rollout
+
+
+def cell(hindsight: HindsightSpec | None = None, **algorithm: Any) -> CellSpec:
+    """A small cell in which episodes end quickly, some of them well."""
+    return CellSpec(
+        environment=PredatorPreySpec(
+            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
+        ),
+        algorithm=PPOSpec(
+            hidden=(8, 8), **{"n_steps": STEPS, "n_epochs": 2, "learning_rate": 1e-3, **algorithm}
+        ),
+        hindsight=hindsight,
+        evaluation=EvaluationSpec(episodes=10),
+        steps=10_000,
+    )
+
+
+def her(**keys: Any) -> HindsightSpec:
+    return HindsightSpec.model_validate(keys)
+
+
+def script(runs: OnPolicyRuns, rates: dict[int, list[float]]) -> None:
+    """The last hundred episodes of a seed succeed, after iteration i, as often as rates[i - 1]."""
+
+    def means() -> Tensor:
+        rate = [rates[seed][runs.iteration - 1] for seed in runs.seeds]
+        return torch.tensor([[2 * x - 1 for x in rate], rate, [5.0] * len(rate)]).double()
+
+    runs.recent.means = means  # type: ignore[method-assign]
+
+
+def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
+    runs = OnPolicyRuns(spec, list(rates), "cpu")
+    script(runs, rates)
+    return runs
+
+
+def mode(runs: OnPolicyRuns, run: int) -> str:
+    """How a run has learned in the last iteration, by what it learned from."""
+    ((place, copies, real),) = [
+        (who.tolist().index(run), copies, real)
+        for who, _, real, copies in runs.learned
+        if run in who.tolist()
+    ]
+    if copies is None:
+        return "ppo"
+    thinned = not real.valid[place].all() or not copies.valid[place].all()
+    goals = copies.obs[place, 0, :, 3:6]
+    kinds = len(goals.unique(dim=0)) / (1 + int(copies.ends[place, 0, :-1].sum()))
+    # Released copies for failures have a goal per step; without them it is one per trajectory.
+    return ("meher" if thinned else "mixture") if kinds > 1.5 or thinned else "her"
+
+
+def modes(runs: OnPolicyRuns, iterations: int) -> list[list[str]]:
+    """[iteration][run]."""
+    result = []
+    for _ in range(iterations):
+        runs.iterate()
+        result.append([mode(runs, run) for run in range(len(runs.seeds))])
+    return result
+
+
+RATES = {
+    21: [0.2, 0.5, 0.500001, 0.1, 0.9, 0.3],  # 0.5 itself is no excess
+    22: [0.1, 0.2, 0.3, 0.4, 0.5, 0.45],
+    23: [0.6, 0.1, 0.1, 0.1, 0.1, 0.1],
+    24: [0.1, 0.1, 0.1, 0.1, 0.1, 1.0],
+}
+OVER = {21: 3, 22: None, 23: 1, 24: 6}  # the first iteration without
+
+
+def test_hindsight_goes_off_for_good_once_the_success_rate_exceeds_the_threshold():
+    runs = scripted(cell(her(until_success=0.5)), RATES)
+    for iteration in range(1, 7):
+        columns = runs.iterate()
+        over = [(OVER[seed] or math.inf) <= iteration for seed in RATES]
+        assert columns["hindsight"].tolist() == [not x for x in over]
+        assert (columns["relabelled_share"] == 0).tolist() == over
+        assert columns["hindsight_log_ratio_max"].isnan().tolist() == over
+        assert [mode(runs, i) for i in range(4)] == ["ppo" if x else "her" for x in over]
+        # Plain PPO: shares of success are then those of the rollout.
+        same = columns["s_ratio_before"] == columns["s_ratio_after"]
+        assert same.tolist() == over
+        expected = {seed: STEPS * at for seed, at in OVER.items() if at and at <= iteration}
+        assert runs.switched == expected
+
+
+def test_hindsight_goes_off_with_the_real_success_rate():
+    """Until a threshold is exceeded, training is that without one; it is a rate that occurs."""
+    seeds, n = [0, 1, 2], 6
+    keys: dict[str, Any] = {"learning_rate": 3e-3, "n_epochs": 4}
+    forever = OnPolicyRuns(cell(her(), **keys), seeds, "cpu")
+    rates = torch.stack([forever.iterate()["success_rate"] for _ in range(n)])
+    assert forever.switched == {}
+    # A rate of the first run that a later one exceeds, and none before.
+    at = next(i for i in range(2, n) if rates[i, 0] > rates[:i, 0].max())
+    threshold = float(rates[:at, 0].max())
+    first = [next((i for i in range(n) if r[i] > threshold), None) for r in rates.T.tolist()]
+    assert first[0] == at > 0
+    runs = OnPolicyRuns(cell(her(until_success=threshold), **keys), seeds, "cpu")
+    for i in range(n):
+        columns = runs.iterate()
+        for run, when in enumerate(first):
+            if when is None or i <= when:  # the rate of the iteration itself decides
+                assert float(columns["success_rate"][run]) == pytest.approx(float(rates[i, run]))
+            assert bool(columns["hindsight"][run]) == (when is None or i < when)
+    assert runs.switched == {
+        seed: STEPS * (when + 1)
+        for seed, when in zip(seeds, first, strict=True)
+        if when is not None
+    }
+
+
+def test_before_its_first_episode_nobody_switches():
+    """No episode has ended: there is no success rate (NaN), which exceeds nothing."""
+    runs = scripted(cell(her(until_success=0.0)), {1: [math.nan, 0.0, 0.1]})
+    assert modes(runs, 3) == [["her"], ["her"], ["ppo"]]
+
+
+@pytest.mark.parametrize(("until", "without"), [(1, 1), (63, 1), (64, 2), (65, 2), (128, 3)])
+def test_hindsight_goes_off_after_so_many_steps(until, without):
+    """The first rollout that ends behind that many steps is learned from without."""
+    runs = scripted(cell(her(until_steps=until)), RATES)
+    expected = [["her"] * 4] * (without - 1) + [["ppo"] * 4] * (4 - without)
+    assert modes(runs, 3) == expected
+    assert runs.switched == dict.fromkeys(RATES, STEPS * without)
+
+
+def test_described_meher_that_follows_stays():
+    spec = her(s_ratio=0.05, until_success=0.5, then="meher", fidelity="described")
+    runs = scripted(cell(spec), RATES)
+    for iteration in range(1, 7):
+        columns = runs.iterate()
+        for i, seed in enumerate(RATES):
+            over = (OVER[seed] or math.inf) <= iteration
+            assert columns["hindsight"][i]
+            # Described copies alone push the share of successes up, S = 0.05 down.
+            after = float(columns["s_ratio_after"][i])
+            assert after < 0.2 if over else after > 0.4
+    assert runs.switched == {seed: STEPS * at for seed, at in OVER.items() if at}
+
+
+def test_released_meher_that_follows_goes_back_and_never_thins():
+    runs = scripted(cell(her(s_ratio=0.0, until_success=0.5, then="meher")), RATES)
+    for iteration in range(1, 7):
+        runs.iterate()
+        over = [rates[iteration - 1] > 0.5 for rates in RATES.values()]
+        assert [mode(runs, i) for i in range(4)] == ["mixture" if x else "her" for x in over]
+    # The step of the first time is what is recorded.
+    assert runs.switched == {seed: STEPS * at for seed, at in OVER.items() if at}
+
+
+def test_meher_can_go_off():
+    runs = scripted(cell(her(s_ratio=0.1, until_success=0.5)), RATES)
+    for iteration in range(1, 7):
+        columns = runs.iterate()
+        over = [(OVER[seed] or math.inf) <= iteration for seed in RATES]
+        assert (columns["hindsight"] == 0).tolist() == over
+        found = [mode(runs, i) for i in range(4)]
+        assert [x == "ppo" for x in found] == over and "her" not in found
+
+
+# --- runs that have switched, and runs that have not ----------------------------------------------
+
+VARIANTS = {
+    "off": her(until_success=0.5),
+    "described": her(until_success=0.5, fidelity="described"),
+    "described-episode-k2": her(until_success=0.5, fidelity="described", strategy="episode", k=2),
+    "meher-off": her(until_success=0.5, s_ratio=0.6),
+    "to-meher": her(until_success=0.5, s_ratio=0.6, then="meher"),
+    "to-described-meher": her(
+        until_success=0.5, s_ratio=0.6, then="meher", fidelity="described", failures="targeted"
+    ),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_batch_in_which_some_have_switched_equals_each_alone(variant):
+    """Rows, moments and columns: who trains apart is found again in its own place."""
+    spec = cell(VARIANTS[variant], learning_rate=3e-4)
+    rates = {7: [0.1, 0.1, 0.1], 8: [0.1, 0.9, 0.1], 9: [0.1, 0.1, 0.1], 6: [0.9, 0.1, 0.9]}
+    among = scripted(spec, rates)
+    alone = [scripted(spec, {seed: rates[seed]}) for seed in rates]
+    for _ in range(3):
+        columns = among.iterate()
+        assert len(among.learned) == 2, "some have switched, and some have not"
+        for i, one in enumerate(alone):
+            for name, value in one.iterate().items():
+                torch.testing.assert_close(
+                    columns[name][i : i + 1], value, rtol=1e-3, atol=1e-4, equal_nan=True, msg=name
+                )
+    signals = among.evaluate()
+    for i, one in enumerate(alone):
+        for name in ("rows", "m", "v", "steps"):
+            torch.testing.assert_close(
+                getattr(among.optimiser, name)[i],
+                getattr(one.optimiser, name)[0],
+                rtol=1e-4,
+                atol=3e-5,
+            )
+        for name, value in one.evaluate().items():
+            torch.testing.assert_close(signals[name][i : i + 1], value, rtol=1e-3, atol=1e-3)
+    assert among.switched == {8: 128, 6: 64}
+
+
+def test_plain_ppo_after_the_switch_is_plain_ppo():
+    """From equal parameters, a switched run's iteration is that of a run without hindsight."""
+    switched = scripted(cell(her(until_steps=1)), {5: [0.1] * 3})
+    plain = scripted(cell(), {5: [0.1] * 3})
+    for _ in range(3):
+        expected = plain.iterate()
+        for name, value in switched.iterate().items():
+            assert torch.equal(value.nan_to_num(), expected[name].nan_to_num()), name
+    assert torch.equal(switched.optimiser.rows, plain.optimiser.rows)
+
+
+# --- interruption, results ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["off", "to-described-meher", "to-meher"])
+def test_who_has_switched_survives_a_checkpoint(variant, tmp_path):
+    spec = cell(VARIANTS[variant])
+    whole = scripted(spec, RATES)
+    modes(whole, 3)
+    whole.select(torch.tensor([3, 0, 2]))
+    files.save(tmp_path / "checkpoint.pt", whole.state_dict())
+    resumed = OnPolicyRuns(spec, list(RATES), "cpu")
+    resumed.load_state_dict(files.load(tmp_path / "checkpoint.pt"))
+    script(resumed, RATES)
+    assert resumed.seeds == [24, 21, 23]
+    assert resumed.switched == {21: 192, 23: 64}
+    for _ in range(3):
+        a, b = whole.iterate(), resumed.iterate()
+        for name in a:
+            assert torch.equal(a[name].nan_to_num(), b[name].nan_to_num()), name
+    assert resumed.switched == whole.switched == {21: 192, 23: 64, 24: 384}
+    assert torch.equal(whole.optimiser.rows, resumed.optimiser.rows)
+
+
+@pytest.mark.parametrize("runs_per_axis", [None, 1])
+def test_the_results_tell_when_each_run_switched(tmp_path, runs_per_axis):
+    """The curves' first row without hindsight is at that step, and so is every later one."""
+    spec = CellSpec.model_validate(
+        {
+            **cell(her(until_success=0.5), learning_rate=3e-3, n_epochs=4).model_dump(),
+            "seeds": 4,
+            "steps": STEPS * 10,
+            "early_end": None,
+        }
+    )
+    path = train_cell(spec, tmp_path, Execution(runs_per_axis=runs_per_axis))
+    metadata = json.loads(pq.read_schema(path).metadata[b"hindsight"])
+    curves = pd.read_parquet(path)
+    found = []
+    for run in metadata["runs"]:
+        curve = curves[(curves.seed == run["seed"]) & (curves.phase == "train")]
+        above = curve[curve.success_rate > 0.5]
+        expected = None if above.empty else int(above.env_steps.iloc[0])
+        assert run["switch_step"] == expected
+        assert (curve.hindsight == (curve.env_steps < (expected or math.inf))).all()
+        found.append(expected)
+    assert len(set(found)) > 1, "the runs must differ for this to tell anything"
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def test_the_shares_of_time_add_up():
+    runs = scripted(cell(VARIANTS["off"]), RATES)
+    modes(runs, 4)
+    assert float(runs.clock.wall.sum()) == pytest.approx(runs.clock.total, rel=1e-9)
+    assert 0 < float(runs.clock.cpu.sum()) < 2 * runs.clock.total + 0.1
+    shares = runs.clock.wall.tolist()
+    assert len(set(shares)) > 1
+    runs.select(torch.tensor([2]))
+    assert runs.clock.wall.tolist() == shares[2:3]
+    kept = shares[2]
+    before = runs.clock.total
+    runs.iterate()
+    assert float(runs.clock.wall[0]) - kept == pytest.approx(runs.clock.total - before)
+
+
+def test_updates_with_and_without_hindsight_count_apart(monkeypatch):
+    """A clock that goes 12 s per rollout, 8 s per update with copies, 2 s without."""
+    now = itertools.count()  # of calls, to see that the time is not real
+    time = 0.0
+
+    def passes(seconds):
+        nonlocal time
+        time += seconds
+
+    class Clock:
+        perf_counter = staticmethod(lambda: (next(now), time)[1])
+        process_time = staticmethod(lambda: 100 + 3 * time)
+
+    collect, update = ppo.collect, ppo.update
+
+    def collect_slowly(*args):
+        passes(12)
+        return collect(*args)
+
+    def update_slowly(agent, optimiser, samples, order, spec):
+        passes(8 if samples.obs.shape[1] > samples.n_real else 2)
+        return update(agent, optimiser, samples, order, spec)
+
+    monkeypatch.setattr(clock, "time", Clock)
+    monkeypatch.setattr(ppo, "collect", collect_slowly)
+    monkeypatch.setattr(ppo, "update", update_slowly)
+    rates = {1: [0.1, 0.1], 2: [0.1, 0.9], 3: [0.1, 0.1]}
+    runs = scripted(cell(her(until_success=0.5)), rates)
+    passes(1000)  # between iterations, such as an evaluation: not counted
+    runs.iterate()
+    together = (12 + 8) / 3
+    assert runs.clock.wall.tolist() == pytest.approx([together] * 3)
+    passes(1000)
+    runs.iterate()
+    assert runs.clock.wall.tolist() == pytest.approx(
+        [together + 4 + 4, together + 4 + 2, together + 4 + 4]
+    )
+    assert runs.clock.total == pytest.approx(20 + 12 + 8 + 2)
+    assert runs.clock.cpu.tolist() == pytest.approx([3 * x for x in runs.clock.wall.tolist()])
