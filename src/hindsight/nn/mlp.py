@@ -36,10 +36,10 @@ def _activate(x: Tensor, activation: Activation) -> Tensor:
 
 
 def _activation_gradient(grad: Tensor, y: Tensor, activation: Activation) -> Tensor:
-    """The gradient before the activation, from that behind it and the activation's output y."""
+    """The gradient before the activation, from that behind it and its output y, in place."""
     if activation == "relu":
-        return torch.ops.aten.threshold_backward(grad, y, 0)
-    return torch.ops.aten.tanh_backward(grad, y)
+        return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad)
+    return torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=grad)
 
 
 @dataclass(frozen=True)
