@@ -26,18 +26,25 @@ def reward(achieved, desired, ends):
 # --- the tree -------------------------------------------------------------------------------------
 
 
+class Narrow(SumTree):
+    """With many levels for few leaves."""
+
+    HIGHEST = 16
+
+
 @quick
 @given(
+    kind=st.sampled_from([SumTree, Narrow]),
     leaves=st.integers(1, 600),
     runs=st.integers(1, 3),
     zeros=st.sampled_from([0.0, 0.5, 0.95]),
     samples=st.sampled_from([1, 7, 64]),
     seed=st.integers(0, 10**6),
 )
-def test_the_tree_draws_as_a_cumulative_sum_does(leaves, runs, zeros, samples, seed):
+def test_the_tree_draws_as_a_cumulative_sum_does(kind, leaves, runs, zeros, samples, seed):
     """Values of very different sizes, set in several steps; zeros are never drawn."""
     rng = np.random.default_rng(seed)
-    tree = SumTree(runs, leaves)
+    tree = kind(runs, leaves)
     values = np.zeros((runs, leaves))
     for _ in range(3):
         run, leaf = rng.integers(runs, size=leaves), rng.integers(leaves, size=leaves)
@@ -48,6 +55,7 @@ def test_the_tree_draws_as_a_cumulative_sum_does(leaves, runs, zeros, samples, s
     values[:, rng.integers(leaves)] = 1.0
     tree.set(*np.indices(values.shape).reshape(2, -1), values.ravel())
     np.testing.assert_array_equal(tree.leaves[:, :leaves], values)
+    assert kind is SumTree or leaves <= 16 or len(tree.levels) > 1
     np.testing.assert_allclose(tree.total(), values.sum(1), rtol=1e-12)
     # The ends of the parts, too: there a rounding error would fall into a neighbour, or into none.
     uniform = rng.choice([0.0, np.nextafter(1, 0), 0.5, *rng.random(5)], (runs, samples))
@@ -59,6 +67,14 @@ def test_the_tree_draws_as_a_cumulative_sum_does(leaves, runs, zeros, samples, s
     high = np.take_along_axis(up_to, drawn, 1)
     slack = 1e-9 * up_to[:, -1:]
     assert ((low - slack <= wanted) & (wanted <= high + slack)).all()
+
+
+def test_a_million_leaves_have_three_levels():
+    tree = SumTree(2, 1_000_000)
+    assert len(tree.levels) == 3
+    tree.set(np.array([0, 1, 1]), np.array([999_999, 123_456, 654_321]), [1.0, 1.0, 3.0])
+    drawn = tree.draw(np.full((2, 4), 0.5))
+    assert drawn.tolist() == [[999_999] * 4, [123_456, 654_321, 654_321, 654_321]]
 
 
 def test_each_leaf_is_drawn_in_proportion():

@@ -67,20 +67,21 @@ class SumTree:
         it.  A leaf of value 0 is not drawn while its run has another.
         """
         runs, samples = uniform.shape
-        share = ((np.arange(samples) + uniform) / samples).ravel()
         run = np.repeat(np.arange(runs), samples)
-        highest = self.levels[-1]
-        up_to = highest.ravel().cumsum()
-        end = up_to[highest.shape[1] - 1 :: highest.shape[1]]
+        share = ((np.arange(samples) + uniform) / samples).ravel()
+        highest, width = self.levels[-1].ravel(), self.levels[-1].shape[1]
+        up_to = highest.cumsum()
+        end = up_to[width - 1 :: width]
         begin = np.concatenate([[0.0], end[:-1]])
         # Rounding must not lead out of the run; nor, further down, out of the node.
-        at = begin[run] + share * (end - begin)[run]
-        at = np.clip(at, begin[run], np.nextafter(end, 0)[run])
+        at = np.clip(begin[run] + share * (end - begin)[run], begin[run], np.nextafter(end, 0)[run])
         node = up_to.searchsorted(at, side="right")
-        rest = at - (up_to - highest.ravel())[node]
+        rest = at - (up_to.take(node) - highest.take(node))
+        node -= run * width
         place = np.arange(runs * samples) * self.CHILDREN
         for level in reversed(self.levels[:-1]):
-            family = level.reshape(-1, self.CHILDREN).take(node, axis=0)
+            parents = level.shape[1] // self.CHILDREN
+            family = level.reshape(-1, self.CHILDREN).take(run * parents + node, axis=0)
             up_to = family @ self._UP_TO
             rest = np.minimum(np.maximum(rest, 0), np.nextafter(up_to[:, -1], 0))
             child = (up_to <= rest[:, None]).argmin(1)  # the first that exceeds it

@@ -229,8 +229,9 @@ class CellSpec(Spec):
     @model_validator(mode="after")
     def _at_least_one_iteration(self) -> "CellSpec":
         if self.steps < self.iteration_steps:
+            what = "rollout" if isinstance(self.algorithm, PPOSpec) else "iteration"
             raise ValueError(
-                f"steps {self.steps} is below one iteration of {self.iteration_steps} steps"
+                f"steps {self.steps} is below one {what} of {self.iteration_steps} steps"
             )
         return self
 

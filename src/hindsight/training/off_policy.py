@@ -7,6 +7,7 @@ environments.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.cell import CellSpec, PPOSpec
 from hindsight.specs.off_policy import DQNSpec, SACSpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import MODULES, agent_of, initial_row
+from hindsight.training.policies import MODULES, Policy, agent_of, initial_row
 from hindsight.training.runs import Runs
 
 #: Environment steps for which random numbers are drawn at once: making a generator takes as long as
@@ -77,10 +78,9 @@ class OffPolicyRuns(Runs):
         """What else has runs."""
         return {"agent": self.state, "buffer": self.buffer}
 
-    def act(self, obs: Tensor) -> Tensor:
-        """The action that is not random."""
-        actions: Tensor = self.module.act(self.state, obs)
-        return actions
+    def policy(self) -> Policy:
+        """Actions that are not random."""
+        return partial(self.module.act, self.state)
 
     @torch.no_grad()
     def iterate(self) -> dict[str, Tensor]:

@@ -23,6 +23,7 @@ from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, segment_starts
 from hindsight.specs.cell import CellSpec, PPOSpec
 from hindsight.streams import Purpose, stream
+from hindsight.training.policies import Policy, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
@@ -62,10 +63,9 @@ class OnPolicyRuns(Runs):
         """What else has runs."""
         return {"optimiser": self.optimiser}
 
-    def act(self, obs: Tensor) -> Tensor:
+    def policy(self) -> Policy:
         """The mean action."""
-        mean = self.agent.policy(self.agent.split(self.rows)[0], obs)
-        return ppo.executed(mean, self.algorithm.exploration)
+        return policy_of(self.spec, self.rows)
 
     def iterate(self) -> dict[str, Tensor]:
         """One iteration; returns the training curves' columns, each [run]."""

@@ -12,6 +12,8 @@ from hindsight.algorithms import ddpg, dqn, ppo, sac, td3
 from hindsight.specs.cell import CellSpec, EnvironmentSpec, PPOSpec, PredatorPreySpec
 from hindsight.specs.tasks import BitFlippingSpec
 
+#: Observations [run, env, obs] to actions [run, env, ...].
+Policy = Callable[[Tensor], Tensor]
 #: The off-policy algorithms, alike in what they are called by.
 MODULES: dict[str, ModuleType] = {"sac": sac, "td3": td3, "ddpg": ddpg, "dqn": dqn}
 
@@ -42,8 +44,8 @@ def initial_row(spec: CellSpec, seed: int = 0) -> Tensor:
     return row
 
 
-def policy_of(spec: CellSpec, rows: Tensor) -> Callable[[Tensor], Tensor]:
-    """Observations [run, env, obs] to actions that are not random, for `rows` [run, parameter]."""
+def policy_of(spec: CellSpec, rows: Tensor) -> Policy:
+    """What `rows` [run, parameter] do, without randomness: SAC its mode, PPO its mean."""
     agent, algorithm = agent_of(spec), spec.algorithm
     if isinstance(algorithm, PPOSpec):
         mean_of = agent.policy.frozen(agent.split(rows)[0])

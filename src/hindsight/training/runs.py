@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hindsight.envs.tasks import Environment, make
+from hindsight.envs.tasks import make
 from hindsight.specs.cell import CellSpec
 from hindsight.training.clock import Clock
+from hindsight.training.policies import Policy
 from hindsight.training.recent import RecentEpisodes
 
 
 class Runs(ABC):
     """Runs of one cell that train together, and everything that a checkpoint must keep.
 
-    A subclass is a loop: `iterate` is one iteration of all runs, `act` what they do when evaluated.
+    A subclass is a loop: `iterate` is one iteration, `policy` what the runs do when evaluated.
     """
 
     #: Environment steps of one run in one iteration.
@@ -43,8 +44,8 @@ class Runs(ABC):
         """One iteration; returns the training curves' columns, each [run]."""
 
     @abstractmethod
-    def act(self, obs: Tensor) -> Tensor:
-        """The actions that are not random, [run, env, ...], at obs [run, env, obs]."""
+    def policy(self) -> Policy:
+        """What the runs do now, without randomness."""
 
     @property
     @abstractmethod
@@ -94,7 +95,7 @@ class Runs(ABC):
     @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
         """The fixed evaluation episodes with actions that are not random; columns [run]."""
-        env: Environment = self.evaluation_env
+        env, act = self.evaluation_env, self.policy()
         longest = self.spec.environment.step_limit
         env.rewind()
         env.prepare_rollout(0, longest)
@@ -104,7 +105,7 @@ class Runs(ABC):
         returns, length = torch.zeros(2, *shape, device=self.device)
         for _ in range(longest):
             desired = env.state[..., g : 2 * g].clone()
-            step = env.step(self.act(env.state))
+            step = env.step(act(env.state))
             reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
             returns += going * reward
             length += going
