@@ -273,7 +273,10 @@ def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None
     """`threshold` says in numbers what `reward` judges, for goals [run, step, copy, goal], too."""
     env = case.make(SEEDS)
     uniform = torch.from_numpy(np.random.default_rng(0).random((4, 50, 6, env.goal_size)))
-    achieved, desired = env.parameters.goals(uniform).float(), env.parameters.goals(uniform.flip(1)).float()
+    achieved, desired = (
+        env.parameters.goals(uniform).float(),
+        env.parameters.goals(uniform.flip(1)).float(),
+    )
     desired[:, :, :3] = achieved[:, :, :3]
     if isinstance(env, PointReach):
         desired[:, :, :3] += 0.3 * desired[:, :, 3:]

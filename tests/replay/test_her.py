@@ -678,6 +678,7 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
 
 
+@pytest.mark.filterwarnings("ignore:the open episodes in the replay buffer")
 @pytest.mark.parametrize("number", range(len(blocks())))
 def test_the_code_of_the_page_runs(number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -143,7 +143,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """As `ReplayBuffer.add_episodes`."""
         super().add_episodes(rows)
         for run, env in np.ndindex(*self.elapsed.shape):
-            self._wait(run, env, self.position - rows.shape[2], rows.shape[2], self.largest[run])
+            self._wait(
+                run, env, self.position - rows.shape[2], rows.shape[2], float(self.largest[run])
+            )
 
     def sample_prioritized(
         self, uniform: Numbers, reward: Reward, beta: float

@@ -215,6 +215,8 @@ class CellSpec(Spec):
         on_policy = isinstance(self.algorithm, PPOSpec)
         if on_policy and self.replay is not None:
             raise ValueError("replay is of off-policy algorithms; for ppo there is hindsight")
+        if on_policy and not isinstance(self.environment, PredatorPreySpec):
+            raise ValueError(f"ppo trains on PredatorPrey-v0, not yet on {self.environment.id}")
         if not on_policy and self.hindsight is not None:
             raise ValueError(f"hindsight is of ppo; for {self.algorithm.name} there is replay")
         choices = isinstance(self.environment, BitFlippingSpec) and not self.environment.continuous

@@ -23,11 +23,10 @@ from torch import Tensor
 
 from hindsight.files import FileError
 from hindsight.fingerprint import fingerprint
-from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import group_size
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.off_policy import OffPolicyRuns
-from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.loops import runs_of
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.runs import Runs
 
@@ -60,12 +59,6 @@ def prepare_process(device: str) -> None:
         mallopt(m_mmap_threshold, 1 << 30)
         mallopt(m_trim_threshold, 1 << 30)
         mallopt(m_top_pad, 1 << 26)
-
-
-def runs_of(spec: CellSpec, seeds: list[int], device: str) -> Runs:
-    """The loop that trains such a cell."""
-    kind = OnPolicyRuns if isinstance(spec.algorithm, PPOSpec) else OffPolicyRuns
-    return kind(spec, seeds, device)
 
 
 class CellTraining:
