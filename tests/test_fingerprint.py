@@ -75,7 +75,7 @@ def test_modules_are_those_that_python_loads():
 
 
 def test_drawing_and_judging_do_not_train():
-    assert ENTRY == "hindsight.training.on_policy"
+    assert ENTRY == "hindsight.training.loops"
     found = module.modules(ENTRY)
     assert found == sorted(set(found))
     for room in ("figures", "analysis", "report"):

@@ -27,6 +27,10 @@ class Algorithm(StrEnum):
     """Algorithms there are."""
 
     ppo = "ppo"
+    sac = "sac"
+    td3 = "td3"
+    ddpg = "ddpg"
+    dqn = "dqn"
 
 
 class Her(StrEnum):
@@ -36,6 +40,7 @@ class Her(StrEnum):
     final = "final"
     future = "future"
     episode = "episode"
+    random = "random"
 
 
 def main() -> None:
@@ -96,7 +101,9 @@ def plan(config: ConfigOption = None) -> None:
 def train(
     algorithm: Annotated[Algorithm, typer.Option(help="learning algorithm")] = Algorithm.ppo,
     her: Annotated[Her, typer.Option(help="hindsight strategy")] = Her.none,
-    k: Annotated[int, typer.Option(help="relabelled copies of each step")] = 1,
+    k: Annotated[
+        int | None, typer.Option(help="goals per step: ppo's copies (1), or of a replay (4)")
+    ] = None,
     env: Annotated[str, typer.Option(help="environment")] = "PredatorPrey-v0",
     prey: Annotated[str, typer.Option(help="how the prey moves")] = "static",
     spawn: Annotated[str, typer.Option(help="where predator and prey begin")] = "random",
@@ -106,7 +113,9 @@ def train(
     fidelity: Annotated[str, typer.Option(help="released or described")] = "described",
     seeds: Annotated[int, typer.Option(help="runs")] = 16,
     steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
-    learning_rate: Annotated[float, typer.Option(help="of Adam")] = 3e-4,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="of Adam; the algorithm's own if not given")
+    ] = None,
     hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
     keys: Annotated[
         list[str] | None,
@@ -125,21 +134,26 @@ def train(
 
     widths = [width.strip() for width in hidden.split(",") if width.strip()]
     values: dict[str, Any] = {
-        "environment": {
-            "id": env,
+        "environment": {"id": env},
+        "algorithm": {"name": algorithm.value, "hidden": widths},
+        "seeds": seeds,
+        "steps": steps,
+    }
+    if env == "PredatorPrey-v0":
+        values["environment"] |= {
             "prey": prey,
             "spawn": spawn,
             "n_dims": n_dims,
             "grid_size": grid_size,
             "interception_distance": interception_distance,
             "fidelity": fidelity,
-        },
-        "algorithm": {"name": algorithm.value, "hidden": widths, "learning_rate": learning_rate},
-        "seeds": seeds,
-        "steps": steps,
-    }
+        }
+    if learning_rate is not None:
+        values["algorithm"]["learning_rate"] = learning_rate
     if her is not Her.none:
-        values["hindsight"] = {"strategy": her.value, "k": k, "fidelity": fidelity}
+        section = "hindsight" if algorithm is Algorithm.ppo else "replay"
+        values[section] = {"strategy": her.value, "fidelity": fidelity}
+        values[section] |= {} if k is None else {"k": k}
     for key, value in overrides_of(keys or [], "--set").items():
         put(values, key, value, "--set")
     spec = validated(CellSpec, values)

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 #: Where the code of each stage begins.
 ENTRY = {
-    "train": "hindsight.training.on_policy",
+    "train": "hindsight.training.loops",
     "episodes": "hindsight.training.watch",
     "summarise": "hindsight.analysis.summarise",
     "claims": "hindsight.analysis.claims",

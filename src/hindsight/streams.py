@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     RELABEL = 5
     EVALUATION_SPAWN = 6
     EVALUATION_PREY = 7
+    UPDATE = 8
 
 
 def stream(seed: int, purpose: Purpose, index: int = 0) -> np.random.Generator:

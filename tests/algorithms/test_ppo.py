@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hindsight.algorithms import ppo
-from hindsight.envs.predator_prey import PredatorPrey, Step
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.envs.step import Step
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy
 from hindsight.replay.rollout import Rollout, Trajectories
@@ -240,9 +241,11 @@ class Probe:
         self.elapsed += 1
         terminated = self.elapsed >= self.length
         reward = self.reward_of(self.state[..., 1], actions[..., 0]) * terminated
+        next_obs = self.state.clone()
         self.elapsed.masked_fill_(terminated, 0)
         self._look()
-        return Step(reward[..., None], terminated, reward > 0)
+        never = torch.zeros_like(terminated)
+        return Step(reward[..., None], terminated, never, reward > 0, next_obs)
 
     def reward(self, achieved: Tensor, goal: Tensor, terminated: Tensor) -> tuple[Tensor, Tensor]:
         return achieved[..., 0], achieved[..., 0] > 0

@@ -364,7 +364,7 @@ def test_recent_episodes_equal_the_loop(n_envs, p):
     assert recent.means().isnan().all() and WINDOW == 100
     for i in range(11):
         rollout = made_up_rollout(rng, len(plain), n_envs, 40, p)
-        recent.add(rollout)
+        recent.add(rollout.rewards, rollout.terminated, rollout.success)
         for run, each in enumerate(plain):
             each.add(rollout, run)
             assert int(recent.finished[run]) == len(each.episodes)

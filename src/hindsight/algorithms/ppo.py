@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.envs.tasks import Environment
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.gaussian import entropy, log_prob
 from hindsight.nn.mlp import MLP, orthogonal_row
@@ -120,7 +120,7 @@ def executed(actions: Tensor, exploration: Exploration) -> Tensor:
 
 @torch.no_grad()
 def collect(
-    env: PredatorPrey,
+    env: Environment,
     agent: ActorCritic,
     rows: Tensor,
     noise: Tensor,

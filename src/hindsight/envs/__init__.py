@@ -2,5 +2,12 @@
 
 import gymnasium as gym
 
-if "PredatorPrey-v0" not in gym.registry:
-    gym.register("PredatorPrey-v0", "hindsight.envs.gymnasium_faces:PredatorPreyEnv")
+FACES = {
+    "PredatorPrey-v0": "hindsight.envs.gymnasium_faces:PredatorPreyEnv",
+    "PointReach-v0": "hindsight.envs.task_faces:PointReachEnv",
+    "BitFlipping-v0": "hindsight.envs.task_faces:BitFlippingEnv",
+}
+
+for name, face in FACES.items():
+    if name not in gym.registry:
+        gym.register(name, face)

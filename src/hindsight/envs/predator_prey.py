@@ -15,23 +15,16 @@ touched holds nothing that hindsight could learn from (PAPERS: section 6, questi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
+from hindsight.envs.step import Step
 from hindsight.specs.cell import Fidelity, PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
-
-
-class Step(NamedTuple):
-    """What one step of [run, env] environments tells."""
-
-    next_achieved: Tensor  # [run, env, n], the goal achieved by the action
-    terminated: Tensor  # [run, env] bool: the episode is over, nothing follows
-    success: Tensor  # [run, env] bool
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,7 @@ def advance(
     prey.copy_(torch.clamp(prey + velocity, -box, box))
     if moving:
         prey_velocity(moving, moved - prey, draws, out=velocity)
-    return Step(next_achieved, terminated, success)
+    return Step(next_achieved, terminated, torch.zeros_like(terminated), success, state)
 
 
 def spawn(
@@ -185,9 +178,14 @@ def spawn(
 class PredatorPrey:
     """[run, env] predator-prey environments; an episode that ends is followed by the next at once.
 
+    Its time limit terminates an episode with a failure, as in the papers; nothing is truncated.
+
     Episode e of a run begins in the same state and step t of a run has the same prey draws in every
     algorithm that is trained with that seed: comparisons between algorithms are paired.
     """
+
+    n_choices = None
+    terminates_on_success = True
 
     #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
     BLOCK = 256
@@ -294,7 +292,8 @@ class PredatorPrey:
         step = advance(self.state, self.elapsed, actions, draws, self.parameters, self.moving)
         self.episode += step.terminated
         self.elapsed.masked_fill_(step.terminated, 0)
-        torch.where(step.terminated[..., None], self._beginning(), self.state, out=self.state)
+        # Another tensor: the one that `step` holds keeps what followed in the same episode.
+        self.state = torch.where(step.terminated[..., None], self._beginning(), self.state)
         return step
 
     def rewind(self) -> None:

@@ -6,20 +6,22 @@ import torch
 from torch import Tensor
 
 
-def clip_by_norm_(grad: Tensor, max_norm: float) -> Tensor:
+def clip_by_norm_(grad: Tensor, max_norm: float | None) -> Tensor:
     """Scale each run's gradient [run, parameter] to a norm of at most `max_norm`, in place.
 
-    Returns the norms before, [run].
+    Returns the norms before, [run]; `max_norm` None scales nothing.
     """
     norm = torch.linalg.vector_norm(grad, dim=1)
-    grad.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0)[:, None])
+    if max_norm is not None:
+        grad.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0)[:, None])
     return norm
 
 
 class Adam:
     """Adam (Kingma & Ba 2015, Algorithm 1) on `rows` [run, parameter], in place.
 
-    A run that is not active in a step keeps its parameters, moments and step count.
+    A run that is not active in a step keeps its parameters, moments and step count.  Weight decay
+    adds to the gradient, as in `torch.optim.Adam`; clip the gradient before.
     """
 
     def __init__(
@@ -30,28 +32,37 @@ class Adam:
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
+        weight_decay: float | Tensor = 0.0,
     ) -> None:
-        """`learning_rate` [run]."""
+        """`learning_rate` [run]; `weight_decay` one number, or one per parameter."""
         self.rows, self.learning_rate = rows, learning_rate
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
+        self.weight_decay = weight_decay
         self.m, self.v = torch.zeros_like(rows), torch.zeros_like(rows)
         self.steps = torch.zeros(rows.shape[0], dtype=torch.float64, device=rows.device)
+        betas = torch.tensor([[beta1], [beta2]], dtype=torch.float64, device=rows.device)
+        self._log_betas, self._pace = betas.log(), (1 - betas).to(rows.dtype)
+        # An infinite denominator leaves the row of an inactive run as it is.
+        self._never = torch.tensor([[0.0], [torch.inf]], dtype=torch.float64, device=rows.device)
 
     def step(self, grad: Tensor, active: Tensor) -> None:
         """One update of the runs where `active` [run] holds; `grad` [run, parameter] is used up."""
+        if isinstance(self.weight_decay, Tensor):
+            grad.addcmul_(self.rows, self.weight_decay)
+        elif self.weight_decay:
+            grad.add_(self.rows, alpha=self.weight_decay)
         self.steps += active
-        correction1 = 1 - self.beta1**self.steps
-        correction2 = 1 - self.beta2**self.steps
-        one = active.to(grad.dtype)[:, None]
-        self.m.lerp_(grad, (1 - self.beta1) * one)
-        self.v.lerp_(grad.square_(), (1 - self.beta2) * one)
+        pace1, pace2 = (self._pace * active)[..., None].unbind()
+        self.m.lerp_(grad, pace1)
+        self.v.lerp_(grad.square_(), pace2)
+        # 1 - beta^t
+        correction1, correction2 = -torch.expm1(self._log_betas * self.steps)
         # lr (m / c1) / (sqrt(v / c2) + eps) as m / (a sqrt(v) + b): fewest passes over the rows.
-        a = correction1 / (self.learning_rate * correction2.sqrt())
-        b = self.eps * correction1 / self.learning_rate
-        # An infinite denominator leaves the row as it is of a run that is inactive or learns at 0.
+        b = correction1 / self.learning_rate
+        ab = torch.stack([b * correction2.rsqrt(), b * self.eps])
+        # What never moves, though its moments do: a run that learns at a rate of 0.
         moves = active & (self.learning_rate > 0)
-        a = torch.where(moves, a, 0.0).to(grad.dtype)[:, None]
-        b = torch.where(moves, b, torch.inf).to(grad.dtype)[:, None]
+        a, b = torch.where(moves, ab, self._never).to(grad.dtype)[..., None].unbind()
         denominator = torch.sqrt(self.v, out=grad).mul_(a).add_(b)
         self.rows.addcdiv_(self.m, denominator, value=-1.0)
 

@@ -9,12 +9,12 @@ Every random draw is an argument, uniform in [0, 1), so that these are functions
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.relabel.task import Task
 from hindsight.replay.rollout import (
     Rollout,
     Trajectories,
@@ -24,32 +24,6 @@ from hindsight.replay.rollout import (
 )
 from hindsight.specs.cell import HindsightSpec
 from hindsight.streams import Purpose, stream
-
-
-class Task(Protocol):
-    """What hindsight must know of the environments of the runs at hand."""
-
-    @property
-    def threshold(self) -> Tensor:
-        """[run]: the distance at which a goal counts as achieved."""
-
-    def select(self, runs: Tensor) -> "Task":
-        """That of the runs with these indices, one of which may come several times."""
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes [run, ...] of goals achieved and desired [run, ..., goal].
-
-        terminated: [run, ...] bool, whether the episode ends with the step.
-        """
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Goals [run, ..., goal], uniform, from numbers of that shape uniform in [0, 1)."""
-
-    def contains(self, goals: Tensor) -> Tensor:
-        """[run, ...] bool: whether these [run, ..., goal] are goals that there are."""
-
 
 #: An achieved goal has moved if it is further than this from its first value in the segment.
 MOVED = 0.01

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from hindsight.relabel import on_policy
-from hindsight.relabel.on_policy import Task, released_copies, with_goal
+from hindsight.relabel.on_policy import released_copies, with_goal
+from hindsight.relabel.task import Task
 from hindsight.replay.rollout import (
     Rollout,
     Trajectories,

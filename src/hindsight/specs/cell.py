@@ -7,11 +7,14 @@ once, whichever experiment asks for it.
 
 import hashlib
 import json
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
+from hindsight.specs.off_policy import DDPGSpec, DQNSpec, SACSpec, TD3Spec
+from hindsight.specs.replay import ReplaySpec
+from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
 
 Fidelity = Literal["released", "described"]
 Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
@@ -49,6 +52,11 @@ class PredatorPreySpec(Spec):
                 f"grid_size {self.grid_size:g}: otherwise an episode can begin solved"
             )
         return self
+
+    @property
+    def step_limit(self) -> int:
+        """Steps of the longest episode: it fails once more than `max_steps` have passed."""
+        return self.max_steps + 1
 
     @property
     def observation_size(self) -> int:
@@ -170,23 +178,71 @@ class EvaluationSpec(Spec):
     episodes: Count = 100
 
 
+EnvironmentSpec = PredatorPreySpec | PointReachSpec | BitFlippingSpec
+AlgorithmSpec = PPOSpec | SACSpec | TD3Spec | DDPGSpec | DQNSpec
+
+
 class CellSpec(Spec):
     """Everything that decides the numbers of one cell."""
 
-    environment: PredatorPreySpec = PredatorPreySpec()
-    algorithm: PPOSpec = PPOSpec()
+    environment: Annotated[EnvironmentSpec, Field(discriminator="id")] = PredatorPreySpec()
+    algorithm: Annotated[AlgorithmSpec, Field(discriminator="name")] = PPOSpec()
     hindsight: HindsightSpec | None = None
+    #: Of an off-policy algorithm, in place of `hindsight`.
+    replay: ReplaySpec | None = None
     seeds: Count = 16
     steps: Count = 1_000_000
     early_end: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = 1.3
     evaluation: EvaluationSpec = EvaluationSpec()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kinds_have_defaults(cls, values: Any) -> Any:
+        """Without an id an environment is predator-prey, without a name an algorithm is PPO."""
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        for key, tag, kind in (
+            ("environment", "id", "PredatorPrey-v0"),
+            ("algorithm", "name", "ppo"),
+        ):
+            if isinstance(values.get(key), dict):
+                values[key] = {tag: kind, **values[key]}
+        return values
+
     @model_validator(mode="after")
-    def _at_least_one_rollout(self) -> "CellSpec":
-        rollout = self.algorithm.n_steps * self.algorithm.n_envs
-        if self.steps < rollout:
-            raise ValueError(f"steps {self.steps} is below one rollout of {rollout} steps")
+    def _fits_together(self) -> "CellSpec":
+        on_policy = isinstance(self.algorithm, PPOSpec)
+        if on_policy and self.replay is not None:
+            raise ValueError("replay is of off-policy algorithms; for ppo there is hindsight")
+        if on_policy and not isinstance(self.environment, PredatorPreySpec):
+            raise ValueError(f"ppo trains on PredatorPrey-v0, not yet on {self.environment.id}")
+        if not on_policy and self.hindsight is not None:
+            raise ValueError(f"hindsight is of ppo; for {self.algorithm.name} there is replay")
+        choices = isinstance(self.environment, BitFlippingSpec) and not self.environment.continuous
+        if choices and isinstance(self.algorithm, SACSpec | TD3Spec | DDPGSpec):
+            raise ValueError(f"{self.algorithm.name} wants continuous actions: set continuous")
+        if not choices and isinstance(self.algorithm, DQNSpec):
+            raise ValueError("dqn wants discrete actions, as those of BitFlipping-v0")
+        if not on_policy and self.replay is None:
+            object.__setattr__(self, "replay", ReplaySpec())
         return self
+
+    @model_validator(mode="after")
+    def _at_least_one_iteration(self) -> "CellSpec":
+        if self.steps < self.iteration_steps:
+            what = "rollout" if isinstance(self.algorithm, PPOSpec) else "iteration"
+            raise ValueError(
+                f"steps {self.steps} is below one {what} of {self.iteration_steps} steps"
+            )
+        return self
+
+    @property
+    def iteration_steps(self) -> int:
+        """Environment steps of a run between two rows of its curves: one rollout, for PPO."""
+        algorithm = self.algorithm
+        steps = algorithm.n_steps if isinstance(algorithm, PPOSpec) else algorithm.log_interval
+        return steps * algorithm.n_envs
 
     @property
     def hash(self) -> str:
@@ -195,20 +251,37 @@ class CellSpec(Spec):
         So a new option, at its default, changes no existing cell's name.  A default that changes is
         seen by the fingerprint of the code, which covers this file.
         """
-        canonical = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        # Which kind it is says more than its values.
+        if self.environment.id != "PredatorPrey-v0":
+            values.setdefault("environment", {})["id"] = self.environment.id
+        if self.algorithm.name != "ppo":
+            values.setdefault("algorithm", {})["name"] = self.algorithm.name
+        canonical = json.dumps(values, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
         """The path of the cell, in words: `<environment>/<algorithm>-<hash>`."""
         env, alg, her = self.environment, self.algorithm, self.hindsight
-        where = f"{env.spawn}-{env.prey}-n{env.n_dims}-G{env.grid_size:g}"
-        where += f"-r{env.interception_distance:g}" + ("-object" if env.pushes_object else "")
+        where = env.id.removesuffix("-v0")
+        if isinstance(env, PredatorPreySpec):
+            where = f"{env.spawn}-{env.prey}-n{env.n_dims}-G{env.grid_size:g}"
+            where += f"-r{env.interception_distance:g}" + ("-object" if env.pushes_object else "")
+        elif isinstance(env, BitFlippingSpec):
+            where += f"-{env.n_bits}" + ("-continuous" if env.continuous else "")
         how: str = alg.name
-        how += f"-{alg.exploration}" if alg.exploration != "gaussian" else ""
-        how += "-decay" if alg.learning_rate_schedule == "linear" else ""
-        how += f"-entropy{alg.ent_coef:g}" if alg.ent_coef else ""
-        how += f"-sigma{alg.sigma_init:g}" if alg.sigma_init != 1 else ""
+        if isinstance(alg, PPOSpec):
+            how += f"-{alg.exploration}" if alg.exploration != "gaussian" else ""
+            how += "-decay" if alg.learning_rate_schedule == "linear" else ""
+            how += f"-entropy{alg.ent_coef:g}" if alg.ent_coef else ""
+            how += f"-sigma{alg.sigma_init:g}" if alg.sigma_init != 1 else ""
+        if (replay := self.replay) is not None:
+            if replay.strategy is not None:
+                how += f"-her-{replay.strategy}-k{replay.k}-{replay.fidelity}"
+            how += "-prioritized" if replay.prioritized else ""
+            how += "-limit-ends" if replay.time_limit_terminates else ""
+            how += f"-until{replay.until_success:g}" if replay.until_success is not None else ""
         if her is not None:
             how += f"-her-{her.strategy}" + (f"-k{her.k}" if her.strategy != "final" else "")
             how += f"-{her.fidelity}" + ("-moved" if her.only_if_moved else "")

@@ -4,7 +4,7 @@ AMD EPYC of 2025): good to some tens of per cent, meant for planning, not for cl
 
 from itertools import pairwise
 
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, PPOSpec
 
 COLLECT_MS, COLLECT_RUN_MS = 0.049, 0.0007  # per step of a rollout: fixed, and per run
 UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run and weight
@@ -12,9 +12,13 @@ UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run an
 LARGE_NETWORK = 100_000
 
 
+#: An update of SAC: fixed, and per run, weight and sample; a step and its storage.
+OFF_POLICY_UPDATE_MS, OFF_POLICY_RUN_MS, OFF_POLICY_STEP_MS = 1.0, 2.0e-7, 0.25
+
+
 def weights(spec: CellSpec) -> int:
     """Weights of the policy network, without biases."""
-    widths = (spec.environment.observation_size, *spec.algorithm.hidden, spec.environment.n_dims)
+    widths = (spec.environment.observation_size, *spec.algorithm.hidden, 1)
     return sum(a * b for a, b in pairwise(widths))
 
 
@@ -29,24 +33,31 @@ def group_size(spec: CellSpec, device: str = "cpu") -> int:
 def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
     """Seconds on one core, if no run ends early."""
     runs = min(runs_per_axis or group_size(spec), spec.seeds)
-    algorithm = spec.algorithm
+    algorithm, groups = spec.algorithm, -(-spec.seeds // runs)
+    if not isinstance(algorithm, PPOSpec):
+        steps = spec.steps / algorithm.n_envs
+        updates = steps / algorithm.train_freq * algorithm.gradient_steps
+        each = runs * weights(spec) * algorithm.batch_size * OFF_POLICY_RUN_MS
+        return (
+            4
+            + groups * (steps * OFF_POLICY_STEP_MS + updates * (OFF_POLICY_UPDATE_MS + each)) / 1e3
+        )
     copies = spec.hindsight.k if spec.hindsight is not None else 0
     rollout = algorithm.n_steps * algorithm.n_envs
     minibatches = rollout * (1 + copies) / algorithm.batch_size * algorithm.n_epochs
     collect = algorithm.n_steps * (COLLECT_MS + COLLECT_RUN_MS * runs * algorithm.n_envs)
     update = minibatches * (UPDATE_MS + UPDATE_RUN_MS * runs * weights(spec))
-    iterations = spec.steps // rollout
-    groups = -(-spec.seeds // runs)
-    return 4 + iterations * groups * (collect + update) / 1e3
+    return 4 + spec.steps // rollout * groups * (collect + update) / 1e3
 
 
 def megabytes(spec: CellSpec) -> int:
-    """Memory to ask for: the interpreter with torch, and a rollout with its copies."""
-    runs = group_size(spec)
-    copies = spec.hindsight.k if spec.hindsight is not None else 0
-    samples = spec.algorithm.n_steps * spec.algorithm.n_envs * (1 + copies) * runs
-    widest = max(spec.algorithm.hidden)
-    numbers = samples * (
-        3 * spec.environment.observation_size + 20 + 3 * widest
-    ) + 12 * runs * weights(spec)
-    return 500 + 4 * numbers // 1_000_000
+    """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
+    runs, algorithm = group_size(spec), spec.algorithm
+    obs, widest = spec.environment.observation_size, max(algorithm.hidden)
+    if isinstance(algorithm, PPOSpec):
+        copies = spec.hindsight.k if spec.hindsight is not None else 0
+        samples = algorithm.n_steps * algorithm.n_envs * (1 + copies) * runs
+        numbers = samples * (3 * obs + 20 + 3 * widest)
+    else:
+        numbers = runs * min(algorithm.buffer_size, spec.steps) * (3 * obs + 8)
+    return 500 + 4 * (numbers + 12 * runs * weights(spec)) // 1_000_000

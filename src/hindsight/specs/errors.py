@@ -1,7 +1,7 @@
 """Errors for the person who typed: one sentence with the key, the value and what is allowed."""
 
 import difflib
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,26 +13,56 @@ class SpecError(ValueError):
 def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """The first thing that is wrong, in one sentence; `model` lends names for unknown keys."""
     first = error.errors(include_url=False)[0]
-    place = [str(part) for part in first["loc"]]
+    place, home = _resolve([str(part) for part in first["loc"]], model)
     key = ".".join(place) or "the specification"
     if first["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{_did_you_mean(place, model)}"
+        return f"unknown key {key!r}{_did_you_mean(place[-1], home)}"
     message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "value_error":
         return f"{key}: {message}" if place else message
     return f"{key}: {first['input']!r} is not allowed; {message[0].lower()}{message[1:]}"
 
 
-def _did_you_mean(place: list[str], model: type[BaseModel] | None) -> str:
-    """A guess at the key that was meant, or the keys there are."""
+def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str], Any]:
+    """The keys of an error's place, and the model in which the last of them is looked for.
+
+    Where one of several models is chosen by its id or name, pydantic's place holds that too, which
+    the person did not type.
+    """
+    keys: list[str] = []
     inner: Any = model
-    for part in place[:-1]:
-        field = getattr(inner, "model_fields", {}).get(part)
-        inner = field.annotation if field is not None else None
-    if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+    for i, part in enumerate(place):
+        if isinstance(inner, tuple):
+            inner = next((m for m in inner if part in _tags(m)), None)
+            continue
+        keys.append(part)
+        if i < len(place) - 1:
+            field = getattr(inner, "model_fields", {}).get(part)
+            inner = _models(field.annotation) if field is not None else None
+    return keys, inner
+
+
+def _models(annotation: Any) -> Any:
+    """The model of an annotation, or all of them if it leaves a choice."""
+    found = tuple(
+        kind
+        for kind in (get_args(annotation) or (annotation,))
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
+    )
+    return found[0] if len(found) == 1 else found or None
+
+
+def _tags(model: type[BaseModel]) -> set[Any]:
+    defaults = (field.default for field in model.model_fields.values())
+    return {default for default in defaults if isinstance(default, str)}
+
+
+def _did_you_mean(key: str, model: Any) -> str:
+    """A guess at the key that was meant, or the keys there are."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return ""
-    names = list(inner.model_fields)
-    close = difflib.get_close_matches(place[-1], names, n=1)
+    names = list(model.model_fields)
+    close = difflib.get_close_matches(key, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(names))}"
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -22,16 +22,17 @@ from hindsight.specs.cell import (
     FIDELITIES,
     PREYS,
     SPAWNS,
+    AlgorithmSpec,
     CellSpec,
+    EnvironmentSpec,
     EvaluationSpec,
     Fidelity,
     HindsightSpec,
-    PPOSpec,
-    PredatorPreySpec,
     Prey,
     Spawn,
 )
 from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.replay import ReplaySpec
 
 #: Where results of each kind come from, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
@@ -40,10 +41,12 @@ PUBLISHED_PRESET = "large"
 #: The episodes that the picture of the environment shows, in either.
 EPISODES = Path("environment/episodes.npz")
 
-SECTIONS: dict[str, type[Spec]] = {
-    "environment": PredatorPreySpec,
-    "algorithm": PPOSpec,
-    "hindsight": HindsightSpec,
+#: The parts of a cell, and what each may be.
+SECTIONS: dict[str, tuple[type[Spec], ...]] = {
+    "environment": get_args(EnvironmentSpec),
+    "algorithm": get_args(AlgorithmSpec),
+    "hindsight": (HindsightSpec,),
+    "replay": (ReplaySpec,),
 }
 
 
@@ -264,15 +267,30 @@ def _cell(
 
 def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Give a cell's values a key, where it belongs; SpecError, beginning with `where`."""
-    home = next((s for s, model in SECTIONS.items() if key in model.model_fields), None)
     if key == "early_end":
         values[key] = value
-    elif home is None:
+        return
+    homes = [s for s, models in SECTIONS.items() if any(key in m.model_fields for m in models)]
+    if not homes:
         raise SpecError(f"{where}: {key!r} is no key of a cell")
-    elif values.get(home) is None:
-        raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
-    else:
-        values[home][key] = value
+    for home in homes:
+        if home in values and key in _kind(home, values[home]).model_fields:
+            values[home][key] = value
+            return
+    if homes[0] in values:
+        raise SpecError(
+            f"{where}: {key!r} is no key of {_kind(homes[0], values[homes[0]]).__name__}"
+        )
+    raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
+
+
+def _kind(section: str, values: dict[str, Any]) -> type[Spec]:
+    """What a section is, by its id or name; the first kind there is, if it has neither."""
+    tag = values.get("id", values.get("name"))
+    for model in SECTIONS[section]:
+        if tag in {field.default for field in model.model_fields.values() if field.default}:
+            return model
+    return SECTIONS[section][0]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from hindsight.fingerprint import fingerprint
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import group_size
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.loops import runs_of
 from hindsight.training.progress import Progress, Tell
+from hindsight.training.runs import Runs
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
@@ -101,7 +102,7 @@ class CellTraining:
         return curves
 
     def _train_group(self, seeds: list[int]) -> None:
-        runs = OnPolicyRuns(self.spec, seeds, self.execution.device)
+        runs = runs_of(self.spec, seeds, self.execution.device)
         if self._resumed is not None:
             runs.load_state_dict(self._resumed)
             self._resumed = None
@@ -122,7 +123,7 @@ class CellTraining:
             self.tell(self._progress(columns, self.seconds + runs.clock.total))
         self.seconds += runs.clock.total
 
-    def _finish(self, runs: OnPolicyRuns, ended: Tensor) -> None:
+    def _finish(self, runs: Runs, ended: Tensor) -> None:
         """Keep what is to be known of the runs that have ended."""
         for i in ended.nonzero()[:, 0].tolist():
             seed = runs.seeds[i]
@@ -135,9 +136,9 @@ class CellTraining:
                     "switch_step": runs.switched.get(seed),
                 }
             )
-            self.policies[seed] = runs.optimiser.rows[i].detach().cpu().clone()
+            self.policies[seed] = runs.rows[i].detach().cpu().clone()
 
-    def _note(self, runs: OnPolicyRuns, phase: str, columns: dict[str, Tensor]) -> None:
+    def _note(self, runs: Runs, phase: str, columns: dict[str, Tensor]) -> None:
         """Append one row per run to the curves."""
         n = len(runs.seeds)
         rows = {
@@ -201,7 +202,7 @@ class CellTraining:
             "groups": json.dumps(self.groups),
         }
 
-    def _checkpoint(self, runs: OnPolicyRuns) -> None:
+    def _checkpoint(self, runs: Runs) -> None:
         now = time.monotonic()
         if now - self._saved < self.execution.checkpoint_seconds:
             return

@@ -15,16 +15,16 @@ from torch.nn.functional import softplus
 
 from hindsight.algorithms import ppo
 from hindsight.algorithms.ppo import Samples
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.adam import Adam
 from hindsight.nn.gaussian import entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
+from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, segment_starts
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, PPOSpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.clock import Clock
-from hindsight.training.recent import RecentEpisodes
+from hindsight.training.policies import Policy, policy_of
+from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
 #: What a run learns from: the rollout alone; copies of all of it; rollout and copies with a target
@@ -36,74 +36,48 @@ Mode = Literal["none", "copies", "balance", "mixture"]
 ADAM_EPS = 1e-8
 
 
-class OnPolicyRuns:
-    """Runs of one cell that train together, and everything that a checkpoint must keep."""
+class OnPolicyRuns(Runs):
+    """Runs of a cell of PPO."""
 
-    def __init__(self, spec: CellSpec, seeds: list[int], device: torch.device | str) -> None:
-        self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
-        self.iteration = 0
-        algorithm, runs = spec.algorithm, len(self.seeds)
-        environments = [spec.environment] * runs
-        self.env = PredatorPrey(environments, self.seeds, algorithm.n_envs, device=device)
-        self.evaluation_env = PredatorPrey(
-            environments, self.seeds, spec.evaluation.episodes, device=device, evaluation=True
-        )
+    def __init__(self, spec: CellSpec, seeds: Sequence[int], device: torch.device | str) -> None:
+        super().__init__(spec, seeds, device)
+        assert isinstance(spec.algorithm, PPOSpec)
+        self.algorithm = spec.algorithm
+        self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
         self.agent = ppo.ActorCritic.of(
-            self.env.observation_size, self.env.action_size, algorithm.hidden
+            self.env.observation_size, self.env.action_size, self.algorithm.hidden
         )
-        rows = [self.agent.initial_row(seed, algorithm.sigma_init) for seed in self.seeds]
-        learning_rate = torch.full((runs,), algorithm.learning_rate, device=self.device)
-        self.optimiser = Adam(torch.stack(rows).to(self.device), learning_rate, eps=ADAM_EPS)
-        self.recent = RecentEpisodes(runs, algorithm.n_envs)
-        self.clock = Clock(runs, self.device)
-        #: Step at which a run's mean return of the last hundred episodes first was 1, by seed.
-        self.perfect: dict[int, int] = {}
-        #: Step after which a run first learned without hindsight, or with MEHER, by seed.
-        self.switched: dict[int, int] = {}
+        rows = [self.agent.initial_row(seed, self.algorithm.sigma_init) for seed in self.seeds]
+        rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
+        self.optimiser = Adam(torch.stack(rows).to(self.device), rate, eps=ADAM_EPS)
         #: What the last iteration learned from: runs, samples, and their trajectories.
         self.learned: list[tuple[Tensor, Samples, Trajectories, Trajectories | None]] = []
 
     @property
-    def rollout_steps(self) -> int:
-        """Environment steps of one run in one iteration."""
-        return self.spec.algorithm.n_steps * self.spec.algorithm.n_envs
+    def rows(self) -> Tensor:
+        """Every run's parameters, [run, parameter]."""
+        return self.optimiser.rows
 
     @property
-    def env_steps(self) -> int:
-        """Environment steps of each run so far."""
-        return self.iteration * self.rollout_steps
+    def parts(self) -> dict[str, Any]:
+        """What else has runs."""
+        return {"optimiser": self.optimiser}
 
-    @property
-    def within_budget(self) -> bool:
-        """Whether another rollout fits into the budget."""
-        return self.env_steps + self.rollout_steps <= self.spec.steps
-
-    @property
-    def evaluation_due(self) -> bool:
-        """Whether the last iteration crossed a point of the evaluation grid."""
-        every = self.spec.steps / self.spec.evaluation.points
-        return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
-
-    def ended(self, return_mean: Tensor) -> Tensor:
-        """Which runs end now, [run] bool: out of budget, or past early_end x the perfect step."""
-        for seed, value in zip(self.seeds, return_mean.tolist(), strict=True):
-            if value == 1.0:
-                self.perfect.setdefault(seed, self.env_steps)
-        factor = self.spec.early_end or math.inf
-        last = [factor * self.perfect.get(seed, math.inf) for seed in self.seeds]
-        return torch.tensor([self.env_steps > step or not self.within_budget for step in last])
+    def policy(self) -> Policy:
+        """The mean action."""
+        return policy_of(self.spec, self.rows)
 
     def iterate(self) -> dict[str, Tensor]:
         """One iteration; returns the training curves' columns, each [run]."""
-        spec, rows = self.spec.algorithm, self.optimiser.rows
+        spec, rows = self.algorithm, self.rows
         everyone = torch.arange(len(self.seeds), device=self.device)
         self.clock.start()
         self.iteration += 1
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
         rollout = ppo.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
-        self.recent.add(rollout)
-        columns = self._episodes()
+        self.recent.add(rollout.rewards, rollout.terminated, rollout.success)
+        columns = self.episodes()
         self.clock.lap(everyone)
         self.learned = []
         for mode, runs in self._modes(columns["success_rate"]):
@@ -123,7 +97,7 @@ class OnPolicyRuns:
         task = self.env.parameters if everyone else self.env.parameters.select(runs)
         rollout = rollout if everyone else rollout.select(runs)
         seeds = [self.seeds[i] for i in runs.tolist()]
-        spec = self.spec.algorithm
+        spec = self.algorithm
 
         whole = Trajectories.real(rollout)
         real, copies = self._relabel(rollout, mode, seeds, task)
@@ -151,7 +125,7 @@ class OnPolicyRuns:
         }
 
     def _relabel(
-        self, rollout: Rollout, mode: Mode, seeds: Sequence[int], task: hindsight.Task
+        self, rollout: Rollout, mode: Mode, seeds: Sequence[int], task: Task
     ) -> tuple[Trajectories, Trajectories | None]:
         """What is learned from of the rollout itself, and of copies of it."""
         real, spec = Trajectories.real(rollout), self.spec.hindsight
@@ -198,7 +172,7 @@ class OnPolicyRuns:
 
         The learning rate is that of Stable-Baselines3: of the steps at the end of the iteration.
         """
-        spec, steps = self.spec.algorithm, self.spec.steps
+        spec, steps = self.algorithm, self.spec.steps
         if spec.learning_rate_schedule == "linear":
             rate = spec.learning_rate * (1 - self.env_steps / steps)
             self.optimiser.learning_rate.fill_(rate)
@@ -206,12 +180,12 @@ class OnPolicyRuns:
             iterations = steps // self.rollout_steps
             done = (self.iteration - 1) / max(iterations - 1, 1)
             first, last = math.log(spec.sigma_init), math.log(spec.sigma_final)
-            self.agent.split(self.optimiser.rows)[2].fill_(first + done * (last - first))
+            self.agent.split(self.rows)[2].fill_(first + done * (last - first))
 
     def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
         """Entropy of the policy in nats, [run]; of a squashed one its mean over the rollout."""
         gaussian = entropy(log_std)
-        if self.spec.algorithm.exploration != "squashed":
+        if self.algorithm.exploration != "squashed":
             return gaussian
         # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a form that is stable.
         u = rollout.actions
@@ -220,7 +194,7 @@ class OnPolicyRuns:
 
     def _noise(self) -> Tensor:
         """Standard normal numbers for the rollout's actions, [step, run, env, action]."""
-        spec = self.spec.algorithm
+        spec = self.algorithm
         size = (spec.n_steps, spec.n_envs, self.env.action_size)
         noise = [
             stream(seed, Purpose.POLICY, self.iteration).standard_normal(size, np.float32)
@@ -228,48 +202,14 @@ class OnPolicyRuns:
         ]
         return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
 
-    def _episodes(self) -> dict[str, Tensor]:
-        """Statistics of the last hundred episodes, each [run]."""
-        return_mean, success_rate, length = self.recent.means()
-        return {
-            "episodes": self.recent.finished.clone(),
-            "return_mean": return_mean,
-            "success_rate": success_rate,
-            "episode_length": length,
-        }
-
-    @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
-        """The fixed evaluation episodes with the mean action; columns [run]."""
-        env = self.evaluation_env
-        mean_of = self.agent.policy.frozen(self.agent.split(self.optimiser.rows)[0])
-        exploration = self.spec.algorithm.exploration
-        longest = 1 + self.spec.environment.max_steps
-        env.rewind()
-        env.prepare_rollout(0, longest)
-        shape = env.elapsed.shape
-        going = torch.ones(shape, dtype=torch.bool, device=self.device)
-        success = torch.zeros_like(going)
-        length = torch.zeros(shape, device=self.device)
-        for _ in range(longest):
-            step = env.step(ppo.executed(mean_of(env.state), exploration))
-            success |= going & step.success
-            length += going
-            going &= ~step.terminated
-        rate = success.float().mean(1)
-        # An episode of predator-prey returns +1 or -1.
-        return {
-            "episodes": self.recent.finished.clone(),
-            "return_mean": 2 * rate - 1,
-            "success_rate": rate,
-            "episode_length": length.mean(1),
-            **self._signals(),
-        }
+        """The fixed evaluation episodes; and the entropies of what was learned from."""
+        return {**super().evaluate(), **self._signals()}
 
     def _signals(self) -> dict[str, Tensor]:
         """Entropies of what the last iteration learned from, each [run]."""
         columns: dict[str, Tensor] = {}
-        limit, exploration = self.env.observation_limit, self.spec.algorithm.exploration
+        limit, exploration = self.env.observation_limit, self.algorithm.exploration
         for runs, samples, *paths in self.learned:
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = ppo.executed(samples.actions, exploration).clamp(-1, 1)
@@ -278,36 +218,14 @@ class OnPolicyRuns:
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
         return columns
 
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
-        self.seeds = [self.seeds[i] for i in runs.tolist()]
-        for part in (self.env, self.evaluation_env, self.optimiser, self.recent, self.clock):
-            part.select(runs.cpu() if part is self.recent else runs)
-
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; random streams need no more than the iteration."""
-        return {
-            "seeds": self.seeds,
-            "iteration": self.iteration,
-            "rows": self.optimiser.rows,
-            "optimiser": self.optimiser.state_dict(),
-            "env": self.env.state_dict(),
-            "recent": self.recent.state_dict(),
-            "clock": self.clock.state_dict(),
-            "perfect": self.perfect,
-            "switched": self.switched,
-        }
+        """What a checkpoint keeps."""
+        return {**super().state_dict(), "rows": self.rows}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        self.select(torch.tensor([self.seeds.index(seed) for seed in saved["seeds"]]))
-        self.iteration = saved["iteration"]
-        self.optimiser.rows.copy_(saved["rows"])
-        self.optimiser.load_state_dict(saved["optimiser"])
-        self.env.load_state_dict(saved["env"])
-        self.recent.load_state_dict(saved["recent"])
-        self.clock.load_state_dict(saved["clock"])
-        self.perfect, self.switched = saved["perfect"], saved["switched"]
+        super().load_state_dict(saved)
+        self.rows.copy_(saved["rows"])
 
 
 def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Trajectories) -> Tensor:

@@ -4,8 +4,6 @@ from collections import deque
 
 import torch
 
-from hindsight.replay.rollout import Rollout
-
 WINDOW = 100
 
 
@@ -21,13 +19,16 @@ class RecentEpisodes:
         self.return_so_far = torch.zeros(runs, envs, dtype=torch.float64)
         self.length_so_far = torch.zeros(runs, envs, dtype=torch.int64)
 
-    def add(self, rollout: Rollout) -> None:
-        """Take in the episodes that end in a rollout, in the order in which they end."""
-        rewards = rollout.rewards.double().cpu()
+    def add(self, rewards: torch.Tensor, ended: torch.Tensor, success: torch.Tensor) -> None:
+        """Take in the episodes that end in these steps [run, env, step], in that order.
+
+        ended, success: bool; an episode succeeds if its last step does.
+        """
+        rewards = rewards.double().cpu()
         total = self.return_so_far[..., None] + rewards.cumsum(-1)
         steps = rewards.shape[-1]
         length = self.length_so_far[..., None] + torch.arange(1, steps + 1)
-        ended, success = rollout.terminated.cpu(), rollout.success.cpu()
+        ended, success = ended.cpu(), success.cpu()
         for run, episodes in enumerate(self.episodes):
             found: list[tuple[int, tuple[float, float, float]]] = []
             for env in range(ended.shape[1]):

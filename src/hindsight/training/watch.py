@@ -6,14 +6,13 @@ from pathlib import Path
 import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 
-from hindsight.algorithms import ppo
-from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import draw_episode, figure_axes
 from hindsight.files import FileError, write_whole
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, PredatorPreySpec
 from hindsight.training.files import load
+from hindsight.training.policies import initial_row, policy_of
 
 FRAMES_PER_SECOND = 5
 
@@ -21,10 +20,10 @@ FRAMES_PER_SECOND = 5
 @torch.no_grad()
 def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
     """Evaluation episodes of one run's policy, `row` [parameter], with the mean action."""
-    env = PredatorPrey([spec.environment], [seed], episodes, evaluation=True)
-    agent = _agent(spec)
-    mean_of = agent.policy.frozen(agent.split(row[None])[0])
-    where = spec.environment
+    where, act = spec.environment, policy_of(spec, row[None])
+    if not isinstance(where, PredatorPreySpec):
+        raise FileError(f"{where.id}: only episodes of PredatorPrey-v0 can be watched")
+    env = PredatorPrey([where], [seed], episodes, evaluation=True)
     n, box, longest = env.n, where.grid_size, 1 + where.max_steps
     env.prepare_rollout(0, longest)
     achieved, prey = [env.state[0, :, :n].clone()], [env.state[0, :, n : 2 * n].clone()]
@@ -34,7 +33,7 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         # From an episode's last step on, the state shows the beginning of the next.
         velocity = env.state[0, :, 2 * n : 3 * n]
         prey.append((env.state[0, :, n : 2 * n] + velocity).clamp(-box, box))
-        actions = ppo.executed(mean_of(env.state), spec.algorithm.exploration)
+        actions = act(env.state)
         predator.append((predator[-1] + actions[0].clamp(-1, 1)).clamp(-box, box))
         step = env.step(actions)
         achieved.append(step.next_achieved[0].clone())
@@ -62,14 +61,9 @@ def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
         CellSpec.model_validate_json(saved["spec"]),
         saved["rows"][saved["seeds"].index(run)],
     )
-    if len(row) != _agent(spec).n_parameters:
+    if len(row) != len(initial_row(spec)):
         raise FileError(f"{path}: its parameters are not those of its specification")
     return spec, row
-
-
-def _agent(spec: CellSpec) -> ActorCritic:
-    where = spec.environment
-    return ActorCritic.of(where.observation_size, where.n_dims, spec.algorithm.hidden)
 
 
 def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]:

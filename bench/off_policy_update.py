@@ -1,0 +1,145 @@
+"""One gradient step of SAC, TD3 and DDPG beside Stable-Baselines3's `train(1)`, one core.
+
+Both are given their batch (256 transitions, 9 observations, 3 actions; networks of 2 x 64), so that
+only the update is measured.  The contenders take turns and CPU time is counted, so that a machine
+that is shared or slows down does it to all.  Prints a table, writes
+bench/results/off_policy_update.json.
+
+python bench/off_policy_update.py
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import gymnasium as gym
+import stable_baselines3
+import torch
+from rich.console import Console
+from rich.table import Table
+from stable_baselines3.common.buffers import ReplayBufferSamples
+from stable_baselines3.common.logger import configure
+
+from hindsight.algorithms import ddpg, sac, td3
+from hindsight.replay.transitions import Batch
+from hindsight.specs.off_policy import DDPGSpec, SACSpec, TD3Spec
+from hindsight.training.cell import machine, prepare_process
+
+N_OBS, N_ACTIONS, HIDDEN, SAMPLES = 9, 3, (64, 64), 256
+RUNS = (1, 16)
+ALGORITHMS: dict[str, tuple[ModuleType, Any]] = {
+    "SAC": (sac, SACSpec(hidden=HIDDEN)),
+    "TD3": (td3, TD3Spec(hidden=HIDDEN)),
+    "DDPG": (ddpg, DDPGSpec(hidden=HIDDEN, max_grad_norm=None)),
+}
+
+
+def transitions(runs: int) -> Batch:
+    """Random transitions, a twentieth of them terminated."""
+    return Batch(
+        torch.randn(runs, SAMPLES, N_OBS),
+        torch.rand(runs, SAMPLES, N_ACTIONS) * 2 - 1,
+        torch.randn(runs, SAMPLES),
+        torch.randn(runs, SAMPLES, N_OBS),
+        torch.rand(runs, SAMPLES) < 0.05,
+    )
+
+
+def ours(module: ModuleType, spec: Any, runs: int) -> Callable[[], object]:
+    """An update of so many runs on one axis."""
+    agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    rows = torch.stack([agent.initial_row(seed) for seed in range(runs)])
+    state = module.State(agent, rows, torch.full((runs,), spec.learning_rate))
+    batch, noise = transitions(runs), torch.randn(runs, module.NOISES * SAMPLES, N_ACTIONS)
+    active = torch.ones(runs, dtype=torch.bool)
+    return lambda: module.update(state, batch, noise, spec, active)
+
+
+class Face(gym.Env):
+    """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
+
+    observation_space = gym.spaces.Box(-10, 10, (N_OBS,))
+    action_space = gym.spaces.Box(-1, 1, (N_ACTIONS,))
+
+
+def theirs(name: str) -> Callable[[], object]:
+    """Stable-Baselines3's update of one run."""
+    model = getattr(stable_baselines3, name)(
+        "MlpPolicy", Face(), policy_kwargs={"net_arch": list(HIDDEN)}, buffer_size=1, device="cpu"
+    )
+    model.set_logger(configure(None, []))
+    batch = transitions(1)
+    data = ReplayBufferSamples(
+        batch.obs[0],
+        batch.actions[0],
+        batch.next_obs[0],
+        batch.terminated[0, :, None].float(),
+        batch.rewards[0, :, None],
+    )
+    model.replay_buffer.sample = lambda *args, **kwargs: data
+    return lambda: model.train(1, SAMPLES)
+
+
+def milliseconds(updates: list[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """CPU time of each update, once per repeat, of calls that fill some 20 ms."""
+    calls = []
+    for update in updates:
+        for _ in range(20):
+            update()
+        start = time.process_time()
+        for _ in range(10):
+            update()
+        calls.append(max(1, round(0.2 / (time.process_time() - start))))
+    times: list[list[float]] = [[] for _ in updates]
+    for _ in range(repeats):
+        for update, n, measured in zip(updates, calls, times, strict=True):
+            start = time.process_time()
+            for _ in range(n):
+                update()
+            measured.append((time.process_time() - start) / n * 1e3)
+    return times
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=25)
+    arguments = parser.parse_args()
+    prepare_process("cpu")
+    table = Table(title=f"CPU milliseconds per update of a run, {arguments.repeats} repeats")
+    for column in ("", "median", "least", "updates per second, x Stable-Baselines3"):
+        table.add_column(column, justify="right" if column else "left")
+    results = {}
+    for name, (module, spec) in ALGORITHMS.items():
+        updates = [theirs(name), *(ours(module, spec, runs) for runs in RUNS)]
+        reference, *measured = milliseconds(updates, arguments.repeats)
+        rows = {f"Stable-Baselines3 {name}": reference}
+        for runs, times in zip(RUNS, measured, strict=True):
+            label = f"ours {name}, {runs} run" + "s" * (runs > 1)
+            rows[label] = [ms / runs for ms in times]
+        for label, values in rows.items():
+            ratio = statistics.median(a / b for a, b in zip(reference, values, strict=True))
+            median = statistics.median(values)
+            table.add_row(label, f"{median:.3f}", f"{min(values):.3f}", f"{ratio:.1f}")
+        results |= rows
+    Console(width=110).print(table)
+    out = Path(__file__).parent / "results" / "off_policy_update.json"
+    out.parent.mkdir(exist_ok=True)
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    measured_on = {"machine": machine(torch.device("cpu")), "versions": versions}
+    written = measured_on | {"repeats": arguments.repeats, "milliseconds": results}
+    out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    print(out)
+
+
+if __name__ == "__main__":
+    main()

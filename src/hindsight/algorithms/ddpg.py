@@ -1,0 +1,68 @@
+"""Deep deterministic policy gradient (Lillicrap et al. 2016, Algorithm 1), on the run axis.
+
+Symbols are the paper's: Q the critic with parameters theta^Q, mu the policy with theta^mu, Q' and
+mu' their targets.  TD3 grew out of it: the networks and their place in a row are TD3's, with one
+critic.  A test holds this and Stable-Baselines3 together.  Relabelled transitions enter like any
+others.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import td3
+from hindsight.algorithms.td3 import Diagnostics, State, act, improve
+from hindsight.nn.adam import clip_by_norm_
+from hindsight.nn.mlp import tanh_
+from hindsight.replay.transitions import Batch
+from hindsight.specs.off_policy import DDPGSpec
+
+__all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "update"]
+
+#: Standard normal numbers that an update wants per sample and action dimension.
+NOISES = 0
+
+
+@dataclass(frozen=True)
+class Agent(td3.Agent):
+    """Where the networks lie in a run's row: theta^Q, theta^mu, theta^Q', theta^mu'."""
+
+    n_critics: ClassVar[int] = 1
+
+
+@torch.no_grad()
+def update(
+    state: State, batch: Batch, noise: Tensor, spec: DDPGSpec, active: Tensor
+) -> Diagnostics:
+    """One gradient step of the critic and of the policy, then the targets', in place.
+
+    Args:
+        noise: [run, 0, action]: nothing is drawn; here for the signature that SAC and TD3 have.
+        active: [run] bool; the others keep their rows, their moments and their step counts.
+    """
+    n = batch.rewards.shape[1]
+    # y = r + gamma Q'(s', mu'(s'))
+    next_actions = tanh_(state.target_pi(batch.next_obs))
+    next_q = state.target_q(torch.cat([batch.next_obs, next_actions], dim=-1))[..., 0]
+    next_value = next_q.masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
+    # L: the mean of (y - Q(s, a))^2
+    q, q_inputs = state.q.forward(torch.cat([batch.obs, batch.actions], dim=-1))
+    delta = q[..., 0] - y
+    weighted = delta if batch.weight is None else delta * batch.weight
+    grad = torch.cat(state.q.backward(q_inputs, (weighted * (2 / n))[..., None]), dim=1)
+    critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
+    state.critics.step(grad, active)
+    # the mean of grad_a Q(s, a) at a = mu(s), times grad mu(s)
+    actor_loss, actor_norm = improve(state, batch.obs, state.q, spec.max_grad_norm, active)
+    state.follow(spec.tau, active)
+    return Diagnostics(
+        critic_loss=(weighted * delta).sum(1) / n,
+        actor_loss=actor_loss,
+        critic_gradient_norm=critic_norm,
+        actor_gradient_norm=actor_norm,
+        q_mean=q.mean((1, 2)),
+        td_error=delta.abs(),
+    )

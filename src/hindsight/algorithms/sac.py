@@ -1,0 +1,202 @@
+"""Soft actor-critic (Haarnoja et al. 2018b, Algorithm 1), on the run axis.
+
+Symbols are the paper's: Q_theta_1, Q_theta_2 the critics and theta-bar their targets' parameters,
+pi_phi the policy, alpha the temperature, which is learned.  Details beyond the paper are
+Stable-Baselines3's; a test holds both implementations together.  Relabelled transitions enter like
+any others.  All gradients are written out, from the losses' to `Network.backward`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hindsight.nn import squashed
+from hindsight.nn.adam import Adam, clip_by_norm_
+from hindsight.nn.mlp import MLP, Network, for_each, uniform_row
+from hindsight.replay.transitions import Batch
+from hindsight.specs.off_policy import SACSpec
+from hindsight.streams import Purpose, stream
+
+#: Standard normal numbers that an update wants per sample and action dimension: at s, and at s'.
+NOISES = 2
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Where the networks lie in a run's row: theta_1, theta_2; phi, log alpha; theta-bar_1, _2."""
+
+    critic: MLP
+    actor: MLP
+
+    @classmethod
+    def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> "Agent":
+        """Networks of rectified linear units."""
+        return cls(
+            MLP((n_obs + n_actions, *hidden, 1), "relu"),
+            MLP((n_obs, *hidden, 2 * n_actions), "relu"),
+        )
+
+    @property
+    def n_obs(self) -> int:
+        """Size of an observation."""
+        return self.actor.sizes[0]
+
+    @property
+    def n_actions(self) -> int:
+        """Size of an action."""
+        return self.actor.sizes[-1] // 2
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Lengths of the parts of a row: critics; actor and log alpha; target critics."""
+        critics = 2 * self.critic.n_parameters
+        return critics, self.actor.n_parameters + 1, critics
+
+    def initial_row(self, seed: int) -> Tensor:
+        """One run's first parameters, float32 [sum of sizes]; alpha is 1, targets are copies."""
+        generator = stream(seed, Purpose.INITIALISATION)
+        critics = [uniform_row(self.critic, generator) for _ in range(2)]
+        actor = uniform_row(self.actor, generator)
+        pieces = [*critics, actor, np.zeros(1, np.float32), *critics]
+        return torch.from_numpy(np.concatenate(pieces))
+
+
+class State:
+    """What an update changes: every run's row, and the optimisers' moments."""
+
+    def __init__(
+        self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
+    ) -> None:
+        """`rows` [run, parameter], as `Agent.initial_row` gives them; `learning_rate` [run]."""
+        self.agent = agent
+        critics, actor, target = (part.clone() for part in rows.split(agent.sizes, dim=1))
+        # The temperature is no weight: it does not decay.
+        decay = torch.full((actor.shape[1],), weight_decay, device=rows.device)
+        decay[-1] = 0
+        self.critics = Adam(critics, learning_rate, weight_decay=weight_decay)
+        self.actor = Adam(actor, learning_rate, weight_decay=decay if weight_decay else 0.0)
+        self.target = target
+        self._split()
+
+    def _split(self) -> None:
+        # Both critics of all runs make one stack of networks: [2 run, parameter].
+        each = self.agent.critic.n_parameters
+        self.q = Network(self.agent.critic, self.critics.rows.view(-1, each))
+        self.target_q = Network(self.agent.critic, self.target.view(-1, each))
+        self.pi = Network(self.agent.actor, self.actor.rows[:, :-1])
+        self.log_alpha = self.actor.rows[:, -1:]
+
+    @property
+    def rows(self) -> Tensor:
+        """The runs' rows [run, parameter], as a copy."""
+        return torch.cat([self.critics.rows, self.actor.rows, self.target], dim=1)
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices."""
+        self.critics.select(runs)
+        self.actor.select(runs)
+        self.target = self.target[runs]
+        self._split()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "rows": self.rows,
+            "critics": self.critics.state_dict(),
+            "actor": self.actor.state_dict(),
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        critics, actor, target = saved["rows"].split(self.agent.sizes, dim=1)
+        self.critics.rows.copy_(critics)
+        self.actor.rows.copy_(actor)
+        self.target.copy_(target)
+        self.critics.load_state_dict(saved["critics"])
+        self.actor.load_state_dict(saved["actor"])
+
+
+def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+    """Actions [run, env, action] at obs [run, env, obs].
+
+    Drawn from the policy with standard normal noise [run, env, action]; without, tanh(mu).
+    """
+    head = state.pi(obs)
+    return squashed.mode(head) if noise is None else squashed.sample(head, noise).actions
+
+
+@dataclass
+class Diagnostics:
+    """Of one update, as things were before its steps."""
+
+    critic_loss: Tensor  # [run]
+    actor_loss: Tensor  # [run]
+    critic_gradient_norm: Tensor  # [run], before clipping
+    actor_gradient_norm: Tensor  # [run], before clipping
+    q_mean: Tensor  # [run], of the actions in the batch, over both critics
+    alpha: Tensor  # [run]
+    entropy: Tensor  # [run] nats, estimated as the mean of -log pi
+    td_error: Tensor  # [run, sample] the mean of both critics' |Q - y|, for priorities
+
+
+@torch.no_grad()
+def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec, active: Tensor) -> Diagnostics:
+    """One gradient step of critics, policy and temperature, then the targets', in place.
+
+    Args:
+        noise: [run, 2 sample, action], standard normal: for the actions at s, then those at s'.
+        active: [run] bool; the others keep their rows, their moments and their step counts.
+    """
+    (runs, n), n_obs = batch.rewards.shape, state.agent.n_obs
+    alpha = state.log_alpha.exp()
+    states = torch.cat([batch.obs, batch.next_obs], dim=1)
+    head, pi_inputs = state.pi.forward(states)
+    drawn = squashed.sample(head, noise)
+    states_actions = torch.cat([states, drawn.actions], dim=-1)
+
+    # J_Q (eq. 5): 1/2 (Q(s, a) - y)^2, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
+    next_q = state.target_q(for_each(states_actions[:, n:], 2)).view(runs, 2, n).amin(1)
+    next_value = (next_q - alpha * drawn.log_prob[:, n:]).masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
+    q, q_inputs = state.q.forward(for_each(torch.cat([batch.obs, batch.actions], dim=-1), 2))
+    q = q.view(runs, 2, n)
+    delta = q - y[:, None]
+    weighted = delta if batch.weight is None else delta * batch.weight[:, None]
+    d_q = (weighted * (1 / n)).view(-1, n, 1)
+    grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
+    critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
+    state.critics.step(grad, active)
+
+    # J_pi (eq. 9): alpha log pi(a | s) - min_i Q_i(s, a), a = f(noise; s), by the new critics
+    at_s = drawn.first(n)
+    q_pi, q_inputs = state.q.forward(for_each(states_actions[:, :n], 2))
+    q_pi = q_pi.view(runs, 2, n)
+    least = q_pi.amin(1)
+    d_q = ((q_pi == least[:, None]) * (-1 / n)).view(-1, n, 1)
+    d_inputs = state.q.input_gradient(q_inputs, d_q)
+    d_actions = d_inputs[0::2, :, n_obs:] + d_inputs[1::2, :, n_obs:]
+    d_head = squashed.gradient(at_s, d_actions, alpha / n)
+    grad = torch.cat(state.pi.backward([x[:, :n] for x in pi_inputs], d_head), dim=1)
+    actor_norm = clip_by_norm_(grad, spec.max_grad_norm)
+    # J(alpha) (eq. 18): -alpha (log pi(a | s) + target entropy), with log alpha for the factor
+    entropy = -at_s.log_prob.mean(1)
+    target_entropy = -state.agent.n_actions if spec.target_entropy is None else spec.target_entropy
+    d_log_alpha = entropy - target_entropy
+    state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1), active)
+
+    state.target.lerp_(state.critics.rows, spec.tau * active.to(state.target.dtype)[:, None])
+    alpha = alpha[:, 0]
+    return Diagnostics(
+        critic_loss=(weighted * delta).sum((1, 2)) * (0.5 / n),
+        actor_loss=-alpha * entropy - least.mean(1),
+        critic_gradient_norm=critic_norm,
+        actor_gradient_norm=actor_norm,
+        q_mean=q.mean((1, 2)),
+        alpha=alpha,
+        entropy=entropy,
+        td_error=delta.abs().mean(1),
+    )

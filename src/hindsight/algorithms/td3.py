@@ -1,0 +1,208 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, Algorithm 1).
+
+Symbols are the paper's: Q_theta_1, Q_theta_2 the critics, pi_phi the policy, theta' and phi' the
+targets' parameters.  Details beyond the paper are Stable-Baselines3's; a test holds both
+implementations together.  Relabelled transitions enter like any others.  All gradients are written
+out, from the losses' to `Network.backward`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hindsight.nn.adam import Adam, clip_by_norm_
+from hindsight.nn.mlp import MLP, Network, for_each, tanh_, uniform_row
+from hindsight.replay.transitions import Batch
+from hindsight.specs.off_policy import TD3Spec
+from hindsight.streams import Purpose, stream
+
+#: Standard normal numbers that an update wants per sample and action dimension: at s'.
+NOISES = 1
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Where the networks lie in a run's row: theta_1, theta_2, phi, theta'_1, theta'_2, phi'."""
+
+    n_critics: ClassVar[int] = 2
+    critic: MLP
+    actor: MLP
+
+    @classmethod
+    def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> Self:
+        """Networks of rectified linear units; the policy ends in a tanh."""
+        return cls(
+            MLP((n_obs + n_actions, *hidden, 1), "relu"),
+            MLP((n_obs, *hidden, n_actions), "relu"),
+        )
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Lengths of the parts of a row: critics, policy, and the targets of both."""
+        learned = self.n_critics * self.critic.n_parameters, self.actor.n_parameters
+        return *learned, *learned
+
+    def initial_row(self, seed: int) -> Tensor:
+        """One run's first parameters, float32 [sum of sizes]; the targets are copies."""
+        generator = stream(seed, Purpose.INITIALISATION)
+        learned = [uniform_row(self.critic, generator) for _ in range(self.n_critics)]
+        learned.append(uniform_row(self.actor, generator))
+        return torch.from_numpy(np.concatenate([*learned, *learned]))
+
+
+class State:
+    """What an update changes: every run's row, the optimisers' moments, the count of updates."""
+
+    def __init__(
+        self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
+    ) -> None:
+        """`rows` [run, parameter], as `Agent.initial_row` gives them; `learning_rate` [run]."""
+        self.agent = agent
+        #: Updates so far, shared by all runs on the axis: the policy's are due every so many.
+        self.updates = 0
+        parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
+        critics, actor, self.target_critics, self.target_actor = parts
+        self.critics = Adam(critics, learning_rate, weight_decay=weight_decay)
+        self.actor = Adam(actor, learning_rate, weight_decay=weight_decay)
+        self._split()
+
+    def _split(self) -> None:
+        critic, actor, each = self.agent.critic, self.agent.actor, self.agent.critic.n_parameters
+        # The critics of all runs make one stack of networks: [n_critics run, parameter].
+        self.q = Network(critic, self.critics.rows.view(-1, each))
+        self.q1 = Network(critic, self.critics.rows[:, :each])
+        self.pi = Network(actor, self.actor.rows)
+        self.target_q = Network(critic, self.target_critics.view(-1, each))
+        self.target_pi = Network(actor, self.target_actor)
+
+    @property
+    def rows(self) -> Tensor:
+        """The runs' rows [run, parameter], as a copy."""
+        learned = self.critics.rows, self.actor.rows
+        return torch.cat([*learned, self.target_critics, self.target_actor], dim=1)
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices."""
+        self.critics.select(runs)
+        self.actor.select(runs)
+        self.target_critics = self.target_critics[runs]
+        self.target_actor = self.target_actor[runs]
+        self._split()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "rows": self.rows,
+            "critics": self.critics.state_dict(),
+            "actor": self.actor.state_dict(),
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        parts = saved["rows"].split(self.agent.sizes, dim=1)
+        held = self.critics.rows, self.actor.rows, self.target_critics, self.target_actor
+        for to, part in zip(held, parts, strict=True):
+            to.copy_(part)
+        self.critics.load_state_dict(saved["critics"])
+        self.actor.load_state_dict(saved["actor"])
+        self.updates = saved["updates"]
+
+    def follow(self, tau: float, active: Tensor) -> None:
+        """theta' <- tau theta + (1 - tau) theta', and phi' likewise, of the active runs."""
+        step = tau * active.to(self.target_actor.dtype)[:, None]
+        self.target_critics.lerp_(self.critics.rows, step)
+        self.target_actor.lerp_(self.actor.rows, step)
+
+
+def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+    """Actions [run, env, action] at obs [run, env, obs]: pi(s), with exploration noise if given.
+
+    Args:
+        noise: [run, env, action], epsilon ~ N(0, sigma) as drawn; the sum is clipped to the box.
+    """
+    actions = tanh_(state.pi(obs))
+    return actions if noise is None else actions.add_(noise).clamp_(-1, 1)
+
+
+@dataclass
+class Diagnostics:
+    """Of one update, as things were before its steps."""
+
+    critic_loss: Tensor  # [run]
+    actor_loss: Tensor  # [run], NaN where the policy was not due
+    critic_gradient_norm: Tensor  # [run], before clipping
+    actor_gradient_norm: Tensor  # [run], before clipping; NaN where the policy was not due
+    q_mean: Tensor  # [run], of the actions in the batch, over the critics
+    td_error: Tensor  # [run, sample] the mean of the critics' |Q - y|, for priorities
+
+
+@torch.no_grad()
+def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec, active: Tensor) -> Diagnostics:
+    """One gradient step of the critics, and where due of the policy and all targets, in place.
+
+    Args:
+        noise: [run, sample, action], standard normal, for the target policy's smoothing.
+        active: [run] bool; the others keep their rows, their moments and their step counts.
+    """
+    (runs, n), n_critics = batch.rewards.shape, state.agent.n_critics
+    # y = r + gamma min_i Q_theta'_i(s', a~), a~ = pi_phi'(s') + epsilon clipped
+    clip = spec.target_noise_clip
+    epsilon = (noise * spec.target_policy_noise).clamp_(-clip, clip)
+    next_actions = tanh_(state.target_pi(batch.next_obs)).add_(epsilon).clamp_(-1, 1)
+    next_states_actions = torch.cat([batch.next_obs, next_actions], dim=-1)
+    next_q = state.target_q(for_each(next_states_actions, n_critics)).view(runs, n_critics, n)
+    next_value = next_q.amin(1).masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
+    # theta_i: minimise the mean of (y - Q_theta_i(s, a))^2
+    states_actions = torch.cat([batch.obs, batch.actions], dim=-1)
+    q, q_inputs = state.q.forward(for_each(states_actions, n_critics))
+    q = q.view(runs, n_critics, n)
+    delta = q - y[:, None]
+    weighted = delta if batch.weight is None else delta * batch.weight[:, None]
+    d_q = (weighted * (2 / n)).view(-1, n, 1)
+    grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
+    critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
+    state.critics.step(grad, active)
+
+    state.updates += 1
+    if state.updates % spec.policy_delay == 0:
+        actor_loss, actor_norm = improve(state, batch.obs, state.q1, spec.max_grad_norm, active)
+        state.follow(spec.tau, active)
+    else:
+        actor_loss = actor_norm = torch.full_like(critic_norm, torch.nan)
+    return Diagnostics(
+        critic_loss=(weighted * delta).sum((1, 2)) / n,
+        actor_loss=actor_loss,
+        critic_gradient_norm=critic_norm,
+        actor_gradient_norm=actor_norm,
+        q_mean=q.mean((1, 2)),
+        td_error=delta.abs().mean(1),
+    )
+
+
+def improve(
+    state: State, obs: Tensor, q: Network, max_grad_norm: float | None, active: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A step of the policy along the mean of grad_a Q(s, a) at a = pi_phi(s), times grad_phi pi.
+
+    Args:
+        obs: [run, sample, obs].
+        q: the critic that judges.
+
+    Returns the loss -mean Q(s, pi(s)) and the gradient's norm before clipping, each [run].
+    """
+    n, n_obs = obs.shape[1:]
+    head, pi_inputs = state.pi.forward(obs)
+    actions = tanh_(head)
+    value, q_inputs = q.forward(torch.cat([obs, actions], dim=-1))
+    d_actions = q.input_gradient(q_inputs, torch.full_like(value, -1 / n))[..., n_obs:]
+    d_head = torch.ops.aten.tanh_backward(d_actions, actions)
+    grad = torch.cat(state.pi.backward(pi_inputs, d_head), dim=1)
+    norm = clip_by_norm_(grad, max_grad_norm)
+    state.actor.step(grad, active)
+    return -value.mean((1, 2)), norm

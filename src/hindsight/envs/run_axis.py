@@ -1,0 +1,153 @@
+"""What goal environments share on the run axis: episodes that follow each other.
+
+The state of an environment is its observation, one row of numbers in the alphabetical order of the
+goal dictionary: achieved goal, desired goal, observation.  A task says how a step changes it and
+how an episode begins; `Environments` keeps [run, env] of them going.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hindsight.envs.step import Step
+from hindsight.relabel.task import Task
+from hindsight.specs.base import Spec
+from hindsight.streams import Purpose, stream
+
+TaskSpec = TypeVar("TaskSpec", bound=Spec)
+
+
+def per_run(values: Tensor, like: Tensor) -> Tensor:
+    """`values` [run] in a shape that broadcasts against `like` [run, ...]."""
+    return values.view(-1, *[1] * (like.dim() - 1))
+
+
+class Environments(ABC, Generic[TaskSpec]):
+    """[run, env] environments of one task; an episode that is over is followed by the next at once.
+
+    Episode e of a run begins in the same state in every algorithm that is trained with that seed:
+    comparisons between algorithms are paired.
+    """
+
+    #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
+    BLOCK = 64
+
+    goal_size: int
+    observation_size: int  # of a whole row: both goals and the observation
+    action_size: int  # numbers in an action; a choice is one number
+    n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
+    terminates_on_success: bool
+    parameters: Task  # what differs between the runs
+    observation_limit: Tensor  # [obs], the observation's largest absolute values
+
+    def __init__(
+        self,
+        specs: Sequence[TaskSpec],
+        seeds: Sequence[int],
+        n_envs: int = 1,
+        *,
+        device: torch.device | str = "cpu",
+        evaluation: bool = False,
+    ) -> None:
+        self.specs, self.seeds, self.n_envs = list(specs), list(seeds), n_envs
+        self.device = torch.device(device)
+        self._purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
+        shape = (len(self.specs), n_envs)
+        self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
+        self._beginnings = torch.zeros(
+            *shape, 2 * self.BLOCK, self.observation_size, device=self.device
+        )
+        self._prepare()
+        self._draw_beginnings()
+        self.state = self._beginning()
+
+    @abstractmethod
+    def _advance(self, actions: Tensor) -> Step:
+        """One step from `state` and `elapsed`, which it leaves as they are."""
+
+    @abstractmethod
+    def _draw(self, spec: TaskSpec, size: int, generator: np.random.Generator) -> Tensor:
+        """First observations [size, obs] of as many episodes."""
+
+    @abstractmethod
+    def _set_parameters(self) -> None:
+        """Make `parameters` from `specs`."""
+
+    def prepare_rollout(self, iteration: int, n_steps: int) -> None:
+        """Nothing: such a task draws only when an episode begins."""
+
+    def step(self, actions: Tensor) -> Step:
+        """One step of every environment; `state` afterwards holds the next observations.
+
+        Where an episode is over, these are the first of the next episode.
+        """
+        if self._steps_since_drawn == self.BLOCK:
+            self._draw_beginnings()
+        self._steps_since_drawn += 1
+        step = self._advance(actions)
+        over = step.terminated | step.truncated
+        self.episode += over
+        self.elapsed += 1
+        self.elapsed.masked_fill_(over, 0)
+        self.state = torch.where(over[..., None], self._beginning(), step.next_obs)
+        return step
+
+    def rewind(self) -> None:
+        """Every environment back to the beginning of its first episode (evaluation)."""
+        self.elapsed.zero_()
+        self.episode.zero_()
+        self._drawn.masked_fill_(self._drawn > 2, 0)  # the first blocks have been overwritten
+        self._draw_beginnings()
+        self.state = self._beginning()
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices; the others leave the axis."""
+        kept = runs.tolist()
+        self.specs = [self.specs[i] for i in kept]
+        self.seeds = [self.seeds[i] for i in kept]
+        for name in ("state", "elapsed", "episode", "_drawn", "_beginnings"):
+            value = getattr(self, name)
+            setattr(self, name, value[runs.to(value.device)])
+        self._prepare()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps; everything else follows from the specification."""
+        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
+
+    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
+        """Continue where `state_dict` was taken."""
+        for name, value in saved.items():
+            getattr(self, name).copy_(value)
+        self._drawn.copy_(self.episode.cpu() // self.BLOCK)
+        self._draw_beginnings()
+
+    def _prepare(self) -> None:
+        """What follows from the runs on the axis, whenever they change."""
+        runs, envs = self.elapsed.shape
+        self._run = torch.arange(runs, device=self.device)[:, None]
+        self._env = torch.arange(envs, device=self.device)[None, :]
+        self._set_parameters()
+
+    def _beginning(self) -> Tensor:
+        """The first observation of each environment's current episode, [run, env, obs]."""
+        return self._beginnings[self._run, self._env, self.episode % (2 * self.BLOCK)]
+
+    def _draw_beginnings(self) -> None:
+        """Draw the blocks that come within reach: called at least once in BLOCK steps."""
+        self._steps_since_drawn = 0
+        wanted = self.episode.cpu() // self.BLOCK + 2
+        while (behind := (self._drawn < wanted).nonzero()).numel():
+            for run, env in behind.tolist():
+                block = int(self._drawn[run, env])
+                # An environment's blocks lie 2**40 apart from the next one's.
+                generator = stream(self.seeds[run], self._purpose, (env << 40) + block)
+                half = slice((block % 2) * self.BLOCK, (block % 2 + 1) * self.BLOCK)
+                drawn = self._draw(self.specs[run], self.BLOCK, generator)
+                self._beginnings[run, env, half] = drawn.to(self.device)
+                self._drawn[run, env] += 1

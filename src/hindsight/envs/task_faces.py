@@ -1,0 +1,316 @@
+"""The gymnasium faces of the point mass and of bit flipping.
+
+`gymnasium.make("PointReach-v0", threshold=0.1)`, `gymnasium.make("BitFlipping-v0", n_bits=20)`;
+`import hindsight.envs` makes gymnasium know them.  What a step does is `advance` of `point_reach`
+and of `bit_flipping` with one run and one environment: there is no second implementation.
+"""
+
+from abc import abstractmethod
+from typing import Any, Generic
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from hindsight.envs import bit_flipping, point_reach
+from hindsight.envs.render import PREDATOR, PREY, SHADOW, pixels_of
+from hindsight.envs.run_axis import TaskSpec
+from hindsight.envs.step import Step
+from hindsight.specs.errors import validated
+from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
+
+Array = NDArray[Any]
+Observation = dict[str, Array]
+
+
+class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
+    """What the faces share: episodes, their options and their errors."""
+
+    parameters: TaskSpec
+    observation_space: Dict
+    _state: Tensor  # [1, 1, obs]
+    _elapsed: Tensor  # [1, 1]
+    _over = True
+
+    @abstractmethod
+    def _spawn(self) -> Array:
+        """The achieved and the desired goal of an episode's beginning, [2, goal]."""
+
+    @abstractmethod
+    def _first(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        """The state [obs] in which an episode with these goals begins."""
+
+    @abstractmethod
+    def _advance(self, action: Any) -> Step:
+        """One step by an action of the caller; ValueError for one that is none."""
+
+    @abstractmethod
+    def _is_achieved(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        """Whether `achieved` [..., goal] counts as `desired`, [...] bool."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: of `np_random`, from which both goals are drawn.
+            options: "achieved_goal" or "desired_goal", with which the episode is to begin instead
+                of one that is drawn.
+
+        Raises:
+            ValueError: an option that is unknown or lies outside its space.
+        """
+        super().reset(seed=seed)
+        goals = dict(zip(("achieved_goal", "desired_goal"), self._spawn(), strict=True))
+        for key, value in (options or {}).items():
+            if key not in goals:
+                raise ValueError(
+                    f"unknown option {key!r} of reset; there are {', '.join(sorted(goals))}"
+                )
+            goals[key] = _element(f"option {key!r} of reset", value, self.observation_space[key])
+        self._state = self._first(*(torch.from_numpy(goal).float() for goal in goals.values()))
+        self._state = self._state[None, None]
+        self._elapsed = torch.zeros(1, 1, dtype=torch.int64)
+        self._over = False
+        return self._observation(), {"is_success": False}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One step; raises ValueError for an action outside of the action space.
+
+        Raises gymnasium's ResetNeeded where no episode has begun, or the last one is over.
+        """
+        if self._over:
+            raise gymnasium.error.ResetNeeded("the episode is over or has not begun: call reset()")
+        done = self._advance(action)
+        self._state = done.next_obs
+        self._elapsed = self._elapsed + 1
+        terminated, truncated = bool(done.terminated), bool(done.truncated)
+        self._over = terminated or truncated
+        success = bool(done.success)
+        reward = 0.0 if success else -1.0
+        return self._observation(), reward, terminated, truncated, {"is_success": success}
+
+    def compute_reward(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> float | NDArray[np.float32]:
+        """The reward of goals [..., goal]: 0 where the desired goal is achieved, else -1.
+
+        Args:
+            achieved_goal: the goal achieved by the action (that of the next observation).
+            desired_goal: the goal striven for.
+            info: unused, part of the interface.
+
+        Returns a float for goals [goal], else float32 [...].
+        """
+        achieved, desired = (
+            torch.as_tensor(np.asarray(goal, np.float32)) for goal in (achieved_goal, desired_goal)
+        )
+        reward = self._is_achieved(achieved, desired).float().sub(1).numpy()
+        return reward if reward.ndim else float(reward)
+
+    def _observation(self) -> Observation:
+        """The state in three arrays of its own."""
+        row, space = self._state[0, 0].numpy(), self.observation_space
+        g = space["achieved_goal"].shape[0]  # type: ignore[index]
+        parts = {
+            "achieved_goal": row[:g],
+            "desired_goal": row[g : 2 * g],
+            "observation": row[2 * g :],
+        }
+        return {name: part.astype(space[name].dtype) for name, part in parts.items()}
+
+
+class PointReachEnv(GoalTask[PointReachSpec]):
+    """A point mass in the square [-range, range]^2 is to reach a random target.
+
+    Observations: `achieved_goal`, the position [2], `desired_goal`, the target [2], and
+    `observation`, position and velocity [4]; float32 each.
+    Actions: [-1, 1]^2, clipped, an acceleration in units of `action_scale`.
+    Rewards: 0 within `threshold` of the target, else -1.  Nothing terminates an episode; it is
+    truncated after `max_steps` steps.  `info["is_success"]` says whether the target is reached in
+    this step.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012, as gymnasium's own
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        """An environment with the parameters of `PointReachSpec`, and its defaults.
+
+        Args:
+            render_mode: "rgb_array", or None for no pictures.
+            parameters: max_steps, dt, range, max_speed, threshold, action_scale.
+
+        Raises:
+            SpecError (a ValueError): one sentence that names the parameter.
+        """
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(
+                f"render_mode: {render_mode!r} is not allowed; it is 'rgb_array' or None"
+            )
+        self.render_mode = render_mode
+        self.parameters = spec = validated(PointReachSpec, parameters)
+        self._values = point_reach.Parameters.of([spec], torch.device("cpu"))
+        position, target = (Box(-spec.range, spec.range, (2,), np.float32) for _ in range(2))
+        bound = np.array([spec.range] * 2 + [spec.max_speed] * 2, np.float32)
+        self.observation_space = Dict(
+            {
+                "achieved_goal": position,
+                "desired_goal": target,
+                "observation": Box(-bound, bound, dtype=np.float32),
+            }
+        )
+        self.action_space = Box(-1, 1, (2,), np.float32)
+        self._path: list[Array] = []  # positions of this episode, for the picture
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """As `GoalTask.reset`."""
+        obs, info = super().reset(seed=seed, options=options)
+        self._path = [obs["achieved_goal"]]
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """As `GoalTask.step`; an action is two finite numbers."""
+        result = super().step(action)
+        self._path.append(result[0]["achieved_goal"])
+        return result
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The episode so far as an image [480, 480, 3]; None without a render mode."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                "render() draws nothing without a render mode: "
+                'gymnasium.make("PointReach-v0", render_mode="rgb_array")'
+            )
+            return None
+        if not self._path:
+            raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
+        target = self._state[0, 0, 2:4].numpy()
+        return draw_reach(np.stack(self._path), target, self.parameters)
+
+    def _spawn(self) -> Array:
+        return point_reach.spawn(self.parameters, (), self.np_random).reshape(2, 2)
+
+    def _first(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        return point_reach.first_observation(achieved, desired)
+
+    def _advance(self, action: Any) -> Step:
+        numbers = torch.from_numpy(_numbers("action", action, 2))
+        return point_reach.advance(self._state, self._elapsed, numbers[None, None], self._values)
+
+    def _is_achieved(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        return point_reach.reached(achieved[None], desired[None], self._values.threshold)[0]
+
+
+class BitFlippingEnv(GoalTask[BitFlippingSpec]):
+    """n bits are to be made equal to a random goal.
+
+    Observations: `achieved_goal` and `observation`, the bits, and `desired_goal`, the goal; int8
+    [n] each.
+    Actions: the bit to be flipped, 0 ... n - 1; where `continuous`, [-1, 1]^n, of which the
+    positive numbers flip their bits.
+    Rewards: 0 where the bits equal the goal, which terminates the episode, else -1.  It is
+    truncated after `max_steps` steps, by default n.
+
+    Bits and goal are drawn without regard for each other: one episode in 2^n begins with its bits
+    equal to the goal.  It goes on like any other, since success is a matter of the bits after an
+    action.
+    """
+
+    def __init__(self, **parameters: Any) -> None:
+        """An environment with the parameters of `BitFlippingSpec`, and its defaults.
+
+        Args:
+            parameters: n_bits, max_steps, continuous.
+
+        Raises:
+            SpecError (a ValueError): one sentence that names the parameter.
+        """
+        self.parameters = spec = validated(BitFlippingSpec, parameters)
+        n = spec.n_bits
+        names = ("achieved_goal", "desired_goal", "observation")
+        self.observation_space = Dict({name: MultiBinary(n) for name in names})
+        self.action_space = Box(-1, 1, (n,), np.float32) if spec.continuous else Discrete(n)
+        self._max_steps = torch.tensor([[spec.step_limit]])
+
+    def _spawn(self) -> Array:
+        return bit_flipping.spawn(self.parameters, (), self.np_random).reshape(2, -1)
+
+    def _first(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        return bit_flipping.first_observation(achieved, desired)
+
+    def _advance(self, action: Any) -> Step:
+        n, continuous = self.parameters.n_bits, self.parameters.continuous
+        if continuous:
+            chosen = torch.from_numpy(_numbers("action", action, n))
+        elif self.action_space.contains(action):
+            chosen = torch.tensor(int(action))
+        else:
+            raise ValueError(
+                f"action: {action!r} is not allowed; it is the bit to be flipped, 0 to {n - 1}"
+            )
+        flips = bit_flipping.flips_of(chosen[None, None], n, continuous)
+        return bit_flipping.advance(self._state, self._elapsed, flips, self._max_steps)
+
+    def _is_achieved(self, achieved: Tensor, desired: Tensor) -> Tensor:
+        return bit_flipping.equal(achieved, desired)
+
+
+def _numbers(name: str, value: Any, n: int) -> NDArray[np.float32]:
+    """`value` as float32 [n], or ValueError."""
+    try:
+        # A copy, since the caller's array may be read-only, which torch does not take.
+        numbers = np.array(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        numbers = np.empty(0, np.float32)
+    if numbers.shape != (n,) or not np.isfinite(numbers).all():
+        raise ValueError(f"{name}: {value!r} is not allowed; it takes {n} finite numbers")
+    return numbers
+
+
+def _element(name: str, value: Any, space: Space[Any]) -> NDArray[np.float32]:
+    """`value` as an element of a space of vectors, or ValueError."""
+    assert space.shape is not None
+    numbers = _numbers(name, value, space.shape[0])
+    element = numbers.astype(space.dtype)
+    # An integer space would take 0.5 for 0.
+    if not space.contains(element) or (element != numbers).any():
+        raise ValueError(f"{name}: {value!r} is not allowed; it is an element of {space}")
+    return numbers
+
+
+def draw_reach(path: Array, target: Array, spec: PointReachSpec) -> NDArray[np.uint8]:
+    """The way [T + 1, 2] to a target [2] as an image [480, 480, 3].
+
+    The start is an open mark, the present a filled one; the disc is where the target is reached.
+    """
+    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
+    disc = Circle(tuple(target), spec.threshold, facecolor=PREY["color"], alpha=0.35, linewidth=0)
+    axes.add_patch(disc)
+    axes.plot(*target, color=PREY["color"], marker="+", markersize=8)
+    axes.plot(*path.T, color=PREDATOR["color"], linewidth=PREDATOR["linewidth"])
+    mark = {"color": PREDATOR["color"], "marker": "o", "linestyle": "none", "markersize": 6}
+    axes.plot(*path[0], **mark, markerfacecolor="white")
+    axes.plot(*path[-1], **mark)
+    edge = spec.range
+    axes.set_xlim(-edge, edge)
+    axes.set_ylim(-edge, edge)
+    axes.set_aspect("equal")
+    ticks, names = [-edge, 0, edge], [f"−{edge:g}", "0", f"{edge:g}"]
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)
+    axes.spines[:].set_color(SHADOW)
+    distance = float(np.linalg.norm(path[-1] - target))
+    there = "reached" if distance <= spec.threshold else f"distance {distance:.2f}"
+    axes.set_title(f"step {len(path) - 1}, {there}")
+    return pixels_of(figure)

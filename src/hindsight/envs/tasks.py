@@ -1,0 +1,71 @@
+"""The environments there are, and what training loops ask of them."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.point_reach import PointReach
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.envs.step import Step
+from hindsight.relabel.task import Task
+from hindsight.specs.cell import EnvironmentSpec
+
+
+class Environment(Protocol):
+    """[run, env] environments; an episode that is over is followed by the next at once."""
+
+    state: Tensor  # [run, env, obs] the observations: achieved goal, desired goal, observation
+    elapsed: Tensor  # [run, env] steps of the episode so far
+    goal_size: int
+    observation_size: int  # of the three together
+    action_size: int
+    n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
+    terminates_on_success: bool
+    observation_limit: Tensor  # [obs], the observation's largest absolute values
+
+    @property
+    def parameters(self) -> Task:
+        """What differs between the runs."""
+
+    def prepare_rollout(self, iteration: int, n_steps: int) -> None:
+        """Draw what is random in the next `n_steps` steps."""
+
+    def step(self, actions: Tensor) -> Step:
+        """One step of all; `state` afterwards holds the next observations."""
+
+    def rewind(self) -> None:
+        """Back to the beginning of the first episode (evaluation)."""
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+
+    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
+        """Continue where `state_dict` was taken."""
+
+
+KINDS: dict[str, Any] = {
+    "PredatorPrey-v0": PredatorPrey,
+    "PointReach-v0": PointReach,
+    "BitFlipping-v0": BitFlipping,
+}
+
+
+def make(
+    spec: EnvironmentSpec,
+    seeds: Sequence[int],
+    n_envs: int,
+    device: torch.device,
+    evaluation: bool = False,
+) -> Environment:
+    """`n_envs` environments of each run; all runs alike but for their seeds."""
+    kind = KINDS[spec.id]
+    made: Environment = kind(
+        [spec] * len(seeds), seeds, n_envs, device=device, evaluation=evaluation
+    )
+    return made

@@ -1,0 +1,344 @@
+"""What the NumPy faces of the replay buffer share: one learner, whole episodes, its own generator.
+
+Steps are collected beside the buffer, environment by environment; an episode enters it when it is
+over.  Environments need therefore not end, or even step, together.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hindsight.files import FileError, reason, write_whole
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, check_choice, check_count
+from hindsight.replay.prioritized import PrioritizedReplayBuffer
+
+Array = NDArray[Any]
+Rows = NDArray[np.float32]
+
+#: Rows [n, width] -> how well their actions did by their goals: rewards [n] float32, and successes
+#: [n] bool as far as they terminate an episode.
+Judge = Callable[[Rows], tuple[Array, Array]]
+
+RelabelAt = Literal["sampling", "episode_end"]
+#: What a file of ours says it is.
+FORMAT = "hindsight replay buffer 1"
+#: What comes of reading a file that is none, or was cut, or has other things in it.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile)
+
+
+@dataclass(frozen=True)
+class Field:
+    """An array of a transition: its name for the user, its columns in a row, its shape, its type.
+
+    In the buffer every number is a float32; what comes out has the field's own type.
+    """
+
+    name: str
+    columns: slice
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def write(self, rows: Rows, values: Any) -> None:
+        """`values` [..., *shape] into rows [..., width]; ValueError for what does not fit."""
+        array = np.asarray(values)
+        before = rows.shape[:-1]
+        if array.shape != before + self.shape or array.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{self.name}: {_described(array)} is not allowed; "
+                f"it takes numbers of shape {before + self.shape}"
+            )
+        part = array if len(self.shape) == 1 else array.reshape(*before, -1)
+        rows[..., self.columns] = part
+        if array.dtype.kind in "iu" and (changed := rows[..., self.columns] != part).any():
+            raise ValueError(
+                f"{self.name}: {part[changed][0]} is not allowed; float32 cannot hold it exactly"
+            )
+
+    def read(self, rows: Rows) -> Array:
+        """[n, *shape] from rows [n, width]; a view of them where that is possible."""
+        part = rows[:, self.columns]
+        if len(self.shape) != 1:
+            part = part.reshape(len(rows), *self.shape)
+        return part if part.dtype == self.dtype else part.astype(self.dtype)
+
+
+def _described(array: Array) -> str:
+    return f"an array of shape {array.shape} and type {array.dtype}"
+
+
+def check_finite(rows: Rows, fields: Mapping[str, Field]) -> None:
+    """Raise ValueError, with the field's name, where a number of the rows [..., width] is none."""
+    if np.isfinite(rows).all():
+        return
+    for field in fields.values():
+        values = rows[..., field.columns]
+        bad = values[~np.isfinite(values)]
+        if bad.size:
+            raise ValueError(f"{field.name}: {bad[0]} is not allowed; every number must be finite")
+
+
+def per_row(name: str, values: Any, n: int) -> Array:
+    """What a function of the user's returned for n goals, as [n]; ValueError for another shape."""
+    array = np.asarray(values)
+    if array.size != n or array.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{name}: it returned {_described(array)} for {n} goals, which is not allowed; "
+            "it returns one number each"
+        )
+    return array.reshape(n)
+
+
+class EpisodeBuffer:
+    """Rows of finished episodes to sample from, and those of the episodes that are going on.
+
+    `relabel_at`: "sampling" stores a transition once, and whenever it is sampled it may have
+    another goal; "episode_end" stores it with its own goal and k times more with others, drawn
+    once, when its episode is over.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        n_envs: int,
+        fields: Mapping[str, Field],
+        row: Row,
+        relabelling: Relabelling,
+        judge: Judge,
+        *,
+        relabel_at: RelabelAt = "sampling",
+        prioritized: bool = False,
+        alpha: float = 0.6,
+        max_episode_len: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        check_count("size", size, 2)
+        check_choice("relabel_at", relabel_at, get_args(RelabelAt))
+        if max_episode_len is not None:
+            check_count("max_episode_len", max_episode_len, 1)
+            if max_episode_len > size:
+                raise ValueError(
+                    f"size: {size} is not allowed; an episode may have {max_episode_len} steps"
+                )
+        self.size, self.n_envs, self.fields, self.row = size, n_envs, dict(fields), row
+        self.relabelling, self.relabel_at, self.judge = relabelling, relabel_at, judge
+        self.prioritized = prioritized
+        self.max_episode_len = max_episode_len or size
+        self.rng = np.random.default_rng(seed)
+        self.buffer: ReplayBuffer
+        if prioritized:
+            self.buffer = PrioritizedReplayBuffer(1, 1, size, row, relabelling, alpha=alpha)
+        else:
+            self.buffer = ReplayBuffer(1, 1, size, row, relabelling)
+        self._open = np.empty((n_envs, min(64, self.max_episode_len), row.width), np.float32)
+        self.n_open = [0] * n_envs  # steps of each environment's open episode
+
+    def __len__(self) -> int:
+        """Transitions that can be sampled."""
+        return int(self.buffer.finished().sum())
+
+    def add(self, rows: Rows) -> None:
+        """Steps of every environment, [env, step, width].
+
+        Raises:
+            ValueError: an episode is too long; nothing is stored then.
+        """
+        steps = rows.shape[1]
+        longest = max(self.n_open) + steps
+        self.check_length(longest)
+        room = self._open.shape[1]
+        if longest > room:
+            room = min(max(longest, 2 * room), self.max_episode_len)
+            grown = np.empty((self.n_envs, room, self.row.width), np.float32)
+            grown[:, : self._open.shape[1]] = self._open
+            self._open = grown
+        for env, first in enumerate(self.n_open):
+            self._open[env, first : first + steps] = rows[env]
+            self.n_open[env] += steps
+
+    def check_length(self, steps: int) -> None:
+        """Raise ValueError for an episode of more steps than allowed."""
+        if steps > self.max_episode_len:
+            raise ValueError(
+                f"an episode of {steps} steps is not allowed; "
+                f"there is room for {self.max_episode_len}"
+            )
+
+    def open_rows(self, env: int) -> Rows:
+        """The episode that is going on in an environment, [step, width]; a view."""
+        return self._open[env, : self.n_open[env]]
+
+    def end_episode(self, env: int) -> None:
+        """The episode of an environment is over: it can be sampled from now on."""
+        rows = self.open_rows(env)
+        if len(rows):
+            self.add_episode(rows)
+        self.n_open[env] = 0
+
+    def add_episode(self, rows: Rows) -> None:
+        """A whole episode [step, width]; the column `failed` is filled in here."""
+        self.check_length(len(rows))
+        row, relabelling = self.row, self.relabelling
+        makes_copies = self.relabel_at == "episode_end" and relabelling.k > 0
+        terminated = rows[:, row.terminated] > 0
+        rows[:, row.failed] = terminated
+        if makes_copies or (relabelling.terminates_on_success and terminated.any()):
+            # Before anything is stored, since the user's functions may raise.
+            _, success = self.judge(rows)
+            rows[:, row.failed] = terminated & ~success
+        first = self.buffer.position
+        self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
+        if makes_copies:
+            slots = np.arange(first, first + len(rows)) % self.buffer.n_slots
+            copies = [self._relabelled(slots) for _ in range(relabelling.k)]
+            for copy in copies:
+                self.buffer.add_episodes(copy[None, None])
+
+    def sample(self, batch_size: int, beta: float = 0.4) -> tuple[Rows, Array | None, Array]:
+        """Rows [sample, width], their weights [sample] where prioritised, their indices [sample].
+
+        Raises:
+            ValueError: there is no finished episode; a size or beta that is none.
+        """
+        check_count("batch_size", batch_size, 1)
+        uniform = self.rng.random((1, batch_size, 3))
+        weight = None
+        if isinstance(self.buffer, PrioritizedReplayBuffer):
+            index, weights = self.buffer.choose_prioritized(uniform[..., 0], beta)
+            weight = weights[0].numpy()
+        else:
+            index = self.buffer.choose(uniform[..., 0])
+        if self.relabelling.k and self.relabel_at == "sampling":
+            rows = self._relabelled(index[0], uniform[0, :, 1:])
+        else:
+            rows = self.buffer.gather(index[0])
+        return rows.numpy(), weight, index[0]
+
+    def update_priorities(self, index: Any, td_errors: Any) -> None:
+        """The TD errors [sample] of transitions as they were sampled; see `prioritized`.
+
+        Raises:
+            ValueError: there are no priorities; other shapes, indices that are none, no numbers.
+        """
+        if not isinstance(self.buffer, PrioritizedReplayBuffer):
+            raise ValueError("there are no priorities: the buffer was made with prioritized=False")
+        indices, errors = np.asarray(index), np.asarray(td_errors, np.float64)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+            raise ValueError(
+                f"indexes: {_described(indices)} is not allowed; they are those of a sample"
+            )
+        self.buffer.update_priorities(indices[None].astype(np.int64), errors.reshape(1, -1))
+
+    def clear(self) -> None:
+        """Forget every transition; the generator goes on."""
+        self.buffer.clear()
+        self.n_open = [0] * self.n_envs
+
+    def all_rows(self) -> Rows:
+        """Every transition that can be sampled, as it is stored, the oldest first."""
+        position = self.buffer.position
+        slots = np.arange(position - len(self), position) % self.buffer.n_slots
+        return self.buffer.gather(slots).numpy()
+
+    def save(self, path: Path) -> None:
+        """Everything but the functions: transitions, open episodes, priorities, the generator.
+
+        Raises:
+            FileError: `path` cannot be written.
+        """
+        arrays = {name: np.asarray(value) for name, value in self.buffer.state_dict().items()}
+        arrays["open_rows"] = self._open[:, : max(self.n_open)]
+        arrays["n_open"] = np.array(self.n_open, np.int64)
+        arrays["header"] = np.array(
+            json.dumps({"format": FORMAT, "rng": self.rng.bit_generator.state, **self._signature()})
+        )
+
+        def write(beside: Path) -> None:
+            with beside.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+
+        write_whole(path, write)
+
+    def load(self, path: Path) -> None:
+        """Continue where `save` was called; the file runs no code.
+
+        Raises:
+            FileError: the file is damaged, none of ours, or of a buffer of another make.  The
+                buffer then is as it was.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            header = json.loads(str(arrays.pop("header")))
+            if header["format"] != FORMAT:
+                raise KeyError("format")
+            rng = np.random.default_rng()
+            rng.bit_generator.state = header["rng"]
+            kinds = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+            n_open, position = arrays.pop("n_open"), int(arrays.pop("position"))
+            expected = self._expected(min(position, self.size), int(n_open.max()))
+        except UNREADABLE as error:
+            why = "it is none of ours" if isinstance(error, KeyError) else reason(error)
+            raise FileError(f"{path}: is damaged or no replay buffer: {why}") from error
+        for key, ours in self._signature().items():
+            if header.get(key) != ours:
+                raise FileError(
+                    f"{path}: is of a buffer with {key} {header.get(key)}, this one has {ours}"
+                )
+        if kinds != expected:
+            raise FileError(f"{path}: is damaged: an array is missing or has another shape")
+        rows = arrays.pop("open_rows")
+        steps = max(rows.shape[1], self._open.shape[1])
+        self._open = np.empty((self.n_envs, steps, self.row.width), np.float32)
+        self._open[:, : rows.shape[1]] = rows
+        self.n_open, self.rng = n_open.tolist(), rng
+        state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        self.buffer.load_state_dict({**state, "position": position})
+
+    def _signature(self) -> dict[str, Any]:
+        """What decides the shape of a file."""
+        fields = {f.name: [f.columns.start, f.columns.stop] for f in self.fields.values()}
+        return {
+            "size": self.size,
+            "n_envs": self.n_envs,
+            "fields": fields,
+            "prioritized": self.prioritized,
+        }
+
+    def _expected(self, steps: int, n_open: int) -> dict[str, tuple[Any, np.dtype[Any]]]:
+        """Shapes and types of the arrays of a file of so many steps, so many of them open."""
+        expected: dict[str, tuple[tuple[int, ...], Any]] = {
+            "position": ((), np.int64),
+            "elapsed": ((1, 1), np.int64),
+            "oldest": ((1, 1), np.int64),
+            "before": ((1, 1, steps), np.int32),
+            "left": ((1, 1, steps), np.int32),
+            "rows": ((1, 1, steps, self.row.width), np.float32),
+            "n_open": ((self.n_envs,), np.int64),
+            "open_rows": ((self.n_envs, n_open, self.row.width), np.float32),
+        }
+        if isinstance(self.buffer, PrioritizedReplayBuffer):
+            expected["priorities"] = (self.buffer.n_priorities, np.float64)
+            expected["largest"] = ((1,), np.float64)
+        return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in expected.items()}
+
+    def _relabelled(self, index: Array, uniform: Array | None = None) -> torch.Tensor:
+        """Rows [sample, width] of the transitions `index` [sample], relabelled and judged.
+
+        Args:
+            uniform: [sample, 2], whether and with which goal; None: all of them.
+        """
+        if uniform is None:
+            uniform = self.rng.random((len(index), 2))
+            uniform[:, 0] = 0.0
+        rows = self.buffer.gather(index)
+        relabelled = self.buffer.relabel(rows, index, uniform)
+        reward, success = self.judge(rows.numpy())
+        self.buffer.settle(rows, relabelled, torch.from_numpy(reward), torch.from_numpy(success))
+        return rows

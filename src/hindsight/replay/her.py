@@ -1,0 +1,345 @@
+"""Hindsight replay for any goal environment: NumPy in, NumPy out.
+
+`HindsightReplayBuffer` speaks gymnasium.  `like_stable_baselines3` and `like_cpprb` are the same
+buffer under the names of those libraries.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
+
+from hindsight.replay.buffer import GoalStrategy, Relabelling, Row
+from hindsight.replay.episodes import (
+    Array,
+    EpisodeBuffer,
+    Field,
+    RelabelAt,
+    Rows,
+    check_finite,
+    per_row,
+)
+from hindsight.specs.cell import Fidelity
+
+#: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
+OfGoals = Callable[[Array, Array, Any], Any]
+
+GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
+
+
+class Sample(NamedTuple):
+    """Transitions side by side; observations are dictionaries of arrays [sample, ...]."""
+
+    obs: dict[str, Array]
+    actions: Array
+    rewards: Array  # [sample] float32
+    next_obs: dict[str, Array]
+    terminated: Array  # [sample] bool: no value beyond; false where a time limit cut
+    weights: Array | None  # [sample] importance weights, where prioritised
+    indexes: Array  # [sample], for `update_priorities`
+
+
+def method_of(env: Any, name: str) -> Callable[..., Any] | None:
+    """A method of an environment under its wrappers, or of the first of several; None without."""
+    if hasattr(env, "env_method"):  # of Stable-Baselines3
+        if not env.has_attr(name):
+            return None
+        return lambda *arguments: env.env_method(name, *arguments, indices=[0])[0]
+    if hasattr(env, "envs"):
+        env = env.envs[0]
+    if hasattr(env, "has_wrapper_attr"):
+        found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    else:
+        found = getattr(env, name, None)
+    return found
+
+
+class HindsightReplayBuffer:
+    """Transitions of a goal environment, relabelled when they are sampled (`buffer.Relabelling`).
+
+    Only finished episodes are sampled.  Observations and actions are stored as float32, whatever
+    the spaces say, and come out in the spaces' own types.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        env: Any,
+        *,
+        strategy: GoalStrategy = "future",
+        k: int = 4,
+        fidelity: Fidelity = "described",
+        compute_reward: OfGoals | None = None,
+        compute_terminated: OfGoals | None = None,
+        info_keys: Sequence[str] = (),
+        relabel_at: RelabelAt = "sampling",
+        prioritized: bool = False,
+        alpha: float = 0.6,
+        max_episode_len: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Room for `size` transitions.
+
+        Args:
+            env: an environment, or several as one vector environment, of gymnasium or
+                Stable-Baselines3, whose observations are dictionaries of `achieved_goal`,
+                `desired_goal` and `observation`.
+            strategy: where goals come from: "final", "future", "episode" or "random".
+            k: additional goals per transition.
+            fidelity: "described" recomputes terminations for the new goal, "released" does not.
+            compute_reward: rewards of (achieved goals, desired goals, infos); None: the
+                environment's method of that name.
+            compute_terminated: whether such goals terminate an episode, as gymnasium-robotics
+                defines it; None: the environment's method of that name.  It is False throughout
+                where no success terminates.
+            info_keys: numbers of the step's `info` to be handed to both, a dictionary per goal.
+            relabel_at: "sampling" stores each transition once, "episode_end" k + 1 times.
+            prioritized: proportional prioritised replay with the exponent `alpha`.
+            max_episode_len: a longer episode is an error.
+            seed: of the buffer's own generator.
+
+        Raises:
+            ValueError: one sentence with the key, the value and what is allowed.
+        """
+        several = hasattr(env, "num_envs")
+        spaces = getattr(env, "single_observation_space", None) or env.observation_space
+        action_space = getattr(env, "single_action_space", None) or env.action_space
+        self._one_env = not several
+        self._reward = compute_reward or method_of(env, "compute_reward")
+        self._terminated = compute_terminated or method_of(env, "compute_terminated")
+        recomputes = fidelity == "described" and k != 0
+        if self._reward is None:
+            raise ValueError(
+                "compute_reward: None is not allowed, since the environment has no such method"
+            )
+        if recomputes and self._terminated is None:
+            raise ValueError(
+                "compute_terminated: None is not allowed, since the environment has no such "
+                "method; it says which goals terminate an episode, or fidelity='released' leaves "
+                "terminations as they were"
+            )
+        self.observation_space, self.action_space = spaces, action_space
+        self._keys = tuple(info_keys)
+        self._fields, row = goal_fields(spaces, action_space, self._keys)
+        self._next_fields = {
+            key: Field(f"next {key}", _shifted(f.columns, row.next_obs.start), f.shape, f.dtype)
+            for key, f in self._fields.items()
+            if key in GOAL_KEYS
+        }
+        relabelling = Relabelling(strategy, k, recomputes, fidelity)
+        self.episodes = EpisodeBuffer(
+            size,
+            env.num_envs if several else 1,
+            self._fields | {f.name: f for f in self._next_fields.values()},
+            row,
+            relabelling,
+            self._judge,
+            relabel_at=relabel_at,
+            prioritized=prioritized,
+            alpha=alpha,
+            max_episode_len=max_episode_len,
+            seed=seed,
+        )
+
+    def __len__(self) -> int:
+        """Transitions that can be sampled: those of finished episodes."""
+        return len(self.episodes)
+
+    def add(
+        self,
+        obs: Mapping[str, Any],
+        action: Any,
+        reward: Any,
+        next_obs: Mapping[str, Any],
+        terminated: Any,
+        truncated: Any,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A step of the environment; of a vector environment, of all, with a leading axis [env].
+
+        Args:
+            next_obs: what the step led to, not what a reset began after it.
+            terminated: the episode is over, and nothing follows.
+            truncated: the episode was cut, by a time limit say, and what follows has a value.
+            info: has the `info_keys`.
+
+        Raises:
+            ValueError: other shapes, no numbers, numbers that are not finite, an episode that is
+                too long.  Nothing is stored then.
+        """
+        before = () if self._one_env else (self.episodes.n_envs,)
+        rows = np.empty((*before, self.episodes.row.width), np.float32)
+        self._write(rows, obs, action, reward, next_obs, terminated, info)
+        cut = np.asarray(truncated)
+        if cut.shape != before or cut.dtype.kind not in "biuf":
+            raise ValueError(f"truncated: {truncated!r} is not allowed; it takes truth values")
+        self.episodes.add(rows.reshape(-1, 1, self.episodes.row.width))
+        over = cut.astype(bool) | (rows[..., self.episodes.row.terminated] > 0)
+        for env, ends in enumerate(over.ravel().tolist()):
+            if ends:
+                self.episodes.end_episode(env)
+
+    def add_episode(
+        self,
+        obs: Mapping[str, Any],
+        actions: Any,
+        rewards: Any,
+        next_obs: Mapping[str, Any],
+        terminated: bool,
+        infos: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A whole episode, arrays with a leading axis [step]; open episodes stay open.
+
+        Args:
+            terminated: whether nothing follows the last step; else a time limit cut.
+            infos: arrays [step] of the `info_keys`.
+
+        Raises:
+            ValueError: as `add`.
+        """
+        steps = len(rewards)
+        self.episodes.check_length(steps)
+        rows = np.empty((steps, self.episodes.row.width), np.float32)
+        ends = np.zeros(steps, bool)
+        ends[-1:] = terminated
+        self._write(rows, obs, actions, rewards, next_obs, ends, infos)
+        self.episodes.add_episode(rows)
+
+    def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
+        """A batch, its transitions drawn with replacement.
+
+        Args:
+            beta: of the importance weights, where prioritised; 1 corrects in full.
+
+        Raises:
+            ValueError: no episode is finished yet; a batch_size or beta that is none.
+        """
+        rows, weights, indexes = self.episodes.sample(batch_size, beta)
+        fields = self._fields
+        return Sample(
+            {key: fields[key].read(rows) for key in GOAL_KEYS},
+            fields["action"].read(rows),
+            rows[:, self.episodes.row.reward],
+            {key: field.read(rows) for key, field in self._next_fields.items()},
+            rows[:, self.episodes.row.terminated] > 0,
+            weights,
+            indexes,
+        )
+
+    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
+        """Give sampled transitions the priorities that follow from their TD errors [sample]."""
+        self.episodes.update_priorities(indexes, td_errors)
+
+    def truncate_last_trajectory(self) -> None:
+        """End the episodes that are going on, as if a time limit had: a run is resumed anew."""
+        for env in range(self.episodes.n_envs):
+            self.episodes.end_episode(env)
+
+    def clear(self) -> None:
+        """Forget every transition."""
+        self.episodes.clear()
+
+    def save(self, path: str | Path) -> None:
+        """Write transitions, open episodes, priorities and generator; raises files.FileError."""
+        self.episodes.save(Path(path))
+
+    def load(self, path: str | Path) -> None:
+        """Continue where `save` was called; raises files.FileError and then changes nothing."""
+        self.episodes.load(Path(path))
+
+    def _write(
+        self,
+        rows: Rows,
+        obs: Mapping[str, Any],
+        actions: Any,
+        rewards: Any,
+        next_obs: Mapping[str, Any],
+        terminated: Any,
+        info: Mapping[str, Any] | None,
+    ) -> None:
+        """Steps [...] into rows [..., width]; ValueError for what does not fit."""
+        fields = self._fields
+        for given, of in ((obs, fields), (next_obs, self._next_fields)):
+            for key in GOAL_KEYS:
+                if key not in given:
+                    raise ValueError(f"{of[key].name}: it is missing; there are {sorted(given)}")
+                of[key].write(rows, given[key])
+        fields["action"].write(rows, actions)
+        fields["reward"].write(rows, rewards)
+        fields["terminated"].write(rows, terminated)
+        rows[..., self.episodes.row.failed] = 0.0  # told when the episode is over
+        for key in self._keys:
+            if info is None or key not in info:
+                raise ValueError(f"info: {key!r} is missing, which info_keys names")
+            fields[key].write(rows, info[key])
+        check_finite(rows, self.episodes.fields)
+
+    def _judge(self, rows: Rows) -> tuple[Array, Array]:
+        """Rewards and terminations of rows' actions by the rows' goals."""
+        assert self._reward is not None
+        n = len(rows)
+        achieved = self._next_fields["achieved_goal"].read(rows)
+        desired = self._fields["desired_goal"].read(rows)
+        infos: list[dict[str, Any]] = [{}] * n
+        if self._keys:
+            columns = (rows[:, self._fields[key].columns.start].tolist() for key in self._keys)
+            infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
+        reward = per_row("compute_reward", self._reward(achieved, desired, infos), n)
+        if not self.episodes.relabelling.terminates_on_success:
+            return reward.astype(np.float32), np.zeros(n, bool)
+        assert self._terminated is not None
+        ended = per_row("compute_terminated", self._terminated(achieved, desired, infos), n)
+        return reward.astype(np.float32), ended.astype(bool)
+
+
+def goal_fields(
+    spaces: Space[Any], action_space: Space[Any], info_keys: Sequence[str]
+) -> tuple[dict[str, Field], Row]:
+    """The fields of a goal environment's transitions and their row.
+
+    Raises:
+        ValueError: a space that is not for us.
+    """
+    if not isinstance(spaces, Dict) or set(spaces.keys()) != set(GOAL_KEYS):
+        raise ValueError(
+            f"observation_space: {spaces} is not allowed; "
+            f"it is a dictionary of {', '.join(GOAL_KEYS)}"
+        )
+    for name, space in (*spaces.items(), ("action", action_space)):
+        if not isinstance(space, Box | Discrete | MultiBinary | MultiDiscrete):
+            raise ValueError(
+                f"{name}: the space {space} is not allowed; it is a Box, Discrete, MultiBinary or "
+                "MultiDiscrete"
+            )
+    if spaces["achieved_goal"].shape != spaces["desired_goal"].shape:
+        raise ValueError(
+            f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; "
+            f"it is that of achieved_goal, {spaces['achieved_goal'].shape}"
+        )
+    fields: dict[str, Field] = {}
+    column = 0
+    for key in GOAL_KEYS:
+        shape, dtype = spaces[key].shape, spaces[key].dtype
+        assert shape is not None and dtype is not None
+        fields[key] = Field(key, _columns(column, shape), shape, dtype)
+        column = fields[key].columns.stop
+    goal, shape = fields["achieved_goal"].columns.stop, action_space.shape
+    assert shape is not None and action_space.dtype is not None
+    row = Row.of(column, goal, int(np.prod(shape)), len(info_keys))
+    fields["action"] = Field("action", row.actions, shape, action_space.dtype)
+    number = np.dtype(np.float32)
+    for i, name in enumerate(("reward", "terminated")):
+        fields[name] = Field(name, _columns(row.reward + i, ()), (), number)
+    for i, name in enumerate(info_keys):
+        fields[name] = Field(name, _columns(row.extra.start + i, ()), (), number)
+    return fields, row
+
+
+def _columns(first: int, shape: tuple[int, ...]) -> slice:
+    return slice(first, first + int(np.prod(shape)))
+
+
+def _shifted(columns: slice, by: int) -> slice:
+    return slice(columns.start + by, columns.stop + by)

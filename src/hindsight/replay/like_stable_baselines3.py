@@ -1,0 +1,211 @@
+"""`her.HindsightReplayBuffer` under the names of Stable-Baselines3's `HerReplayBuffer`.
+
+Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer` and
+`replay_buffer_kwargs={"env": env}`.  What differs: terminations are recomputed for the new goal
+unless `fidelity="released"`; a transition is relabelled with probability k / (k + 1), where there
+a fixed share of the batch is; there is the strategy `random`; `save` writes no pickle.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Dict, Discrete, Space
+
+from hindsight.replay.buffer import GOAL_STRATEGIES, check_choice, check_count
+from hindsight.replay.episodes import Array
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, method_of
+from hindsight.specs.cell import Fidelity
+
+
+@dataclass(frozen=True)
+class _Spaces:
+    """What the buffer asks of a vector environment."""
+
+    single_observation_space: Space[Any]
+    single_action_space: Space[Any]
+    num_envs: int
+
+
+class ReplaySamples(NamedTuple):
+    """A batch; NumPy arrays, or tensors where the buffer has a device."""
+
+    observations: dict[str, Any]
+    actions: Any  # [sample, action]
+    next_observations: dict[str, Any]
+    dones: Any  # [sample, 1]: terminated, not cut by a time limit
+    rewards: Any  # [sample, 1]
+    discounts: Any = None  # of n-step returns, which are not made here
+    weights: Any = None  # [sample, 1] importance weights, where prioritised
+    indexes: Array | None = None  # [sample], for `update_priorities`
+
+
+class HerReplayBuffer:
+    """Hindsight replay with several environments that step together."""
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        env: Any,
+        device: torch.device | str | None = None,
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: Any = "future",
+        copy_info_dict: bool = False,
+        *,
+        info_keys: Sequence[str] = (),
+        fidelity: Fidelity = "described",
+        compute_terminated: OfGoals | None = None,
+        prioritized: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        """Room for `buffer_size` transitions of all environments together.
+
+        Args:
+            env: a (vector) environment, for its `compute_reward`.
+            device: of the tensors that `sample` returns; None: it returns NumPy arrays.
+            handle_timeout_termination: False takes a time limit for a termination.
+            goal_selection_strategy: "future", "final", "episode" or "random", or
+                Stable-Baselines3's constants.
+            info_keys, fidelity, compute_terminated, prioritized, seed: see
+                `her.HindsightReplayBuffer`.
+
+        Raises:
+            ValueError: one sentence with the key, the value and what is allowed.
+        """
+        for name, value, why in (
+            ("optimize_memory_usage", optimize_memory_usage, "both observations are stored"),
+            ("copy_info_dict", copy_info_dict, "info_keys names the numbers of info to be kept"),
+        ):
+            if value:
+                raise ValueError(f"{name}: {value!r} is not allowed; {why}")
+        if not isinstance(observation_space, Dict):
+            raise ValueError(f"observation_space: {observation_space} is not allowed; it is a Dict")
+        strategy = str(getattr(goal_selection_strategy, "name", goal_selection_strategy)).lower()
+        check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)
+        check_count("n_sampled_goal", n_sampled_goal, 0)
+        check_count("n_envs", n_envs, 1)
+        self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
+        self.goal_selection_strategy = strategy
+        self.handle_timeout_termination = handle_timeout_termination
+        self.device = None if device is None else _device(device)
+        self._info_keys = tuple(info_keys)
+        self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
+        self.buffer = HindsightReplayBuffer(
+            buffer_size,
+            _Spaces(observation_space, action_space, n_envs),
+            compute_reward=method_of(env, "compute_reward"),
+            strategy=strategy,  # type: ignore[arg-type]
+            k=n_sampled_goal,
+            fidelity=fidelity,
+            compute_terminated=compute_terminated or method_of(env, "compute_terminated"),
+            info_keys=info_keys,
+            prioritized=prioritized,
+            seed=seed,
+        )
+
+    def add(
+        self,
+        obs: Mapping[str, Any],
+        next_obs: Mapping[str, Any],
+        action: Any,
+        reward: Any,
+        done: Any,
+        infos: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """A step of every environment, arrays with a leading axis [env].
+
+        Where `done`, `next_obs` is the episode's last observation, and the environment's info says
+        "TimeLimit.truncated" if a time limit cut the episode.
+
+        Raises:
+            ValueError: other shapes, no numbers, numbers that are not finite.
+        """
+        if len(infos) != self.n_envs:
+            raise ValueError(f"infos: {len(infos)} are not allowed; it takes {self.n_envs}")
+        over = np.asarray(done).astype(bool)
+        cut = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        terminated = over & ~cut if self.handle_timeout_termination else over
+        obs, next_obs = self._of_env(obs), self._of_env(next_obs)
+        action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
+        info = {key: np.array([one.get(key) for one in infos]) for key in self._info_keys}
+        self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
+
+    def sample(self, batch_size: int, env: Any = None, beta: float = 0.4) -> ReplaySamples:
+        """A batch.
+
+        Args:
+            env: a VecNormalize that normalises what is sampled.
+            beta: of the importance weights, where prioritised.
+
+        Raises:
+            ValueError: no episode is finished yet.
+        """
+        batch = self.buffer.sample(batch_size, beta)
+        obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
+        if env is not None:
+            obs, next_obs = env.normalize_obs(obs), env.normalize_obs(next_obs)
+            rewards = env.normalize_reward(rewards).astype(np.float32)
+        return ReplaySamples(
+            {key: self._to(value) for key, value in obs.items()},
+            self._to(batch.actions.reshape(batch_size, -1)),
+            {key: self._to(value) for key, value in next_obs.items()},
+            self._to(batch.terminated.astype(np.float32)[:, None]),
+            self._to(rewards[:, None]),
+            weights=None if batch.weights is None else self._to(batch.weights[:, None]),
+            indexes=batch.indexes,
+        )
+
+    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
+        """Give sampled transitions the priorities that follow from their TD errors [sample]."""
+        self.buffer.update_priorities(indexes, td_errors)
+
+    def truncate_last_trajectory(self) -> None:
+        """End the episodes that are going on, with a warning, as if a time limit had."""
+        if any(self.buffer.episodes.n_open):
+            warnings.warn("the open episodes in the replay buffer are cut here", stacklevel=2)
+        self.buffer.truncate_last_trajectory()
+
+    def size(self) -> int:
+        """Transitions that can be sampled."""
+        return len(self.buffer)
+
+    def reset(self) -> None:
+        """Forget every transition."""
+        self.buffer.clear()
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the functions; raises files.FileError."""
+        self.buffer.save(path)
+
+    def load(self, path: str | Path) -> None:
+        """Continue where `save` was called; raises files.FileError and then changes nothing."""
+        self.buffer.load(path)
+
+    def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Observations of discrete spaces as [env], however they were shaped."""
+        if not self._discrete:
+            return obs
+        return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in self._discrete}}
+
+    def _out(self, obs: dict[str, Array]) -> dict[str, Array]:
+        """Observations of discrete spaces as [sample, 1], as Stable-Baselines3 has them."""
+        return {key: o[:, None] if key in self._discrete else o for key, o in obs.items()}
+
+    def _to(self, array: Array) -> Any:
+        return array if self.device is None else torch.as_tensor(array, device=self.device)
+
+
+def _device(device: torch.device | str) -> torch.device:
+    """ "auto" is a GPU where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)

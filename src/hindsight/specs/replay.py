@@ -1,0 +1,37 @@
+"""How an off-policy algorithm samples what it has stored."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hindsight.specs.base import Count, Fraction, Spec
+
+
+class ReplaySpec(Spec):
+    """Hindsight when sampling (Andrychowicz et al. 2017), priorities (Schaul et al. 2016)."""
+
+    #: Which achieved goals replace the desired one; None: no hindsight.
+    strategy: Literal["final", "future", "episode", "random"] | None = None
+    #: A transition is relabelled with probability k / (k + 1).
+    k: Count = 4
+    #: released: a relabelled transition keeps its termination, as in Stable-Baselines3.
+    fidelity: Literal["released", "described"] = "released"
+    #: An episode cut by its time limit counts as terminated, as in the notebook that DDPG is from.
+    time_limit_terminates: bool = False
+    prioritized: bool = False
+    #: Priorities' exponent, and that of the importance weights, which goes to 1 over the budget.
+    alpha: Fraction = 0.6
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
+    #: Hindsight is over once the last hundred episodes succeed at least so often.
+    until_success: Fraction | None = None
+
+    @model_validator(mode="after")
+    def _unused_keys_have_one_value(self) -> "ReplaySpec":
+        # One name for one training.
+        if self.strategy is None:
+            for key in ("k", "fidelity", "until_success"):
+                object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
+        if not self.prioritized:
+            for key in ("alpha", "beta"):
+                object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
+        return self

@@ -1,0 +1,216 @@
+"""The off-policy loop: act, store, sample with hindsight, update.
+
+`OffPolicyRuns` are the runs that share an axis; `iterate` is `log_interval` steps of each of their
+environments.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import dqn
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
+from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
+from hindsight.replay.transitions import Batch
+from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.off_policy import DQNSpec, SACSpec
+from hindsight.streams import Purpose, stream
+from hindsight.training.policies import MODULES, Policy, agent_of, initial_row
+from hindsight.training.runs import Runs
+
+#: Environment steps for which random numbers are drawn at once: making a generator takes as long as
+#: a thousand numbers, and those of a thousand steps would not fit the cache.
+CHUNK = 50
+
+
+class OffPolicyRuns(Runs):
+    """Runs of a cell of SAC, TD3, DDPG or DQN."""
+
+    def __init__(self, spec: CellSpec, seeds: Sequence[int], device: torch.device | str) -> None:
+        super().__init__(spec, seeds, device)
+        assert not isinstance(spec.algorithm, PPOSpec) and spec.replay is not None
+        self.algorithm, self.replay = spec.algorithm, spec.replay
+        self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
+        rate = torch.full((len(self.seeds),), self.algorithm.learning_rate, device=self.device)
+        rows = torch.stack([initial_row(spec, seed) for seed in self.seeds]).to(self.device)
+        self.module = MODULES[self.algorithm.name]
+        self.state = self.module.State(
+            agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
+        )
+        self.buffer = self._buffer()
+        #: Of each update of the iteration.
+        self._notes: dict[str, list[Tensor]] = defaultdict(list)
+
+    def _buffer(self) -> ReplayBuffer:
+        """Room for as many transitions as there will be, or as the specification says."""
+        replay, env = self.replay, self.env
+        relabelling = Relabelling(
+            replay.strategy or "future",
+            replay.k if replay.strategy is not None else 0,
+            env.terminates_on_success,
+            replay.fidelity,
+        )
+        row = Row.of(env.observation_size, env.goal_size, env.action_size)
+        size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
+        sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
+        kinds: dict[str, Any] = {
+            "discrete_actions": env.n_choices is not None,
+            "device": self.device,
+        }
+        if replay.prioritized:
+            return PrioritizedReplayBuffer(*sizes, alpha=replay.alpha, **kinds)
+        return ReplayBuffer(*sizes, **kinds)
+
+    @property
+    def rows(self) -> Tensor:
+        """Every run's parameters, [run, parameter]."""
+        rows: Tensor = self.state.rows
+        return rows
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What else has runs."""
+        return {"agent": self.state, "buffer": self.buffer}
+
+    def policy(self) -> Policy:
+        """Actions that are not random."""
+        return partial(self.module.act, self.state)
+
+    @torch.no_grad()
+    def iterate(self) -> dict[str, Tensor]:
+        """One iteration; returns the training curves' columns, each [run]."""
+        self.clock.start()
+        #: Steps of each environment so far.
+        self.steps = self.iteration * self.algorithm.log_interval
+        self.iteration += 1
+        self._notes = defaultdict(list)
+        done, updates = 0, 0
+        while done < self.algorithm.log_interval:
+            steps = min(CHUNK, self.algorithm.log_interval - done)
+            updates += self._chunk(steps)
+            done += steps
+        columns = self.episodes()
+        hindsight = self._with_hindsight(columns["success_rate"])
+        noted = {name: torch.stack(values).nanmean(0) for name, values in self._notes.items()}
+        self.clock.lap(torch.arange(len(self.seeds)))
+        return {
+            **columns,
+            **noted,
+            "updates": torch.full((len(self.seeds),), updates),
+            "hindsight": hindsight.float(),
+        }
+
+    def _with_hindsight(self, success_rate: Tensor) -> Tensor:
+        """Which runs go on with hindsight, [run] bool; notes who switches it off."""
+        threshold = self.replay.until_success
+        if threshold is not None:
+            for i in (success_rate >= threshold).nonzero()[:, 0].tolist():
+                self.switched.setdefault(self.seeds[i], self.env_steps)
+        return torch.tensor(
+            [self.replay.strategy is not None and s not in self.switched for s in self.seeds]
+        )
+
+    def _chunk(self, steps: int) -> int:
+        """Some steps with their updates; returns the number of updates."""
+        spec, env = self.algorithm, self.env
+        index = self.steps // CHUNK
+        noise, warm_up = self._exploration(index, steps)
+        due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
+        n_updates = len(due) * spec.gradient_steps
+        uniform = draws(self.seeds, index, (n_updates, spec.batch_size, 3))
+        for i, seed in enumerate(self.seeds):
+            if seed in self.switched:
+                uniform[i, ..., 1] = 1  # is relabelled with no probability
+        normal = self._update_noise(index, n_updates)
+        env.prepare_rollout(index + 1, steps)
+        rewards, ended, succeeded = [], [], []
+        update = 0
+        for t in range(steps):
+            obs, g = env.state.clone(), env.goal_size
+            is_random = self.steps < spec.learning_starts
+            actions = warm_up[:, :, t] if is_random else self._explore(obs, noise[:, :, t])
+            step = env.step(actions)
+            desired = obs[..., g : 2 * g]
+            reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
+            terminated, truncated = step.terminated, step.truncated
+            if self.replay.time_limit_terminates:
+                terminated = terminated | truncated
+            self.buffer.add(
+                obs, actions, reward, step.next_obs, terminated, truncated, step.success
+            )
+            rewards.append(reward)
+            ended.append(step.terminated | step.truncated)
+            succeeded.append(step.success)
+            self.steps += 1
+            if self._is_due(self.steps):
+                for _ in range(spec.gradient_steps):
+                    self._update(uniform[:, update], normal[:, update])
+                    update += 1
+        self.recent.add(*(torch.stack(x, dim=-1) for x in (rewards, ended, succeeded)))
+        return n_updates
+
+    def _is_due(self, steps: int) -> bool:
+        """Whether updates follow after so many steps of each environment."""
+        spec = self.algorithm
+        enough = steps * spec.n_envs > spec.learning_starts
+        # Only finished episodes are sampled: one is by then.
+        finished = steps >= self.spec.environment.step_limit
+        return enough and finished and steps % spec.train_freq == 0
+
+    def _exploration(self, index: int, steps: int) -> tuple[Tensor, Tensor]:
+        """Of each step: noise of the policy, and random actions; [run, env, step, ...]."""
+        env, n_envs = self.env, self.algorithm.n_envs
+        size = (n_envs, steps, 2 if env.n_choices else env.action_size)
+        generators = [stream(seed, Purpose.POLICY, index) for seed in self.seeds]
+        uniform = torch.from_numpy(np.stack([g.random(size, np.float32) for g in generators]))
+        if env.n_choices:
+            return uniform.to(self.device), (uniform[..., 1] * env.n_choices).long()
+        normal = np.stack([g.standard_normal(size, np.float32) for g in generators])
+        return torch.from_numpy(normal).to(self.device), (2 * uniform - 1).to(self.device)
+
+    def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """The algorithm's random actions."""
+        spec = self.algorithm
+        if isinstance(spec, DQNSpec):
+            return dqn.act(self.state, obs, noise, spec.epsilon)
+        if not isinstance(spec, SACSpec):
+            noise = noise * spec.exploration_noise
+        actions: Tensor = self.module.act(self.state, obs, noise)
+        return actions
+
+    def _update_noise(self, index: int, updates: int) -> Tensor:
+        """Standard normal numbers for the updates' actions, [run, update, n, action]."""
+        spec = self.algorithm
+        noises = 0 if isinstance(spec, DQNSpec) else self.module.NOISES
+        size = (updates, noises * spec.batch_size, self.env.action_size)
+        normal = [
+            stream(seed, Purpose.UPDATE, index).standard_normal(size, np.float32)
+            for seed in self.seeds
+        ]
+        return torch.from_numpy(np.stack(normal)).to(self.device)
+
+    def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
+        """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""
+        reward, buffer = self.env.parameters.reward, self.buffer
+        if isinstance(buffer, PrioritizedReplayBuffer):
+            beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
+            batch, index = buffer.sample_prioritized(uniform, reward, beta)
+            noted = self._learn(batch, noise)
+            buffer.update_priorities(index, noted.td_error.cpu().numpy())
+        else:
+            noted = self._learn(buffer.sample(uniform, reward), noise)
+        for field in fields(noted):
+            if field.name != "td_error":
+                self._notes[field.name].append(getattr(noted, field.name))
+
+    def _learn(self, batch: Batch, noise: Tensor) -> Any:
+        active = torch.ones(len(self.seeds), dtype=torch.bool, device=self.device)
+        if isinstance(self.algorithm, DQNSpec):
+            return dqn.update(self.state, batch, self.algorithm, active)
+        return self.module.update(self.state, batch, noise, self.algorithm, active)

@@ -1,0 +1,55 @@
+"""From a specification to its agent, and from a row of parameters to what it does."""
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import ddpg, dqn, ppo, sac, td3
+from hindsight.specs.cell import CellSpec, EnvironmentSpec, PPOSpec, PredatorPreySpec
+from hindsight.specs.tasks import BitFlippingSpec
+
+#: Observations [run, env, obs] to actions [run, env, ...].
+Policy = Callable[[Tensor], Tensor]
+#: The off-policy algorithms, alike in what they are called by.
+MODULES: dict[str, ModuleType] = {"sac": sac, "td3": td3, "ddpg": ddpg, "dqn": dqn}
+
+
+def n_outputs(environment: EnvironmentSpec) -> int:
+    """Numbers of an action, or choices where actions are discrete."""
+    if isinstance(environment, PredatorPreySpec):
+        return environment.n_dims
+    return environment.n_bits if isinstance(environment, BitFlippingSpec) else 2
+
+
+def agent_of(spec: CellSpec) -> Any:
+    """Where a run's networks lie in its row."""
+    algorithm = spec.algorithm
+    sizes = (spec.environment.observation_size, n_outputs(spec.environment), algorithm.hidden)
+    if isinstance(algorithm, PPOSpec):
+        return ppo.ActorCritic.of(*sizes)
+    return MODULES[algorithm.name].Agent.of(*sizes)
+
+
+def initial_row(spec: CellSpec, seed: int = 0) -> Tensor:
+    """A run's first parameters, [parameter]."""
+    agent, algorithm = agent_of(spec), spec.algorithm
+    if isinstance(algorithm, PPOSpec):
+        row: Tensor = agent.initial_row(seed, algorithm.sigma_init)
+        return row
+    row = agent.initial_row(seed)
+    return row
+
+
+def policy_of(spec: CellSpec, rows: Tensor) -> Policy:
+    """What `rows` [run, parameter] do, without randomness: SAC its mode, PPO its mean."""
+    agent, algorithm = agent_of(spec), spec.algorithm
+    if isinstance(algorithm, PPOSpec):
+        mean_of = agent.policy.frozen(agent.split(rows)[0])
+        return lambda obs: ppo.executed(mean_of(obs), algorithm.exploration)
+    module = MODULES[algorithm.name]
+    state = module.State(agent, rows, torch.zeros(len(rows)))
+    return partial(module.act, state)

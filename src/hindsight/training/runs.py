@@ -1,0 +1,150 @@
+"""What all training loops share: runs on one axis, from their environments to their checkpoints."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hindsight.envs.tasks import make
+from hindsight.specs.cell import CellSpec
+from hindsight.training.clock import Clock
+from hindsight.training.policies import Policy
+from hindsight.training.recent import RecentEpisodes
+
+
+class Runs(ABC):
+    """Runs of one cell that train together, and everything that a checkpoint must keep.
+
+    A subclass is a loop: `iterate` is one iteration, `policy` what the runs do when evaluated.
+    """
+
+    #: Environment steps of one run in one iteration.
+    rollout_steps: int
+
+    def __init__(self, spec: CellSpec, seeds: Sequence[int], device: torch.device | str) -> None:
+        self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
+        self.iteration = 0
+        n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
+        self.env = make(spec.environment, self.seeds, n_envs, self.device)
+        self.evaluation_env = make(
+            spec.environment, self.seeds, spec.evaluation.episodes, self.device, evaluation=True
+        )
+        self.recent = RecentEpisodes(runs, n_envs)
+        self.clock = Clock(runs, self.device)
+        #: Step at which a run's mean return of the last hundred episodes first was 1, by seed.
+        self.perfect: dict[int, int] = {}
+        #: Step after which a run first learned without hindsight, or with MEHER, by seed.
+        self.switched: dict[int, int] = {}
+
+    @abstractmethod
+    def iterate(self) -> dict[str, Tensor]:
+        """One iteration; returns the training curves' columns, each [run]."""
+
+    @abstractmethod
+    def policy(self) -> Policy:
+        """What the runs do now, without randomness."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> Tensor:
+        """Every run's parameters, [run, parameter]."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> dict[str, Any]:
+        """What else has runs: objects with `select`, `state_dict` and `load_state_dict`."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of each run so far."""
+        return self.iteration * self.rollout_steps
+
+    @property
+    def within_budget(self) -> bool:
+        """Whether another iteration fits into the budget."""
+        return self.env_steps + self.rollout_steps <= self.spec.steps
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Whether the last iteration crossed a point of the evaluation grid."""
+        every = self.spec.steps / self.spec.evaluation.points
+        return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
+
+    def ended(self, return_mean: Tensor) -> Tensor:
+        """Which runs end now, [run] bool: out of budget, or past early_end x the perfect step."""
+        for seed, value in zip(self.seeds, return_mean.tolist(), strict=True):
+            if value == 1.0:
+                self.perfect.setdefault(seed, self.env_steps)
+        factor = self.spec.early_end or math.inf
+        last = [factor * self.perfect.get(seed, math.inf) for seed in self.seeds]
+        return torch.tensor([self.env_steps > step or not self.within_budget for step in last])
+
+    def episodes(self) -> dict[str, Tensor]:
+        """Statistics of the last hundred episodes, each [run]."""
+        return_mean, success_rate, length = self.recent.means()
+        return {
+            "episodes": self.recent.finished.clone(),
+            "return_mean": return_mean,
+            "success_rate": success_rate,
+            "episode_length": length,
+        }
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, Tensor]:
+        """The fixed evaluation episodes with actions that are not random; columns [run]."""
+        env, act = self.evaluation_env, self.policy()
+        longest = self.spec.environment.step_limit
+        env.rewind()
+        env.prepare_rollout(0, longest)
+        g, shape = env.goal_size, env.elapsed.shape
+        going = torch.ones(shape, dtype=torch.bool, device=self.device)
+        success = torch.zeros_like(going)
+        returns, length = torch.zeros(2, *shape, device=self.device)
+        for _ in range(longest):
+            desired = env.state[..., g : 2 * g].clone()
+            step = env.step(act(env.state))
+            reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
+            returns += going * reward
+            length += going
+            # Where success does not end an episode, it is the last step's that counts.
+            success = torch.where(going, step.success, success)
+            going &= ~(step.terminated | step.truncated)
+        return {
+            "episodes": self.recent.finished.clone(),
+            "return_mean": returns.mean(1),
+            "success_rate": success.float().mean(1),
+            "episode_length": length.mean(1),
+        }
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices; the others leave the axis."""
+        self.seeds = [self.seeds[i] for i in runs.tolist()]
+        for part in (self.env, self.evaluation_env, self.clock, *self.parts.values()):
+            part.select(runs)
+        self.recent.select(runs.cpu())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps; random streams need no more than the iteration."""
+        return {
+            "seeds": self.seeds,
+            "iteration": self.iteration,
+            "env": self.env.state_dict(),
+            "recent": self.recent.state_dict(),
+            "clock": self.clock.state_dict(),
+            "perfect": self.perfect,
+            "switched": self.switched,
+            **{name: part.state_dict() for name, part in self.parts.items()},
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.select(torch.tensor([self.seeds.index(seed) for seed in saved["seeds"]]))
+        self.iteration = saved["iteration"]
+        for name in ("env", "recent", "clock"):
+            getattr(self, name).load_state_dict(saved[name])
+        for name, part in self.parts.items():
+            part.load_state_dict(saved[name])
+        self.perfect, self.switched = saved["perfect"], saved["switched"]

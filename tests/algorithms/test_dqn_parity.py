@@ -1,0 +1,399 @@
+"""DQN against Stable-Baselines3's, Double DQN against autograd, and values known by hand.
+
+Stable-Baselines3 does its own update, on batches that both implementations are given.
+"""
+
+import itertools
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+from stable_baselines3.common.buffers import ReplayBufferSamples
+from torch import Tensor, nn
+
+from hindsight.algorithms import dqn
+from hindsight.replay.transitions import Batch
+from hindsight.specs.off_policy import DQNSpec
+
+N_OBS, N_CHOICES, HIDDEN, BATCH = 6, 4, (32, 24), 48
+AGENT = dqn.Agent.of(N_OBS, N_CHOICES, HIDDEN)
+ACTIVE = torch.ones(1, dtype=torch.bool)
+
+
+def batches(n: int, runs: int = 1, weights: bool = False) -> list[Batch]:
+    """Batches of random transitions; TD errors lie on both sides of 1."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(runs, BATCH, *size, generator=generator)
+
+    return [
+        Batch(
+            normal(N_OBS),
+            torch.randint(N_CHOICES, (runs, BATCH), generator=generator),
+            2 * normal(),
+            normal(N_OBS),
+            normal() > 0.8,
+            normal().abs() if weights else None,
+        )
+        for _ in range(n)
+    ]
+
+
+def start(*learning_rates: float, weight_decay: float = 0.0) -> dqn.State:
+    """As many runs, whose theta and theta^- differ."""
+    rows = torch.stack([AGENT.initial_row(seed) for seed in range(len(learning_rates))])
+    rows[:, AGENT.q.n_parameters :] = rows[:, : AGENT.q.n_parameters].flip(0, 1)
+    return dqn.State(AGENT, rows, torch.tensor(learning_rates), weight_decay)
+
+
+class Face(gymnasium.Env):
+    """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (N_OBS,))
+    action_space = gymnasium.spaces.Discrete(N_CHOICES)
+
+
+def network(row: Tensor) -> nn.Sequential:
+    """The network of one run, as `torch.nn` builds it."""
+    modules: list[nn.Module] = []
+    for n_in, n_out in itertools.pairwise((N_OBS, *HIDDEN, N_CHOICES)):
+        modules += [nn.Linear(n_in, n_out), nn.ReLU()]
+    built = nn.Sequential(*modules[:-1])
+    put_row(built, row)
+    return built
+
+
+def parameters_of(built: nn.Sequential) -> list[Tensor]:
+    """In the order of a row: bias, weight of each layer."""
+    layers = [m for m in built if isinstance(m, nn.Linear)]
+    return [p for layer in layers for p in (layer.bias, layer.weight)]
+
+
+def put_row(built: nn.Sequential, row: Tensor) -> None:
+    parameters = parameters_of(built)
+    with torch.no_grad():
+        for p, piece in zip(parameters, row.split([p.numel() for p in parameters]), strict=True):
+            p.copy_(piece.view_as(p))
+
+
+def row_of(built: nn.Sequential) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in parameters_of(built)])
+
+
+def twin_of(spec: DQNSpec, state: dqn.State) -> stable_baselines3.DQN:
+    """Stable-Baselines3's DQN with theta and theta^- of the first run."""
+    assert spec.max_grad_norm is not None, "Stable-Baselines3 always clips"
+    model = stable_baselines3.DQN(
+        "MlpPolicy",
+        Face(),
+        learning_rate=spec.learning_rate,
+        buffer_size=BATCH,
+        gamma=spec.gamma,
+        tau=spec.tau,
+        target_update_interval=spec.target_update_interval,
+        max_grad_norm=spec.max_grad_norm,
+        policy_kwargs={
+            "net_arch": list(HIDDEN),
+            "optimizer_kwargs": {"weight_decay": spec.weight_decay},
+        },
+        device="cpu",
+    )
+    model.set_logger(stable_baselines3.common.logger.configure(None, []))
+    put_row(model.q_net.q_net, state.online.rows[0])
+    put_row(model.q_net_target.q_net, state.target[0])
+    return model
+
+
+def samples_of(batch: Batch) -> ReplayBufferSamples:
+    columns = (batch.actions, batch.terminated.float(), batch.rewards)
+    actions, dones, rewards = (x[0][:, None] for x in columns)
+    return ReplayBufferSamples(batch.obs[0], actions, batch.next_obs[0], dones, rewards)
+
+
+@pytest.mark.parametrize(("interval", "tau"), [(1000, 1.0), (5, 1.0), (1, 0.02)])
+@pytest.mark.parametrize(("max_grad_norm", "weight_decay"), [(10.0, 0.0), (0.1, 0.0), (0.1, 0.03)])
+def test_updates_equal_those_of_stable_baselines(
+    monkeypatch, interval, tau, max_grad_norm, weight_decay
+):
+    """Losses, gradient norms, theta and theta^- through 12 updates of one network beside ours."""
+    spec = DQNSpec(
+        hidden=HIDDEN,
+        double=False,
+        target_update_interval=interval,
+        tau=tau,
+        max_grad_norm=max_grad_norm,
+        weight_decay=weight_decay,
+    )
+    state = start(spec.learning_rate, weight_decay=weight_decay)
+    rows, target = state.online.rows.clone(), state.target.clone()
+    model = twin_of(spec, state)
+    norms = []
+    clip = nn.utils.clip_grad_norm_
+
+    def noting_norm(*args):
+        norms.append(float(clip(*args)))
+
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", noting_norm)
+    for batch in batches(12):
+        monkeypatch.setattr(model.replay_buffer, "sample", lambda *_, b=batch, **__: samples_of(b))
+        model.train(1, BATCH)
+        model._on_step()  # where Stable-Baselines3 moves its target
+        found = dqn.update(state, batch, spec, ACTIVE)
+        loss = model.logger.name_to_value["train/loss"]
+        assert float(found.loss) == pytest.approx(loss, rel=1e-5)
+        assert float(found.gradient_norm) == pytest.approx(norms[-1], rel=1e-4)
+        assert (norms[-1] > max_grad_norm) == (max_grad_norm == 0.1)
+        for ours, theirs in (
+            (state.online.rows, model.q_net),
+            (state.target, model.q_net_target),
+        ):
+            torch.testing.assert_close(ours[0], row_of(theirs.q_net), rtol=0, atol=2e-6)
+    assert float((state.online.rows - rows).abs().max()) > 3e-3, "the updates must move something"
+    assert bool((state.target != target).any()) == (interval < 12)
+
+
+def autograd_step(
+    online: nn.Sequential, frozen: nn.Sequential, batch: Batch, run: int, spec: DQNSpec
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, Q(s, a), |delta| of one run by the papers' formulas; gradients are left in `online`."""
+    obs, actions, rewards, next_obs = (
+        x[run] for x in (batch.obs, batch.actions, batch.rewards, batch.next_obs)
+    )
+    with torch.no_grad():
+        values = online(next_obs) if spec.double else frozen(next_obs)
+        best = values.argmax(1)
+        follows = frozen(next_obs)[torch.arange(BATCH), best]
+        y = torch.where(batch.terminated[run], rewards, rewards + spec.gamma * follows)
+    value = online(obs)[torch.arange(BATCH), actions]
+    delta = y - value
+    huber = torch.where(delta.abs() <= 1, delta**2 / 2, delta.abs() - 1 / 2)
+    loss = (huber if batch.weight is None else batch.weight[run] * huber).mean()
+    online.zero_grad()
+    loss.backward()
+    return loss.detach(), value.detach(), delta.detach().abs()
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("weights", [True, False])
+def test_updates_equal_autograd(double, weights):
+    """Three runs of different learning rates on one axis, each beside its own network."""
+    spec = DQNSpec(hidden=HIDDEN, double=double, target_update_interval=4)
+    rates = (1e-3, 3e-4, 1e-2)
+    state, active = start(*rates), ACTIVE.repeat(3)
+    online = [network(row) for row in state.online.rows]
+    frozen = [network(row) for row in state.target]
+    adams = [
+        torch.optim.Adam(net.parameters(), rate) for net, rate in zip(online, rates, strict=True)
+    ]
+    for count, batch in enumerate(batches(10, runs=3, weights=weights), 1):
+        found = dqn.update(state, batch, spec, active)
+        for run in range(3):
+            loss, value, td_error = autograd_step(online[run], frozen[run], batch, run, spec)
+            assert (td_error > 1).any() and (td_error < 1).any()
+            gradient = torch.cat([p.grad.flatten() for p in parameters_of(online[run])])
+            adams[run].step()
+            if count % 4 == 0:
+                put_row(frozen[run], row_of(online[run]))
+            torch.testing.assert_close(found.loss[run], loss, rtol=1e-5, atol=0)
+            torch.testing.assert_close(found.gradient_norm[run], gradient.norm(), rtol=1e-4, atol=0)
+            mean = value.mean()
+            torch.testing.assert_close(found.q_mean[run], mean, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(found.td_error[run], td_error, rtol=1e-4, atol=1e-5)
+            close = {"rtol": 0, "atol": 1e-5}
+            torch.testing.assert_close(state.online.rows[run], row_of(online[run]), **close)
+            torch.testing.assert_close(state.target[run], row_of(frozen[run]), **close)
+
+
+def test_the_options_make_a_difference():
+    """A negative control: each option that parity is shown for changes the parameters."""
+
+    def trained(weights: bool = False, **options: object) -> Tensor:
+        # A target that moves often, since a gradient's size alone means little to Adam.
+        base = {"hidden": HIDDEN, "target_update_interval": 2}
+        spec = DQNSpec.model_validate({**base, **options})
+        state = start(1e-3, weight_decay=spec.weight_decay)
+        for batch in batches(6, weights=weights):
+            dqn.update(state, batch, spec, ACTIVE)
+        return state.online.rows
+
+    plain = trained()
+    changes: list[dict[str, object]] = [
+        {"double": False},
+        {"gamma": 0.9},
+        {"tau": 0.5},
+        {"target_update_interval": 5},
+        {"max_grad_norm": 0.1},
+        {"weight_decay": 0.1},
+        {"weights": True},
+    ]
+    for change in changes:
+        assert float((trained(**change) - plain).abs().max()) > 2e-5, change
+
+
+def test_the_double_target_by_hand():
+    """Online: a' = 1; target: Q(s', .) = (5, 3, 4).  y = r + gamma 3, or for DQN r + gamma 5."""
+    agent = dqn.Agent.of(1, 3, ())
+    # A layer without inputs to speak of: its values are its biases.
+    row = torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 5.0, 3.0, 4.0, 0.0, 0.0, 0.0]])
+    nothing = torch.zeros(1, 2, 1)
+    terminated = torch.tensor([[False, True]])
+    batch = Batch(nothing, torch.tensor([[2, 2]]), torch.full((1, 2), -1.0), nothing, terminated)
+    for double, expected in ((True, -1 + 0.9 * 3), (False, -1 + 0.9 * 5)):
+        spec = DQNSpec(double=double, gamma=0.9)
+        state = dqn.State(agent, row, torch.tensor([0.1]))
+        y = dqn.targets(state, batch, spec)
+        torch.testing.assert_close(y, torch.tensor([[expected, -1.0]]))
+        td_error = dqn.update(state, batch, spec, ACTIVE).td_error
+        torch.testing.assert_close(td_error, torch.tensor([[expected - 1, 2.0]]).abs())
+    assert torch.equal(dqn.act(state, nothing), torch.tensor([[1, 1]]))
+
+
+# -- probes: environments whose values are known --------------------------------------------------
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_values_that_are_known(double):
+    """Two states, two actions; gamma 0.5, so that values settle within seconds.
+
+    From state 0 action 0 leads to state 1 for -1, action 1 stays for -1 and is cut by a time limit
+    each time; from state 1 action 0 ends the episode for 0, action 1 ends it for -1.
+    Q(1, .) = (0, -1); Q(0, 0) = -1 + 0.5 x 0 = -1; Q(0, 1) = -1 + 0.5 x Q(0, 0) = -1.5.
+    Were the time limit a termination, Q(0, 1) would be -1.
+    """
+    states = torch.eye(2)
+    obs = states[[0, 0, 1, 1]][None]
+    actions, rewards = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[-1.0, -1.0, 0.0, -1.0]])
+    terminated = torch.tensor([[False, False, True, True]])
+    batch = Batch(obs, actions, rewards, states[[1, 0, 0, 0]][None], terminated)
+    agent = dqn.Agent.of(2, 2, (16,))
+    spec = DQNSpec(gamma=0.5, double=double, target_update_interval=20)
+    state = dqn.State(agent, agent.initial_row(0)[None], torch.tensor([0.01]))
+    for _ in range(600):
+        dqn.update(state, batch, spec, ACTIVE)
+    expected = torch.tensor([[[-1.0, -1.5], [0.0, -1.0]]])
+    torch.testing.assert_close(state.q(states[None]), expected, rtol=0, atol=0.01)
+    assert dqn.act(state, states[None]).tolist() == [[0, 0]]
+
+
+# -- the run axis ---------------------------------------------------------------------------------
+
+
+def part_of(batch: Batch, runs: list[int]) -> Batch:
+    """The batch of these runs."""
+    values = {name: value[runs] for name, value in vars(batch).items() if value is not None}
+    return replace(batch, **values)
+
+
+def test_a_run_among_others_is_that_run_alone():
+    spec = DQNSpec(hidden=HIDDEN, target_update_interval=3)
+    rates = (1e-3, 3e-4, 1e-2)
+    together = start(*rates)
+    alone = [
+        dqn.State(AGENT, together.rows[run : run + 1], torch.tensor([rate]))
+        for run, rate in enumerate(rates)
+    ]
+    for batch in batches(7, runs=3):
+        dqn.update(together, batch, spec, ACTIVE.repeat(3))
+        for run, state in enumerate(alone):
+            dqn.update(state, part_of(batch, [run]), spec, ACTIVE)
+    rows = torch.cat([state.rows for state in alone])
+    # One run's product and three runs' are different kernels, equal up to rounding.
+    torch.testing.assert_close(together.rows, rows, rtol=0, atol=1e-6)
+
+
+def test_selected_runs_go_on_as_if_nothing_had_happened():
+    spec = DQNSpec(hidden=HIDDEN, target_update_interval=3)
+    state, untouched = start(1e-3, 3e-4, 1e-2), start(1e-3, 3e-4, 1e-2)
+    steps = batches(8, runs=3)
+    for batch in steps[:4]:
+        for one in (state, untouched):
+            dqn.update(one, batch, spec, ACTIVE.repeat(3))
+    state.select(torch.tensor([2, 0]))
+    for batch in steps[4:]:
+        dqn.update(state, part_of(batch, [2, 0]), spec, ACTIVE.repeat(2))
+        dqn.update(untouched, batch, spec, ACTIVE.repeat(3))
+    torch.testing.assert_close(state.rows, untouched.rows[[2, 0]], rtol=0, atol=1e-6)
+    obs = steps[0].obs
+    assert torch.equal(dqn.act(state, obs[[2, 0]]), dqn.act(untouched, obs)[[2, 0]])
+
+
+def test_saved_and_loaded_it_continues_alike():
+    spec = DQNSpec(hidden=HIDDEN, target_update_interval=3)
+    state, other = start(1e-3, 3e-4), start(1e-3, 3e-4)
+    steps = batches(8, runs=2)
+    for batch in steps[:4]:
+        dqn.update(state, batch, spec, ACTIVE.repeat(2))
+    other.load_state_dict(state.state_dict())
+    for batch in steps[4:]:
+        for one in (state, other):
+            dqn.update(one, batch, spec, ACTIVE.repeat(2))
+    assert torch.equal(state.rows, other.rows)
+
+
+def test_a_run_that_is_not_active_stays_as_it_is():
+    """Its target, too, also where its count of updates is one at which targets move."""
+    spec = DQNSpec(hidden=HIDDEN, target_update_interval=2)
+    state = start(1e-3, 1e-3)
+    *first, last = batches(3, runs=2)
+    for batch in first:
+        dqn.update(state, batch, spec, ACTIVE.repeat(2))
+    assert torch.equal(state.online.rows, state.target)
+    state.online.rows[1] += 1.0
+    before = state.rows
+    dqn.update(state, last, spec, torch.tensor([True, False]))
+    assert torch.equal(state.rows[1], before[1]) and not torch.equal(state.rows[0], before[0])
+    assert state.online.steps.tolist() == [3, 2]
+
+
+# -- acting and beginning -------------------------------------------------------------------------
+
+
+def test_epsilon_greedy():
+    state = start(1e-3, 1e-3)
+    generator = torch.Generator().manual_seed(0)
+    obs = torch.randn(2, 4000, N_OBS, generator=generator)
+    uniform = torch.rand(2, 4000, 2, generator=generator)
+    best = dqn.act(state, obs)
+    for run, row in enumerate(state.online.rows):
+        assert torch.equal(best[run], network(row)(obs[run]).argmax(1))
+    assert len(best.unique()) > 1
+    chosen = dqn.act(state, obs, uniform, 0.25)
+    explores = uniform[..., 0] < 0.25
+    assert torch.equal(chosen[~explores], best[~explores])
+    assert torch.equal(chosen[explores], (uniform[..., 1] * N_CHOICES).long()[explores])
+    counts = torch.bincount(chosen[explores], minlength=N_CHOICES)
+    assert float(counts.min()) > 0.2 * counts.sum()
+    assert torch.equal(dqn.act(state, obs, uniform, 0.0), best)
+
+
+@pytest.mark.parametrize("n_choices", [1, 2, 3, 10, 1_000_001])
+def test_random_choices_lie_in_their_range(n_choices):
+    """Also for the least and the largest float32 in [0, 1): the product is rounded down."""
+    agent = dqn.Agent.of(N_OBS, n_choices, ())
+    state = dqn.State(agent, torch.zeros(1, 2 * agent.q.n_parameters), torch.ones(1))
+    largest = float(np.nextafter(np.float32(1), np.float32(0)))
+    uniform = torch.tensor([[[0.5, 0.0], [0.5, largest]]])
+    chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), uniform, 1.0)
+    assert chosen.tolist() == [[0, n_choices - 1]]
+
+
+def test_first_parameters():
+    """Those of PyTorch's layers; the target begins as a copy."""
+    agent = dqn.Agent.of(25, 3, (400,))
+    rows = agent.initial_row(5)
+    theta, target = rows.chunk(2)
+    assert torch.equal(theta, target) and len(theta) == agent.q.n_parameters
+    (bias, weight), (_, last) = agent.q.layers(theta[None])
+    assert weight.shape == (1, 400, 25) and last.shape == (1, 3, 400)
+    for ours, bound in ((weight, 1 / 5), (last, 1 / 20), (bias, 1 / 5)):
+        n = ours.numel()
+        assert float(ours.abs().max()) <= bound
+        # U(-b, b): mean 0, mean square b^2 / 3, each within five standard errors.
+        assert abs(float(ours.mean())) < 5 * bound / (3 * n) ** 0.5
+        assert float(ours.square().mean()) == pytest.approx(bound**2 / 3, rel=5 * (0.8 / n) ** 0.5)
+    assert not torch.equal(rows, agent.initial_row(6))
+    assert torch.equal(rows, agent.initial_row(5))

@@ -1,0 +1,257 @@
+"""Parity with Stable-Baselines3's SAC, and gradients against automatic differentiation."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import sac
+from hindsight.replay.transitions import Batch
+from hindsight.specs.off_policy import SACSpec
+from tests.algorithms import twins
+from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
+
+stable_baselines3 = pytest.importorskip("stable_baselines3")
+
+AGENT = sac.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+UPDATES = 6
+
+
+def parameters_of(model: stable_baselines3.SAC) -> list[Tensor]:
+    """A twin's parameters in the order of a row; mu and log sigma are one layer of ours."""
+    actor, heads = model.actor, (model.actor.mu, model.actor.log_std)
+    return [
+        *twins.linear(model.critic),
+        *twins.linear(actor.latent_pi),
+        *(h.bias for h in heads),
+        *(h.weight for h in heads),
+        model.log_ent_coef,
+        *twins.linear(model.critic_target),
+    ]
+
+
+def rows_at_the_limits() -> Tensor:
+    """A run whose first log sigma is above its limit on some samples, whose second is below.
+
+    Not for parity: at such sigmas Stable-Baselines3's log pi is mostly rounding in float32.
+    """
+    rows = twins.starting_rows(AGENT, 0)
+    bias, weight = AGENT.actor.layers(rows[:, AGENT.sizes[0] :])[-1]
+    bias[:, N_ACTIONS:] = torch.tensor([2.0, -20.0, 0.0])
+    weight *= 5
+    return rows
+
+
+def both(
+    spec: SACSpec, monkeypatch: pytest.MonkeyPatch, learning_rates: tuple[float, ...] = (1e-3,)
+) -> Tensor:
+    """The rows after some updates by both implementations, which are compared all along."""
+    runs = len(learning_rates)
+    rows = twins.starting_rows(AGENT, *range(runs))
+    state = sac.State(AGENT, rows, torch.tensor(learning_rates), spec.weight_decay)
+    options = {"target_entropy": "auto" if spec.target_entropy is None else spec.target_entropy}
+    models = [twins.build(stable_baselines3.SAC, spec, rate, **options) for rate in learning_rates]
+    for model, row in zip(models, rows, strict=True):
+        twins.put_row(parameters_of(model), row)
+    noise = twins.noises(sac, UPDATES, runs)
+    for batch, eps in zip(twins.batches(UPDATES, runs), noise, strict=True):
+        d = sac.update(state, batch, eps, spec, torch.ones(runs, dtype=torch.bool))
+        for run, model in enumerate(models):
+            draws = iter(eps[run].split(SAMPLES))
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    torch.distributions.normal,
+                    "_standard_normal",
+                    lambda *_, d=draws, **__: next(d),
+                )
+                log = twins.train(model, batch, run)
+            assert next(draws, None) is None, "all noise is used"
+            for ours, theirs in (
+                (d.critic_loss, "critic_loss"),
+                (d.actor_loss, "actor_loss"),
+                (d.alpha, "ent_coef"),
+            ):
+                expected = pytest.approx(log[f"train/{theirs}"], rel=1e-5, abs=1e-5)
+                assert float(ours[run]) == expected, theirs
+    for row, model in zip(state.rows, models, strict=True):
+        torch.testing.assert_close(row, twins.row_of(parameters_of(model)), rtol=0, atol=1e-5)
+    assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
+    return state.rows
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "papers": {},
+    "defaults of Stable-Baselines3": {"gamma": 0.99, "tau": 0.005},
+    "weight decay": {"weight_decay": 0.3},
+    "clipping": {"max_grad_norm": 0.05},
+    "target entropy": {"target_entropy": 5.0},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_updates(monkeypatch, variant):
+    both(SACSpec(hidden=HIDDEN, **VARIANTS[variant]), monkeypatch)
+
+
+def test_runs_of_different_learning_rates(monkeypatch):
+    """Three runs on one axis, each its own twin."""
+    both(SACSpec(hidden=HIDDEN), monkeypatch, twins.LEARNING_RATES)
+
+
+def test_the_options_make_a_difference(monkeypatch):
+    """A negative control: each option that parity is shown for changes the parameters."""
+    rows = [both(SACSpec(hidden=HIDDEN, **options), monkeypatch) for options in VARIANTS.values()]
+    for a, b in itertools.combinations(rows, 2):
+        assert float((a - b).abs().max()) > 1e-4
+
+
+def test_acting(monkeypatch):
+    row = twins.starting_rows(AGENT, 0)
+    model = twins.build(stable_baselines3.SAC, SACSpec(hidden=HIDDEN), 1e-3)
+    twins.put_row(parameters_of(model), row[0])
+    state = sac.State(AGENT, row, torch.tensor([1e-3]))
+    obs, eps = torch.randn(1, 20, N_OBS), torch.randn(1, 20, N_ACTIONS)
+    with torch.no_grad():
+        mode = model.actor(obs[0], deterministic=True)
+        monkeypatch.setattr(torch.distributions.normal, "_standard_normal", lambda *_, **__: eps[0])
+        drawn = model.actor(obs[0])
+    torch.testing.assert_close(sac.act(state, obs)[0], mode, rtol=0, atol=1e-6)
+    torch.testing.assert_close(sac.act(state, obs, eps)[0], drawn, rtol=0, atol=1e-6)
+    assert float((drawn - mode).abs().max()) > 0.1
+
+
+def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:
+    """The plain network of one row, for automatic differentiation."""
+    layers = mlp.layers(row[None])
+    for i, (bias, weight) in enumerate(layers):
+        x = torch.nn.functional.linear(x, weight[0], bias[0])
+        x = x if i == len(layers) - 1 else x.relu()
+    return x
+
+
+def losses(row: Tensor, batch: Batch, noise: Tensor, spec: SACSpec) -> tuple[Tensor, ...]:
+    """J_Q, J_pi and J(alpha) of one run, written from the paper on torch.distributions."""
+    theta, phi, theta_bar = row.split(AGENT.sizes)
+    log_alpha, critics, targets = phi[-1], theta.chunk(2), theta_bar.detach().chunk(2)
+    alpha = log_alpha.exp().detach()
+
+    def policy(obs: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = network(AGENT.actor, phi[:-1], obs).chunk(2, dim=-1)
+        sigma = log_std.clamp(-20, 2).exp()
+        a = (mean + sigma * eps).tanh()
+        # log N(u; mu, sigma) at u = mu + sigma eps is log N(eps; 0, 1) - log sigma.
+        log_prob = torch.distributions.Normal(0, 1).log_prob(eps) - sigma.log()
+        return a, (log_prob - torch.log(1 - a**2 + 1e-6)).sum(-1)
+
+    def q(rows: Any, obs: Tensor, actions: Tensor) -> Tensor:
+        x = torch.cat([obs, actions], dim=-1)
+        return torch.stack([network(AGENT.critic, r, x)[:, 0] for r in rows])
+
+    with torch.no_grad():
+        next_actions, next_log_prob = policy(batch.next_obs[0], noise[0, SAMPLES:])
+        value = q(targets, batch.next_obs[0], next_actions).min(0).values - alpha * next_log_prob
+        y = torch.where(batch.terminated[0], 0.0, spec.gamma * value) + batch.rewards[0]
+    weight = torch.ones_like(y) if batch.weight is None else batch.weight[0]
+    j_q = 0.5 * (weight * (q(critics, batch.obs[0], batch.actions[0]) - y) ** 2).mean(1).sum()
+    actions, log_prob = policy(batch.obs[0], noise[0, :SAMPLES])
+    judged = q([c.detach() for c in critics], batch.obs[0], actions).min(0).values
+    j_pi = (alpha * log_prob - judged).mean()
+    j_alpha = -(log_alpha * (log_prob.detach() - N_ACTIONS)).mean()
+    return j_q, j_pi, j_alpha
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_gradients_against_automatic_differentiation(weights):
+    """In float64; importance weights, which Stable-Baselines3 lacks, included."""
+    spec = SACSpec(hidden=HIDDEN)
+    row = rows_at_the_limits()[0].double()
+    batch = twins.batches(1, 1, weights)[0]
+    batch = Batch(
+        *(x if x is None or x.dtype == torch.bool else x.double() for x in vars(batch).values())
+    )
+    noise = twins.noises(sac, 1, 1)[0].double()
+    leaf = row.clone().requires_grad_()
+    j_q, j_pi, j_alpha = losses(leaf, batch, noise, spec)
+    (expected,) = torch.autograd.grad(j_q + j_pi + j_alpha, leaf)
+    # So small a step that the policy's gradient is that by the old critics.
+    state = sac.State(AGENT, row[None], torch.tensor([1e-14], dtype=torch.float64))
+    d = sac.update(state, batch, noise, spec, torch.ones(1, dtype=torch.bool))
+    # Adam's first moment after one step is (1 - beta_1) times the gradient.
+    gradient = torch.cat([state.critics.m[0], state.actor.m[0]]) / (1 - 0.9)
+    torch.testing.assert_close(gradient, expected[: len(gradient)], rtol=1e-8, atol=1e-10)
+    for ours, loss in ((d.critic_loss, j_q), (d.actor_loss, j_pi)):
+        assert float(ours[0]) == pytest.approx(loss.item(), rel=1e-9)
+    for norm, part in zip(
+        (d.critic_gradient_norm, d.actor_gradient_norm),
+        (expected[: AGENT.sizes[0]], expected[AGENT.sizes[0] :][: AGENT.actor.n_parameters]),
+        strict=True,
+    ):
+        assert float(norm[0]) == pytest.approx(float(part.norm()), rel=1e-9)
+
+
+def test_the_case_exercises_what_it_should():
+    """Both critics are the smaller one somewhere; log sigma lies on either side of its limits."""
+    row, batch = rows_at_the_limits()[0], twins.batches(1, 1)[0]
+    theta, phi, _ = row.split(AGENT.sizes)
+    log_std = network(AGENT.actor, phi[:-1], batch.obs[0])[:, N_ACTIONS:]
+    assert 0.1 < float((log_std[:, 0] > 2).float().mean()) < 0.9
+    assert 0.1 < float((log_std[:, 1] < -20).float().mean()) < 0.9
+    x = torch.cat([batch.obs[0], batch.actions[0]], dim=-1)
+    a, b = (network(AGENT.critic, r, x) for r in theta.chunk(2))
+    assert 0.1 < float((a < b).float().mean()) < 0.9
+
+
+def test_the_target_network():
+    """theta-bar moves by tau towards the new theta, and nothing else does."""
+    spec = SACSpec(hidden=HIDDEN, tau=0.25)
+    state = twins.of_three_runs(sac)
+    before = state.target.clone()
+    (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
+    sac.update(state, batch, noise, spec, twins.EVERYONE)
+    torch.testing.assert_close(state.target, 0.75 * before + 0.25 * state.critics.rows)
+
+
+def test_the_temperature_does_not_decay():
+    """Its gradient is the entropy's distance from the target, however large log alpha is."""
+    state = twins.of_three_runs(sac, weight_decay=10.0)
+    state.log_alpha += 3
+    (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
+    d = sac.update(state, batch, noise, SACSpec(hidden=HIDDEN), twins.EVERYONE)
+    torch.testing.assert_close(state.actor.m[:, -1] / (1 - 0.9), d.entropy + N_ACTIONS)
+
+
+def test_td_errors():
+    """For priorities: per sample, the mean distance of the two critics from y."""
+    spec = SACSpec(hidden=HIDDEN, gamma=0.0)
+    state = twins.of_three_runs(sac)
+    theta = state.rows[:, : AGENT.sizes[0]]
+    (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
+    d = sac.update(state, batch, noise, spec, twins.EVERYONE)
+    for run in range(3):
+        x = torch.cat([batch.obs[run], batch.actions[run]], dim=-1)
+        q = torch.stack([network(AGENT.critic, r, x)[:, 0] for r in theta[run].chunk(2)])
+        expected = (q - batch.rewards[run]).abs().mean(0)
+        torch.testing.assert_close(d.td_error[run], expected, rtol=1e-5, atol=1e-6)
+        assert float(d.q_mean[run]) == pytest.approx(float(q.mean()), rel=1e-4, abs=1e-6)
+
+
+def test_alone_equals_among_others():
+    twins.assert_alone_equals_among_others(sac, SACSpec(hidden=HIDDEN))
+
+
+def test_inactive_runs_keep_everything():
+    twins.assert_inactive_runs_keep_everything(sac, SACSpec(hidden=HIDDEN))
+
+
+def test_selected_and_resumed_runs_go_on():
+    twins.assert_selected_and_resumed_runs_go_on(sac, SACSpec(hidden=HIDDEN))
+
+
+def test_initial_rows():
+    critic = sac.Agent.of(N_OBS, N_ACTIONS, (100, 50)).critic
+    twins.assert_initial_rows(sac, 2, 2 * critic.n_parameters)
+    state = sac.State(AGENT, AGENT.initial_row(0)[None], torch.tensor([1e-3]))
+    assert math.exp(float(state.log_alpha)) == 1

@@ -1,0 +1,338 @@
+"""Bit flipping against its definition and Stable-Baselines3's, and its gymnasium face."""
+
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stable_baselines3 import DQN
+from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
+from stable_baselines3.common.envs import BitFlippingEnv as BitFlippingOfSB3
+from stable_baselines3.her import HerReplayBuffer
+
+import hindsight.envs  # noqa: F401  (registers the environment)
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.task_faces import BitFlippingEnv
+from hindsight.specs.errors import SpecError
+from hindsight.specs.tasks import BitFlippingSpec
+
+
+def axis_at(
+    bits: list[int], goal: list[int], max_steps: int | None = None, continuous: bool = False
+) -> BitFlipping:
+    """One environment with these bits and this goal."""
+    spec = BitFlippingSpec(n_bits=len(bits), max_steps=max_steps, continuous=continuous)
+    env = BitFlipping([spec], [0])
+    env.state.copy_(torch.tensor([*bits, *goal, *bits]))
+    return env
+
+
+bit_lists = st.lists(st.integers(0, 1), min_size=1, max_size=12)
+
+
+@st.composite
+def bits_and_goal(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """They differ in two places at most, in half of the cases: solutions are likely."""
+    bits = draw(bit_lists)
+    near = draw(st.booleans())
+    goal = list(bits) if near else draw(st.lists(st.integers(0, 1), min_size=len(bits)))
+    goal = (goal + bits)[: len(bits)]
+    for place in draw(st.lists(st.integers(0, len(bits) - 1), max_size=2)):
+        goal[place] = 1 - goal[place]
+    return bits, goal
+
+
+@settings(max_examples=200, deadline=None)
+@given(bits_and_goal(), st.data())
+def test_an_action_flips_its_bit_and_no_other(
+    start: tuple[list[int], list[int]], data: st.DataObject
+) -> None:
+    bits, goal = start
+    n = len(bits)
+    env = axis_at(bits, goal, max_steps=5)
+    i = data.draw(st.integers(0, n - 1))
+    step = env.step(torch.tensor([[i]]))
+    flipped = [1 - b if j == i else b for j, b in enumerate(bits)]
+    assert step.next_achieved.tolist() == [[flipped]]
+    assert step.next_obs.tolist() == [[[*flipped, *goal, *flipped]]]
+    # Reward if and only if equal; then it is over, and only then.
+    desired = torch.tensor([[goal]]).float()
+    reward, success = env.parameters.reward(step.next_achieved, desired, step.terminated)
+    solved = flipped == goal
+    assert float(reward) == (0.0 if solved else -1.0)
+    assert bool(success) == bool(step.success) == bool(step.terminated) == solved
+    assert not step.truncated
+
+
+@settings(max_examples=100, deadline=None)
+@given(bits_and_goal(), st.data())
+def test_the_same_action_twice_is_the_identity(
+    start: tuple[list[int], list[int]], data: st.DataObject
+) -> None:
+    bits, goal = start
+    continuous = data.draw(st.booleans())
+    one = st.floats(-1, 1, width=32)
+    action = (
+        data.draw(st.lists(one, min_size=len(bits), max_size=len(bits)))
+        if continuous
+        else data.draw(st.integers(0, len(bits) - 1))
+    )
+    env = axis_at(bits, goal, max_steps=9, continuous=continuous)
+    first = env.step(torch.tensor([[action]]))
+    env.state.copy_(first.next_obs)  # also where that was the goal, and the next episode has begun
+    assert env.step(torch.tensor([[action]])).next_achieved.tolist() == [[bits]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(bits_and_goal(), st.data())
+def test_steps_are_those_of_stable_baselines(
+    start: tuple[list[int], list[int]], data: st.DataObject
+) -> None:
+    """Both variants, until the episode is over."""
+    bits, goal = start
+    n = len(bits)
+    continuous = data.draw(st.booleans())
+    theirs = BitFlippingOfSB3(n_bits=n, continuous=continuous, render_mode="rgb_array")
+    theirs.reset(seed=0)
+    theirs.state, theirs.desired_goal = np.array(bits, np.int8), np.array(goal, np.int8)
+    ours = BitFlippingEnv(n_bits=n, continuous=continuous)
+    ours.reset(options={"achieved_goal": bits, "desired_goal": goal})
+    for _ in range(n):
+        action: Any
+        if continuous:
+            numbers = st.sampled_from([-1.0, -0.25, 0.0, 1e-6, 0.5, 1.0])
+            action = np.array(data.draw(st.lists(numbers, min_size=n, max_size=n)), np.float32)
+        else:
+            action = data.draw(st.integers(0, n - 1))
+        expected, reward, terminated, truncated, info = theirs.step(action)
+        obs, *rest = ours.step(action)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(obs[name], value)
+        # Theirs calls an episode truncated, too, where it is solved in its last step.
+        assert rest == [reward, terminated, truncated and not terminated, info]
+        if terminated or truncated:
+            return
+    raise AssertionError("an episode lasts n steps at most")
+
+
+def test_an_episode_that_begins_solved() -> None:
+    """Nothing is said of it before an action; a flip of one bit then leads away from the goal."""
+    env = axis_at([1, 0, 1], [1, 0, 1])
+    first = env.step(torch.tensor([[1]]))
+    assert not first.success and not first.terminated
+    second = env.step(torch.tensor([[1]]))
+    assert second.success and second.terminated
+    face = BitFlippingEnv(n_bits=3)
+    _, info = face.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
+    assert info == {"is_success": False}
+    assert face.step(2)[1:] == (-1.0, False, False, {"is_success": False})
+    assert face.step(2)[1:] == (0.0, True, False, {"is_success": True})
+
+
+def test_a_continuous_episode_that_begins_solved() -> None:
+    """There an action may flip nothing, and succeeds."""
+    env = axis_at([1, 0, 1], [1, 0, 1], continuous=True)
+    step = env.step(torch.tensor([[[0.0, -0.5, -1.0]]]))
+    assert step.success and step.terminated
+    face = BitFlippingEnv(n_bits=3, continuous=True)
+    face.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
+    assert face.step(np.zeros(3, np.float32))[1:] == (0.0, True, False, {"is_success": True})
+
+
+def test_one_episode_in_two_to_the_n_begins_solved() -> None:
+    state = BitFlipping([BitFlippingSpec(n_bits=3)], [0], 4000).state[0]
+    solved = (state[:, :3] == state[:, 3:6]).all(-1).float().mean()
+    assert float(solved) == pytest.approx(1 / 8, abs=0.02)
+    # Every bit of start and goal is fair, and all six are independent.
+    kinds, counts = state[:, :6].unique(dim=0, return_counts=True)
+    assert len(kinds) == 64
+    assert float(((counts - 62.5) ** 2 / 62.5).sum()) < 103  # chi-squared with 63, at 0.001
+
+
+def test_solved_in_the_last_step_is_terminated_and_not_truncated() -> None:
+    env = axis_at([0, 0], [1, 1])
+    assert not (first := env.step(torch.tensor([[0]]))).terminated and not first.truncated
+    last = env.step(torch.tensor([[1]]))
+    assert last.terminated and not last.truncated
+    env = axis_at([0, 0], [1, 1])
+    env.step(torch.tensor([[0]]))
+    last = env.step(torch.tensor([[0]]))
+    assert last.truncated and not last.terminated
+
+
+@pytest.mark.parametrize(("max_steps", "expected"), [(None, 4), (4, 4), (100, 100)])
+def test_the_step_limit(max_steps: int | None, expected: int) -> None:
+    face = BitFlippingEnv(n_bits=4, max_steps=max_steps)
+    face.reset(options={"achieved_goal": [0, 0, 0, 0], "desired_goal": [1, 1, 1, 1]})
+    flags = [face.step(0)[2:4] for _ in range(expected)]
+    assert flags == [(False, False)] * (expected - 1) + [(False, True)]
+    with pytest.raises(gymnasium.error.ResetNeeded, match="is over"):
+        face.step(0)
+
+
+def test_one_limit_has_one_specification() -> None:
+    assert BitFlippingSpec(n_bits=7, max_steps=7) == BitFlippingSpec(n_bits=7)
+    assert BitFlippingSpec(n_bits=7, max_steps=8) != BitFlippingSpec(n_bits=7)
+
+
+def test_goals_are_bits() -> None:
+    env = BitFlipping([BitFlippingSpec(n_bits=2)] * 2, [0, 1])
+    uniform = torch.tensor([[0.0, 0.499], [0.5, 0.999]]).expand(2, 3, 2, 2)
+    assert env.parameters.goals(uniform).tolist() == [[[[0, 0], [1, 1]]] * 3] * 2
+
+
+def test_runs_share_what_makes_shapes() -> None:
+    for other in ({"n_bits": 4}, {"continuous": True}):
+        with pytest.raises(ValueError, match="share n_bits and continuous"):
+            BitFlipping([BitFlippingSpec(), BitFlippingSpec.model_validate(other)], [0, 1])
+
+
+# -- the gymnasium face ---------------------------------------------------------------------------
+
+
+def make(**parameters: Any) -> BitFlippingEnv:
+    env = gymnasium.make("BitFlipping-v0", **parameters).unwrapped
+    assert isinstance(env, BitFlippingEnv)
+    return env
+
+
+def concatenated(obs: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([obs["achieved_goal"], obs["desired_goal"], obs["observation"]])
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 10])
+def test_the_checkers_find_nothing(n: int, continuous: bool) -> None:
+    env = make(n_bits=n, continuous=continuous)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env)
+        check_env_of_sb3(env)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_the_run_axis_is_a_loop_over_faces(continuous: bool) -> None:
+    """Step for step, through the ends of episodes, runs of different limits side by side."""
+    limits, n = [3, 10, 1], 4
+    specs = [BitFlippingSpec(n_bits=n, max_steps=k, continuous=continuous) for k in limits]
+    axis = BitFlipping(specs, [3, 1, 4], 2)
+    faces = [[make(n_bits=n, max_steps=k, continuous=continuous) for _ in "ab"] for k in limits]
+    begins = np.ones((3, 2), dtype=bool)
+    ends = {"terminated": 0, "truncated": 0}
+    generator = np.random.default_rng(0)
+    for _ in range(150):
+        state = axis.state.numpy().copy()
+        wrong = state[..., :n] != state[..., n : 2 * n]
+        stray = generator.random((3, 2, n)) < 0.1
+        flips = (wrong ^ stray).astype(np.float32) - 0.5
+        chosen: Any = flips if continuous else flips.argmax(-1)
+        step = axis.step(torch.from_numpy(chosen))
+        desired = torch.from_numpy(state[..., n : 2 * n])
+        rewards, _ = axis.parameters.reward(step.next_achieved, desired, step.terminated)
+        for run, env in np.ndindex(3, 2):
+            face = faces[run][env]
+            if begins[run, env]:
+                given = {
+                    "achieved_goal": state[run, env, :n],
+                    "desired_goal": state[run, env, n : 2 * n],
+                }
+                obs, _ = face.reset(options=given)
+                np.testing.assert_array_equal(concatenated(obs), state[run, env])
+            obs, reward, terminated, truncated, info = face.step(chosen[run, env])
+            np.testing.assert_array_equal(concatenated(obs), step.next_obs[run, env].numpy())
+            assert reward == float(rewards[run, env])
+            assert terminated == bool(step.terminated[run, env]) == info["is_success"]
+            assert truncated == bool(step.truncated[run, env])
+            begins[run, env] = terminated or truncated
+            ends["terminated"] += terminated
+            ends["truncated"] += truncated
+    assert min(ends.values()) > 50
+
+
+def test_a_seed_decides_an_episode() -> None:
+    one, other = make(n_bits=30), make(n_bits=30)
+    first = [concatenated(env.reset(seed=3)[0]) for env in (one, other)]
+    second = [concatenated(env.reset()[0]) for env in (one, other)]
+    np.testing.assert_array_equal(*first)
+    np.testing.assert_array_equal(*second)
+    assert (first[0] != second[0]).any()
+    assert (first[0] != concatenated(one.reset(seed=4)[0])).any()
+
+
+def test_compute_reward_takes_any_leading_shape() -> None:
+    env = make(n_bits=2)
+    achieved = np.array([[[0, 0], [0, 1], [1, 1]], [[1, 0], [1, 1], [0, 1]]], np.int8)
+    desired = np.array([[[0, 0], [1, 0], [1, 1]], [[1, 1], [1, 1], [0, 1]]], np.int8)
+    expected = np.array([[0, -1, 0], [-1, 0, 0]], np.float32)
+    for said in ({}, None, [{}] * 6):
+        batch = env.compute_reward(achieved, desired, said)
+        assert isinstance(batch, np.ndarray) and batch.dtype == np.float32
+        np.testing.assert_array_equal(batch, expected)
+    single = env.compute_reward(achieved[0, 1], desired[0, 1], {})
+    assert isinstance(single, float) and single == -1.0
+
+
+def test_hindsight_of_stable_baselines_can_train_on_it() -> None:
+    model = DQN(
+        "MultiInputPolicy",
+        gymnasium.make("BitFlipping-v0", n_bits=6),
+        replay_buffer_class=HerReplayBuffer,
+        learning_starts=60,
+        batch_size=32,
+        policy_kwargs={"net_arch": [8]},
+        seed=0,
+    )
+    model.learn(70)
+    assert model.replay_buffer is not None
+    assert set(model.replay_buffer.sample(400).rewards.unique().tolist()) == {-1.0, 0.0}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"n_bits": 0}, "n_bits: 0 is not allowed; input should be greater than or equal to 1"),
+        ({"max_steps": 0}, "max_steps: 0 is not allowed"),
+        ({"n_bit": 3}, "unknown key 'n_bit'; did you mean 'n_bits'?"),
+    ],
+)
+def test_parameters_are_checked(parameters: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        BitFlippingEnv(**parameters)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"bits": [0, 0]}, "unknown option 'bits' of reset; there are achieved_goal, desired_goal"),
+        ({"desired_goal": [0, 0, 0]}, "'desired_goal' of reset: .* takes 2 finite numbers"),
+        ({"achieved_goal": [0, 2]}, r"'achieved_goal' of reset: \[0, 2\] is not allowed; .*Multi"),
+        ({"achieved_goal": [0, 0.5]}, r"'achieved_goal' of reset: \[0, 0.5\] is not allowed"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make(n_bits=2).reset(options=options)
+
+
+@pytest.mark.parametrize("action", [3, -1, 1.0, [0], None])
+def test_actions_are_checked(action: Any) -> None:
+    env = make(n_bits=3)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="has not begun"):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"action: .* is not allowed; it is the bit .* 0 to 2"):
+        env.step(action)
+
+
+@pytest.mark.parametrize("action", [1, [0.5, 0.5], [0.0, 0.0, float("nan")]])
+def test_continuous_actions_are_checked(action: Any) -> None:
+    env = make(n_bits=3, continuous=True)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"action: .* is not allowed; it takes 3 finite numbers"):
+        env.step(action)

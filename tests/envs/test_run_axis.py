@@ -1,0 +1,288 @@
+"""What runs on one axis owe each other, for every task that stands on `run_axis.Environments`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.point_reach import PointReach
+from hindsight.envs.run_axis import Environments
+from hindsight.envs.step import Step
+from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
+
+
+def steer(env: Environments[Any], t: int) -> Tensor:
+    """Actions [run, env, 2] by state and step: towards the target, with a wobble."""
+    toward = env.state[..., 2:4] - env.state[..., :2] - 0.3 * env.state[..., 6:]
+    return 2 * toward + 0.5 * torch.sin(3 * env.state[..., :2] + t)
+
+
+def first_difference(env: Environments[Any], t: int) -> Tensor:
+    """The first bit that is wrong; now and then the first one, whatever it is."""
+    n = env.goal_size
+    wrong = env.state[..., :n] != env.state[..., n : 2 * n]
+    stray = (env.elapsed + t) % 7 == 3
+    return torch.where(stray, 0, wrong.long().argmax(-1))
+
+
+def half_of_the_differences(env: Environments[Any], t: int) -> Tensor:
+    """Every second bit that is wrong is flipped, and the first one in every third step."""
+    n = env.goal_size
+    wrong = (env.state[..., :n] != env.state[..., n : 2 * n]).float()
+    actions = wrong * (wrong.cumsum(-1) % 2) - 0.5
+    actions[..., 0] += float(t % 3 == 0)
+    return actions
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task, runs of it that differ in all that may differ, and actions of all kinds."""
+
+    kind: Any
+    specs: list[Any]
+    actions: Any
+
+    def make(self, seeds: list[int], n_envs: int = 2, **options: Any) -> Environments[Any]:
+        return self.kind(self.specs[: len(seeds)], seeds, n_envs, **options)
+
+
+CASES = {
+    "point_reach": Case(
+        PointReach,
+        [
+            PointReachSpec(max_steps=9),
+            PointReachSpec(range=0.5, threshold=0.2, max_steps=3),
+            PointReachSpec(dt=0.1, action_scale=3.0, max_steps=20),
+            PointReachSpec(max_speed=0.3, max_steps=1),
+        ],
+        steer,
+    ),
+    "bit_flipping": Case(
+        BitFlipping,
+        [BitFlippingSpec(n_bits=4, max_steps=k) for k in (4, 2, 30, 1)],
+        first_difference,
+    ),
+    "continuous_bit_flipping": Case(
+        BitFlipping,
+        [BitFlippingSpec(n_bits=5, max_steps=k, continuous=True) for k in (5, 2, 30, 1)],
+        half_of_the_differences,
+    ),
+}
+SEEDS = [5, 0, 5, 11]
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+@dataclass
+class Played:
+    """What happened; leading dimensions [step, run, env]."""
+
+    states: Tensor  # before each step
+    steps: Step
+    rewards: Tensor
+
+    @property
+    def over(self) -> Tensor:
+        return self.steps.terminated | self.steps.truncated
+
+    def equals(self, other: "Played") -> bool:
+        return all(
+            torch.equal(a, b)
+            for a, b in zip(
+                (self.states, self.rewards, *self.steps),
+                (other.states, other.rewards, *other.steps),
+                strict=True,
+            )
+        )
+
+    def of(self, runs: list[int]) -> "Played":
+        kept = Step(*(value[:, runs] for value in self.steps))
+        return Played(self.states[:, runs], kept, self.rewards[:, runs])
+
+
+def play(env: Environments[Any], actions: Any, n_steps: int) -> Played:
+    g = env.goal_size
+    env.prepare_rollout(1, n_steps)
+    states, steps, rewards = [], [], []
+    for t in range(n_steps):
+        states.append(env.state.clone())
+        step = env.step(actions(env, t))
+        reward, success = env.parameters.reward(
+            step.next_achieved, states[-1][..., g : 2 * g], step.terminated
+        )
+        assert torch.equal(success, step.success)
+        steps.append(step)
+        rewards.append(reward)
+    together = Step(*(torch.stack(values) for values in zip(*steps, strict=True)))
+    return Played(torch.stack(states), together, torch.stack(rewards))
+
+
+def test_shapes_and_kinds(case: Case) -> None:
+    env = case.make(SEEDS, 3)
+    played = play(env, case.actions, 5)
+    shape, g = (5, 4, 3), env.goal_size
+    assert played.states.shape == played.steps.next_obs.shape == (*shape, env.observation_size)
+    assert played.steps.next_achieved.shape == (*shape, g)
+    for flag in (played.steps.terminated, played.steps.truncated, played.steps.success):
+        assert flag.shape == shape and flag.dtype == torch.bool
+    assert env.parameters.threshold.shape == (4,)
+    if env.n_choices is None:
+        assert case.actions(env, 0).shape == (4, 3, env.action_size)
+    else:
+        assert case.actions(env, 0).shape == (4, 3) and env.action_size == 1
+
+
+def test_the_next_observation_belongs_to_the_episode_of_the_step(case: Case) -> None:
+    """Where an episode goes on it is the next state; where one is over it is not the next's."""
+    env = case.make(SEEDS, 3)
+    played = play(env, case.actions, 60)
+    g, over = env.goal_size, played.over[:-1]
+    following, next_obs = played.states[1:], played.steps.next_obs[:-1]
+    assert over.any() and not over.all()
+    assert torch.equal(following[~over], next_obs[~over])
+    assert torch.equal(played.steps.next_obs[..., :g], played.steps.next_achieved)
+    desired = slice(g, 2 * g)
+    assert torch.equal(played.steps.next_obs[..., desired], played.states[..., desired])
+    assert (following[over] != next_obs[over]).any(-1).float().mean() > 0.9
+
+
+def test_a_step_leaves_what_was_handed_out_before_alone(case: Case) -> None:
+    env = case.make(SEEDS)
+    state, copy = env.state, env.state.clone()
+    first = env.step(case.actions(env, 0))
+    copies = [value.clone() for value in first]
+    for t in range(1, 30):
+        env.step(case.actions(env, t))
+    assert torch.equal(state, copy)
+    assert all(torch.equal(a, b) for a, b in zip(first, copies, strict=True))
+
+
+def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
+    env = case.make(SEEDS, 3)
+    limits = [getattr(s, "step_limit", s.max_steps) for s in case.specs]
+    length = torch.zeros(4, 3, dtype=torch.int64)
+    for t in range(150):
+        assert torch.equal(env.elapsed, length)
+        step = env.step(case.actions(env, t))
+        length += 1
+        assert not (step.terminated & step.truncated).any()
+        assert torch.equal(step.terminated, step.success & torch.tensor(env.terminates_on_success))
+        late = length >= torch.tensor(limits)[:, None]
+        assert torch.equal(step.truncated, late & ~step.terminated)
+        length[step.terminated | step.truncated] = 0
+
+
+def test_a_run_among_others_is_that_run_alone(case: Case) -> None:
+    together = play(case.make(SEEDS, 3), case.actions, 200)
+    assert together.steps.success.any() and together.steps.truncated.any()
+    for i, seed in enumerate(SEEDS):
+        alone = play(case.kind([case.specs[i]], [seed], 3), case.actions, 200)
+        assert together.of([i]).equals(alone)
+
+
+def test_seeds_and_environments_differ(case: Case) -> None:
+    env = case.kind([case.specs[0]] * 3, [0, 1, 2], 4)
+    beginnings = env._beginnings.flatten(2).flatten(0, 1)  # 128 episodes of 12 environments
+    assert len(beginnings.unique(dim=0)) == 12
+
+
+def beginnings(played: Played, run: int, env: int) -> Tensor:
+    """First observations of the episodes in order."""
+    starts = torch.cat([torch.ones_like(played.over[:1]), played.over[:-1]])[:, run, env]
+    return played.states[starts, run, env]
+
+
+def test_episodes_begin_alike_whatever_was_done_before(case: Case) -> None:
+    def idle(env: Environments[Any], t: int) -> Tensor:
+        return -torch.ones_like(case.actions(env, t)) if env.n_choices is None else env.elapsed % 2
+
+    # The second run's limit is 2 or 3 steps; the other's episodes are as long, or shorter.
+    one = beginnings(play(case.make(SEEDS), case.actions, 90), 1, 1)
+    other = beginnings(play(case.make(SEEDS), idle, 90), 1, 1)
+    shared = min(len(one), len(other))
+    assert shared >= 30
+    assert torch.equal(one[:shared], other[:shared])
+
+
+def test_beginnings_go_on_through_many_blocks(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Environments, "BLOCK", 8)
+    env = case.make(SEEDS)
+    played = play(env, case.actions, 150)
+    # The last run's episodes take one step: 150 of them, 19 blocks.
+    assert int(env.episode[3].min()) == 150 and int(env.episode[0].max()) < 80
+    for place in (0, 1):
+        found = beginnings(played, 3, place)
+        for block in (0, 1, 2, 9, 18):
+            fresh = case.make(SEEDS)
+            there = {"episode": torch.full((4, 2), 8 * block)}
+            fresh.load_state_dict(there)
+            expected = fresh._beginning()[3, place]
+            assert torch.equal(found[8 * block], expected)
+
+
+def test_evaluation_episodes_are_not_those_of_training(case: Case) -> None:
+    training, evaluation = (case.make([0], 20, evaluation=e).state for e in (False, True))
+    assert not torch.equal(training, evaluation)
+
+
+@pytest.mark.parametrize("n_steps", [30, 700])
+def test_a_rewound_evaluation_is_identical(case: Case, n_steps: int) -> None:
+    """Also one that was longer than the blocks that are held."""
+    env = case.make(SEEDS, 3, evaluation=True)
+    first = play(env, case.actions, n_steps)
+    for _ in range(2):
+        env.rewind()
+        assert first.equals(play(env, case.actions, n_steps))
+
+
+@pytest.mark.parametrize("into", ["a fresh one", "one that is further on"])
+def test_saved_and_loaded_it_continues_alike(
+    case: Case, monkeypatch: pytest.MonkeyPatch, into: str
+) -> None:
+    monkeypatch.setattr(Environments, "BLOCK", 8)
+    env = case.make(SEEDS)
+    play(env, case.actions, 101)
+    saved = {name: value.clone() for name, value in env.state_dict().items()}
+    expected = play(env, case.actions, 120)
+    other = case.make(SEEDS) if into == "a fresh one" else env
+    other.load_state_dict(saved)
+    assert expected.equals(play(other, case.actions, 120))
+
+
+def test_selected_runs_go_on_as_if_nothing_had_happened(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Environments, "BLOCK", 8)
+    kept = [3, 0]
+    env, untouched = case.make(SEEDS), case.make(SEEDS)
+    for one in (env, untouched):
+        play(one, case.actions, 37)
+    env.select(torch.tensor(kept))
+    assert env.seeds == [11, 5] and env.parameters.threshold.shape == (2,)
+    assert play(env, case.actions, 100).equals(play(untouched, case.actions, 100).of(kept))
+
+
+def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None:
+    """`threshold` says in numbers what `reward` judges, for goals [run, step, copy, goal], too."""
+    env = case.make(SEEDS)
+    uniform = torch.from_numpy(np.random.default_rng(0).random((4, 50, 6, env.goal_size)))
+    achieved, desired = (
+        env.parameters.goals(uniform).float(),
+        env.parameters.goals(uniform.flip(1)).float(),
+    )
+    desired[:, :, :3] = achieved[:, :, :3]
+    if isinstance(env, PointReach):
+        desired[:, :, :3] += 0.3 * desired[:, :, 3:]
+    never = torch.zeros(4, 50, 6, dtype=torch.bool)
+    reward, success = env.parameters.reward(achieved, desired, never)
+    distance = (achieved - desired).double().square().sum(-1).sqrt()
+    assert torch.equal(success, distance <= env.parameters.threshold[:, None, None])
+    assert torch.equal(reward, torch.where(success, 0.0, -1.0))
+    assert success.flatten(1).any(1).all() and not success.flatten(1).all(1).any()

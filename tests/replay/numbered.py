@@ -1,0 +1,118 @@
+"""Transitions that carry their number in every field, and a replay buffer of plain lists.
+
+The numbers show any misalignment: a field's value is 10 x the transition's number + the field's +
+the component's eighth.  Nothing a transition leads to is what the next one begins with.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+GOAL, REST, ACTION = 2, 3, 2
+OBS = 2 * GOAL + REST
+SIZES = {
+    "achieved": GOAL,
+    "desired": GOAL,
+    "rest": REST,
+    "next achieved": GOAL,
+    "next desired": GOAL,
+    "next rest": REST,
+    "action": ACTION,
+}
+
+
+def numbers(transition: np.ndarray, name: str) -> np.ndarray:
+    """A field of the transitions with these numbers [...], float32 [..., size]."""
+    place = list(SIZES).index(name)
+    component = np.arange(SIZES[name]) / 8
+    return (10 * np.asarray(transition)[..., None] + place + component).astype(np.float32)
+
+
+def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after: bool = False):
+    """An observation [..., OBS], with the goal that transition `goal` achieved where it is not -1.
+
+    after: the one after the action.
+    """
+    prefix = "next " if after else ""
+    desired = numbers(transition, prefix + "desired")
+    if goal is not None:
+        achieved = numbers(goal, "next achieved")
+        desired = np.where(np.asarray(goal)[..., None] >= 0, achieved, desired)
+    parts = numbers(transition, prefix + "achieved"), desired, numbers(transition, prefix + "rest")
+    return np.concatenate(parts, axis=-1)
+
+
+def stored_reward(transition: np.ndarray) -> np.ndarray:
+    """[...]: what the environment gave."""
+    return (0.5 + np.asarray(transition)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One step of an episode."""
+
+    number: int
+    terminated: bool
+    success: bool
+
+
+@dataclass
+class Slots:
+    """An environment's episodes as lists; the oldest leaves when its first step is overwritten."""
+
+    size: int
+    longest: int  # an episode is cut after so many steps
+    steps: int = 0
+    episodes: list[tuple[int, list[Transition]]] = field(default_factory=list)  # first step, steps
+    open: list[Transition] = field(default_factory=list)
+
+    def add(self, transition: Transition, over: bool) -> None:
+        self.open.append(transition)
+        self.steps += 1
+        if over or len(self.open) == self.longest:
+            self.end()
+        self.episodes = [e for e in self.episodes if e[0] >= self.steps - self.size]
+
+    def end(self) -> None:
+        if self.open:
+            self.episodes.append((self.steps - len(self.open), self.open))
+        self.open = []
+
+    def finished(self) -> list[list[Transition]]:
+        return [steps for _, steps in self.episodes]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A sampled transition as it must come out."""
+
+    transition: Transition
+    goal: int  # the number of the transition whose achieved goal is desired, or -1: its own goal
+
+
+def candidates(
+    episodes: Sequence[list[Transition]], episode: list[Transition], i: int, strategy: str
+) -> list[Transition]:
+    """Whose goals may replace that of step i, each as likely as another (HER, section 4.5)."""
+    if strategy == "final":
+        return episode[-1:]
+    if strategy == "future":
+        return episode[i:]
+    if strategy == "episode":
+        return episode
+    return [transition for episode in episodes for transition in episode]
+
+
+def draw(
+    environments: Sequence[Slots], uniform: Sequence[float], strategy: str, k: int
+) -> Expected:
+    """A transition of one run by three numbers in [0, 1)."""
+    episodes = [episode for slots in environments for episode in slots.finished()]
+    places = [(episode, i) for episode in episodes for i in range(len(episode))]
+    episode, i = places[int(uniform[0] * len(places))]
+    goal = -1
+    if uniform[1] < k / (k + 1):
+        allowed = candidates(episodes, episode, i, strategy)
+        goal = allowed[int(uniform[2] * len(allowed))].number
+    return Expected(episode[i], goal)

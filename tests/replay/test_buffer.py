@@ -1,0 +1,439 @@
+"""The core against a buffer of plain lists that draws by the same random numbers."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.replay.buffer import GOAL_STRATEGIES, Relabelling, ReplayBuffer, Row, draws
+from hindsight.replay.transitions import Batch
+from hindsight.specs.cell import PredatorPreySpec
+from tests.replay.numbered import (
+    ACTION,
+    GOAL,
+    OBS,
+    Expected,
+    Slots,
+    Transition,
+    candidates,
+    draw,
+    numbers,
+    observation,
+    stored_reward,
+)
+
+ROW = Row.of(OBS, GOAL, ACTION)
+quick = settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def reward(achieved, desired, ends):
+    """A reward that shows both goals and whether the episode ends, and success where they agree."""
+    value = achieved[..., 0] - 2 * desired[..., 1] + 100_000 * ends
+    return value, (achieved == desired).all(-1)
+
+
+@dataclass
+class Both:
+    """The buffer and the lists [run][env], filled alike; numbers count all transitions."""
+
+    buffer: ReplayBuffer
+    lists: list[list[Slots]]
+    rng: np.random.Generator
+    count: int = 0
+    history: list[tuple] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, runs: int, envs: int, slots: int, relabelling: Relabelling, seed: int = 0
+    ) -> "Both":
+        lists = [[Slots(slots, slots // 2) for _ in range(envs)] for _ in range(runs)]
+        buffer = ReplayBuffer(runs, envs, envs * slots, ROW, relabelling)
+        return cls(buffer, lists, np.random.default_rng(seed))
+
+    def step(self, ends: float) -> None:
+        """A step of every environment; an episode ends with probability `ends`, in some way."""
+        shape = len(self.lists), len(self.lists[0])
+        number = self.count + np.arange(math.prod(shape)).reshape(shape)
+        self.count += number.size
+        kind = self.rng.random(shape)
+        success = self.rng.random(shape) < 0.3
+        terminated = (kind < ends / 2) | success * (kind < ends)
+        truncated = (kind < ends) & ~terminated
+        self.history.append((number, terminated, truncated, success))
+        add(self.buffer, *self.history[-1])
+        for place in np.ndindex(shape):
+            transition = Transition(
+                int(number[place]), bool(terminated[place]), bool(success[place])
+            )
+            over = bool(terminated[place] | truncated[place])
+            self.lists[place[0]][place[1]].add(transition, over)
+
+    def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
+        """What the lists draw by `uniform` [run, sample, 3]."""
+        how = self.buffer.relabelling
+        return [
+            [draw(slots, u, how.strategy, how.k) for u in numbers_of_run]
+            for slots, numbers_of_run in zip(self.lists, uniform.tolist(), strict=True)
+        ]
+
+
+def add(buffer, number, terminated, truncated, success) -> None:
+    """A step [run, env] of transitions with these numbers."""
+    t = torch.from_numpy
+    buffer.add(
+        t(observation(number)),
+        t(numbers(number, "action")),
+        t(stored_reward(number)),
+        t(observation(number, after=True)),
+        t(terminated),
+        t(truncated),
+        t(success) if buffer.relabelling.terminates_on_success else None,
+    )
+
+
+def terminates(e: Expected, how: Relabelling) -> bool:
+    """Whether a transition is terminated under its goal, written as a table of cases."""
+    if e.goal == -1 or how.fidelity == "released":
+        return e.transition.terminated
+    if not how.terminates_on_success:
+        return e.transition.terminated
+    failed = e.transition.terminated and not e.transition.success
+    return failed or e.goal == e.transition.number
+
+
+def ends_anyway(e: Expected, how: Relabelling) -> bool:
+    """Whether the reward for a new goal is told that the episode ends."""
+    if how.fidelity == "released" or not e.transition.terminated:
+        return False
+    return not (how.terminates_on_success and e.transition.success)
+
+
+def compare(batch: Batch, expected: list[list[Expected]], how: Relabelling) -> None:
+    """Every field of the batch is that of the expected transition."""
+    number = np.array([[e.transition.number for e in run] for run in expected])
+    goal = np.array([[e.goal for e in run] for run in expected])
+    np.testing.assert_array_equal(batch.obs, observation(number, goal))
+    np.testing.assert_array_equal(batch.next_obs, observation(number, goal, after=True))
+    np.testing.assert_array_equal(batch.actions, numbers(number, "action"))
+    ends = np.array([[ends_anyway(e, how) for e in run] for run in expected])
+    achieved, desired = numbers(number, "next achieved"), numbers(goal, "next achieved")
+    new = reward(torch.tensor(achieved), torch.tensor(desired), torch.tensor(ends))[0].numpy()
+    np.testing.assert_array_equal(batch.rewards, np.where(goal < 0, stored_reward(number), new))
+    terminated = [[terminates(e, how) for e in run] for run in expected]
+    np.testing.assert_array_equal(batch.terminated, terminated)
+
+
+relabellings = st.builds(
+    Relabelling,
+    strategy=st.sampled_from(GOAL_STRATEGIES),
+    k=st.sampled_from([0, 1, 4]),
+    terminates_on_success=st.booleans(),
+    fidelity=st.sampled_from(["described", "released"]),
+)
+
+
+@quick
+@given(
+    how=relabellings,
+    runs=st.integers(1, 3),
+    envs=st.integers(1, 3),
+    slots=st.integers(2, 11),
+    steps=st.integers(1, 40),
+    ends=st.sampled_from([0.1, 0.4, 0.9]),
+    seed=st.integers(0, 10**6),
+)
+def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, seed):
+    """Unfinished and overlong episodes, wrap-around, runs and environments out of step."""
+    both = Both.of(runs, envs, slots, how, seed)
+    something = False
+    for _ in range(steps):
+        both.step(ends)
+        there = [[sum(map(len, s.finished())) for s in environments] for environments in both.lists]
+        np.testing.assert_array_equal(both.buffer.finished(), there)
+        assert not something or np.sum(there, axis=1).all(), (
+            "once there is something, there is always"
+        )
+        if np.sum(there, axis=1).all():
+            something = True
+            uniform = both.rng.random((runs, 6, 3))
+            compare(both.buffer.sample(uniform, reward), both.expected(uniform), how)
+    assert something or steps <= slots
+
+
+@quick
+@given(st.sampled_from(GOAL_STRATEGIES), st.integers(1, 3), st.integers(0, 10**6))
+def test_every_transition_and_every_goal_is_equally_probable(strategy, envs, seed):
+    """Equally spaced numbers meet each transition once, and each of its possible goals once."""
+    both = Both.of(1, envs, 9, Relabelling(strategy, k=4), seed)
+    for _ in range(int(both.rng.integers(10, 30))):
+        both.step(0.4)
+    episodes = [episode for slots in both.lists[0] for episode in slots.finished()]
+    places = [(episode, i) for episode in episodes for i in range(len(episode))]
+    index = both.buffer.choose(np.linspace(0, 1, len(places), endpoint=False)[None] + 1e-9)
+    rows = both.buffer.gather(index)[0].numpy()
+    expected = [episode[i].number for episode, i in places]
+    np.testing.assert_array_equal(rows[:, ROW.obs], observation(np.array(expected)))
+    for at, (episode, i) in zip(index[0], places, strict=True):
+        allowed = [t.number for t in candidates(episodes, episode, i, strategy)]
+        m = len(allowed)
+        uniform = np.linspace(0, 1, m, endpoint=False)[None] + 1e-9
+        chosen = both.buffer.gather(both.buffer.goal_index(np.full((1, m), at), uniform))
+        goals = chosen[0].numpy()[:, ROW.next_achieved]
+        np.testing.assert_array_equal(goals, numbers(np.array(allowed), "next achieved"))
+
+
+def whole_episodes(lengths: list[int], how: Relabelling, size: int = 1000) -> ReplayBuffer:
+    """A buffer of one environment with episodes of these lengths, none of which terminates."""
+    buffer = ReplayBuffer(1, 1, size, ROW, how)
+    first = 0
+    for length in lengths:
+        number = first + np.arange(length)
+        rows = np.zeros((1, 1, length, ROW.width), np.float32)
+        rows[..., ROW.obs] = observation(number)
+        rows[..., ROW.next_obs] = observation(number, after=True)
+        rows[..., ROW.actions] = numbers(number, "action")
+        rows[..., ROW.reward] = stored_reward(number)
+        buffer.add_episodes(torch.from_numpy(rows))
+        first += length
+    return buffer
+
+
+def number_of(goal: np.ndarray) -> np.ndarray:
+    """The transition that achieved goals [..., GOAL]."""
+    return np.floor(goal[..., 0] / 10).astype(int)
+
+
+def test_future_is_uniform_over_the_rest_of_the_episode_with_the_step_itself():
+    """Chi-square for every step of an episode of seven, among others."""
+    buffer = whole_episodes([5, 7, 3], Relabelling("future", k=4))
+    rng = np.random.default_rng(1)
+    batch = buffer.sample(rng.random((1, 60_000, 3)), reward)
+    number = number_of(batch.obs[0].numpy())
+    desired = batch.obs[0].numpy()[:, GOAL : 2 * GOAL]
+    relabelled = (desired != numbers(number, "desired")).any(-1)
+    goal = number_of(desired)
+    assert set(goal[relabelled & (number == 11)]) == {11}
+    for step in range(5, 11):
+        goals = goal[relabelled & (number == step)]
+        assert goals.min() == step and goals.max() == 11, "its own goal and the last are among them"
+        counts = np.bincount(goals, minlength=12)[step:12]
+        assert stats.chisquare(counts).pvalue > 1e-3, (step, counts)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 8])
+def test_k_of_k_plus_one_are_relabelled(k):
+    buffer = whole_episodes([50] * 4, Relabelling("final", k=k))
+    batch = buffer.sample(np.random.default_rng(0).random((1, 20_000, 3)), reward)
+    number = number_of(batch.obs[0].numpy())
+    own = (batch.obs[0].numpy()[:, GOAL : 2 * GOAL] == numbers(number, "desired")).all(-1)
+    assert stats.binomtest(int((~own).sum()), 20_000, k / (k + 1)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("strategy", ["final", "future", "episode"])
+def test_an_episode_of_one_step_has_one_goal(strategy):
+    buffer = whole_episodes([1, 1, 1], Relabelling(strategy, k=10**9))
+    batch = buffer.sample(np.random.default_rng(0).random((1, 30, 3)), reward)
+    number = number_of(batch.obs[0].numpy())
+    np.testing.assert_array_equal(batch.obs[0], observation(number, number))
+    assert set(number) == {0, 1, 2}
+
+
+def test_among_a_million_transitions_each_is_as_likely_as_another():
+    """Numbers of single precision would meet some of them three times and others once."""
+    row = Row.of(2, 1, 1)
+    buffer = ReplayBuffer(1, 1, 1_000_000, row, Relabelling())
+    buffer.add_episodes(torch.zeros(1, 1, 1_000_000, row.width))
+    index = buffer.choose((np.arange(2_000_000)[None] + 0.5) / 2_000_000)
+    assert (np.bincount(index[0], minlength=1_000_000) == 2).all()
+
+
+@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
+def test_a_run_alone_samples_the_same_as_among_others(strategy):
+    how = Relabelling(strategy, k=2, terminates_on_success=True)
+    both = Both.of(3, 2, 12, how)
+    for _ in range(40):
+        both.step(0.3)
+    together = both.buffer.sample(draws([7, 8, 9], 5, (32, 3)), reward)
+    alone = ReplayBuffer(1, 2, 24, ROW, how)
+    for step in both.history:
+        add(alone, *(values[1:2] for values in step))
+    batch = alone.sample(draws([8], 5, (32, 3)), reward)
+    kept = ReplayBuffer(3, 2, 24, ROW, how)
+    kept.load_state_dict(both.buffer.state_dict())
+    kept.select(torch.tensor([1]))
+    after = kept.sample(draws([8], 5, (32, 3)), reward)
+    for name in ("obs", "actions", "rewards", "next_obs", "terminated"):
+        expected = getattr(together, name)[1]
+        torch.testing.assert_close(getattr(batch, name)[0], expected, rtol=0, atol=0)
+        torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
+
+
+def test_whole_episodes_are_the_same_as_their_steps():
+    """Also where they wrap around, and where one takes the place of several."""
+    how = Relabelling("episode", k=1)
+    for lengths in ([3, 4, 2, 6, 5, 1, 7], [2] * 9 + [10] + [1] * 4, [10, 10, 3]):
+        episodes = whole_episodes(lengths, how, size=10)
+        lists = Slots(10, 10)
+        last = set(np.cumsum(lengths) - 1)
+        for number in range(sum(lengths)):
+            lists.add(Transition(number, False, False), number in last)
+        uniform = np.random.default_rng(0).random((1, 50, 3))
+        expected = [[draw([lists], u, "episode", 1) for u in uniform[0].tolist()]]
+        compare(episodes.sample(uniform, reward), expected, how)
+
+
+def test_a_cut_trajectory_ends_where_it_was_cut():
+    """What is added afterwards belongs to another episode."""
+    both = Both.of(2, 2, 20, Relabelling("final", k=10**9))
+    for _ in range(4):
+        both.step(0.0)
+    with pytest.raises(ValueError, match="no episode of run 0 is finished"):
+        both.buffer.sample(np.zeros((2, 1, 3)), reward)
+    both.buffer.truncate_last_trajectory()
+    for environments in both.lists:
+        for slots in environments:
+            slots.end()
+    for _ in range(5):
+        both.step(0.0)
+    uniform = both.rng.random((2, 40, 3))
+    compare(both.buffer.sample(uniform, reward), both.expected(uniform), both.buffer.relabelling)
+
+
+def test_it_continues_where_it_was_saved():
+    how = Relabelling("random", k=3, terminates_on_success=True)
+    both = Both.of(2, 2, 15, how)
+    for _ in range(25):
+        both.step(0.3)
+    other = ReplayBuffer(2, 2, 30, ROW, how)
+    other.load_state_dict(both.buffer.state_dict())
+    for _ in range(25):
+        both.step(0.3)
+        add(other, *both.history[-1])
+        uniform = both.rng.random((2, 8, 3))
+        compare(other.sample(uniform, reward), both.expected(uniform), how)
+
+
+def test_discrete_actions_are_integers():
+    row = Row.of(OBS, GOAL, 1)
+    buffer = ReplayBuffer(2, 1, 10, row, Relabelling(k=0), discrete_actions=True)
+    obs, flag = torch.zeros(2, 1, OBS), torch.ones(2, 1, dtype=torch.bool)
+    for action in range(10):
+        chosen = torch.full((2, 1), action)
+        buffer.add(obs, chosen, torch.zeros(2, 1), obs, flag, flag)
+    batch = buffer.sample((np.arange(10) / 10)[None, :, None].repeat(2, 0).repeat(3, 2), reward)
+    assert batch.actions.dtype == torch.int64
+    assert batch.actions.tolist() == [list(range(10))] * 2
+
+
+@pytest.mark.parametrize("fidelity", ["described", "released"])
+@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
+def test_predator_prey_by_hand(strategy, fidelity):
+    """Rewards and terminations of relabelled transitions from the environment's rules.
+
+    An episode there terminates by interception, or, with reward -1, after the step limit; both must
+    be in the batch for the test to mean anything.
+    """
+    r = 2.0
+    spec = PredatorPreySpec(n_dims=2, grid_size=5.0, interception_distance=r, max_steps=6)
+    env = PredatorPrey([spec, spec], [0, 1], 2)
+    how = Relabelling(strategy, 2, terminates_on_success=True, fidelity=fidelity)
+    buffer = ReplayBuffer(2, 2, 400, Row.of(6, 2, 2), how)
+    rng = np.random.default_rng(0)
+    env.prepare_rollout(0, 150)
+    ways = {}  # how a transition ended, by its next achieved goal
+    for _ in range(150):
+        obs, desired = env.state.clone(), env.state[..., 2:4].clone()
+        actions = torch.from_numpy(rng.uniform(-1, 1, (2, 2, 2)).astype(np.float32))
+        done = env.step(actions)
+        rewards = torch.where(done.success, 1.0, torch.where(done.terminated, -1.0, 0.0))
+        next_obs = torch.cat([done.next_achieved, desired + 0.25, obs[..., 4:]], dim=-1)
+        cut = torch.zeros_like(done.terminated)
+        buffer.add(obs, actions, rewards, next_obs, done.terminated, cut, done.success)
+        for place in np.ndindex(2, 2):
+            key = tuple(done.next_achieved[place].tolist())
+            ways[key] = (bool(done.terminated[place]), bool(done.success[place]))
+    uniform = rng.random((2, 3000, 3))
+    batch = buffer.sample(uniform, env.parameters.reward)
+    seen = set()
+    relabelled = uniform[..., 1] < 2 / 3
+    for place in zip(*relabelled.nonzero(), strict=True):
+        achieved = tuple(batch.next_obs[place][:2].tolist())
+        goal = batch.obs[place][2:4].tolist()
+        assert batch.next_obs[place][2:4].tolist() == goal
+        terminated, success = ways[achieved]
+        failed = terminated and not success
+        reached = math.dist(achieved, goal) <= r
+        reward = float(batch.rewards[place])
+        if fidelity == "described":
+            assert reward == (1 if reached else -1 if failed else 0)
+            assert bool(batch.terminated[place]) == (reached or failed)
+        else:
+            assert reward == (1 if reached else 0)
+            assert bool(batch.terminated[place]) == terminated
+        seen.add((terminated, success, reached))
+    # A last step reaches its own goal under `final`, and nearly so under `future`.
+    wanted = {(False, False, True), (True, False, True), (True, True, True), (False, False, False)}
+    if strategy in ("episode", "random"):
+        wanted |= {(True, False, False), (True, True, False)}
+    assert wanted <= seen
+
+
+def test_what_is_not_relabelled_stays_as_the_environment_gave_it():
+    how = Relabelling("future", k=0, terminates_on_success=True)
+    both = Both.of(1, 1, 30, how)
+    for _ in range(30):
+        both.step(0.4)
+    uniform = both.rng.random((1, 200, 3))
+    batch = both.buffer.sample(uniform, lambda *_: pytest.fail("no reward is asked for"))
+    compare(batch, both.expected(uniform), how)
+    assert batch.terminated.any() and not batch.terminated.all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future, episode"),
+        ({"k": -1}, "k: -1 is not allowed; it is a whole number from 0 on"),
+        ({"k": 2.5}, "k: 2.5 is not allowed"),
+        ({"k": True}, "k: True is not allowed"),
+        ({"fidelity": "exact"}, "fidelity: 'exact' is not allowed; there are released, described"),
+    ],
+)
+def test_relabellings_that_cannot_be(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Relabelling(**arguments)
+
+
+def test_errors_leave_the_buffer_as_it_was():
+    how = Relabelling("future", terminates_on_success=True)
+    with pytest.raises(ValueError, match="size: 3 is not allowed; it is at least 4"):
+        ReplayBuffer(1, 2, 3, ROW, how)
+    buffer = ReplayBuffer(1, 1, 10, ROW, how)
+    with pytest.raises(ValueError, match="there is nothing to sample"):
+        buffer.sample(np.zeros((1, 1, 3)), reward)
+    flag, obs = torch.zeros(1, 1, dtype=torch.bool), torch.zeros(1, 1, OBS)
+    step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
+    with pytest.raises(ValueError, match="success: None is not allowed"):
+        buffer.add(*step)
+    with pytest.raises(ValueError, match="11 steps is not allowed; there is room for 1 to 10"):
+        buffer.add_episodes(torch.zeros(1, 1, 11, ROW.width))
+    assert len(buffer) == buffer.position == 0
+    buffer.add(*step, flag)
+    with pytest.raises(ValueError, match="while others are open"):
+        buffer.add_episodes(torch.zeros(1, 1, 2, ROW.width))
+    assert buffer.position == 1 and buffer.elapsed.item() == 1
+
+
+def test_draws_are_a_function_of_seed_and_index():
+    first = draws([3, 4], 7, (5, 3))
+    assert first.shape == (2, 5, 3) and first.dtype == np.float64
+    np.testing.assert_array_equal(draws([4], 7, (5, 3))[0], first[1])
+    assert not np.isin(draws([3], 8, (5, 3)), first).any()

@@ -1,0 +1,685 @@
+"""The NumPy face against plain lists that draw by the same generator, and its errors."""
+
+import pickle
+import re
+import zipfile
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.files import FileError
+from hindsight.replay.buffer import GOAL_STRATEGIES
+from hindsight.replay.her import HindsightReplayBuffer
+from tests.replay.numbered import (
+    ACTION,
+    GOAL,
+    REST,
+    Slots,
+    Transition,
+    draw,
+    numbers,
+    stored_reward,
+)
+
+quick = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+ROOT = Path(__file__).parents[2]
+
+
+def box(n: int) -> Box:
+    return Box(-np.inf, np.inf, (n,), np.float32)
+
+
+class Numbered:
+    """What a buffer asks of environments whose transitions carry their number."""
+
+    def __init__(self, n_envs: int | None = None) -> None:
+        goals = {"achieved_goal": box(GOAL), "desired_goal": box(GOAL)}
+        self.observation_space = Dict({**goals, "observation": box(REST)})
+        self.action_space = box(ACTION)
+        if n_envs is not None:
+            self.num_envs = n_envs
+
+    def compute_reward(self, achieved, desired, infos):
+        """Shows both goals, and what was handed over with them."""
+        assert achieved.dtype == desired.dtype == np.float32
+        handed = [info.get("extra", 0.0) for info in infos]
+        return achieved[:, 0] - 2 * desired[:, 1] + 1e5 * np.array(handed)
+
+    def compute_terminated(self, achieved, desired, infos):
+        assert len(infos) == len(achieved)
+        return (achieved == desired).all(-1)
+
+
+def observed(number: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
+    prefix = "next " if after else ""
+    names = ("achieved_goal", "achieved"), ("desired_goal", "desired"), ("observation", "rest")
+    return {key: numbers(number, prefix + name) for key, name in names}
+
+
+def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None) -> None:
+    obs, after = observed(number), observed(number, after=True)
+    actions, rewards = numbers(number, "action"), stored_reward(number)
+    buffer.add(obs, actions, rewards, after, terminated, truncated, info)
+
+
+def check(sample, expected, fidelity: str) -> None:
+    """Every field is that of the expected transition with the expected goal."""
+    number = np.array([e.transition.number for e in expected])
+    goal = np.array([e.goal for e in expected])
+    new = goal >= 0
+    achieved = numbers(goal, "next achieved")
+    for got, prefix in ((sample.obs, ""), (sample.next_obs, "next ")):
+        np.testing.assert_array_equal(got["achieved_goal"], numbers(number, prefix + "achieved"))
+        np.testing.assert_array_equal(got["observation"], numbers(number, prefix + "rest"))
+        desired = np.where(new[:, None], achieved, numbers(number, prefix + "desired"))
+        np.testing.assert_array_equal(got["desired_goal"], desired)
+    np.testing.assert_array_equal(sample.actions, numbers(number, "action"))
+    rewards = numbers(number, "next achieved")[:, 0] - 2 * achieved[:, 1]
+    rewards = np.where(new, rewards, stored_reward(number))
+    np.testing.assert_array_equal(sample.rewards, rewards)
+    terminated = np.array([e.transition.terminated for e in expected])
+    if fidelity == "described":
+        # No transition achieves the goal it has: whatever terminated it was a failure.
+        terminated = terminated | (goal == number)
+    np.testing.assert_array_equal(sample.terminated, terminated)
+
+
+@quick
+@given(
+    strategy=st.sampled_from(GOAL_STRATEGIES),
+    fidelity=st.sampled_from(["described", "released"]),
+    k=st.sampled_from([0, 1, 4]),
+    envs=st.integers(1, 4),
+    size=st.integers(8, 30),
+    seed=st.integers(0, 10**6),
+)
+def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, size, seed):
+    """Environments out of step, wrap-around, whole episodes in between, open episodes."""
+    env, rng = Numbered(envs), np.random.default_rng(seed)
+    buffer = HindsightReplayBuffer(
+        size, env, strategy=strategy, k=k, fidelity=fidelity, seed=seed, max_episode_len=8
+    )
+    generator = np.random.default_rng(seed)
+    slots, going_on, count = Slots(size, size), [[] for _ in range(envs)], 0
+    for _ in range(40):
+        number = count + np.arange(envs)
+        count += envs
+        terminated = rng.random(envs) < 0.2
+        truncated = (rng.random(envs) < 0.2) | np.array([len(g) == 7 for g in going_on])
+        add(buffer, number, terminated, truncated)
+        for i in range(envs):
+            going_on[i].append(Transition(int(number[i]), bool(terminated[i]), False))
+            if terminated[i] or truncated[i]:
+                enter(slots, going_on[i])
+                going_on[i] = []
+        if rng.random() < 0.2:
+            n, ends = int(rng.integers(1, 6)), bool(rng.integers(2))
+            whole = count + np.arange(n)
+            count += n
+            obs, after = observed(whole), observed(whole, after=True)
+            actions, rewards = numbers(whole, "action"), stored_reward(whole)
+            buffer.add_episode(obs, actions, rewards, after, ends)
+            enter(slots, [Transition(int(i), ends and i == whole[-1], False) for i in whole])
+        stored = sum(map(len, slots.finished()))
+        assert len(buffer) == stored
+        if stored:
+            uniform = generator.random((1, 12, 3))[0]
+            expected = [draw([slots], u, strategy, k) for u in uniform.tolist()]
+            check(buffer.sample(12), expected, fidelity)
+
+
+def enter(slots: Slots, episode: list[Transition]) -> None:
+    for transition in episode:
+        slots.add(transition, transition is episode[-1])
+
+
+# --- copies at episode end ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
+def test_copies_at_the_end_of_an_episode(strategy):
+    """k copies of every step, each with a goal that it may have, beside the episode itself."""
+    buffer = HindsightReplayBuffer(
+        10_000, Numbered(), strategy=strategy, k=3, relabel_at="episode_end", seed=0
+    )
+    lengths, first = (4, 1, 7), 0
+    for n in lengths:
+        whole = first + np.arange(n)
+        obs, after = observed(whole), observed(whole, after=True)
+        buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, True)
+        first += n
+        assert len(buffer) == 4 * first
+    rows, row = buffer.episodes.all_rows(), buffer.episodes.row
+    number = np.floor(rows[:, 0] / 10).astype(int)
+    desired = rows[:, row.desired[0]]
+    own = (desired == numbers(number, "desired")).all(-1)
+    goal = np.where(own, -1, np.floor(desired[:, 0] / 10)).astype(int)
+    assert (np.bincount(number) == 4).all() and own.sum() == first
+    begin = np.array([0, 0, 0, 0, 4, *[5] * 7])[number]
+    end = np.array([3, 3, 3, 3, 4, *[11] * 7])[number]
+    lowest = {"final": end, "future": number, "episode": begin, "random": 0 * end}[strategy]
+    assert (own | ((lowest <= goal) & (goal <= end))).all()
+    achieved = numbers(goal, "next achieved")
+    np.testing.assert_array_equal(rows[~own][:, row.desired[1]], achieved[~own])
+    rewards = numbers(number, "next achieved")[:, 0] - 2 * achieved[:, 1]
+    np.testing.assert_array_equal(rows[:, row.reward], np.where(own, 0.5 + number, rewards))
+    last = np.isin(number, np.cumsum(lengths) - 1)
+    np.testing.assert_array_equal(rows[:, row.terminated], last | (goal == number))
+    # Sampling changes nothing more.
+    stored = {one.tobytes() for one in rows[:, : row.terminated + 1]}
+    drawn, _, index = buffer.episodes.sample(200)
+    assert {one.tobytes() for one in drawn[:, : row.terminated + 1]} <= stored
+    np.testing.assert_array_equal(drawn, rows[index])
+
+
+def test_goals_at_episode_end_are_as_probable_as_at_sampling():
+    """`future`, for the second of five steps: each of the four goals, chi-square."""
+    buffer = HindsightReplayBuffer(500_000, Numbered(), k=4, relabel_at="episode_end", seed=1)
+    whole = np.arange(5)
+    obs, after = observed(whole), observed(whole, after=True)
+    for _ in range(1500):
+        buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, False)
+    rows, row = buffer.episodes.all_rows(), buffer.episodes.row
+    of_second = rows[np.floor(rows[:, 0] / 10) == 1][:, row.desired[0]]
+    relabelled = of_second[(of_second != numbers(np.array(1), "desired")).any(-1)]
+    goals = np.floor(relabelled[:, 0] / 10).astype(int)
+    assert len(goals) == 4 * 1500
+    counts = np.bincount(goals, minlength=5)
+    assert counts[0] == 0 and stats.chisquare(counts[1:]).pvalue > 1e-3
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+
+def test_infos_travel_along():
+    buffer = HindsightReplayBuffer(50, Numbered(), k=10**9, info_keys=("extra",), seed=0)
+    for i in range(20):
+        add(buffer, np.array(i), False, i % 5 == 4, {"extra": i / 2, "other": "x"})
+    sample = buffer.sample(64)
+    number = np.floor(sample.obs["achieved_goal"][:, 0] / 10)
+    achieved, desired = sample.next_obs["achieved_goal"], sample.obs["desired_goal"]
+    expected = achieved[:, 0] - 2 * desired[:, 1] + 1e5 * number / 2
+    np.testing.assert_allclose(sample.rewards, expected)
+
+
+def test_predator_prey_fails_at_its_limit_whatever_the_goal():
+    """`info["timed_out"]` tells the environment's own reward of it; the time limit terminates."""
+    env = gymnasium.make("PredatorPrey-v0", n_dims=2, grid_size=5.0, max_steps=4)
+    buffer = HindsightReplayBuffer(
+        2000,
+        env,
+        strategy="random",
+        k=10**9,
+        compute_terminated=lambda a, d, infos: np.linalg.norm(a - d, axis=-1) <= 1,
+        info_keys=("timed_out",),
+        seed=0,
+    )
+    env.action_space.seed(0)
+    failed, obs = set(), env.reset(seed=0)[0]
+    for _ in range(300):
+        action = env.action_space.sample()
+        following, reward, terminated, truncated, info = env.step(action)
+        assert not truncated
+        buffer.add(obs, action, reward, following, terminated, truncated, info)
+        if info["timed_out"]:
+            failed.add(following["achieved_goal"].tobytes())
+        obs = env.reset()[0] if terminated else following
+    sample = buffer.sample(4000)
+    achieved = np.ascontiguousarray(sample.next_obs["achieved_goal"])
+    reached = np.linalg.norm(achieved - sample.obs["desired_goal"], axis=-1) <= 1
+    fails = np.array([one.tobytes() in failed for one in achieved])
+    np.testing.assert_array_equal(sample.rewards, np.where(reached, 1, np.where(fails, -1, 0)))
+    np.testing.assert_array_equal(sample.terminated, reached | fails)
+    assert (reached & fails).any() and (reached & ~fails).any() and (fails & ~reached).any()
+
+
+def test_gymnasium_environments_one_and_several():
+    """Types are those of the spaces; the environment's own methods are found under wrappers."""
+
+    def make():
+        return gymnasium.make("BitFlipping-v0", n_bits=4)
+
+    def ended(achieved, desired, infos):
+        return (achieved == desired).all(-1)
+
+    mode = gymnasium.vector.AutoresetMode.DISABLED
+    for env, several in (
+        (make(), False),
+        (gymnasium.vector.SyncVectorEnv([make] * 3, autoreset_mode=mode), True),
+    ):
+        buffer = HindsightReplayBuffer(500, env, compute_terminated=ended, seed=0)
+        env.action_space.seed(0)
+        obs, _ = env.reset(seed=0)
+        for _ in range(60):
+            action = env.action_space.sample()
+            following, reward, terminated, truncated, info = env.step(action)
+            buffer.add(obs, action, reward, following, terminated, truncated, info)
+            over = np.asarray(terminated | truncated)
+            if several:
+                obs = env.reset(options={"reset_mask": over})[0] if over.any() else following
+            else:
+                obs = env.reset()[0] if over else following
+        sample = buffer.sample(300)
+        assert sample.actions.dtype == np.int64 and sample.actions.shape == (300,)
+        for values in (*sample.obs.values(), *sample.next_obs.values()):
+            assert values.dtype == np.int8 and values.shape == (300, 4)
+        flipped = sample.obs["observation"] != sample.next_obs["observation"]
+        np.testing.assert_array_equal(flipped.argmax(1), sample.actions)
+        assert (flipped.sum(1) == 1).all()
+        reached = (sample.next_obs["achieved_goal"] == sample.obs["desired_goal"]).all(1)
+        np.testing.assert_array_equal(sample.rewards, reached - 1.0)
+        np.testing.assert_array_equal(sample.terminated, reached)
+        assert 0.3 < reached.mean() < 0.9
+        env.close()
+
+
+def test_goals_of_other_shapes_and_actions_without_one():
+    """Spaces of pictures, single numbers and choices come out as they went in."""
+    env = Numbered()
+    env.observation_space = Dict(
+        {
+            "achieved_goal": Box(0, 255, (2, 3), np.uint8),
+            "desired_goal": Box(0, 255, (2, 3), np.uint8),
+            "observation": Discrete(7),
+        }
+    )
+    env.action_space = MultiBinary(5)
+    env.compute_reward = lambda a, d, i: -np.abs(a.astype(int) - d).sum((1, 2))
+    env.compute_terminated = lambda a, d, i: (a == d).all((1, 2))
+    buffer = HindsightReplayBuffer(50, env, k=0, seed=0)
+    rng = np.random.default_rng(0)
+    kept = {}
+    for i in range(7):
+        obs, following = env.observation_space.sample(), env.observation_space.sample()
+        obs["observation"] = i
+        action = rng.integers(0, 2, 5)
+        buffer.add(obs, action, -i, following, i == 6, False)
+        kept[i] = obs, action, following
+    sample = buffer.sample(30)
+    for j, i in enumerate(sample.obs["observation"]):
+        obs, action, following = kept[int(i)]
+        np.testing.assert_array_equal(sample.obs["achieved_goal"][j], obs["achieved_goal"])
+        np.testing.assert_array_equal(sample.next_obs["desired_goal"][j], following["desired_goal"])
+        np.testing.assert_array_equal(sample.actions[j], action)
+        assert sample.rewards[j] == -i and sample.terminated[j] == (i == 6)
+    assert sample.obs["observation"].dtype == np.int64
+    assert sample.obs["achieved_goal"].dtype == np.uint8
+    assert sample.obs["achieved_goal"].shape == (30, 2, 3)
+
+
+def test_priorities():
+    buffer = HindsightReplayBuffer(50, Numbered(), k=0, prioritized=True, alpha=1.0, seed=0)
+    for i in range(10):
+        add(buffer, np.array(i), False, i % 5 == 4)
+    sample = buffer.sample(50, beta=1.0)
+    assert (np.bincount(sample.indexes) == 5).all()
+    np.testing.assert_allclose(sample.weights, 1)
+    first = np.unique(sample.indexes, return_index=True)[1]
+    buffer.update_priorities(sample.indexes[first], np.arange(10) - 4.5)
+    sample = buffer.sample(1000, beta=1.0)
+    share = np.abs(np.arange(10) - 4.5)
+    share /= share.sum()
+    number = np.floor(sample.obs["achieved_goal"][:, 0] / 10).astype(int)
+    assert np.abs(np.bincount(number, minlength=10) - 1000 * share).max() < 2
+    np.testing.assert_allclose(sample.weights, share.min() / share[number], rtol=1e-4)
+
+
+def test_nobody_elses_generator_is_touched():
+    before = pickle.dumps(np.random.get_state()), torch.get_rng_state()  # noqa: NPY002
+    buffer = HindsightReplayBuffer(50, Numbered(), relabel_at="episode_end", seed=0)
+    add(buffer, np.array(0), True, False)
+    buffer.sample(5)
+    assert pickle.dumps(np.random.get_state()) == before[0]  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_a_cut_trajectory_is_sampled_and_what_follows_begins_another():
+    buffer = HindsightReplayBuffer(50, Numbered(2), strategy="final", k=10**9, seed=0)
+    for i in range(3):
+        add(buffer, np.array([2 * i, 2 * i + 1]), np.zeros(2, bool), np.zeros(2, bool))
+    assert len(buffer) == 0
+    buffer.truncate_last_trajectory()
+    buffer.truncate_last_trajectory()
+    assert len(buffer) == 6
+    add(buffer, np.array([6, 7]), np.zeros(2, bool), np.ones(2, bool))
+    sample = buffer.sample(100)
+    number = np.floor(sample.obs["achieved_goal"][:, 0] / 10).astype(int)
+    goal = np.floor(sample.obs["desired_goal"][:, 0] / 10).astype(int)
+    np.testing.assert_array_equal(goal, np.array([4, 5, 4, 5, 4, 5, 6, 7])[number])
+    buffer.clear()
+    assert len(buffer) == 0
+    with pytest.raises(ValueError, match="nothing to sample"):
+        buffer.sample(1)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future"),
+        ({"k": -1}, "k: -1 is not allowed; it is a whole number from 0 on"),
+        ({"k": 1.5}, "k: 1.5 is not allowed"),
+        ({"fidelity": "mine"}, "fidelity: 'mine' is not allowed; there are released, described"),
+        ({"relabel_at": "noon"}, "relabel_at: 'noon' is not allowed; there are sampling"),
+        ({"size": 1}, "size: 1 is not allowed; it is a whole number from 2 on"),
+        ({"size": 10.5}, "size: 10.5 is not allowed"),
+        ({"max_episode_len": 0}, "max_episode_len: 0 is not allowed"),
+        ({"max_episode_len": 50}, "size: 10 is not allowed; an episode may have 50 steps"),
+        ({"prioritized": True, "alpha": -1}, r"alpha: -1 is not allowed; it lies in \[0, 1\]"),
+    ],
+)
+def test_buffers_that_cannot_be(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        HindsightReplayBuffer(**{"size": 10, "env": Numbered(), **arguments})
+
+
+def test_environments_that_cannot_be():
+    class Bare:
+        observation_space, action_space = Numbered().observation_space, box(2)
+
+    with pytest.raises(ValueError, match="compute_reward: None is not allowed, since the env"):
+        HindsightReplayBuffer(10, Bare())
+    with pytest.raises(ValueError, match=r"compute_terminated: None .*fidelity='released' leaves"):
+        HindsightReplayBuffer(10, Bare(), compute_reward=Numbered().compute_reward)
+    for k, fidelity in ((4, "released"), (0, "described")):
+        HindsightReplayBuffer(
+            10, Bare(), k=k, fidelity=fidelity, compute_reward=Numbered().compute_reward
+        )
+    env = Numbered()
+    env.observation_space = box(3)
+    with pytest.raises(ValueError, match=r"observation_space: .* it is a dictionary of achieved_g"):
+        HindsightReplayBuffer(10, env)
+    env.observation_space = Dict(
+        {"achieved_goal": box(3), "desired_goal": box(2), "observation": box(1)}
+    )
+    with pytest.raises(ValueError, match=r"desired_goal: shape \(2,\) is not allowed"):
+        HindsightReplayBuffer(10, env)
+    env = Numbered()
+    env.action_space = Dict({"a": box(1)})
+    with pytest.raises(ValueError, match=r"action: the space .* is not allowed"):
+        HindsightReplayBuffer(10, env)
+
+
+def image(buffer: HindsightReplayBuffer) -> list[bytes]:
+    """Everything the buffer holds."""
+    episodes = buffer.episodes
+    rows = [episodes.open_rows(env).tobytes() for env in range(episodes.n_envs)]
+    return [*rows, bytes(episodes.n_open), episodes.all_rows().tobytes()]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"obs": None}, "achieved_goal: it is missing; there are"),
+        ({"obs": {"achieved_goal": np.zeros(3)}}, r"achieved_goal: an array of shape \(3,\)"),
+        ({"obs": {"observation": np.array(1.0)}}, "observation: an array of shape"),
+        (
+            {"obs": {"observation": np.full(REST, np.nan)}},
+            "observation: (nan|inf) is not allowed; every number must be finite",
+        ),
+        (
+            {"next_obs": {"desired_goal": [1.0, np.inf]}},
+            "next desired_goal: (nan|inf) is not allowed; every number must be finite",
+        ),
+        (
+            {"next_obs": {"observation": np.full(REST, 1e300)}},
+            "next observation: (nan|inf) is not allowed; every number",
+        ),
+        ({"obs": {"observation": np.array(["a"] * REST)}}, "observation: .* type <U1"),
+        (
+            {"obs": {"observation": [2**24 + 1] * REST}},
+            "observation: 16777217 is not allowed; float32 cannot hold it exactly",
+        ),
+        ({"obs": {"desired_goal": None}}, "desired_goal: .* type object is not allowed"),
+        ({"action": np.zeros((1, ACTION))}, "action: an array of shape"),
+        (
+            {"action": np.full(ACTION, np.nan)},
+            "action: (nan|inf) is not allowed; every number must be finite",
+        ),
+        ({"reward": np.array([1.0])}, "reward: an array of shape"),
+        ({"reward": float("nan")}, "reward: (nan|inf) is not allowed; every number must be finite"),
+        ({"terminated": None}, "terminated: .* type object"),
+        ({"truncated": "no"}, "truncated: 'no' is not allowed; it takes truth values"),
+        ({"info": {}}, "info: 'extra' is missing, which info_keys names"),
+        ({"info": {"extra": "?"}}, "extra: .* type <U1 is not allowed"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
+    buffer = HindsightReplayBuffer(50, Numbered(), info_keys=("extra",), seed=0)
+    for i in range(7):
+        add(buffer, np.array(i), False, i == 4, {"extra": 0.0})
+    before = image(buffer)
+    number = np.array(9)
+    step = {
+        "obs": observed(number),
+        "action": numbers(number, "action"),
+        "reward": 0.0,
+        "next_obs": observed(number, after=True),
+        "terminated": True,
+        "truncated": False,
+        "info": {"extra": 0.0},
+    }
+    for key, value in change.items():
+        if key in ("obs", "next_obs"):
+            value = {**step[key], **value} if value else {}
+        step[key] = value
+    with pytest.raises(ValueError, match=message):
+        buffer.add(**step)
+    assert image(buffer) == before
+    add(buffer, number, True, False, {"extra": 0.0})
+    assert len(buffer) == 8
+
+
+def test_episodes_that_are_too_long():
+    buffer = HindsightReplayBuffer(50, Numbered(), max_episode_len=3, seed=0)
+    for i in range(3):
+        add(buffer, np.array(i), False, False)
+    before = image(buffer)
+    with pytest.raises(ValueError, match="an episode of 4 steps is not allowed; there is room for"):
+        add(buffer, np.array(3), False, True)
+    whole = np.arange(4)
+    obs, after = observed(whole), observed(whole, after=True)
+    with pytest.raises(ValueError, match="an episode of 4 steps"):
+        buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, True)
+    assert image(buffer) == before
+
+
+def test_functions_that_return_another_shape():
+    env = Numbered()
+    for name, wrong in (("compute_reward", np.zeros(3)), ("compute_terminated", "yes")):
+        functions = {name: lambda a, d, i, wrong=wrong: wrong}
+        buffer = HindsightReplayBuffer(50, env, seed=0, **functions)
+        add(buffer, np.array(0), False, True)
+        with pytest.raises(ValueError, match=f"{name}: it returned .* for 8 goals"):
+            buffer.sample(8)
+
+
+def test_samples_that_cannot_be():
+    buffer = HindsightReplayBuffer(50, Numbered(), seed=0)
+    with pytest.raises(ValueError, match=r"there is nothing to sample: no episode .* is finished"):
+        buffer.sample(4)
+    add(buffer, np.array(0), False, False)
+    with pytest.raises(ValueError, match="there is nothing to sample"):
+        buffer.sample(4)
+    for size in (0, -3, 2.5):
+        with pytest.raises(ValueError, match=f"batch_size: {size} is not allowed"):
+            buffer.sample(size)
+    with pytest.raises(ValueError, match="there are no priorities"):
+        buffer.update_priorities(np.zeros(1, int), np.zeros(1))
+    buffer = HindsightReplayBuffer(50, Numbered(), seed=0, prioritized=True)
+    add(buffer, np.array(0), False, True)
+    for arguments, message in (
+        ((np.zeros(2, int), np.zeros(3)), "priorities: shape"),
+        ((np.zeros(1), np.zeros(1)), "indexes: an array of shape"),
+        ((np.array([50]), np.zeros(1)), "indexes: they are not allowed"),
+        (
+            (np.array([0]), np.array([np.nan])),
+            "priorities: nan is not allowed; they are finite numbers",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            buffer.update_priorities(*arguments)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def some(seed: int = 0, **arguments) -> HindsightReplayBuffer:
+    """A buffer with finished and open episodes of two environments."""
+    buffer = HindsightReplayBuffer(30, Numbered(2), seed=seed, **arguments)
+    for i in range(25):
+        over = np.array([i % 4 == 3, i % 7 == 6])
+        add(buffer, np.array([2 * i, 2 * i + 1]), over & (i % 2 == 0), over)
+    return buffer
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_it_continues_where_it_was_saved(tmp_path, prioritized):
+    """Open episodes, priorities and the generator included."""
+    buffer, other = some(prioritized=prioritized), some(5, prioritized=prioritized)
+    if prioritized:
+        buffer.update_priorities(buffer.sample(5).indexes, np.arange(5))
+    buffer.save(tmp_path / "buffer.npz")
+    other.clear()
+    other.load(str(tmp_path / "buffer.npz"))
+    for i in range(100, 110):
+        for each in (buffer, other):
+            over = np.array([i == 104, i == 108])
+            add(each, np.array([2 * i, 2 * i + 1]), over, over)
+        ours, theirs = buffer.sample(16), other.sample(16)
+        for name in ("obs", "next_obs"):
+            for key, values in getattr(ours, name).items():
+                np.testing.assert_array_equal(values, getattr(theirs, name)[key])
+        for name in ("actions", "rewards", "terminated", "indexes", "weights"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert [path.name for path in tmp_path.iterdir()] == ["buffer.npz"], "nothing is left beside it"
+
+
+class Payload:
+    """Code that a careless loader would run."""
+
+    def __reduce__(self):
+        return (Path("/tmp/hindsight-was-here").write_text, ("x",))
+
+
+def damaged(path: Path, kind: str) -> None:
+    """A file that is no buffer of ours, in some way."""
+    if kind == "missing":
+        return
+    some().save(path)
+    whole = path.read_bytes()
+    if kind == "truncated":
+        path.write_bytes(whole[: len(whole) // 2])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "flipped":
+        with np.load(path) as file:
+            at = whole.index(file["rows"].tobytes()) + 50
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+    elif kind == "text":
+        path.write_text("a letter, and not a short one")
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps(Payload()))
+    elif kind == "objects":
+        with path.open("wb") as file:
+            np.savez(file, header=np.array([Payload()], dtype=object))
+    elif kind == "foreign":
+        with path.open("wb") as file:
+            np.savez(file, weights=np.zeros(3))
+    elif kind == "short":
+        with np.load(path) as file:
+            arrays = dict(file)
+        arrays["rows"] = arrays["rows"][:, :, :-1]
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+    elif kind == "types":
+        with np.load(path) as file:
+            arrays = dict(file)
+        arrays["position"] = np.array("many")
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+    elif kind == "member":
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("more.npy", b"not an array")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "missing",
+        "truncated",
+        "empty",
+        "flipped",
+        "text",
+        "pickle",
+        "objects",
+        "foreign",
+        "short",
+        "types",
+        "member",
+    ],
+)
+def test_files_that_are_none_leave_the_buffer_as_it_was(tmp_path, kind):
+    path = tmp_path / "buffer.npz"
+    damaged(path, kind)
+    buffer = some(3)
+    before, state = image(buffer), buffer.episodes.rng.bit_generator.state
+    with pytest.raises(FileError, match=r"buffer\.npz: ") as error:
+        buffer.load(path)
+    assert "\n" not in str(error.value)
+    assert image(buffer) == before and buffer.episodes.rng.bit_generator.state == state
+    assert not Path("/tmp/hindsight-was-here").exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            lambda: HindsightReplayBuffer(31, Numbered(2)),
+            "of a buffer with size 30, this one has 31",
+        ),
+        (lambda: HindsightReplayBuffer(30, Numbered(3)), "of a buffer with n_envs 2"),
+        (lambda: HindsightReplayBuffer(30, Numbered(2), prioritized=True), "prioritized False"),
+        (lambda: HindsightReplayBuffer(30, Numbered(2), info_keys=("extra",)), "with fields"),
+    ],
+)
+def test_files_of_another_buffer(tmp_path, other, message):
+    some().save(tmp_path / "buffer.npz")
+    buffer = other()
+    with pytest.raises(FileError, match=message):
+        buffer.load(tmp_path / "buffer.npz")
+    assert len(buffer) == 0
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot be written"):
+        some().save(tmp_path / "file" / "buffer.npz")
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def blocks() -> list[str]:
+    page = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+
+
+@pytest.mark.filterwarnings("ignore:the open episodes in the replay buffer")
+@pytest.mark.parametrize("number", range(len(blocks())))
+def test_the_code_of_the_page_runs(number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks()[number], f"docs/replay.md, block {number + 1}", "exec"), {})

@@ -1,0 +1,317 @@
+"""Proportional priorities against cumulative sums, closed forms and a buffer of plain lists."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from hindsight.replay.buffer import Relabelling, Row
+from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree, annealed
+from tests.replay.numbered import ACTION, GOAL, OBS, numbers, observation, stored_reward
+
+ROW = Row.of(OBS, GOAL, ACTION)
+quick = settings(
+    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def reward(achieved, desired, ends):
+    """Minus the distance, and success where it is none."""
+    distance = (achieved - desired).abs().sum(-1)
+    return -distance, distance == 0
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+
+class Narrow(SumTree):
+    """With many levels for few leaves."""
+
+    HIGHEST = 16
+
+
+@quick
+@given(
+    kind=st.sampled_from([SumTree, Narrow]),
+    leaves=st.integers(1, 600),
+    runs=st.integers(1, 3),
+    zeros=st.sampled_from([0.0, 0.5, 0.95]),
+    samples=st.sampled_from([1, 7, 64]),
+    seed=st.integers(0, 10**6),
+)
+def test_the_tree_draws_as_a_cumulative_sum_does(kind, leaves, runs, zeros, samples, seed):
+    """Values of very different sizes, set in several steps; zeros are never drawn."""
+    rng = np.random.default_rng(seed)
+    tree = kind(runs, leaves)
+    values = np.zeros((runs, leaves))
+    for _ in range(3):
+        run, leaf = rng.integers(runs, size=leaves), rng.integers(leaves, size=leaves)
+        new = np.exp(rng.normal(0, 4, leaves)) * (rng.random(leaves) >= zeros)
+        tree.set(run, leaf, new)
+        for r, i, value in zip(run, leaf, new, strict=True):
+            values[r, i] = value
+    values[:, rng.integers(leaves)] = 1.0
+    tree.set(*np.indices(values.shape).reshape(2, -1), values.ravel())
+    np.testing.assert_array_equal(tree.leaves[:, :leaves], values)
+    assert kind is SumTree or leaves <= 16 or len(tree.levels) > 1
+    np.testing.assert_allclose(tree.total(), values.sum(1), rtol=1e-12)
+    # The ends of the parts, too: there a rounding error would fall into a neighbour, or into none.
+    uniform = rng.choice([0.0, np.nextafter(1, 0), 0.5, *rng.random(5)], (runs, samples))
+    drawn = tree.draw(uniform)
+    assert (tree.leaves[np.arange(runs)[:, None], drawn] > 0).all()
+    up_to = values.cumsum(1)
+    wanted = (np.arange(samples) + uniform) / samples * up_to[:, -1:]
+    low = np.where(drawn > 0, np.take_along_axis(up_to, drawn - 1, 1), 0)
+    high = np.take_along_axis(up_to, drawn, 1)
+    slack = 1e-9 * up_to[:, -1:]
+    assert ((low - slack <= wanted) & (wanted <= high + slack)).all()
+
+
+def test_a_million_leaves_have_three_levels():
+    tree = SumTree(2, 1_000_000)
+    assert len(tree.levels) == 3
+    tree.set(np.array([0, 1, 1]), np.array([999_999, 123_456, 654_321]), [1.0, 1.0, 3.0])
+    drawn = tree.draw(np.full((2, 4), 0.5))
+    assert drawn.tolist() == [[999_999] * 4, [123_456, 654_321, 654_321, 654_321]]
+
+
+def test_each_leaf_is_drawn_in_proportion():
+    """Chi-square over as many runs, each of which draws one."""
+    values = np.array([0.5, 3.0, 0.0, 1.5, 5.0])
+    tree = SumTree(20_000, 5)
+    run, leaf = np.indices((20_000, 5)).reshape(2, -1)
+    tree.set(run, leaf, np.tile(values, 20_000))
+    drawn = tree.draw(np.random.default_rng(0).random((20_000, 1)))
+    counts = np.bincount(drawn[:, 0], minlength=5)
+    there = values > 0
+    expected = 20_000 * values[there] / values.sum()
+    assert counts[~there].sum() == 0
+    assert stats.chisquare(counts[there], expected).pvalue > 1e-3
+
+
+def test_a_batch_is_spread_over_the_total():
+    """One number in each part (appendix B.2.1): no leaf is a whole draw off its share."""
+    values = np.random.default_rng(1).random(300)
+    tree = SumTree(1, 300)
+    tree.set(np.zeros(300, int), np.arange(300), values)
+    drawn = tree.draw(np.random.default_rng(2).random((1, 5000)))
+    counts = np.bincount(drawn[0], minlength=300)
+    assert np.abs(counts - 5000 * values / values.sum()).max() < 2
+
+
+# --- the buffer -----------------------------------------------------------------------------------
+
+
+def filled(
+    lengths: list[int], *, runs: int = 1, size: int = 100, alpha: float = 0.6, k: int = 0
+) -> PrioritizedReplayBuffer:
+    """Episodes of these lengths; the transitions are numbered."""
+    how = Relabelling("future", k, terminates_on_success=True)
+    buffer = PrioritizedReplayBuffer(runs, 1, size, ROW, how, alpha=alpha)
+    first = 0
+    for length in lengths:
+        add_episode(buffer, first, length)
+        first += length
+    return buffer
+
+
+def add_episode(buffer: PrioritizedReplayBuffer, first: int, length: int) -> None:
+    for number in range(first, first + length):
+        add_step(buffer, number, over=number == first + length - 1)
+
+
+def add_step(buffer: PrioritizedReplayBuffer, number: int, *, over: bool) -> None:
+    step = np.full((len(buffer.elapsed), 1), number)
+    obs, actions = observation(step), numbers(step, "action")
+    values = obs, actions, stored_reward(step), observation(step, after=True)
+    flag = torch.zeros(step.shape, dtype=torch.bool)
+    buffer.add(*map(torch.from_numpy, values), flag, flag | over, flag)
+
+
+def number_of(obs: torch.Tensor) -> np.ndarray:
+    return np.floor(obs[..., 0].numpy() / 10).astype(int)
+
+
+def everything(buffer: PrioritizedReplayBuffer, beta: float = 0.5):
+    """Enough samples to meet whatever has a share of one in a thousand."""
+    uniform = np.random.default_rng(0).random((len(buffer.elapsed), 4000, 3))
+    return buffer.sample_prioritized(uniform, reward, beta)
+
+
+def test_probabilities_and_weights_are_the_papers():
+    """P(i) = p_i^alpha / sum, w_i = (N P(i))^-beta / max: by hand for ten transitions."""
+    buffer = filled([4, 6], alpha=0.7)
+    _, index = everything(buffer)
+    td_error = np.linspace(-3, 4, 10)
+    first = np.array([index[0].tolist().index(i) for i in range(10)])
+    np.testing.assert_array_equal(index[0, first], np.arange(10))
+    buffer.update_priorities(index[:, first], td_error[None])
+    probability = (np.abs(td_error) + 1e-6) ** 0.7
+    probability /= probability.sum()
+    batch, index = everything(buffer, beta=0.4)
+    number = number_of(batch.obs[0])
+    np.testing.assert_array_equal(number, index[0])
+    counts = np.bincount(number, minlength=10)
+    assert np.abs(counts - 4000 * probability).max() < 2
+    weight = (10 * probability) ** -0.4
+    expected = weight / weight[np.unique(number)].max()
+    np.testing.assert_allclose(batch.weight[0], expected[number], rtol=1e-6)
+    assert batch.weight.dtype == torch.float32 and batch.weight.max() == 1
+
+
+def test_without_alpha_or_beta_it_is_uniform():
+    buffer = filled([5, 3], alpha=0.0)
+    batch, index = everything(buffer)
+    buffer.update_priorities(index, np.random.default_rng(0).random(index.shape) * 100)
+    batch, _ = everything(buffer)
+    assert (np.bincount(number_of(batch.obs[0])) == 500).all()
+    np.testing.assert_allclose(batch.weight, 1)
+    skewed = filled([5, 3])
+    skewed.update_priorities(*two(skewed, 5.0, 0.1))
+    np.testing.assert_allclose(everything(skewed, beta=0.0)[0].weight, 1)
+
+
+def two(buffer: PrioritizedReplayBuffer, *errors: float):
+    """The indices of transitions 0, 1 ... of every run, and these TD errors for them."""
+    runs = len(buffer.elapsed)
+    index = np.arange(len(errors))[None] + np.arange(runs)[:, None] * buffer.n_slots
+    return index, np.tile(errors, (runs, 1))
+
+
+def test_new_transitions_have_the_largest_priority_so_far():
+    """Algorithm 1, line 6: also when what had it is gone."""
+    buffer = filled([2], size=4)
+    buffer.update_priorities(*two(buffer, 9.0, 0.5))
+    add_episode(buffer, 2, 2)
+    p9, p05 = (9 + 1e-6) ** 0.6, (0.5 + 1e-6) ** 0.6
+    np.testing.assert_allclose(priorities(buffer), [p9, p05, p9, p9])
+    buffer.update_priorities(*two(buffer, 0.5, 0.5, 0.5, 0.5))
+    add_episode(buffer, 4, 2)
+    np.testing.assert_allclose(priorities(buffer), [p9, p9, p05, p05])
+
+
+def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
+    return buffer.state_dict()["priorities"].numpy()[0, : buffer.n_slots]
+
+
+def test_what_has_left_is_not_sampled_and_cannot_be_brought_back():
+    buffer = filled([4, 3], size=10)
+    _, index = everything(buffer)
+    for number in range(7, 11):  # an open episode; its fourth step takes the place of the first
+        add_step(buffer, number, over=False)
+    gone = np.unique(index)[None, :4]
+    buffer.update_priorities(gone, np.ones((1, 4)))
+    batch, _ = everything(buffer)
+    assert set(number_of(batch.obs[0])) == {4, 5, 6}
+    buffer.truncate_last_trajectory()
+    batch, _ = everything(buffer)
+    assert set(number_of(batch.obs[0])) == set(range(4, 11))
+
+
+@quick
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(0, 10**6))
+def test_priorities_follow_their_transitions(lengths, seed):
+    """Against a dictionary from transition to priority, through wrap-around and updates."""
+    rng = np.random.default_rng(seed)
+    buffer = PrioritizedReplayBuffer(1, 1, 16, ROW, Relabelling(k=0), alpha=1.0, eps=1e-9)
+    known: dict[int, float] = {}
+    largest, first, steps, episodes = 1.0, 0, 0, []
+    for length in lengths:
+        add_episode(buffer, first, length)
+        episodes.append(range(first, first + length))
+        steps = first = first + length
+        episodes = [e for e in episodes if e[0] >= steps - 16]
+        known = {i: known.get(i, largest) for episode in episodes for i in episode}
+        batch, index = buffer.sample_prioritized(rng.random((1, 40, 3)), reward, 1.0)
+        number = number_of(batch.obs[0])
+        assert set(number) <= set(known)
+        share = np.array([known[i] for i in number]) / sum(known.values())
+        weight = 1 / (len(known) * share)
+        np.testing.assert_allclose(batch.weight[0], weight / weight.max(), rtol=1e-5)
+        chosen, place = np.unique(number, return_index=True)
+        errors = rng.exponential(2, len(chosen))
+        buffer.update_priorities(index[:, place], errors[None])
+        known |= dict(zip(chosen.tolist(), errors.tolist(), strict=True))
+        largest = max(largest, errors.max())
+
+
+def test_relabelling_goes_with_priorities():
+    buffer = filled([5, 4], k=4)
+    buffer.update_priorities(*two(buffer, *[0.1] * 8, 50.0))
+    batch, _ = everything(buffer)
+    number = number_of(batch.obs[0])
+    desired = batch.obs[0].numpy()[:, GOAL : 2 * GOAL]
+    relabelled = (desired != numbers(number, "desired")).any(-1)
+    assert stats.binomtest(int(relabelled.sum()), 4000, 0.8).pvalue > 1e-3
+    goal = np.floor(desired[:, 0] / 10).astype(int)
+    assert (goal[relabelled] >= number[relabelled]).all()
+    assert (number == 8).mean() > 0.5
+
+
+def test_runs_have_their_own_priorities():
+    together, alone = filled([5, 4], runs=3, k=2), filled([5, 4], k=2)
+    errors = np.random.default_rng(0).exponential(1, (3, 9))
+    index, _ = two(together, *[0.0] * 9)
+    together.update_priorities(index, errors)
+    alone.update_priorities(index[:1], errors[1:2])
+    uniform = np.random.default_rng(1).random((3, 50, 3))
+    three, _ = together.sample_prioritized(uniform, reward, 0.4)
+    one, _ = alone.sample_prioritized(uniform[1:2], reward, 0.4)
+    torch.testing.assert_close(three.obs[1], one.obs[0])
+    torch.testing.assert_close(three.weight[1], one.weight[0])
+    together.select(torch.tensor([1]))
+    kept, _ = together.sample_prioritized(uniform[1:2], reward, 0.4)
+    torch.testing.assert_close(kept.obs, one.obs)
+    add_episode(together, 9, 3)
+    add_episode(alone, 9, 3)
+    np.testing.assert_array_equal(priorities(together), priorities(alone))
+
+
+def test_it_continues_where_it_was_saved():
+    buffer, other = filled([5, 4], k=1), filled([2], k=1)
+    buffer.update_priorities(*two(buffer, 3.0, 0.2, 7.0))
+    other.load_state_dict(buffer.state_dict())
+    for each in (buffer, other):
+        add_episode(each, 9, 6)
+    uniform = np.random.default_rng(1).random((1, 50, 3))
+    (a, i), (b, j) = (each.sample_prioritized(uniform, reward, 0.4) for each in (buffer, other))
+    np.testing.assert_array_equal(i, j)
+    torch.testing.assert_close(a.obs, b.obs)
+    torch.testing.assert_close(a.weight, b.weight)
+    for each in (buffer, other):
+        each.clear()
+        with pytest.raises(ValueError, match="nothing to sample"):
+            each.sample_prioritized(uniform, reward, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("share", "beta"), [(-1, 0.4), (0, 0.4), (0.25, 0.55), (0.5, 0.7), (1, 1.0), (7, 1.0)]
+)
+def test_beta_is_annealed_to_one(share, beta):
+    assert annealed(0.4, share) == pytest.approx(beta)
+
+
+def test_errors_leave_the_priorities_as_they_were():
+    buffer = filled([5])
+    uniform = np.zeros((1, 2, 3))
+    for beta in (-0.1, 1.5):
+        with pytest.raises(ValueError, match=rf"beta: {beta} is not allowed; it lies in \[0, 1\]"):
+            buffer.sample_prioritized(uniform, reward, beta)
+    for arguments, message in (
+        ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it lies in \[0, 1\]"),
+        ({"eps": 0.0}, "eps: 0.0 is not allowed; it is a positive number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PrioritizedReplayBuffer(1, 1, 10, ROW, Relabelling(), **arguments)
+    before = priorities(buffer)
+    for index, errors, message in (
+        ([[0, 1]], [[1.0]], "priorities: shape"),
+        ([[0, 1]], [[1.0, np.nan]], "priorities: nan is not allowed; they are finite numbers"),
+        ([[0, 100]], [[1.0, 1.0]], "indexes: they are not allowed; each lies in its own run"),
+        ([[-1]], [[1.0]], "indexes: they are not allowed"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            buffer.update_priorities(np.array(index), errors)
+    np.testing.assert_array_equal(priorities(buffer), before)

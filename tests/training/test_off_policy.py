@@ -1,0 +1,148 @@
+"""The off-policy loop: runs alone or among others, interrupted or not; every algorithm and task."""
+
+import io
+from typing import Any
+
+import pytest
+import torch
+
+from hindsight.specs.cell import CellSpec
+from hindsight.training.loops import runs_of
+from hindsight.training.off_policy import OffPolicyRuns
+
+POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 12}
+PREY: dict[str, Any] = {"prey": "attract", "max_steps": 8}
+BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
+SMALL = {"hidden": (8, 8), "batch_size": 16, "log_interval": 60, "learning_starts": 30}
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "sac": (PREY, {"name": "sac"}, {"strategy": "final", "k": 2}),
+    "sac-random": (PREY, {"name": "sac"}, {"strategy": "random", "fidelity": "described"}),
+    "td3": (POINT, {"name": "td3"}, {"strategy": "future"}),
+    "ddpg": (
+        POINT,
+        {"name": "ddpg", "train_freq": 12, "gradient_steps": 5},
+        {"strategy": "episode", "time_limit_terminates": True},
+    ),
+    "dqn": (BITS, {"name": "dqn"}, {"strategy": "future", "fidelity": "described"}),
+    "dqn-prioritized": (BITS, {"name": "dqn"}, {"strategy": "future", "prioritized": True}),
+    "dqn-plain": (BITS, {"name": "dqn"}, {}),
+}
+
+
+def cell(variant: str, **more: Any) -> CellSpec:
+    environment, algorithm, replay = VARIANTS[variant]
+    return CellSpec(
+        environment=environment,
+        algorithm={**SMALL, **algorithm},
+        replay={**replay, **more},
+        steps=2000,
+        early_end=None,
+        evaluation={"episodes": 20},
+    )
+
+
+def runs(spec: CellSpec, *seeds: int) -> OffPolicyRuns:
+    made = runs_of(spec, list(seeds), "cpu")
+    assert isinstance(made, OffPolicyRuns)
+    return made
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_seed_alone_equals_itself_among_others(variant):
+    among, alone = runs(cell(variant), 11, 12, 13), runs(cell(variant), 12)
+    for _ in range(2):
+        columns, columns_alone = among.iterate(), alone.iterate()
+    assert int(columns["updates"][1]) > 0
+    # Larger products may round differently: equal up to that.
+    torch.testing.assert_close(among.rows[1:2], alone.rows, rtol=0, atol=1e-4)
+    for name, values in columns.items():
+        expected = columns_alone[name]
+        torch.testing.assert_close(
+            values[1:2], expected, rtol=1e-3, atol=1e-3, equal_nan=True, msg=name
+        )
+    assert not torch.equal(among.rows[0], among.rows[1])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_checkpoint_continues_bit_for_bit(variant):
+    whole = runs(cell(variant), 3, 4)
+    whole.iterate()
+    file = io.BytesIO()
+    torch.save(whole.state_dict(), file)
+    file.seek(0)
+    resumed = runs(cell(variant), 3, 4)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    for _ in range(2):
+        a, b = whole.iterate(), resumed.iterate()
+    for name in a:
+        assert torch.equal(a[name].nan_to_num(), b[name].nan_to_num()), name
+    assert torch.equal(whole.rows, resumed.rows)
+
+
+@pytest.mark.parametrize("variant", ["sac", "dqn-prioritized"])
+def test_a_run_that_leaves_does_not_matter_to_the_others(variant):
+    among, alone = runs(cell(variant), 5, 6), runs(cell(variant), 6)
+    among.iterate()
+    alone.iterate()
+    among.select(torch.tensor([1]))
+    among.iterate()
+    alone.iterate()
+    torch.testing.assert_close(among.rows, alone.rows, rtol=0, atol=1e-4)
+
+
+def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
+    """A threshold of 0 is reached at once: from then on nothing is relabelled."""
+    switching, plain = runs(cell("dqn", until_success=0.0), 7), runs(cell("dqn"), 7)
+    for one in (switching, plain):
+        one.iterate()
+    assert torch.equal(switching.rows, plain.rows), "the first iteration is the same"
+    assert switching.switched == {7: 60} and plain.switched == {}
+    columns = switching.iterate()
+    plain.iterate()
+    assert columns["hindsight"].tolist() == [0] and not torch.equal(switching.rows, plain.rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"environment": BITS, "algorithm": {"name": "sac"}}, "wants continuous actions"),
+        ({"algorithm": {"name": "dqn"}}, "wants discrete actions"),
+        ({"environment": POINT}, "ppo trains on PredatorPrey-v0"),
+        ({"algorithm": {"name": "sac"}, "hindsight": {}}, "for sac there is replay"),
+        ({"replay": {}}, "for ppo there is hindsight"),
+    ],
+)
+def test_what_does_not_fit_together_is_told(values, words):
+    with pytest.raises(ValueError, match=words):
+        CellSpec(**values)
+
+
+def test_kinds_have_names_of_their_own():
+    """Defaults are left out of a hash, but not which environment and algorithm they are of."""
+    specs = [
+        CellSpec(),
+        CellSpec(algorithm={"name": "sac"}),
+        CellSpec(environment={"id": "PointReach-v0"}, algorithm={"name": "sac"}),
+        CellSpec(algorithm={"name": "td3"}),
+    ]
+    assert len({spec.hash for spec in specs}) == len(specs)
+
+
+def test_double_dqn_with_hindsight_learns_to_flip_six_bits():
+    """The acceptance test of hindsight: six bits in 2 500 steps, where exploration alone fails."""
+    rates = {}
+    for strategy in ("future", None):
+        one = runs_of(
+            CellSpec(
+                environment={"id": "BitFlipping-v0", "n_bits": 8},
+                algorithm={"name": "dqn", "log_interval": 2500, "target_update_interval": 200},
+                replay={"strategy": strategy, "fidelity": "described"},
+                steps=5000,
+                evaluation={"episodes": 50},
+            ),
+            [0, 1],
+            "cpu",
+        )
+        one.iterate()
+        rates[strategy] = float(one.evaluate()["success_rate"].min())
+    assert rates["future"] > 0.8 > 0.4 > rates[None], rates
