@@ -30,6 +30,9 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python bench/ppo.py $(ARGS)
 	$(BIN)/python bench/kernels.py
+	$(BIN)/python bench/off_policy.py
+	$(BIN)/python bench/off_policy_update.py
+	$(BIN)/python bench/replay.py
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.
 lock:
