@@ -70,4 +70,5 @@ def test_purposes_keep_their_numbers():
         "RELABEL": 5,
         "EVALUATION_SPAWN": 6,
         "EVALUATION_PREY": 7,
+        "UPDATE": 8,
     }

@@ -123,7 +123,8 @@ def _three(head: style.Head, rows: float) -> tuple[Figure, Any]:
 def thresholds(tables: Tables) -> Figure:
     """Question 4: return, solved share and training time by the success rate that ends HER.
 
-    "never" is PPO-HER in the same conditions, from other experiments of the same source.
+    "never" is a threshold of 1, which is never exceeded; or without it PPO-HER in the same
+    conditions, from other experiments of the same source.
     """
     title = "Question 4 · At which success rate should hindsight be switched off?"
     plan = tables.plan
@@ -131,8 +132,10 @@ def thresholds(tables: Tables) -> Figure:
     if runs.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     levels = {text: float(level["until_success"]) for text, level in levels_of(plan).items()}
+    own = runs[runs["level"].isin([text for text, number in levels.items() if number >= 1])]
+    never = own if len(own) else _never(tables, runs)
+    levels = {text: number for text, number in levels.items() if number < 1}
     at = {text: float(order) for order, text in enumerate(levels)}
-    never = _never(tables, runs)
     look, her = style.arm_look(arm_of(tables)), style.arm_look(ALWAYS)
     titles = {
         "final_evaluation_return": "final return",
@@ -159,9 +162,9 @@ def thresholds(tables: Tables) -> Figure:
     for ax, column in zip(axes, titles, strict=False):
         summary = points.share if column == "solved" else points.spread
         points.draw_along(ax, points.mean_along(runs, at, column, look, summary))
-        last = {"": float(len(at))}
+        last = dict.fromkeys(never["level"], float(len(at)))
         points.draw_along(ax, points.mean_along(never, last, column, her, summary))
-    numbers = dict(zip(levels.values(), at.values(), strict=True))
+    numbers = {**dict(zip(levels.values(), at.values(), strict=True)), 1.0: float(len(at))}
     m_c = {
         place: {numbers[level]: spread for level, spread in curve.items()}
         for place, curve in read_m_c(tables).items()
