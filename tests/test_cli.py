@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+
+from hindsight.replicate import _as_yaml
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 SMALL = ["--hidden", "8", "--seeds", "2", "--steps", "4096", "--prey", "repel", "--n-dims", "2"]
@@ -112,3 +115,12 @@ def test_a_disk_that_is_full(tmp_path):
     assert result.returncode == 1
     assert "cannot be written" in result.stderr.splitlines()[-1]
     assert not list(tmp_path.rglob("*.parquet")) and not list(tmp_path.rglob("*.pt"))
+
+
+@pytest.mark.parametrize(
+    "value", [3e-05, 1, None, "published", [3e-4, 0.5], {"algorithms": {"preys": ["static"]}}]
+)
+def test_what_is_handed_to_snakemake_is_read_as_it_was_typed(value):
+    """YAML takes JSON's 3e-05 for text."""
+    line = _as_yaml(value)
+    assert "\n" not in line and yaml.safe_load(line) == value

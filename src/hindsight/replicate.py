@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     stage = Stage.of(Plan.of(load(Path("config.yaml"), overrides)))
     stage = stage.present if "figures" in arguments else stage
     rest = [a for i, a in enumerate(arguments) if i not in places]
-    pairs = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     command = [sys.executable, "-m", "snakemake", "--cores", cores, *rest]
     command += ["--config", *pairs] if pairs else []
     LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +55,12 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     else:
         _what_came_out(stage)
     return process.returncode
+
+
+def _as_yaml(value: Any) -> str:
+    """One line that Snakemake reads as this value; JSON's 3e-05 would be text to it."""
+    line = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return line.removesuffix("...\n").strip()
 
 
 def _config_places(arguments: Sequence[str]) -> list[int]:
