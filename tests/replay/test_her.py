@@ -569,10 +569,13 @@ def test_it_continues_where_it_was_saved(tmp_path, prioritized):
 
 
 class Payload:
-    """Code that a careless loader would run."""
+    """Code that a careless loader would run: it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __reduce__(self):
-        return (Path("/tmp/hindsight-was-here").write_text, ("x",))
+        return (self.path.write_text, ("x",))
 
 
 def damaged(path: Path, kind: str) -> None:
@@ -592,10 +595,10 @@ def damaged(path: Path, kind: str) -> None:
     elif kind == "text":
         path.write_text("a letter, and not a short one")
     elif kind == "pickle":
-        path.write_bytes(pickle.dumps(Payload()))
+        path.write_bytes(pickle.dumps(Payload(path.with_name("trace"))))
     elif kind == "objects":
         with path.open("wb") as file:
-            np.savez(file, header=np.array([Payload()], dtype=object))
+            np.savez(file, header=np.array([Payload(path.with_name("trace"))], dtype=object))
     elif kind == "foreign":
         with path.open("wb") as file:
             np.savez(file, weights=np.zeros(3))
@@ -641,7 +644,7 @@ def test_files_that_are_none_leave_the_buffer_as_it_was(tmp_path, kind):
         buffer.load(path)
     assert "\n" not in str(error.value)
     assert image(buffer) == before and buffer.episodes.rng.bit_generator.state == state
-    assert not Path("/tmp/hindsight-was-here").exists()
+    assert not (tmp_path / "trace").exists()
 
 
 @pytest.mark.parametrize(

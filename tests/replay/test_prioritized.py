@@ -69,6 +69,19 @@ def test_the_tree_draws_as_a_cumulative_sum_does(kind, leaves, runs, zeros, samp
     assert ((low - slack <= wanted) & (wanted <= high + slack)).all()
 
 
+def test_rounding_does_not_lead_out_of_a_family():
+    """The last number there is meets the last leaf, however parent and children were added up."""
+    values = np.random.default_rng(0).exponential(1, (500, 32))
+    values[:, [0, 16]] = 0
+    tree = Narrow(500, 32)
+    tree.set(*np.indices(values.shape).reshape(2, -1), values.ravel())
+    drawn = tree.draw(np.full((500, 1), np.nextafter(1, 0)))
+    assert (drawn == 31).all()
+    values[:, 16:] = 0
+    tree.set(*np.indices(values.shape).reshape(2, -1), values.ravel())
+    assert (tree.draw(np.full((500, 1), np.nextafter(1, 0))) == 15).all()
+
+
 def test_a_million_leaves_have_three_levels():
     tree = SumTree(2, 1_000_000)
     assert len(tree.levels) == 3

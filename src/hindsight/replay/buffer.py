@@ -7,7 +7,8 @@ the same distribution, and the goals of a transition are drawn anew whenever it 
 A transition is one row of float32 on the device (`Row`), so that a batch is one gather.  Where a
 transition stands, and how many steps of its episode came before it and follow it, are integers on
 the host; hence the goal of a later step is arithmetic and one more gather, however many transitions
-are stored, and a GPU is not asked to launch twenty kernels that each add a few integers.
+are stored, and a GPU is not asked to launch twenty kernels that each add a few integers; it is
+waited for once a step, to learn which episodes are over.
 
 Random numbers are arguments, uniform in [0, 1): a run samples the same alone and among others.
 """
@@ -27,6 +28,8 @@ from hindsight.streams import Purpose, stream
 
 Numbers = NDArray[np.float64]
 Index = NDArray[np.int64]
+#: A tensor, or the NumPy array that shares its memory (`ReplayBuffer._native`).
+Native = Any
 
 #: Types of whole numbers; a truth value is one of Python's, too.
 WHOLE = (int, np.integer)
@@ -122,6 +125,14 @@ class Relabelling:
     def probability(self) -> float:
         """Of a transition being relabelled."""
         return self.k / (self.k + 1)
+
+
+def put(target: Native, where: Native, values: Native) -> None:
+    """Replace `target` by `values` where `where` holds, in place; all of NumPy or all tensors."""
+    if isinstance(target, np.ndarray):
+        np.copyto(target, values, where=where)
+    else:
+        torch.where(where, values, target, out=target)
 
 
 def draws(seeds: Sequence[int], index: int, size: tuple[int, ...]) -> Numbers:
@@ -297,7 +308,7 @@ class ReplayBuffer:
         rows = self._flat_rows.index_select(0, self._on_device(index.ravel()))
         return rows.view(*index.shape, self.row.width)
 
-    def relabel(self, rows: Tensor, index: Index, uniform: Numbers) -> Tensor:
+    def relabel(self, rows: Tensor, index: Index, uniform: Numbers) -> Native:
         """Give some of the rows another goal, in place; `settle` makes the rest fit.
 
         Args:
@@ -306,15 +317,14 @@ class ReplayBuffer:
             uniform: [run, sample, 2]: whether a row is relabelled, and with which goal.
 
         Returns:
-            Which are relabelled, [run, sample] bool.
+            Which are relabelled, [run, sample] bool, for `settle`.
         """
-        relabelled = self._on_device(uniform[..., 0] < self.relabelling.probability)
+        relabelled = self._native(self._on_device(uniform[..., 0] < self.relabelling.probability))
         source = self._on_device(self.goal_index(index, uniform[..., 1]).ravel())
-        goal = self._flat_next_achieved.index_select(0, source)
-        goal, chosen = goal.view(*index.shape, goal.shape[-1]), relabelled[..., None]
+        goal = self._native(self._flat_next_achieved.index_select(0, source))
+        goal, native = goal.reshape(*index.shape, goal.shape[-1]), self._native(rows)
         for columns in self.row.desired:
-            desired = rows[..., columns]
-            torch.where(chosen, goal, desired, out=desired)
+            put(native[..., columns], relabelled[..., None], goal)
         return relabelled
 
     def goal_index(self, index: Index, uniform: Numbers) -> Index:
@@ -333,17 +343,18 @@ class ReplayBuffer:
             chosen = slot - before + (uniform * (before + left)).astype(np.int64)
         return chosen % self.n_slots + (index - slot)
 
-    def settle(self, rows: Tensor, relabelled: Tensor, reward: Tensor, success: Tensor) -> None:
+    def settle(self, rows: Tensor, relabelled: Native, reward: Native, success: Native) -> None:
         """Give relabelled rows their rewards and terminations, in place (see `Relabelling`).
 
         `relabelled` is what `relabel` returned; `reward` and `success` [run, sample] say how well
         the rows' actions did by the rows' goals.
         """
-        stored = rows[..., self.row.reward]
-        torch.where(relabelled, reward, stored, out=stored)
+        row, native = self.row, self._native(rows)
+        reward, success = self._native(reward), self._native(success)
+        put(native[..., row.reward], relabelled, reward)
         if self.relabelling.terminates_on_success and self.relabelling.fidelity == "described":
-            terminated, failed = rows[..., self.row.terminated], rows[..., self.row.failed]
-            torch.where(relabelled, torch.maximum(failed, success), terminated, out=terminated)
+            terminated = (native[..., row.failed] > 0) | success
+            put(native[..., row.terminated], relabelled, terminated)
 
     def ends_anyway(self, rows: Tensor) -> Tensor:
         """What a relabelled reward is to know of terminations, [run, sample] bool."""
@@ -414,6 +425,12 @@ class ReplayBuffer:
         self._left[:, :, : len(self)] = saved["left"]
         self.elapsed[:], self._oldest[:] = saved["elapsed"], saved["oldest"]
         self._total = None
+
+    def _native(self, values: Native) -> Native:
+        """What `put` takes: NumPy's view of a tensor on a CPU, where its calls are the shorter."""
+        if self.device.type == "cpu" and isinstance(values, Tensor):
+            return values.numpy()
+        return values
 
     def _check_can_sample(self) -> NDArray[np.int64]:
         """Transitions that can be sampled, [run]; ValueError where there is none."""

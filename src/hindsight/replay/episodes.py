@@ -339,6 +339,5 @@ class EpisodeBuffer:
             uniform[:, 0] = 0.0
         rows = self.buffer.gather(index)
         relabelled = self.buffer.relabel(rows, index, uniform)
-        reward, success = self.judge(rows.numpy())
-        self.buffer.settle(rows, relabelled, torch.from_numpy(reward), torch.from_numpy(success))
+        self.buffer.settle(rows, relabelled, *self.judge(rows.numpy()))
         return rows
