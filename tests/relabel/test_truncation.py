@@ -171,6 +171,16 @@ def estimated(case: Case, paths: Trajectories) -> Tensor:
 
 @given(cases())
 @quick
+def test_what_follows_is_of_the_same_episode(case):
+    """Also where the next one has begun; its goal is that of the step."""
+    rollout, g = case.rollout, case.g
+    assert torch.equal(rollout.cuts.next_obs[..., :g], rollout.next_achieved)
+    goals = rollout.obs[..., g : 2 * g]
+    assert torch.equal(rollout.cuts.next_obs[..., g : 2 * g], goals)
+
+
+@given(cases())
+@quick
 def test_real_steps(case):
     """Whatever ends an episode; the rollout's cut end is followed by its own value."""
     paths = Trajectories.real(case.rollout)
