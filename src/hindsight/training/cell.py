@@ -41,6 +41,7 @@ class Execution:
     device: str = "cpu"
     runs_per_axis: int | None = None  # None: as many as is fastest
     checkpoint_seconds: float = 60.0
+    workers: int | None = None  # processes that step foreign environments; None: one per core
 
 
 def prepare_process(device: str) -> None:
@@ -102,7 +103,7 @@ class CellTraining:
         return curves
 
     def _train_group(self, seeds: list[int]) -> None:
-        runs = runs_of(self.spec, seeds, self.execution.device)
+        runs = runs_of(self.spec, seeds, self.execution.device, self.execution.workers)
         if self._resumed is not None:
             runs.load_state_dict(self._resumed)
             self._resumed = None

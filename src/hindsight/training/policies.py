@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hindsight.algorithms import ddpg, dqn, ppo, sac, td3
 from hindsight.specs.cell import CellSpec, EnvironmentSpec, PPOSpec, PredatorPreySpec
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.tasks import BitFlippingSpec
 
 #: Observations [run, env, obs] to actions [run, env, ...].
@@ -22,6 +23,8 @@ def n_outputs(environment: EnvironmentSpec) -> int:
     """Numbers of an action, or choices where actions are discrete."""
     if isinstance(environment, PredatorPreySpec):
         return environment.n_dims
+    if isinstance(environment, GymnasiumSpec):
+        return environment.n_choices or environment.action_size
     return environment.n_bits if isinstance(environment, BitFlippingSpec) else 2
 
 
