@@ -217,12 +217,12 @@ def watch(
     seed: Annotated[int, typer.Option(help="seed of the episodes")] = 0,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    from hindsight.training.watch import animate, play_policy
+    from hindsight.training.watch import animate, play_to_watch
 
-    shown = play_policy(policy, run, episodes, seed)
+    shown = play_to_watch(policy, run, episodes, seed)
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
-    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them caught the prey")
+    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them end at the goal")
 
 
 @app.command()

@@ -22,11 +22,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from hindsight.specs.errors import EnvironmentFailure
-from hindsight.specs.gymnasium import KEYS, GymnasiumSpec
+from hindsight.specs.gymnasium import KEYS, Facts, GymnasiumSpec
 from hindsight.streams import Purpose, stream
 
 
@@ -88,6 +88,25 @@ class Arrays:
         self._look()
 
 
+def row_of(obs: dict[str, Any]) -> NDArray[np.float32]:
+    """[obs]: achieved goal, desired goal and observation, side by side."""
+    return np.concatenate([np.ravel(obs[key]) for key in KEYS]).astype(np.float32)
+
+
+def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
+    """An action [action] in [-1, 1], or a choice [1], as the environment wants it."""
+    if isinstance(space, Discrete):
+        return space.start + int(values[0])
+    low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
+    scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
+    return scaled.astype(space.dtype).reshape(space.shape)
+
+
+def is_success(facts: Facts, reward: Any, info: dict[str, Any]) -> bool:
+    """Whether a step achieved the goal: as `info` says, or else as the reward does."""
+    return bool(info.get("is_success", np.float32(reward) >= facts.achieved_reward))
+
+
 class Instances:
     """Some of the environments, in the process that steps them."""
 
@@ -99,9 +118,6 @@ class Instances:
         self.arrays, self.rows = arrays, rows
         self._envs: dict[int, gym.Env[Any, Any]] = {}
         self.facts = spec.facts
-        if not isinstance(action := self.facts.action, Discrete):
-            low, high = (x.astype(np.float64).ravel() for x in (action.low, action.high))
-            self._middle, self._half = (low + high) / 2, (high - low) / 2
 
     def restore(self) -> None:
         """Bring each environment to where its row says: its episode, the actions of it so far."""
@@ -114,7 +130,9 @@ class Instances:
                 self._begin(row)
                 for t in range(int(self.arrays.elapsed[row])):
                     doing = f"step {t + 1} again"
-                    obs, *_ = self._envs[row].step(self._action(row, t))
+                    obs, *_ = self._envs[row].step(
+                        action_of(self.facts.action, self.arrays.actions[row, t])
+                    )
                     self._write(self.arrays.obs[row], obs)
             except Exception as error:
                 raise self._failure(row, doing, error) from error
@@ -132,10 +150,10 @@ class Instances:
 
     def _step(self, row: int) -> None:
         arrays, facts = self.arrays, self.facts
-        action = self._action(row, int(arrays.elapsed[row]))
+        action = action_of(facts.action, arrays.actions[row, arrays.elapsed[row]])
         obs, reward, terminated, truncated, info = self._envs[row].step(action)
         self._write(arrays.next_obs[row], obs)
-        success = bool(info.get("is_success", np.float32(reward) >= facts.achieved_reward))
+        success = is_success(facts, reward, info)
         if terminated and success and not facts.terminates_on_success:
             raise ValueError(
                 "the episode terminated where its goal was achieved, but compute_terminated does "
@@ -161,17 +179,9 @@ class Instances:
 
     def _write(self, row: NDArray[np.float32], obs: dict[str, Any]) -> None:
         """Achieved goal, desired goal and observation, side by side."""
-        np.concatenate([np.ravel(obs[key]) for key in KEYS], out=row, casting="same_kind")
+        row[:] = row_of(obs)
         if not np.isfinite(row).all():
             raise ValueError(f"an observation is not finite: {obs}")
-
-    def _action(self, row: int, step: int) -> Any:
-        """An action as the environment wants it."""
-        values, space = self.arrays.actions[row, step], self.facts.action
-        if isinstance(space, Discrete):
-            return space.start + int(values[0])
-        scaled = self._middle + self._half * np.clip(values, -1, 1)
-        return scaled.astype(space.dtype).reshape(space.shape)
 
     def _failure(self, row: int, doing: str, error: Exception) -> EnvironmentFailure:
         slot, episode = self.slots[row], int(self.arrays.episode[row])
@@ -263,7 +273,10 @@ class Pool:
 
     def _died(self) -> EnvironmentFailure:
         """Which worker is no more."""
-        wait([process.sentinel for process in self._processes], 1.0)
+        ready = wait([process.sentinel for process in self._processes], 1.0)
+        for process in self._processes:
+            if process.sentinel in ready:
+                process.join(1.0)
         codes = [process.exitcode for process in self._processes]
         self.close()
         gone = [code for code in codes if code is not None]
