@@ -31,6 +31,8 @@ from hindsight.training.progress import Progress, Tell
 from hindsight.training.runs import Runs
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
+#: Noted where they are used, by their modules' names.
+ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 
@@ -187,6 +189,7 @@ class CellTraining:
             "versions": {
                 "python": platform.python_version(),
                 **{name: version(name) for name in PACKAGES},
+                **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
             },
             "machine": machine(device),
             "device": device.type,
