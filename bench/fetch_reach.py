@@ -23,6 +23,7 @@ from rich.table import Table
 from stable_baselines3 import SAC, HerReplayBuffer
 
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.progress import show
 
@@ -113,7 +114,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["ours", "theirs"])
     wanted = parser.parse_args()
     torch.set_num_threads(1)
-    gym.register_envs(__import__("gymnasium_robotics"))
+    GymnasiumSpec(id=TASK)  # registers it
     setting = (wanted.steps, wanted.seeds, wanted.strategy, wanted.k, tuple(wanted.hidden))
     found: dict[str, dict[int, list[float]]] = {}
     if wanted.only != "theirs":
