@@ -34,6 +34,8 @@ bench: .venv/ready
 	$(BIN)/python bench/off_policy_update.py
 	$(BIN)/python bench/notebook.py
 	$(BIN)/python bench/replay.py
+	$(BIN)/python bench/goal_environments.py
+	$(BIN)/python bench/fetch_reach.py
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.
 lock:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 
 app = typer.Typer(
     help="Hindsight replay, and the replication of PPO-HER and MEHER.",
@@ -20,6 +20,10 @@ app = typer.Typer(
 
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="processes that step a gymnasium environment; one for each core"),
 ]
 
 
@@ -45,12 +49,16 @@ class Her(StrEnum):
 
 def main() -> None:
     """Run a command; what a person can mend is told in one sentence."""
+    import os
+    import sys
+
     from hindsight.analysis.cells import ResultError
     from hindsight.files import FileError
 
+    sys.path.append(os.getcwd())  # where a person's own environment lies
     try:
         app()
-    except (SpecError, FileError, ResultError, OSError) as error:
+    except (SpecError, EnvironmentFailure, FileError, ResultError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
 
@@ -104,7 +112,9 @@ def train(
     k: Annotated[
         int | None, typer.Option(help="goals per step: ppo's copies (1), or of a replay (4)")
     ] = None,
-    env: Annotated[str, typer.Option(help="environment")] = "PredatorPrey-v0",
+    env: Annotated[
+        str, typer.Option(help="environment: ours, or gymnasium's id, as module:Name-v0")
+    ] = "PredatorPrey-v0",
     prey: Annotated[str, typer.Option(help="how the prey moves")] = "static",
     spawn: Annotated[str, typer.Option(help="where predator and prey begin")] = "random",
     n_dims: Annotated[int, typer.Option(help="dimensions of the box")] = 3,
@@ -117,6 +127,9 @@ def train(
         float | None, typer.Option(help="of Adam; the algorithm's own if not given")
     ] = None,
     hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
+    evaluation_episodes: Annotated[
+        int, typer.Option(help="episodes of each of the twenty evaluations")
+    ] = 100,
     keys: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,6 +138,7 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     runs_per_axis: Annotated[int | None, typer.Option(help="runs that train together")] = None,
+    workers: WorkersOption = None,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
 ) -> None:
     """Train one cell, without Snakemake; writes the same files."""
@@ -138,6 +152,7 @@ def train(
         "algorithm": {"name": algorithm.value, "hidden": widths},
         "seeds": seeds,
         "steps": steps,
+        "evaluation": {"episodes": evaluation_episodes},
     }
     if env == "PredatorPrey-v0":
         values["environment"] |= {
@@ -157,7 +172,7 @@ def train(
     for key, value in overrides_of(keys or [], "--set").items():
         put(values, key, value, "--set")
     spec = validated(CellSpec, values)
-    _train(spec, out, device, runs_per_axis)
+    _train(spec, out, device, runs_per_axis, workers)
 
 
 @app.command(hidden=True)
@@ -165,6 +180,7 @@ def cell(
     spec: Path,
     device: Annotated[str, typer.Option()] = "cpu",
     runs_per_axis: Annotated[int | None, typer.Option()] = None,
+    workers: WorkersOption = None,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
@@ -177,14 +193,16 @@ def cell(
         values = json.loads(spec.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecError(f"{spec}: cannot be read as a specification: {error}") from error
-    _train(validated(CellSpec, values), out, device, runs_per_axis)
+    _train(validated(CellSpec, values), out, device, runs_per_axis, workers)
 
 
-def _train(spec: Any, out: Path, device: str, runs_per_axis: int | None) -> None:
+def _train(
+    spec: Any, out: Path, device: str, runs_per_axis: int | None, workers: int | None
+) -> None:
     from hindsight.training.cell import Execution, train_cell
     from hindsight.training.progress import show
 
-    execution = Execution(device=device, runs_per_axis=runs_per_axis)
+    execution = Execution(device=device, runs_per_axis=runs_per_axis, workers=workers)
     with show(out / "progress" / f"{spec.name}.json") as tell:
         path = train_cell(spec, out, execution, tell)
     typer.echo(f"curves: {path}")
@@ -199,12 +217,12 @@ def watch(
     seed: Annotated[int, typer.Option(help="seed of the episodes")] = 0,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    from hindsight.training.watch import animate, play_policy
+    from hindsight.training.watch import animate, play_to_watch
 
-    shown = play_policy(policy, run, episodes, seed)
+    shown = play_to_watch(policy, run, episodes, seed)
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
-    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them caught the prey")
+    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them end at the goal")
 
 
 @app.command()

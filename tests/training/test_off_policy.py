@@ -3,10 +3,12 @@
 import io
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
 from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import train_cell
 from hindsight.training.loops import runs_of
 from hindsight.training.off_policy import OffPolicyRuns
 
@@ -140,6 +142,23 @@ def test_kinds_have_names_of_their_own():
         CellSpec(algorithm={"name": "td3"}),
     ]
     assert len({spec.hash for spec in specs}) == len(specs)
+
+
+def test_losses_that_begin_late_are_missing_before(tmp_path):
+    """DDPG's first updates come after its first rows."""
+    small = {"name": "ddpg", "hidden": (8,), "batch_size": 8, "log_interval": 100}
+    spec = CellSpec(
+        environment=POINT,
+        algorithm={**small, "learning_starts": 150},
+        seeds=2,
+        steps=300,
+        evaluation={"points": 1, "episodes": 1},
+    )
+    curves = pd.read_parquet(train_cell(spec, tmp_path))
+    losses = curves[curves.phase == "train"].pivot(
+        index="env_steps", columns="seed", values="critic_loss"
+    )
+    assert losses.isna().to_numpy().tolist() == [[True, True], [False, False], [False, False]]
 
 
 def test_double_dqn_with_hindsight_learns_to_flip_six_bits():

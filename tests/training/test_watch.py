@@ -1,6 +1,12 @@
 """Episodes of trained policies: those of the evaluation, and as files to look at."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +16,24 @@ from PIL import Image
 
 from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import load_episodes
+from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.files import FileError
 from hindsight.specs.cell import PREYS, CellSpec, PPOSpec, PredatorPreySpec, Prey
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training import watch
 from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
-from hindsight.training.watch import animate, play, play_policy, read_policy, write_episodes
+from hindsight.training.policies import initial_row, policy_of
+from hindsight.training.watch import (
+    Filmed,
+    animate,
+    choose_headless,
+    play,
+    play_policy,
+    play_to_watch,
+    read_policy,
+    write_episodes,
+)
 
 
 def cell(prey: Prey = "static", **environment: object) -> CellSpec:
@@ -162,3 +180,90 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
     spec = cell()
     with pytest.raises(FileError, match=r"film\.avi: an animation ends in \.gif or \.mp4"):
         animate(play(spec, hunter(spec), 1), tmp_path / "film.avi")
+
+
+# -- foreign environments --------------------------------------------------------------------------
+
+
+def foreign(**environment: object) -> tuple[CellSpec, torch.Tensor]:
+    spec = CellSpec.model_validate(
+        {"environment": environment, "algorithm": {"name": "td3", "hidden": (4,)}}
+    )
+    return spec, initial_row(spec)
+
+
+def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
+    spec, row = foreign(id="hindsight.envs:PointReach-v0", max_episode_steps=3)
+    path = tmp_path / "policy.pt"
+    save(path, {"spec": spec.model_dump_json(), "seeds": [5], "rows": row[None]})
+    films = play_to_watch(path, 5, 2, 0)
+    assert [len(film.frames) for film in films if isinstance(film, Filmed)] == [4, 4]
+    env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
+    for film in films:
+        for _ in range(3):
+            step = env.step(policy_of(spec, row[None])(env.state))
+        assert bool(step.truncated) and film.caught == bool(step.success)
+    animate(films, tmp_path / "film.gif")
+    with Image.open(tmp_path / "film.gif") as gif:
+        shown = films[0].frames[0]
+        assert gif.size == shown.shape[1::-1] and gif.n_frames > 2
+        difference = np.asarray(gif.convert("RGB"), float) - shown
+    assert np.abs(difference).mean() < 5  # colours of a GIF are few
+
+
+def works(*ways: str) -> Callable[..., Any]:
+    """A machine on which only these ways of drawing work."""
+    return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
+
+
+@pytest.mark.parametrize(("ways", "found"), [(("osmesa",), "osmesa"), (("egl", "osmesa"), "egl")])
+def test_mujoco_draws_in_the_first_way_that_works(
+    monkeypatch: pytest.MonkeyPatch, ways: tuple[str, ...], found: str
+) -> None:
+    for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
+        monkeypatch.setenv(name, "")  # so that what is set is undone
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(subprocess, "run", works(*ways))
+    choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+    assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == found
+
+
+def test_no_way_to_draw_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "")
+    monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr(subprocess, "run", works())
+    with pytest.raises(FileError, match="FetchReach-v4 cannot be drawn: neither EGL nor OSMesa"):
+        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+    assert "MUJOCO_GL" not in os.environ
+
+
+FILM = """
+import sys, torch
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.training.policies import initial_row
+from hindsight.training.watch import film
+where = {"id": "FetchReach-v4", "max_episode_steps": 3, "kwargs": {"width": 64, "height": 48}}
+spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
+try:
+    (filmed,) = film(spec, initial_row(spec), 1)
+except FileError as error:
+    sys.exit(f"error: {error}")
+print(*(f"{f.shape} {f.std():.0f}" for f in filmed.frames), sep=";")
+"""
+
+
+def test_fetch_is_drawn_without_a_screen() -> None:
+    """In a process of its own, since a way to draw is chosen once for all."""
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL", "PYOPENGL_PLATFORM")
+    bare = {key: value for key, value in os.environ.items() if key not in hidden}
+    command = [sys.executable, "-c", FILM]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=bare)
+    if result.returncode:  # a machine without EGL and OSMesa
+        assert result.stderr.startswith("error: FetchReach-v4 cannot be drawn: neither EGL")
+        return
+    frames = result.stdout.strip().split(";")
+    assert len(frames) == 4
+    for frame in frames:
+        shape, contrast = frame.rsplit(" ", 1)
+        assert shape == "(48, 64, 3)" and int(contrast) > 10

@@ -117,6 +117,10 @@ class Environments(ABC, Generic[TaskSpec]):
             setattr(self, name, value[runs.to(value.device)])
         self._prepare()
 
+    def cpu_seconds(self) -> float:
+        """Processor time of other processes: there are none."""
+        return 0.0
+
     def state_dict(self) -> dict[str, Tensor]:
         """What a checkpoint keeps; everything else follows from the specification."""
         return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}

@@ -6,12 +6,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from hindsight.envs import goal_environments
 from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.step import Step
 from hindsight.relabel.task import Task
 from hindsight.specs.cell import EnvironmentSpec
+from hindsight.specs.gymnasium import GymnasiumSpec
 
 
 class Environment(Protocol):
@@ -43,6 +46,9 @@ class Environment(Protocol):
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices."""
 
+    def cpu_seconds(self) -> float:
+        """Processor time so far of other processes that step them."""
+
     def state_dict(self) -> dict[str, Tensor]:
         """What a checkpoint keeps."""
 
@@ -57,14 +63,29 @@ KINDS: dict[str, Any] = {
 }
 
 
+def parallel_episodes(spec: EnvironmentSpec, episodes: int) -> int:
+    """How many of so many evaluation episodes of a run are played at the same time."""
+    if isinstance(spec, GymnasiumSpec):
+        return goal_environments.parallel_episodes(episodes)
+    return episodes
+
+
 def make(
     spec: EnvironmentSpec,
     seeds: Sequence[int],
     n_envs: int,
     device: torch.device,
     evaluation: bool = False,
+    workers: int | None = None,
 ) -> Environment:
-    """`n_envs` environments of each run; all runs alike but for their seeds."""
+    """`n_envs` environments of each run; all runs alike but for their seeds.
+
+    `workers`: processes that step foreign environments (`GoalEnvironments`).
+    """
+    if isinstance(spec, GymnasiumSpec):
+        return GoalEnvironments(
+            spec, seeds, n_envs, device=device, evaluation=evaluation, workers=workers
+        )
     kind = KINDS[spec.id]
     made: Environment = kind(
         [spec] * len(seeds), seeds, n_envs, device=device, evaluation=evaluation

@@ -7,11 +7,13 @@ once, whichever experiment asks for it.
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
+from hindsight.specs.gymnasium import OURS, GymnasiumSpec
 from hindsight.specs.off_policy import DDPGSpec, DQNSpec, SACSpec, TD3Spec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
@@ -183,14 +185,33 @@ class EvaluationSpec(Spec):
     episodes: Count = 100
 
 
-EnvironmentSpec = PredatorPreySpec | PointReachSpec | BitFlippingSpec
+EnvironmentSpec = PredatorPreySpec | PointReachSpec | BitFlippingSpec | GymnasiumSpec
 AlgorithmSpec = PPOSpec | SACSpec | TD3Spec | DDPGSpec | DQNSpec
+
+
+def _kind_of_environment(values: Any) -> str:
+    """Which kind an environment is, by its id; gymnasium's where the id is none of ours."""
+    name = values.get("id") if isinstance(values, dict) else getattr(values, "id", None)
+    return name if name in OURS else GymnasiumSpec.__name__
+
+
+def has_choices(environment: EnvironmentSpec) -> bool:
+    """Whether an action is one of several choices, rather than numbers."""
+    if isinstance(environment, GymnasiumSpec):
+        return environment.n_choices is not None
+    return isinstance(environment, BitFlippingSpec) and not environment.continuous
 
 
 class CellSpec(Spec):
     """Everything that decides the numbers of one cell."""
 
-    environment: Annotated[EnvironmentSpec, Field(discriminator="id")] = PredatorPreySpec()
+    environment: Annotated[
+        Annotated[PredatorPreySpec, Tag("PredatorPrey-v0")]
+        | Annotated[PointReachSpec, Tag("PointReach-v0")]
+        | Annotated[BitFlippingSpec, Tag("BitFlipping-v0")]
+        | Annotated[GymnasiumSpec, Tag("GymnasiumSpec")],
+        Discriminator(_kind_of_environment),
+    ] = PredatorPreySpec()
     algorithm: Annotated[AlgorithmSpec, Field(discriminator="name")] = PPOSpec()
     hindsight: HindsightSpec | None = None
     #: Of an off-policy algorithm, in place of `hindsight`.
@@ -222,7 +243,7 @@ class CellSpec(Spec):
             raise ValueError("replay is of off-policy algorithms; for ppo there is hindsight")
         if not on_policy and self.hindsight is not None:
             raise ValueError(f"hindsight is of ppo; for {self.algorithm.name} there is replay")
-        choices = isinstance(self.environment, BitFlippingSpec) and not self.environment.continuous
+        choices = has_choices(self.environment)
         if choices and isinstance(self.algorithm, PPOSpec) and self.algorithm.has_sigma_options:
             raise ValueError(
                 "exploration and sigma_init are of continuous actions: leave them at gaussian and 1"
@@ -234,11 +255,22 @@ class CellSpec(Spec):
                 "goals of bits do not: set failures untargeted"
             )
         if choices and isinstance(self.algorithm, SACSpec | TD3Spec | DDPGSpec):
-            raise ValueError(f"{self.algorithm.name} wants continuous actions: set continuous")
+            hint = ": set continuous" if isinstance(self.environment, BitFlippingSpec) else ""
+            raise ValueError(f"{self.algorithm.name} wants continuous actions{hint}")
         if not choices and isinstance(self.algorithm, DQNSpec):
             raise ValueError("dqn wants discrete actions, as those of BitFlipping-v0")
         if not on_policy and self.replay is None:
             object.__setattr__(self, "replay", ReplaySpec())
+        return self
+
+    @model_validator(mode="after")
+    def _goals_can_be_drawn(self) -> "CellSpec":
+        foreign = isinstance(self.environment, GymnasiumSpec)
+        if foreign and self.hindsight is not None and self.hindsight.s_ratio is not None:
+            raise ValueError(
+                "an s_ratio needs failures, so goals drawn from all goals that there are, which "
+                f"{self.environment.id} does not tell"
+            )
         return self
 
     @model_validator(mode="after")
@@ -281,6 +313,8 @@ class CellSpec(Spec):
         if isinstance(env, PredatorPreySpec):
             where = f"{env.spawn}-{env.prey}-n{env.n_dims}-G{env.grid_size:g}"
             where += f"-r{env.interception_distance:g}" + ("-object" if env.pushes_object else "")
+        elif isinstance(env, GymnasiumSpec):
+            where = re.sub(r"[^\w.-]+", "-", where.rpartition(":")[2])
         elif isinstance(env, BitFlippingSpec):
             where += f"-{env.n_bits}" + ("-continuous" if env.continuous else "")
         how: str = alg.name

@@ -5,6 +5,7 @@ AMD EPYC of 2025): good to some tens of per cent, meant for planning, not for cl
 from itertools import pairwise
 
 from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.gymnasium import GymnasiumSpec
 
 COLLECT_MS, COLLECT_RUN_MS = 0.049, 0.0007  # per step of a rollout: fixed, and per run
 UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run and weight
@@ -14,6 +15,10 @@ LARGE_NETWORK = 100_000
 
 #: An update of SAC: fixed, and per run, weight and sample; a step and its storage.
 OFF_POLICY_UPDATE_MS, OFF_POLICY_RUN_MS, OFF_POLICY_STEP_MS = 1.0, 2.0e-7, 0.25
+#: A step of one foreign environment: a robot arm's, on one core.
+FOREIGN_STEP_MS = 1.0
+#: Memory of one, in megabytes.
+FOREIGN_MB = 15
 
 
 def weights(spec: CellSpec) -> int:
@@ -30,8 +35,20 @@ def group_size(spec: CellSpec, device: str = "cpu") -> int:
     return 1 if device.startswith("cpu") and weights(spec) > LARGE_NETWORK else spec.seeds
 
 
+def foreign_seconds(spec: CellSpec) -> float:
+    """Seconds that foreign environments take on one core, evaluations included."""
+    if not isinstance(spec.environment, GymnasiumSpec):
+        return 0.0
+    tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
+    return spec.seeds * (spec.steps + tests) * FOREIGN_STEP_MS / 1e3
+
+
 def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
     """Seconds on one core, if no run ends early."""
+    return foreign_seconds(spec) + _own_seconds(spec, runs_per_axis)
+
+
+def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
     runs = min(runs_per_axis or group_size(spec), spec.seeds)
     algorithm, groups = spec.algorithm, -(-spec.seeds // runs)
     if not isinstance(algorithm, PPOSpec):
@@ -60,4 +77,8 @@ def megabytes(spec: CellSpec) -> int:
         numbers = samples * (3 * obs + 20 + 3 * widest)
     else:
         numbers = runs * min(algorithm.buffer_size, spec.steps) * (3 * obs + 8)
-    return 500 + 4 * (numbers + 12 * runs * weights(spec)) // 1_000_000
+    foreign = isinstance(spec.environment, GymnasiumSpec)
+    # Those of the training, and of the evaluation.
+    places = runs * (algorithm.n_envs + 4) if foreign else 0
+    numbers += 12 * runs * weights(spec)
+    return 500 + 4 * numbers // 1_000_000 + places * FOREIGN_MB

@@ -1,13 +1,24 @@
 """Errors for the person who typed: one sentence with the key, the value and what is allowed."""
 
 import difflib
-from typing import Any, TypeVar, get_args
+import traceback
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 
 class SpecError(ValueError):
     """A specification that cannot be; the message is one sentence."""
+
+
+class EnvironmentFailure(Exception):
+    """An environment that failed: one sentence, and below it its own traceback if it raised."""
+
+    @classmethod
+    def of(cls, what: str, error: BaseException) -> "EnvironmentFailure":
+        """What was being done, and what the environment raised."""
+        lines = "".join(traceback.format_exception(error))
+        return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 
 
 def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -> str:
@@ -33,7 +44,7 @@ def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str]
     inner: Any = model
     for i, part in enumerate(place):
         if isinstance(inner, tuple):
-            inner = next((m for m in inner if part in _tags(m)), None)
+            inner = next((m for m in inner if part in (m.__name__, *_tags(m))), None)
             continue
         keys.append(part)
         if i < len(place) - 1:
@@ -44,11 +55,9 @@ def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str]
 
 def _models(annotation: Any) -> Any:
     """The model of an annotation, or all of them if it leaves a choice."""
-    found = tuple(
-        kind
-        for kind in (get_args(annotation) or (annotation,))
-        if isinstance(kind, type) and issubclass(kind, BaseModel)
-    )
+    kinds = get_args(annotation) or (annotation,)
+    bare = (get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds)
+    found = tuple(kind for kind in bare if isinstance(kind, type) and issubclass(kind, BaseModel))
     return found[0] if len(found) == 1 else found or None
 
 

@@ -32,6 +32,7 @@ from hindsight.specs.cell import (
     Spawn,
 )
 from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.replay import ReplaySpec
 
 #: Where results of each kind come from, relative to the project's folder.
@@ -345,8 +346,10 @@ def _kind(section: str, values: dict[str, Any]) -> type[Spec]:
     """What a section is, by its id or name; the first kind there is, if it has neither."""
     tag = values.get("id", values.get("name"))
     for model in SECTIONS[section]:
-        if tag in {field.default for field in model.model_fields.values() if field.default}:
+        if tag in [field.default for field in model.model_fields.values() if field.default]:
             return model
+    if section == "environment" and tag is not None:
+        return GymnasiumSpec
     return SECTIONS[section][0]
 
 

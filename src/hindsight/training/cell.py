@@ -31,6 +31,8 @@ from hindsight.training.progress import Progress, Tell
 from hindsight.training.runs import Runs
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
+#: Noted where they are used, by their modules' names.
+ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 
@@ -41,6 +43,7 @@ class Execution:
     device: str = "cpu"
     runs_per_axis: int | None = None  # None: as many as is fastest
     checkpoint_seconds: float = 60.0
+    workers: int | None = None  # processes that step foreign environments; None: one per core
 
 
 def prepare_process(device: str) -> None:
@@ -102,7 +105,7 @@ class CellTraining:
         return curves
 
     def _train_group(self, seeds: list[int]) -> None:
-        runs = runs_of(self.spec, seeds, self.execution.device)
+        runs = runs_of(self.spec, seeds, self.execution.device, self.execution.workers)
         if self._resumed is not None:
             runs.load_state_dict(self._resumed)
             self._resumed = None
@@ -149,8 +152,14 @@ class CellTraining:
             "cpu_seconds": runs.clock.cpu.numpy().copy(),
             **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
         }
-        for name, value in rows.items():
-            self.columns[f"{phase}/{name}"].append(value)
+        # Losses begin with the first update, which may come after the first rows.
+        before = sum(map(len, self.columns[f"{phase}/seed"]))
+        there = [name for name in self.columns if name.startswith(f"{phase}/")]
+        for name in dict.fromkeys([*there, *(f"{phase}/{name}" for name in rows)]):
+            parts = self.columns[name]
+            if not parts and before:
+                parts.append(np.full(before, np.nan))
+            parts.append(rows.get(name.removeprefix(f"{phase}/"), np.full(n, np.nan)))
 
     def _frames(self) -> Iterator[pd.DataFrame]:
         for phase in ("train", "evaluation"):
@@ -180,6 +189,7 @@ class CellTraining:
             "versions": {
                 "python": platform.python_version(),
                 **{name: version(name) for name in PACKAGES},
+                **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
             },
             "machine": machine(device),
             "device": device.type,

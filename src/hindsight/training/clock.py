@@ -1,6 +1,7 @@
 """Who took how much time: each run's share."""
 
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -13,7 +14,11 @@ class Clock:
     such as an update without relabelled copies, counts for them alone.
     """
 
-    def __init__(self, runs: int, device: torch.device) -> None:
+    def __init__(
+        self, runs: int, device: torch.device, elsewhere: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`elsewhere` tells the processor time of other processes that work for the runs."""
+        self._elsewhere = elsewhere
         self.wall, self.cpu = torch.zeros(2, runs, dtype=torch.float64)
         self.total = 0.0  # seconds of wall time, of all runs together
         self._device = device
@@ -21,13 +26,13 @@ class Clock:
 
     def start(self) -> None:
         """Begin to measure."""
-        self._marks = time.perf_counter(), time.process_time()
+        self._marks = time.perf_counter(), time.process_time() + self._elsewhere()
 
     def lap(self, runs: Tensor) -> None:
         """The time since `start` or the last lap was spent on the runs with these indices."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        now = time.perf_counter(), time.process_time()
+        now = time.perf_counter(), time.process_time() + self._elsewhere()
         runs = runs.cpu()
         self.wall[runs] += (now[0] - self._marks[0]) / len(runs)
         self.cpu[runs] += (now[1] - self._marks[1]) / len(runs)

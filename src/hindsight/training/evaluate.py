@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.algorithms import dqn, ppo
-from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.cell import CellSpec, PPOSpec, has_choices
 from hindsight.specs.errors import SpecError
 from hindsight.specs.off_policy import DQNSpec, SACSpec
-from hindsight.training.policies import MODULES, agent_of, is_discrete, n_outputs, policy_of
+from hindsight.training.policies import MODULES, agent_of, n_outputs, policy_of
 from hindsight.training.watch import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
@@ -110,7 +110,7 @@ def actor_of(spec: CellSpec, row: torch.Tensor, generator: torch.Generator | Non
 
     generator: of random actions, as in training; None: the deterministic ones.
     """
-    rows, discrete = row[None], is_discrete(spec.environment)
+    rows, discrete = row[None], has_choices(spec.environment)
     choose = policy_of(spec, rows) if generator is None else _random(spec, rows, generator)
 
     @torch.no_grad()
@@ -170,7 +170,7 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
     fits = (has, discrete, n) == (
         wanted,
-        is_discrete(spec.environment),
+        has_choices(spec.environment),
         n_outputs(spec.environment),
     )
     if not fits:

@@ -32,8 +32,14 @@ CHUNK = 50
 class OffPolicyRuns(Runs):
     """Runs of a cell of SAC, TD3, DDPG or DQN."""
 
-    def __init__(self, spec: CellSpec, seeds: Sequence[int], device: torch.device | str) -> None:
-        super().__init__(spec, seeds, device)
+    def __init__(
+        self,
+        spec: CellSpec,
+        seeds: Sequence[int],
+        device: torch.device | str,
+        workers: int | None = None,
+    ) -> None:
+        super().__init__(spec, seeds, device, workers)
         assert not isinstance(spec.algorithm, PPOSpec) and spec.replay is not None
         self.algorithm, self.replay = spec.algorithm, spec.replay
         self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs

@@ -39,8 +39,14 @@ ADAM_EPS = 1e-8
 class OnPolicyRuns(Runs):
     """Runs of a cell of PPO."""
 
-    def __init__(self, spec: CellSpec, seeds: Sequence[int], device: torch.device | str) -> None:
-        super().__init__(spec, seeds, device)
+    def __init__(
+        self,
+        spec: CellSpec,
+        seeds: Sequence[int],
+        device: torch.device | str,
+        workers: int | None = None,
+    ) -> None:
+        super().__init__(spec, seeds, device, workers)
         assert isinstance(spec.algorithm, PPOSpec)
         self.algorithm = spec.algorithm
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs

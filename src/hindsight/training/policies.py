@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ddpg, dqn, ppo, sac, td3
-from hindsight.specs.cell import CellSpec, EnvironmentSpec, PPOSpec, PredatorPreySpec
+from hindsight.specs.cell import CellSpec, EnvironmentSpec, PPOSpec, PredatorPreySpec, has_choices
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.tasks import BitFlippingSpec
 
 #: Observations [run, env, obs] to actions [run, env, ...].
@@ -22,12 +23,9 @@ def n_outputs(environment: EnvironmentSpec) -> int:
     """Numbers of an action, or choices where actions are discrete."""
     if isinstance(environment, PredatorPreySpec):
         return environment.n_dims
+    if isinstance(environment, GymnasiumSpec):
+        return environment.n_choices or environment.action_size
     return environment.n_bits if isinstance(environment, BitFlippingSpec) else 2
-
-
-def is_discrete(environment: EnvironmentSpec) -> bool:
-    """Whether an action is a choice."""
-    return isinstance(environment, BitFlippingSpec) and not environment.continuous
 
 
 def agent_of(spec: CellSpec) -> Any:
@@ -35,7 +33,7 @@ def agent_of(spec: CellSpec) -> Any:
     algorithm, where = spec.algorithm, spec.environment
     sizes = (where.observation_size, n_outputs(where), algorithm.hidden)
     if isinstance(algorithm, PPOSpec):
-        return ppo.ActorCritic.of(*sizes, is_discrete(where))
+        return ppo.ActorCritic.of(*sizes, has_choices(where))
     return MODULES[algorithm.name].Agent.of(*sizes)
 
 

@@ -28,7 +28,7 @@ class Progress:
         left = (self.of - self.steps) / max(self.steps_per_second, 1e-9) / 60
         return (
             f"{self.steps / self.of:4.0%}  {self.steps_per_second:,.0f} steps/s  "
-            f"return {self.return_mean:+.2f}  caught {self.success_rate:.0%}  "
+            f"return {self.return_mean:+.2f}  success {self.success_rate:.0%}  "
             f"at most {left:.1f} min left"
         )
 

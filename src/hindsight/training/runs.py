@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hindsight.envs.tasks import make
+from hindsight.envs.tasks import make, parallel_episodes
 from hindsight.specs.cell import CellSpec
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy
@@ -24,16 +24,25 @@ class Runs(ABC):
     #: Environment steps of one run in one iteration.
     rollout_steps: int
 
-    def __init__(self, spec: CellSpec, seeds: Sequence[int], device: torch.device | str) -> None:
+    def __init__(
+        self,
+        spec: CellSpec,
+        seeds: Sequence[int],
+        device: torch.device | str,
+        workers: int | None = None,
+    ) -> None:
+        """`workers`: processes that step foreign environments; None: one for each core."""
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
-        self.env = make(spec.environment, self.seeds, n_envs, self.device)
-        self.evaluation_env = make(
-            spec.environment, self.seeds, spec.evaluation.episodes, self.device, evaluation=True
-        )
+        where, episodes = spec.environment, spec.evaluation.episodes
+        self.env = make(where, self.seeds, n_envs, self.device, workers=workers)
+        at_once = parallel_episodes(where, episodes)
+        self.evaluation_env = make(where, self.seeds, at_once, self.device, True, workers)
+        #: Evaluation episodes that each environment plays, one after the other.
+        self.rounds = episodes // at_once
         self.recent = RecentEpisodes(runs, n_envs)
-        self.clock = Clock(runs, self.device)
+        self.clock = Clock(runs, self.device, self.env.cpu_seconds)
         #: Step at which a run's mean return of the last hundred episodes first was 1, by seed.
         self.perfect: dict[int, int] = {}
         #: Step after which a run first learned without hindsight, or with MEHER, by seed.
@@ -103,23 +112,24 @@ class Runs(ABC):
         env.rewind()
         env.prepare_rollout(0, longest)
         g, shape = env.goal_size, env.elapsed.shape
-        going = torch.ones(shape, dtype=torch.bool, device=self.device)
-        success = torch.zeros_like(going)
-        returns, length = torch.zeros(2, *shape, device=self.device)
-        for _ in range(longest):
+        left = torch.full(shape, self.rounds, device=self.device)
+        returns, success, length = torch.zeros(3, *shape, device=self.device)
+        for _ in range(longest * self.rounds):
+            going = left > 0
             desired = env.state[..., g : 2 * g].clone()
             step = env.step(act(env.state))
             reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
             returns += going * reward
             length += going
+            over = going & (step.terminated | step.truncated)
             # Where success does not end an episode, it is the last step's that counts.
-            success = torch.where(going, step.success, success)
-            going &= ~(step.terminated | step.truncated)
+            success += over & step.success
+            left -= over.long()
         return {
             "episodes": self.recent.finished.clone(),
-            "return_mean": returns.mean(1),
-            "success_rate": success.float().mean(1),
-            "episode_length": length.mean(1),
+            "return_mean": returns.mean(1) / self.rounds,
+            "success_rate": success.mean(1) / self.rounds,
+            "episode_length": length.mean(1) / self.rounds,
         }
 
     def select(self, runs: Tensor) -> None:

@@ -22,9 +22,11 @@ def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor
 
     Args:
         x: [run, sample, coordinate].  valid: [run, sample] bool, which samples there are.
-        limit: [coordinate], x lies in [-limit, limit].
+        limit: [coordinate], x lies in [-limit, limit]; NaN is returned if one is infinite.
     """
     runs, _, coordinates = x.shape
+    if limit.isinf().any():
+        return torch.full((runs,), math.nan, device=x.device)
     place = ((x / limit + 1) / 2 * bins).long().clamp(0, bins - 1)
     cell = torch.arange(runs * coordinates, device=x.device).view(runs, 1, coordinates) * bins
     weight = valid[..., None].expand_as(place).double()

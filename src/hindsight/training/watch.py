@@ -1,21 +1,43 @@
 """Episodes of trained policies: to watch, and for the picture of the environment."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import draw_episode, figure_axes
+from hindsight.envs.workers import Slot, action_of, is_success, row_of
 from hindsight.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec, PredatorPreySpec
+from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.streams import Purpose
 from hindsight.training.files import load
 from hindsight.training.policies import initial_row, policy_of
 
 FRAMES_PER_SECOND = 5
+#: Ways to draw without a screen that MuJoCo knows.
+HEADLESS = ("egl", "osmesa")
+
+
+@dataclass(frozen=True)
+class Filmed:
+    """One episode of a foreign environment, as it draws itself."""
+
+    frames: list[NDArray[Any]]  # of [height, width, 3] uint8: the start, then after each step
+    frames_per_second: int
+    caught: bool  # whether the goal is achieved at the end
 
 
 @torch.no_grad()
@@ -23,7 +45,10 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     """Evaluation episodes of one run's policy, `row` [parameter], with the mean action."""
     where, act = spec.environment, policy_of(spec, row[None])
     if not isinstance(where, PredatorPreySpec):
-        raise FileError(f"{where.id}: only episodes of PredatorPrey-v0 can be watched")
+        raise FileError(
+            f"{where.id}: no episodes of it can be drawn, only of PredatorPrey-v0 and "
+            "of gymnasium's environments"
+        )
     env = PredatorPrey([where], [seed], episodes, evaluation=True)
     n, box, longest = env.n, where.grid_size, 1 + where.max_steps
     env.prepare_rollout(0, longest)
@@ -83,20 +108,105 @@ def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]
     return play(spec, row, episodes, seed)
 
 
+def play_to_watch(path: Path, run: int, episodes: int, seed: int) -> list[Episode] | list[Filmed]:
+    """The same, or what a foreign environment draws."""
+    spec, row = read_policy(path, run)
+    if isinstance(spec.environment, GymnasiumSpec):
+        return film(spec, row, episodes, seed)
+    return list(play(spec, row, episodes, seed))
+
+
+@torch.no_grad()
+def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Filmed]:
+    """Evaluation episodes of one run's policy in a foreign environment, as it draws itself.
+
+    Raises:
+        FileError: it cannot draw itself without a screen.
+    """
+    where, act = spec.environment, policy_of(spec, row[None])
+    assert isinstance(where, GymnasiumSpec)
+    choose_headless(where)
+    env = where.make(render_mode="rgb_array")
+    if "rgb_array" not in env.metadata.get("render_modes", ()):
+        raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
+    filmed = []
+    for episode in range(episodes):
+        obs, _ = env.reset(seed=Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, episode))
+        frames, over, success = [_frame(env)], False, False
+        while not over:
+            action = act(torch.from_numpy(row_of(obs))[None, None]).reshape(-1).numpy()
+            obs, reward, *ends, info = env.step(action_of(where.facts.action, action))
+            frames.append(_frame(env))
+            over = any(ends)
+            success = is_success(where.facts, reward, info)
+        filmed.append(Filmed(frames, int(env.metadata.get("render_fps", 25)), success))
+    env.close()
+    return filmed
+
+
+def _frame(env: Any) -> NDArray[Any]:
+    return np.array(env.render(), np.uint8)
+
+
+def choose_headless(where: GymnasiumSpec) -> None:
+    """Let MuJoCo draw without a screen: the first way that works here, unless one is chosen.
+
+    Raises:
+        FileError: none does.
+    """
+    if "MUJOCO_GL" in os.environ or "mujoco" not in sys.modules:
+        return
+    # Each in a process of its own: a way that fails would spoil this one for the others.
+    trial = "import mujoco; context = mujoco.GLContext(64, 64); context.make_current()"
+    for way in HEADLESS:
+        environment = {**os.environ, "MUJOCO_GL": way, "PYOPENGL_PLATFORM": way}
+        tried = subprocess.run(
+            [sys.executable, "-c", trial], env=environment, capture_output=True, check=False
+        )
+        if tried.returncode == 0:
+            os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = way
+            return
+    raise FileError(
+        f"{where.id} cannot be drawn: neither EGL nor OSMesa works here; on Debian or Ubuntu "
+        "install libegl1 or libosmesa6"
+    )
+
+
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """One episode of each policy file: the longest of some, if may be one that ends well."""
     played = [play_policy(path, 0, 8, 0) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 
-def animate(episodes: Sequence[Episode], out: Path) -> None:
+def animate(episodes: Sequence[Episode] | Sequence[Filmed], out: Path) -> None:
     """Write the episodes, one after the other, as a GIF or (with ffmpeg) an MP4."""
     if out.suffix not in (".gif", ".mp4"):
         raise FileError(f"{out}: an animation ends in .gif or .mp4")
     if out.suffix == ".mp4" and not FFMpegWriter.isAvailable():
         raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
     kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
-    write_whole(out, lambda beside: _film(episodes, kind(FRAMES_PER_SECOND), beside))
+    drawn = [episode for episode in episodes if isinstance(episode, Filmed)]
+    if drawn:
+        writer = kind(drawn[0].frames_per_second)
+        write_whole(out, lambda beside: _film_frames(drawn, writer, beside))
+        return
+    known = [episode for episode in episodes if isinstance(episode, Episode)]
+    write_whole(out, lambda beside: _film(known, kind(FRAMES_PER_SECOND), beside))
+
+
+def _film_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: Path) -> None:
+    height, width, _ = episodes[0].frames[0].shape
+    figure = Figure(figsize=(width / 100, height / 100), dpi=100)
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    image = axes.imshow(episodes[0].frames[0])
+    with writer.saving(figure, str(out), dpi=100):
+        for episode in episodes:
+            # The end stays in view for a second.
+            for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
+                image.set_data(frame)
+                writer.grab_frame()
 
 
 def _film(episodes: Sequence[Episode], writer: AbstractMovieWriter, out: Path) -> None:

@@ -1,0 +1,197 @@
+"""Any gymnasium environment with goals, on the run axis.
+
+`workers.Pool` steps run x env of them; here they look like every other task: state rows, one `Step`
+for all, rewards of other goals.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hindsight.envs.step import Step
+from hindsight.envs.workers import Pool, Slot
+from hindsight.specs.errors import SpecError
+from hindsight.specs.gymnasium import GymnasiumSpec, rewards, size
+from hindsight.streams import Purpose
+
+#: Evaluation episodes of a run that are played at the same time, at most: each takes memory.
+PARALLEL_EPISODES = 4
+
+
+def parallel_episodes(episodes: int) -> int:
+    """How many of so many evaluation episodes are played at the same time; divides them."""
+    return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
+
+
+class ForeignTask:
+    """Rewards of other goals, as the environment itself computes them; alike for all runs."""
+
+    def __init__(self, spec: GymnasiumSpec) -> None:
+        self.spec = spec
+        self.terminates_on_success = spec.facts.terminates_on_success
+
+    def select(self, runs: Tensor) -> "ForeignTask":
+        """That of the runs with these indices."""
+        return self
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes of goals [..., goal].
+
+        A goal counts as achieved where the reward is that of a goal that is achieved exactly.
+        """
+        facts, shape = self.spec.facts, next_achieved.shape[:-1]
+        goals = [
+            goal.reshape(-1, *facts.goal.shape).cpu().numpy().astype(facts.goal.dtype)
+            for goal in (next_achieved, desired)
+        ]
+        found = torch.from_numpy(rewards(self.spec.id, facts.compute_reward, *goals))
+        found = found.view(shape).to(next_achieved.device)
+        return found, found >= facts.achieved_reward
+
+    @property
+    def threshold(self) -> Tensor:
+        """SpecError: a foreign environment does not tell it."""
+        raise self._unknown("the distance at which a goal is achieved")
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """SpecError: a foreign environment does not tell them."""
+        raise self._unknown("all goals that there are")
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """SpecError: a foreign environment does not tell it."""
+        raise self._unknown("all goals that there are")
+
+    def _unknown(self, what: str) -> SpecError:
+        return SpecError(f"{self.spec.id} does not tell {what}, which failures of MEHER need")
+
+
+class GoalEnvironments:
+    """[run, env] environments of one specification; see `tasks.Environment`.
+
+    Episode e of environment i of a run is reset with a seed that follows from the run's seed, i and
+    e: it begins alike in every algorithm, whatever the other runs do and whoever steps it.
+    """
+
+    truncates = True
+
+    def __init__(
+        self,
+        spec: GymnasiumSpec,
+        seeds: Sequence[int],
+        n_envs: int = 1,
+        *,
+        device: torch.device | str = "cpu",
+        evaluation: bool = False,
+        workers: int | None = None,
+    ) -> None:
+        """All are at the beginning of their first episode.
+
+        Args:
+            workers: processes that step them; None: one for each core, 0: this one.
+
+        Raises:
+            EnvironmentFailure: making or resetting one failed.
+        """
+        self.spec, self.device = spec, torch.device(device)
+        self.goal_size, self.observation_size = spec.goal_size, spec.observation_size
+        self.action_size, self.n_choices = spec.action_size, spec.n_choices
+        self.parameters = ForeignTask(spec)
+        self.terminates_on_success = self.parameters.terminates_on_success
+        self.observation_limit = _limits(spec).to(self.device)
+        slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
+        purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
+        self.pool = Pool(spec, slots, purpose, workers)
+        #: Row of the pool's arrays, [run, env].
+        self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
+        self.rewind()
+
+    def prepare_rollout(self, iteration: int, n_steps: int) -> None:
+        """Nothing: environments draw their own numbers."""
+
+    def step(self, actions: Tensor) -> Step:
+        """One step of all: actions [run, env, action] in [-1, 1], or choices [run, env].
+
+        Raises:
+            EnvironmentFailure: one of them raised, or its process is no more.
+        """
+        arrays, rows = self.pool.arrays, self._rows
+        values = actions.detach().cpu().numpy().reshape(*rows.shape, self.action_size)
+        arrays.actions[rows, arrays.elapsed[rows]] = values
+        self.pool.step()
+        next_obs, outcome = self._tensor(arrays.next_obs), self._tensor(arrays.outcome)
+        self._show()
+        terminated, truncated, success = outcome.unbind(-1)
+        return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs)
+
+    def rewind(self) -> None:
+        """Every environment back to the beginning of its first episode."""
+        self.pool.arrays.episode[:] = 0
+        self.pool.arrays.elapsed[:] = 0
+        self.pool.restore()
+        self._show()
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices; the others leave the axis."""
+        self._rows = self._rows[runs.cpu().numpy()]
+        self.pool.arrays.active[:] = False
+        self.pool.arrays.active[self._rows] = True
+        self._show()
+
+    def cpu_seconds(self) -> float:
+        """Processor time so far of the processes that step them, this one not counted."""
+        return self.pool.cpu_seconds()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps: how often each was reset, and the actions since then."""
+        arrays, rows = self.pool.arrays, self._rows
+        return {
+            name: torch.from_numpy(getattr(arrays, name)[rows])
+            for name in ("episode", "elapsed", "actions", "obs")
+        }
+
+    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
+        """Continue where `state_dict` was taken, by playing the open episodes again.
+
+        Raises:
+            SpecError: the environment does not repeat itself.
+        """
+        arrays, rows = self.pool.arrays, self._rows
+        for name in ("episode", "elapsed", "actions"):
+            getattr(arrays, name)[rows] = saved[name].numpy()
+        self.pool.restore()
+        if not np.array_equal(arrays.obs[rows], saved["obs"].numpy()):
+            raise SpecError(
+                f"{self.spec.id} cannot be continued: reset with the same seed, the same actions "
+                "led it elsewhere"
+            )
+        self._show()
+
+    def close(self) -> None:
+        """End the processes; they end with this one, too."""
+        self.pool.close()
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array[self._rows]).to(self.device)
+
+    def _show(self) -> None:
+        """What a policy sees, and how long the episodes have lasted."""
+        self.state = self._tensor(self.pool.arrays.obs)
+        self.elapsed = self._tensor(self.pool.arrays.elapsed)
+
+
+def _limits(spec: GymnasiumSpec) -> Tensor:
+    """[obs]: largest absolute values by the spaces; infinite where these have no bounds."""
+    facts = spec.facts
+
+    def largest(space: object) -> np.ndarray:
+        low, high = (np.abs(np.asarray(getattr(space, x), np.float64)) for x in ("low", "high"))
+        return np.maximum(low, high).ravel()
+
+    goal = largest(facts.goal)
+    limits = np.concatenate([goal, goal, largest(facts.observation)])
+    assert len(limits) == 2 * size(facts.goal) + size(facts.observation)
+    return torch.from_numpy(limits.astype(np.float32))

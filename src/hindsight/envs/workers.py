@@ -1,0 +1,320 @@
+"""Gymnasium environments stepped by processes that share their arrays.
+
+One process steps several environments one after the other: a message to it and back costs as much
+as a hundredth of a step of a robot arm, however many environments it steps.  Needs no torch.
+
+What an environment does follows from its seed, the number of its episode and the actions so far;
+so it is brought to where a checkpoint was taken by playing these actions again, which takes no
+knowledge of what is inside, and needs an environment that repeats itself.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from hindsight.specs.errors import EnvironmentFailure
+from hindsight.specs.gymnasium import KEYS, Facts, GymnasiumSpec
+from hindsight.streams import Purpose, stream
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Who an environment is."""
+
+    seed: int  # of its run
+    env: int  # which of its run's
+
+    def episode_seed(self, purpose: Purpose, episode: int) -> int:
+        """What the environment's reset is given."""
+        # An environment's episodes lie 2**40 apart from the next one's.
+        return int(stream(self.seed, purpose, (self.env << 40) + episode).integers(2**31))
+
+
+class Arrays:
+    """What is known of the environments, one row each, in memory that processes share."""
+
+    active: NDArray[np.bool_]  # whether it is stepped
+    obs: NDArray[np.float32]  # before the next action
+    next_obs: NDArray[np.float32]  # after the last action
+    outcome: NDArray[np.bool_]  # of the last step: terminated, truncated, success
+    episode: NDArray[np.int64]  # number of the episode
+    elapsed: NDArray[np.int64]  # steps of it so far
+    actions: NDArray[np.float32]  # of the episode, in [-1, 1] or choices; the last is the next
+    seconds: NDArray[np.float64]  # processor time, one row for each worker
+
+    def __init__(self, spec: GymnasiumSpec, slots: int, workers: int) -> None:
+        obs, action = spec.observation_size, spec.action_size
+        shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "active": (np.bool_, (slots,)),
+            "obs": (np.float32, (slots, obs)),
+            "next_obs": (np.float32, (slots, obs)),
+            "outcome": (np.bool_, (slots, 3)),
+            "episode": (np.int64, (slots,)),
+            "elapsed": (np.int64, (slots,)),
+            "actions": (np.float32, (slots, spec.step_limit, action)),
+            "seconds": (np.float64, (workers,)),
+        }
+        self._memory = {}
+        for name, (kind, shape) in shapes.items():
+            size = int(np.prod(shape)) * np.dtype(kind).itemsize
+            # It has no name in the file system: nothing is left, however the processes end.
+            self._memory[name] = multiprocessing.RawArray("b", size), kind, shape
+        self._look()
+        self.active[:] = True
+
+    def _look(self) -> None:
+        for name, (memory, kind, shape) in self._memory.items():
+            setattr(self, name, np.frombuffer(memory, kind).reshape(shape))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a process that is no fork is given: the memory, not a copy of it."""
+        return self._memory
+
+    def __setstate__(self, memory: dict[str, Any]) -> None:
+        self._memory = memory
+        self._look()
+
+
+def row_of(obs: dict[str, Any]) -> NDArray[np.float32]:
+    """[obs]: achieved goal, desired goal and observation, side by side."""
+    return np.concatenate([np.ravel(obs[key]) for key in KEYS]).astype(np.float32)
+
+
+def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
+    """An action [action] in [-1, 1], or a choice [1], as the environment wants it."""
+    if isinstance(space, Discrete):
+        return space.start + int(values[0])
+    low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
+    scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
+    return scaled.astype(space.dtype).reshape(space.shape)
+
+
+def is_success(facts: Facts, reward: Any, info: dict[str, Any]) -> bool:
+    """Whether a step achieved the goal: as `info` says, or else as the reward does."""
+    return bool(info.get("is_success", np.float32(reward) >= facts.achieved_reward))
+
+
+class Instances:
+    """Some of the environments, in the process that steps them."""
+
+    def __init__(
+        self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, arrays: Arrays,
+        rows: Sequence[int],
+    ) -> None:  # fmt: skip
+        self.spec, self.slots, self.purpose = spec, slots, purpose
+        self.arrays, self.rows = arrays, rows
+        self._envs: dict[int, gym.Env[Any, Any]] = {}
+        self.facts = spec.facts
+
+    def restore(self) -> None:
+        """Bring each environment to where its row says: its episode, the actions of it so far."""
+        for row in self._active():
+            doing = "making it"
+            try:
+                if row not in self._envs:
+                    self._envs[row] = self.spec.make()
+                doing = "reset"
+                self._begin(row)
+                for t in range(int(self.arrays.elapsed[row])):
+                    doing = f"step {t + 1} again"
+                    obs, *_ = self._envs[row].step(
+                        action_of(self.facts.action, self.arrays.actions[row, t])
+                    )
+                    self._write(self.arrays.obs[row], obs)
+            except Exception as error:
+                raise self._failure(row, doing, error) from error
+
+    def step(self) -> None:
+        """One step of each; where an episode is over, `obs` is the beginning of the next."""
+        for row in self._active():
+            try:
+                self._step(row)
+            except EnvironmentFailure:
+                raise
+            except Exception as error:
+                doing = f"step {int(self.arrays.elapsed[row]) + 1}"
+                raise self._failure(row, doing, error) from error
+
+    def _step(self, row: int) -> None:
+        arrays, facts = self.arrays, self.facts
+        action = action_of(facts.action, arrays.actions[row, arrays.elapsed[row]])
+        obs, reward, terminated, truncated, info = self._envs[row].step(action)
+        self._write(arrays.next_obs[row], obs)
+        success = is_success(facts, reward, info)
+        if terminated and success and not facts.terminates_on_success:
+            raise ValueError(
+                "the episode terminated where its goal was achieved, but compute_terminated does "
+                "not say so, so that it is unknown where other goals would have ended it"
+            )
+        arrays.outcome[row] = terminated, truncated and not terminated, success
+        if terminated or truncated:
+            arrays.episode[row] += 1
+            arrays.elapsed[row] = 0
+            self._begin(row)
+        else:
+            arrays.elapsed[row] += 1
+            arrays.obs[row] = arrays.next_obs[row]
+
+    def _active(self) -> list[int]:
+        return [row for row in self.rows if self.arrays.active[row]]
+
+    def _begin(self, row: int) -> None:
+        """The first observation of the current episode."""
+        seed = self.slots[row].episode_seed(self.purpose, int(self.arrays.episode[row]))
+        obs, _ = self._envs[row].reset(seed=seed)
+        self._write(self.arrays.obs[row], obs)
+
+    def _write(self, row: NDArray[np.float32], obs: dict[str, Any]) -> None:
+        """Achieved goal, desired goal and observation, side by side."""
+        row[:] = row_of(obs)
+        if not np.isfinite(row).all():
+            raise ValueError(f"an observation is not finite: {obs}")
+
+    def _failure(self, row: int, doing: str, error: Exception) -> EnvironmentFailure:
+        slot, episode = self.slots[row], int(self.arrays.episode[row])
+        return EnvironmentFailure.of(
+            f"{self.spec.id}: {doing} of episode {episode} failed (environment {slot.env} of the "
+            f"run with seed {slot.seed})",
+            error,
+        )
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Pool:
+    """All environments of the runs: `restore` and `step` them, in this process or in others.
+
+    Workers end with this process, however it ends: what they wait for is then closed.
+    """
+
+    def __init__(
+        self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None
+    ) -> None:
+        count = min(usable_cores() if workers is None else workers, len(slots))
+        self.spec, self.arrays = spec, Arrays(spec, len(slots), max(count, 1))
+        self._here: Instances | None = None
+        self._connections: list[Connection] = []
+        self._processes: list[BaseProcess] = []
+        if count <= 1:
+            self._here = Instances(spec, slots, purpose, self.arrays, range(len(slots)))
+            return
+        # A fork knows what has been registered in this process; elsewhere modules are imported.
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+        for i in range(count):
+            ours, theirs = context.Pipe()
+            # A run's environments are spread, so that workers stay alike when runs leave.
+            rows = range(i, len(slots), count)
+            process = context.Process(
+                target=_work,
+                args=((spec, slots, purpose, self.arrays, rows), i, theirs, ours),
+                name=f"{spec.id}-{i}",
+                daemon=True,
+            )
+            process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
+        self._finalizer = weakref.finalize(self, _end, self._connections, self._processes)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process numbers of the workers."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the workers so far."""
+        return float(self.arrays.seconds.sum())
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._processes:
+            self._finalizer()
+
+    def restore(self) -> None:
+        """Bring each environment to where its row says."""
+        self._all("restore")
+
+    def step(self) -> None:
+        """One step of each, with the actions at its row's `elapsed`."""
+        self._all("step")
+
+    def _all(self, what: str) -> None:
+        if self._here is not None:
+            getattr(self._here, what)()
+            return
+        try:
+            for connection in self._connections:
+                connection.send(what)
+            errors = [error for c in self._connections if (error := c.recv()) is not None]
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+        if errors:
+            self.close()
+            raise EnvironmentFailure(errors[0])
+
+    def _died(self) -> EnvironmentFailure:
+        """Which worker is no more."""
+        ready = wait([process.sentinel for process in self._processes], 1.0)
+        for process in self._processes:
+            if process.sentinel in ready:
+                process.join(1.0)
+        codes = [process.exitcode for process in self._processes]
+        self.close()
+        gone = [code for code in codes if code is not None]
+        how = "has been closed"
+        if gone:
+            how = f"was killed by signal {-gone[0]}" if gone[0] < 0 else f"ended with {gone[0]}"
+        return EnvironmentFailure(
+            f"{self.spec.id}: a process that steps it {how}; the last checkpoint is whole, and the "
+            "same command continues from it"
+        )
+
+
+def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Connection) -> None:
+    """A worker's life: do what is asked for, until nobody asks any more."""
+    instances = Instances(*of)
+    other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the first process's to handle
+    try:
+        while (what := connection.recv()) != "end":
+            answer = None
+            try:
+                getattr(instances, what)()
+            except EnvironmentFailure as failure:
+                answer = str(failure)
+            instances.arrays.seconds[number] = time.process_time()
+            connection.send(answer)
+    except (EOFError, OSError):
+        return
+
+
+def _end(connections: list[Connection], processes: list[BaseProcess]) -> None:
+    """Ask the workers to end, and make sure of it."""
+    for connection in connections:
+        with suppress(OSError):
+            connection.send("end")
+        connection.close()
+    for process in processes:
+        process.join(1.0)
+        if process.is_alive():
+            process.kill()
+            process.join()

@@ -1,0 +1,515 @@
+"""Any gymnasium goal environment on the run axis: what plain loops over `gymnasium.make` see."""
+
+import io
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.workers import Slot
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
+from hindsight.specs.gymnasium import KEYS, GymnasiumSpec
+from hindsight.streams import Purpose
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.loops import runs_of
+from tests.envs import corridor  # registers Corridor-v0
+
+assert "Corridor-v0" in gym.registry, corridor
+ROOT = Path(__file__).parents[2]
+FETCH = ["FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"]
+WORLDS: dict[str, dict[str, Any]] = {
+    "goes on": {"id": "Corridor-v0"},
+    "terminates": {"id": "Corridor-v0", "kwargs": {"terminates": True}},
+    "ours": {"id": "hindsight.envs:PointReach-v0", "max_episode_steps": 7},
+    "push": {"id": "FetchPush-v4", "max_episode_steps": 9},
+}
+
+
+def spec_of(world: str, **keys: Any) -> GymnasiumSpec:
+    return GymnasiumSpec.model_validate({**WORLDS[world], **keys})
+
+
+def corridors(**kwargs: Any) -> GymnasiumSpec:
+    return GymnasiumSpec(id="Corridor-v0", kwargs=kwargs)
+
+
+def actions_for(env: GoalEnvironments, steps: int, seed: int = 0) -> torch.Tensor:
+    """[step, run, env, action], some beyond the box."""
+    numbers = np.random.default_rng(seed).uniform(-1.3, 1.3, (steps, *env.elapsed.shape, 9))
+    return torch.from_numpy(numbers[..., : env.action_size].astype(np.float32))
+
+
+def played(env: GoalEnvironments, actions: torch.Tensor) -> list[torch.Tensor]:
+    """Every field of every step, and what `state` and `elapsed` show after it."""
+    found = []
+    for action in actions:
+        step = env.step(action)
+        found.append([*step, env.state, env.elapsed])
+    return [torch.stack(field) for field in zip(*found, strict=True)]
+
+
+def row(obs: dict[str, Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(obs[key]) for key in KEYS]).astype(np.float32)
+
+
+# --- alignment ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_field_is_that_of_a_plain_loop(world):
+    spec, seeds = spec_of(world), [3, 8]
+    env = GoalEnvironments(spec, seeds, 2, workers=2)
+    g, steps = env.goal_size, 30
+    first = env.state.clone()
+    actions = actions_for(env, steps)
+    achieved, terminated, truncated, success, next_obs, state, elapsed = played(env, actions)
+    assert (terminated | truncated).any() and not (terminated & truncated).any()
+    for i, seed in enumerate(seeds):
+        for j in range(2):
+            plain = gym.make(
+                spec.id, max_episode_steps=spec.max_episode_steps, **spec.kwargs
+            )  # with all of gymnasium's own checks
+            low, high = plain.action_space.low, plain.action_space.high
+            episode, count = 0, 0
+            slot = Slot(seed, j)
+            obs, _ = plain.reset(seed=slot.episode_seed(Purpose.SPAWN, episode))
+            assert np.array_equal(first[i, j], row(obs))
+            for t in range(steps):
+                share = (np.clip(actions[t, i, j].double().numpy(), -1, 1) + 1) / 2
+                action = (low + share * (high - low)).astype(plain.action_space.dtype)
+                obs, reward, over, cut, info = plain.step(action)
+                count += 1
+                # The box is scaled by another formula here: equal up to rounding.
+                np.testing.assert_allclose(next_obs[t, i, j], row(obs), rtol=0, atol=1e-5)
+                assert torch.equal(achieved[t, i, j], next_obs[t, i, j, :g])
+                assert bool(terminated[t, i, j]) == over
+                assert bool(truncated[t, i, j]) == (cut and not over)
+                assert bool(success[t, i, j]) == info.get("is_success", reward == 0)
+                desired = next_obs[t, i, j, g : 2 * g]
+                found, reached = env.parameters.reward(achieved[t, i, j], desired, over)
+                assert float(found) == reward and bool(reached) == bool(success[t, i, j])
+                if over or cut:
+                    episode, count = episode + 1, 0
+                    obs, _ = plain.reset(seed=slot.episode_seed(Purpose.SPAWN, episode))
+                np.testing.assert_allclose(state[t, i, j], row(obs), rtol=0, atol=1e-5)
+                assert int(elapsed[t, i, j]) == count
+            assert episode >= 2
+
+
+@pytest.mark.parametrize("world", ["terminates", "push"])
+def test_a_run_is_the_same_alone_and_whoever_steps_it(world):
+    among = GoalEnvironments(spec_of(world), [5, 6, 7], 2, workers=0)
+    actions = actions_for(among, 25)
+    expected = played(among, actions)
+    for seeds, workers in [([5, 6, 7], 2), ([5, 6, 7], 5), ([6], 0), ([7, 6], 3)]:
+        env = GoalEnvironments(spec_of(world), seeds, 2, workers=workers)
+        assert len(env.pool.pids) == workers
+        runs = [seed - 5 for seed in seeds]
+        for field, values in zip(expected, played(env, actions[:, runs]), strict=True):
+            assert torch.equal(field[:, runs], values)
+
+
+def test_workers_need_not_be_forks(monkeypatch):
+    """Where a process cannot be forked, it is given what it needs."""
+    spec = GymnasiumSpec(id="tests.envs.corridor:Corridor-v0")
+    here = GoalEnvironments(spec, [1, 2], workers=0)
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    elsewhere = GoalEnvironments(spec, [1, 2], workers=2)
+    actions = actions_for(here, 10)
+    for a, b in zip(played(here, actions), played(elsewhere, actions), strict=True):
+        assert torch.equal(a, b)
+    assert elsewhere.cpu_seconds() > 0
+
+
+def test_evaluation_has_episodes_of_its_own():
+    training, other = (
+        GoalEnvironments(corridors(), [1], 2, evaluation=e, workers=0) for e in (False, True)
+    )
+    beginnings = torch.cat([training.state[0], other.state[0]])
+    assert len(beginnings.unique(dim=0)) == 4
+
+
+# --- rewinding, leaving, continuing ---------------------------------------------------------------
+
+
+def test_rewound_environments_begin_again():
+    env = GoalEnvironments(corridors(), [1, 2], 2, workers=2)
+    actions = actions_for(env, 30)
+    first = env.state.clone()
+    once = played(env, actions)
+    env.rewind()
+    assert torch.equal(env.state, first) and not env.elapsed.any()
+    for a, b in zip(once, played(env, actions), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_run_that_leaves_does_not_matter_to_the_others():
+    stays, leaves = (GoalEnvironments(corridors(), [1, 2, 3], 2, workers=2) for _ in range(2))
+    actions = actions_for(stays, 30)
+    played(stays, actions[:10])
+    played(leaves, actions[:10])
+    leaves.select(torch.tensor([2, 0]))
+    expected = played(stays, actions[10:])
+    found = played(leaves, actions[10:][:, [2, 0]])
+    for a, b in zip(expected, found, strict=True):
+        assert torch.equal(a[:, [2, 0]], b)
+    assert set(leaves.state_dict()) == {"episode", "elapsed", "actions", "obs"}
+    assert len(leaves.state_dict()["obs"]) == 2
+
+
+@pytest.mark.parametrize(("world", "steps"), [("terminates", 20), ("push", 15), ("push", 18)])
+def test_a_checkpoint_continues_bit_for_bit(world, steps):
+    whole = GoalEnvironments(spec_of(world), [4, 5], 2, workers=2)
+    actions = actions_for(whole, steps + 15, seed=1)
+    played(whole, actions[:steps])
+    file = io.BytesIO()
+    torch.save(whole.state_dict(), file)
+    file.seek(0)
+    expected = played(whole, actions[steps:])
+    resumed = GoalEnvironments(spec_of(world), [4, 5], 2, workers=0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    for a, b in zip(expected, played(resumed, actions[steps:]), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_an_environment_that_does_not_repeat_itself_cannot_be_continued():
+    env = GoalEnvironments(corridors(wrong="forgets"), [1], workers=0)
+    # Actions so small that noise never leaves the box.
+    played(env, torch.zeros(5, 1, 1, 2))
+    with pytest.raises(SpecError, match="Corridor-v0 cannot be continued"):
+        env.load_state_dict(env.state_dict())
+
+
+# --- rewards of other goals -----------------------------------------------------------------------
+
+
+def test_rewards_of_any_shape_are_the_environments_own():
+    task = GoalEnvironments(spec_of("push"), [1], workers=0).parameters
+    generator = torch.Generator().manual_seed(0)
+    achieved = torch.rand(2, 5, 3, 3, generator=generator)
+    desired = achieved + 0.1 * (torch.rand(2, 5, 3, 3, generator=generator) - 0.5)
+    reward, success = task.reward(achieved, desired, torch.zeros(2, 5, 3, dtype=torch.bool))
+    near = (achieved - desired).double().norm(dim=-1) <= 0.05  # as all Fetch tasks
+    assert torch.equal(reward, near.float() - 1) and torch.equal(success, near)
+    assert near.any() and not near.all()
+
+
+@pytest.mark.parametrize(("terminates", "found"), [(True, True), (False, False)])
+def test_whether_success_terminates_is_asked(terminates, found):
+    env = GoalEnvironments(corridors(terminates=terminates), [1], workers=0)
+    assert env.terminates_on_success is env.parameters.terminates_on_success is found
+
+
+def test_goals_cannot_be_drawn():
+    task = GoalEnvironments(corridors(), [1], workers=0).parameters
+    for ask in (lambda: task.threshold, lambda: task.goals(torch.rand(1, 2))):
+        with pytest.raises(SpecError, match="Corridor-v0 does not tell"):
+            ask()
+
+
+def test_choices_begin_where_the_space_does():
+    spec = corridors(discrete=True)
+    assert (spec.n_choices, spec.action_size) == (3, 1)
+    env = GoalEnvironments(spec, [1], workers=0)
+    before = env.state[0, 0, :2].clone()
+    step = env.step(torch.tensor([[2]]))  # the third choice is 1: place + 0.2 (1 - [0, 2])
+    expected = before + torch.tensor([0.2, -0.2])
+    torch.testing.assert_close(step.next_achieved[0, 0], expected)
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"id": "FetchPush-v9"}, "FetchPush-v9' is unknown"),
+        ({"id": "FetchPsh-v4"}, "Did you mean: `FetchPush`"),
+        ({"id": "PredatorPray-v0"}, "did you mean 'PredatorPrey-v0'"),
+        ({"id": "nowhere.to.be:Found-v0"}, "there is no module 'nowhere.to.be'"),
+        ({"id": "CartPole-v1"}, "dictionaries of achieved_goal, desired_goal, observation"),
+        ({"id": "hindsight.envs:PointReach-v0"}, "set max_episode_steps"),
+        ({"id": "Corridor-v0", "max_steps": 3}, "did you mean 'max_episode_steps'"),
+        ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "there is achieved_goal, observation"),
+        ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),
+        ({"id": "Corridor-v0", "kwargs": {"wrong": "shape"}}, r"shape \(2,\), not \(\)"),
+        ({"id": "Corridor-v0", "kwargs": {"wrong": "reward"}}, "from the two goals alone"),
+        ({"id": "Corridor-v0", "kwargs": {"discrete": True}}, "sac wants continuous actions"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_told_in_one_sentence(environment, words):
+    with pytest.raises(SpecError, match=words) as caught:
+        validated(CellSpec, {"environment": environment, "algorithm": {"name": "sac"}})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    monkeypatch.delitem(gym.registry, "FetchPush-v4", raising=False)
+    with pytest.raises(SpecError, match="pip install gymnasium-robotics"):
+        validated(CellSpec, {"environment": {"id": "FetchPush-v4"}, "algorithm": {"name": "sac"}})
+
+
+def test_failures_need_a_region_of_goals():
+    with pytest.raises(ValueError, match=r"which Corridor-v0 does not tell|not yet on Corridor"):
+        CellSpec(environment={"id": "Corridor-v0"}, hindsight={"s_ratio": 0.5})
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"wrong": "raises"}, ["step 3 of episode 0", "seed 1", "the corridor has collapsed"]),
+        ({"wrong": "nan"}, ["step 2 of episode 0", "not finite"]),
+        ({"wrong": "terminates", "terminates": True}, ["compute_terminated does not say so"]),
+    ],
+)
+def test_what_an_environment_raises_comes_with_its_traceback(workers, kwargs, words):
+    env = GoalEnvironments(corridors(**kwargs), [1, 2], 1, workers=workers)
+    pids = env.pool.pids
+    with pytest.raises(EnvironmentFailure) as caught:
+        # towards the goal, so that one of them gets there
+        for _ in range(40):
+            state = env.state
+            wanted = (state[..., 2:4] - state[..., :2]) / torch.tensor([0.2, 0.4])
+            env.step(wanted.clamp(-1, 1))
+    message = str(caught.value)
+    for word in ["Corridor-v0", "Traceback", *words]:
+        assert word in message
+    assert "\n" not in message.split("\n\nTraceback")[0]
+    assert gone(pids)
+
+
+def test_what_an_environment_raises_when_asked_for_rewards():
+    with pytest.raises(EnvironmentFailure, match="compute_reward of 2 goals failed: KeyError"):
+        corridors(wrong="info")
+
+
+def gone(pids: list[int], seconds: float = 5.0) -> bool:
+    """Whether these processes are no more, soon."""
+    end = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("when", ["between", "within"])
+def test_a_worker_that_dies_is_told_and_leaves_no_others(when):
+    env = GoalEnvironments(corridors(wrong="dies" if when == "within" else ""), [1, 2], workers=2)
+    pids = env.pool.pids
+    assert len(pids) == 2 and all(map(alive, pids))
+    if when == "between":
+        os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(EnvironmentFailure, match=r"Corridor-v0: a process .* killed by signal 9"):
+        played(env, actions_for(env, 5))
+    assert gone(pids)
+
+
+LONELY = """
+import sys, torch
+from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.specs.gymnasium import GymnasiumSpec
+spec = GymnasiumSpec(id="hindsight.envs:PointReach-v0", max_episode_steps=7)
+envs = [GoalEnvironments(spec, [1, 2], 2, workers=2) for _ in range(2)]
+print(*[pid for env in envs for pid in env.pool.pids], flush=True)
+while True:
+    for env in envs:
+        env.step(torch.zeros(2, 2, 2))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_whoever_started_them(how):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LONELY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(pids) == 4 and all(map(alive, pids))
+    process.send_signal(how)
+    process.communicate(timeout=20)
+    assert gone(pids)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def cell(**environment: Any) -> CellSpec:
+    return CellSpec(
+        environment={"id": "Corridor-v0", **environment},
+        algorithm={
+            "name": "td3",
+            "hidden": (8,),
+            "batch_size": 8,
+            "log_interval": 50,
+            "n_envs": 2,
+        },
+        replay={"strategy": "future", "fidelity": "described"},
+        seeds=2,
+        steps=600,
+        early_end=None,
+        evaluation={"points": 3, "episodes": 6},
+    )
+
+
+def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
+    spec = cell()
+    whole = train_cell(spec, tmp_path / "whole", Execution(workers=0))
+    broken = tmp_path / "broken"
+    iterations = 0
+
+    def kill(_: Any) -> None:
+        nonlocal iterations
+        iterations += 1
+        if iterations == 3:
+            os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+
+    often = Execution(workers=2, checkpoint_seconds=0)
+    with pytest.raises(EnvironmentFailure, match="Corridor-v0"):
+        train_cell(spec, broken, often, kill)
+    assert list((broken / "checkpoints").rglob("*.pt"))
+    continued = train_cell(spec, broken, often)
+    clocks = ["wall_seconds", "cpu_seconds"]
+    a, b = (pd.read_parquet(path).drop(columns=clocks) for path in (whole, continued))
+    pd.testing.assert_frame_equal(a, b)
+    assert len(a) and not multiprocessing.active_children()
+
+
+def test_evaluation_plays_all_its_episodes():
+    """Six episodes, three environments of two each: their mean is that of six plain loops."""
+    runs = runs_of(cell(), [4], "cpu", workers=0)
+    assert (runs.evaluation_env.elapsed.shape, runs.rounds) == ((1, 3), 2)
+    found, act = runs.evaluate(), runs.policy()
+    returns, successes = [], []
+    for env in range(3):
+        for episode in range(2):
+            plain = gym.make("Corridor-v0")
+            seed = Slot(4, env).episode_seed(Purpose.EVALUATION_SPAWN, episode)
+            obs, _ = plain.reset(seed=seed)
+            total, over = 0.0, False
+            while not over:
+                with torch.no_grad():
+                    a = act(torch.from_numpy(row(obs))[None, None])[0, 0].double().numpy()
+                a = np.array([0.0, 2.0]) + np.array([1.0, 2.0]) * a.clip(-1, 1)
+                obs, reward, _, over, info = plain.step(a)
+                total += float(reward)
+            returns.append(total)
+            successes.append(info["is_success"])
+    assert float(found["return_mean"][0]) == pytest.approx(np.mean(returns))
+    assert float(found["success_rate"][0]) == pytest.approx(np.mean(successes))
+    assert float(found["episode_length"][0]) == 12
+    assert float(found["return_mean"][0]) == float(runs.evaluate()["return_mean"][0])
+
+
+def test_processor_time_of_the_workers_counts():
+    runs = runs_of(cell(), [0, 1], "cpu", workers=2)
+    before = runs.env.cpu_seconds()
+    runs.iterate()
+    worked = runs.env.cpu_seconds() - before
+    assert worked > 0
+    assert float(runs.clock.cpu.sum()) >= worked
+
+
+def test_dqn_learns_choices():
+    spec = CellSpec(
+        environment={"id": "Corridor-v0", "kwargs": {"discrete": True}},
+        algorithm={"name": "dqn", "hidden": (8,), "log_interval": 100, "batch_size": 8},
+        steps=1000,
+        evaluation={"episodes": 1},
+    )
+    runs = runs_of(spec, [0, 1], "cpu", workers=0)
+    assert int(runs.iterate()["updates"][0]) == 0  # a hundred steps of warm-up
+    assert int(runs.iterate()["updates"][0]) == 100
+
+
+MINE = """
+import gymnasium as gym
+from gymnasium.envs.registration import register
+from hindsight.envs.task_faces import PointReachEnv
+
+register("Mine-v0", PointReachEnv, max_episode_steps=10)
+"""
+
+
+def test_a_persons_own_environment_on_the_command_line(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    command = [str(Path(sys.executable).parent / "hindsight"), "train", "--env", "mine:Mine-v0"]
+    command += ["--algorithm", "sac", "--her", "future", "--hidden", "8", "--seeds", "2"]
+    command += ["--steps", "300", "--evaluation-episodes", "1", "--workers", "2"]
+    command += ["--set", "log_interval=150"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"steps/s  return .* success \d+%", result.stderr)
+    (path,) = (tmp_path / "results/cells").rglob("*.parquet")
+    assert path.parent.name == "Mine"
+    curves = pd.read_parquet(path)
+    assert curves.success_rate.between(0, 1).all() and curves.seed.nunique() == 2
+
+
+# --- Fetch ----------------------------------------------------------------------------------------
+
+#: Where the gripper begins, in metres: measured with gymnasium-robotics 1.4.2 and MuJoCo 3.10.0.
+BEGINS = {
+    "FetchReach-v4": (1.3418334, 0.74910102, 0.53473344),
+    "FetchPush-v4": (1.3629774, 0.74910015, 0.41601129),
+    "FetchSlide-v4": (1.01309822, 0.74915445, 0.41550059),
+    "FetchPickAndPlace-v4": (1.3419334, 0.74910104, 0.53473345),
+}
+#: The same of the environments with mujoco-py, as their users wrote it down.
+BEGAN = {
+    "FetchReach-v4": (1.34183265, 0.74910039, 0.53472272),
+    "FetchPickAndPlace-v4": (1.34193265, 0.749100375, 0.53472272),
+}
+
+
+@pytest.mark.parametrize("name", FETCH)
+def test_fetch_begins_in_one_place_and_repeats_itself(name):
+    env = GoalEnvironments(GymnasiumSpec(id=name), [0, 1], 2, workers=0)
+    g = env.goal_size
+    gripper = env.state[..., 2 * g : 2 * g + 3]
+    np.testing.assert_allclose(gripper, np.broadcast_to(BEGINS[name], (2, 2, 3)), atol=1e-6)
+    if name in BEGAN:
+        np.testing.assert_allclose(gripper[0, 0], BEGAN[name], atol=2e-5)
+    first = env.state.clone()
+    assert len(first[..., g : 2 * g].flatten(0, 1).unique(dim=0)) == 4, "goals differ"
+    played(env, actions_for(env, 10))
+    env.rewind()
+    assert torch.equal(env.state, first)
+
+
+@pytest.mark.parametrize("name", FETCH)
+def test_fetch_is_what_the_papers_say(name):
+    spec = GymnasiumSpec(id=name)
+    env = GoalEnvironments(spec, [0], 2, workers=0)
+    assert (spec.step_limit, env.action_size, env.n_choices) == (50, 4, None)
+    assert (env.observation_size, env.goal_size) == (16 if "Reach" in name else 31, 3)
+    fields = played(env, actions_for(env, 52))
+    achieved, terminated, truncated, _, next_obs, *_ = fields
+    assert not terminated.any()
+    assert truncated[49].all() and int(truncated.sum()) == 2
+    # The gripper stands first in the observation, the object after it.
+    part = slice(6, 9) if "Reach" in name else slice(9, 12)
+    assert torch.equal(achieved, next_obs[..., part])
+    rewards, _ = env.parameters.reward(achieved, next_obs[..., 3:6], terminated)
+    assert set(rewards.unique().tolist()) <= {-1.0, 0.0}
