@@ -139,6 +139,12 @@ def experiment(tables: Tables) -> Figure:
     return curves_by_arm(tables, f"Return by environment steps · {tables.plan['title']}")
 
 
+def experiment_by_minutes(tables: Tables) -> Figure:
+    """The same by training time."""
+    title = f"Return by training time · {tables.plan['title']}"
+    return curves_by_arm(tables, title, "minutes")
+
+
 def curves_by_arm(tables: Tables, title: str, clock: str = "env_steps") -> Figure:
     """A curve per arm, for experiments that vary nothing else."""
     return draw_curves(tables, title, arm_rows(tables.plan), clock)
