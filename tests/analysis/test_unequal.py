@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis.claims import Verdict, evaluate
+from hindsight.analysis.judges import Race
 from hindsight.analysis.summarise import read_table
 from tests.analysis import unequal
 from tests.analysis.synthetic import CONDITIONS, N_STEPS
@@ -32,7 +33,7 @@ def test_more_steps_are_no_better_return(verdicts: dict[str, Verdict]) -> None:
         "highest maximum median return in 2 of 2 conditions (0 tied, 0 lost)."
     )
     assert "within the 10\u00a0240 steps that all arms had" in p1.measured
-    assert "in 1 of 2 conditions (0 tied, 1 lost to SAC-HER 1)." in p1.measured
+    assert "in 1 of 2 conditions (0 tied, 1 lost to SAC-HER)." in p1.measured
     assert "Against PPO alone, it does so in 3 of 3 conditions (0 tied, 0 lost)." in p1.measured
     assert p1.effect == pytest.approx(((0.98 - 0.8) + (-1.0 - 0.8)) / 2)
     assert (p1.n_conditions, p1.n_seeds) == (2, 4)
@@ -50,13 +51,20 @@ def test_the_faster_learner_is_named(verdicts: dict[str, Verdict]) -> None:
     p2 = verdicts["P2"]
     assert p2.verdict == "not reproduced"
     # At their own budgets SAC-HER needs 2 rollouts' worth of steps, PPO-HER 4 and 10 ...
-    assert "in steps in 0 of 2 conditions (0 tied, 2 lost to SAC-HER 2); in the 2" in p2.measured
+    assert "in steps in 0 of 2 conditions (0 tied, 2 lost to SAC-HER); in the 2" in p2.measured
     own = 2.0 ** np.mean([np.log2(2 / 4), np.log2(2 / 10)])
     assert f"takes {own:.2f} times as long" in p2.measured
     # ... and within SAC's five PPO-HER learns in the first condition alone.
     assert p2.effect == pytest.approx(-1.0)
-    assert "(0 tied, 2 lost to SAC-HER 2); in the 1 where" in p2.measured
+    assert "(0 tied, 2 lost to SAC-HER); in the 1 where" in p2.measured
     assert "Against PPO alone, it does so in 3 of 3 conditions" in p2.measured
+
+
+def test_who_won_what_was_lost_is_counted() -> None:
+    race = Race(1, 0, ("PPO", "SAC-HER", "SAC-HER"), 2, np.zeros(3))
+    assert race.words() == (
+        "1 of 6 conditions (0 tied, 3 lost: 2 to SAC-HER, 1 to PPO, 2 where no arm learns)"
+    )
 
 
 def test_minutes_are_common_minutes(verdicts: dict[str, Verdict]) -> None:

@@ -75,8 +75,10 @@ class Race:
 
     def words(self) -> str:
         none = f", {self.undecided} where no arm learns" if self.undecided else ""
-        counts = Counter(self.lost_to).most_common()
-        to = f" to {' and '.join(f'{arm} {n}' for arm, n in counts)}" if counts else ""
+        rivals = Counter(self.lost_to).most_common()
+        to = f" to {rivals[0][0]}" if rivals else ""
+        if len(rivals) > 1:
+            to = ": " + ", ".join(f"{n} to {arm}" for arm, n in rivals)
         rest = f"{self.ties} tied, {self.losses} lost{to}{none}"
         return f"{self.wins} of {self.total} conditions ({rest})"
 
