@@ -57,6 +57,14 @@ def test_curves_stop_at_their_budget(folder: Path) -> None:
         )
 
 
+def test_what_all_had_is_drawn_by_itself(folder: Path) -> None:
+    figure = drawn("algorithms_in_common", folder)
+    assert figure.axes[0].get_xlim() == (0, 10.24)
+    assert len(figure.axes[0].lines) == 4
+    for line in figure.axes[0].lines:
+        assert np.max(line.get_xdata()) == pytest.approx(10.24)
+
+
 def test_pooled_arms_name_their_conditions(folder: Path) -> None:
     figure = drawn("aggregate_algorithms", folder)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]

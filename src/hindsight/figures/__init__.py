@@ -115,6 +115,11 @@ _PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
     ),
 }
 _BESIDE: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+    "algorithms_in_common": (
+        "algorithms",
+        grids.algorithms_in_common,
+        _CURVES + "As PPO-HER Fig. 2, up to the smallest number of steps that an algorithm had.",
+    ),
     "sac_grid": (
         "sac_grid",
         sac_grid.by_setting,

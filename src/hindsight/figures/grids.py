@@ -59,6 +59,14 @@ def algorithms_by_minutes(tables: Tables) -> Figure:
     return curves_by_arm(tables, "PPO-HER Fig. 3 · Return by training time", "minutes")
 
 
+def algorithms_in_common(tables: Tables) -> Figure:
+    """Fig. 2 up to the smallest budget of an arm, where a longer axis would hide its curve."""
+    plan = tables.plan
+    title = "Return by environment steps, as far as every algorithm was trained"
+    budget = min(planned_of(plan).values(), default=None)
+    return draw_curves(tables, title, arm_rows(plan), until=budget)
+
+
 def learning_rate(tables: Tables) -> Figure:
     """PPO-HER Fig. 4: curves by learning rate; one block of rows per algorithm."""
     return _swept(tables, "PPO-HER Fig. 4 · Return by learning rate")
@@ -289,8 +297,16 @@ def legend(rows: Sequence[Row], drawn: Collection[tuple[str, str]]) -> tuple[Lin
     return tuple(look.handle(label) for label, look in lines.items())
 
 
-def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_steps") -> Figure:
-    """The grid: median, interquartile band and every seed, for the rows given."""
+def draw_curves(
+    tables: Tables,
+    title: str,
+    rows: list[Row],
+    clock: str = "env_steps",
+    until: float | None = None,
+) -> Figure:
+    """The grid: median, interquartile band and every seed, for the rows given; all of it, or until
+    this point of the clock.
+    """
     plan = tables.plan
     curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
     wanted = {line.arm for row in rows for line in row.lines}
@@ -298,6 +314,8 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
     if not rows or curves.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     seeds = tables.read("seed_curves.parquet", ["seed", clock, "return_mean"])
+    if until is not None:
+        curves, seeds = curves[curves["x"] <= until], seeds[seeds[clock] <= until]
     crowded = max(len(row.lines) for row in rows) > CROWDED
     band = "" if crowded else "band: middle half of the seeds; "
     drawn = f"line: median over seeds; {band}thin: every seed"
