@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis.claims import Verdict, evaluate
-from hindsight.analysis.judges import Race
+from hindsight.analysis.judges import Race, return_race
 from hindsight.analysis.summarise import read_table
 from tests.analysis import unequal
 from tests.analysis.synthetic import CONDITIONS, N_STEPS
@@ -65,6 +65,13 @@ def test_who_won_what_was_lost_is_counted() -> None:
     assert race.words() == (
         "1 of 6 conditions (0 tied, 3 lost: 2 to SAC-HER, 1 to PPO, 2 where no arm learns)"
     )
+
+
+def test_a_loss_to_two_equals_names_both() -> None:
+    tops = {"PPO": -1.0, "PPO-HER": 0.5, "SAC": 1.0, "SAC-HER": 1.0}
+    rows = [("random", "static", arm, top) for arm, top in tops.items()]
+    table = pd.DataFrame(rows, columns=["spawn", "prey", "arm", "max_median_return"])
+    assert return_race(table, False).lost_to == ("SAC and SAC-HER",)
 
 
 def test_minutes_are_common_minutes(verdicts: dict[str, Verdict]) -> None:

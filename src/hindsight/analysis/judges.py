@@ -129,7 +129,7 @@ def return_race(summary: pd.DataFrame, in_common: bool) -> Race:
         elif effect > 0:
             wins += 1
         else:
-            lost_to.append(str(others.idxmax()))
+            lost_to.append(_best(others, float(others.max())))
     return Race(wins, ties, tuple(lost_to), 0, np.array(effects))
 
 
@@ -147,7 +147,7 @@ def time_race(summary: pd.DataFrame, column: str, maximum: str = "max_median_ret
         others = times.drop(HER, errors="ignore")
         if HER not in times:
             if len(others):
-                lost_to.append(str(others.idxmin()))
+                lost_to.append(_best(others, float(others.min())))
             else:
                 undecided += 1
             continue
@@ -161,7 +161,7 @@ def time_race(summary: pd.DataFrame, column: str, maximum: str = "max_median_ret
         elif effect > 0:
             wins += 1
         else:
-            lost_to.append(str(others.idxmin()))
+            lost_to.append(_best(others, float(others.min())))
     detail = ""
     if effects:
         detail = (
@@ -233,6 +233,11 @@ def _race_verdict(
         n_conditions=deciding.total,
         note="; ".join([*missing, note, evidence.scale("algorithms")]),
     )
+
+
+def _best(others: pd.Series, best: float) -> str:
+    """The arms that share the best value."""
+    return " and ".join(str(arm) for arm in others.index[np.isclose(others, best)])
 
 
 def complete(summary: pd.DataFrame) -> pd.DataFrame:
