@@ -32,6 +32,7 @@ TRAIN_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
     "gradient_norm", "ratio_max", "updates", "relabelled_share", "s_ratio_before", "s_ratio_after",
 )  # fmt: skip
+PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", "updates"))
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
@@ -138,19 +139,21 @@ def write_cell(
     evaluate_every: int = 5,
     extra: ExtraFunction | None = None,
     switch_step: Callable[[int], int | None] | None = None,
+    every: int = N_STEPS,
 ) -> Path:
-    """Write a results file of `seeds` runs and `iterations` rollouts of 2048 steps each.
+    """Write a results file of `seeds` runs and `iterations` rollouts of `every` steps each.
 
     `curve_fn(seed, env_steps)` gives the success rate in [0, 1] at every rollout; the return is
     2 success - 1. A run is cut at 1.3 times the step at which its success rate is first 1, as
     training does. Training time is `seconds_per_step` x steps on the CPU clock and half as much
     again on the wall clock. Evaluation rows repeat the training window's numbers every
-    `evaluate_every` rollouts and at the run's end. `extra(seed, env_steps)` adds or replaces
+    `evaluate_every` rollouts and at the run's end. A file of another algorithm than PPO lacks what
+    only PPO notes, but for its entropy. `extra(seed, env_steps)` adds or replaces
     columns of a run, `switch_step(seed)` says when it switched (without either: an older file).
     """
     curve_fn = curve_fn or constant(0.5)
-    spec = specification(spec_overrides, seeds, iterations * N_STEPS)
-    grid = np.arange(1, iterations + 1, dtype=np.float64) * N_STEPS
+    spec = specification(spec_overrides, seeds, iterations * every)
+    grid = np.arange(1, iterations + 1, dtype=np.float64) * every
     train, runs = [], []
     for seed in range(seeds):
         success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
@@ -168,7 +171,10 @@ def write_cell(
     phases = ["evaluation"] * len(evaluations) + ["train"] * len(train)
     lengths = [len(part["seed"]) for part in parts]
     table: dict[str, Any] = {"phase": pa.array(np.repeat(phases, lengths).tolist())}
+    absent = () if spec["algorithm"]["name"] == "ppo" else PPO_ALONE
     for name in parts[0]:
+        if name in absent:
+            continue
         values = np.concatenate([part[name] for part in parts])
         table[name] = values.astype(INTEGERS.get(name, "float32"))
     metadata = {
@@ -229,12 +235,14 @@ def write_experiment(
     iterations: int = 30,
     curve_of: Callable[[str, dict[str, Any], str, str], CurveFunction] | None = None,
     more_of: Callable[[str, dict[str, Any], str, str], dict[str, Any]] | None = None,
+    trains: Callable[[str, str, str], bool] = lambda arm, spawn, prey: True,
 ) -> Path:
     """Write the cells of an experiment under `root` and its plan; return the plan's path.
 
     Cells go to root/results/cells, the plan to root/results/tables/<source>/<name>/plan.json; paths
     in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
-    learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`. PPO's
+    learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`;
+    `trains(arm, spawn, prey)` says which arms are planned where. PPO's
     cells are shared by the fidelities, as in the real plans. An experiment that is not in LEVELS
     needs `arms`, and `levels` if anything varies.
     """
@@ -244,8 +252,13 @@ def write_experiment(
     for fidelity, arm, level, (spawn, prey) in itertools.product(
         fidelities, arms, levels, tuple(conditions)
     ):
+        if not trains(arm, spawn, prey):
+            continue
         shared = fidelity if "HER" in arm else "any"
-        words = "-".join([arm.lower(), shared, *(str(value) for value in level.values())])
+        # PPO's `final` makes one copy, and so is one cell, whatever k says.
+        one_copy = level.get("strategy") == "final" and arm == "PPO-HER"
+        values = [str(v) for key, v in level.items() if not (one_copy and key == "k")]
+        words = "-".join([arm.lower(), shared, *values])
         cell = f"results/cells/{name}-{spawn}-{prey}/{words}.parquet"
         hardness = difficulty(level, spawn, prey)
         curve = (
@@ -253,8 +266,8 @@ def write_experiment(
             if curve_of
             else learning_curve(arm, hardness, iterations)
         )
+        more = more_of(arm, level, spawn, prey) if more_of else {}
         if not (root / cell).exists():
-            more = more_of(arm, level, spawn, prey) if more_of else {}
             place = {"environment.spawn": spawn, "environment.prey": prey}
             settings: dict[str, Any] = {
                 "seeds": seeds,
@@ -264,7 +277,9 @@ def write_experiment(
             }
             overrides = {"spec_overrides": place | more.get("spec_overrides", {})}
             write_cell(root / cell, **(settings | more | overrides))
-        place = {"spawn": spawn, "prey": prey, "seeds": seeds, "cell": cell}
+        steps = more.get("iterations", iterations) * more.get("every", N_STEPS)
+        place = {"spawn": spawn, "prey": prey, "seeds": more.get("seeds", seeds), "steps": steps}
+        place |= {"cell": cell}
         entries.append({"fidelity": fidelity, "arm": arm, "level": level, **place})
     plan = {
         "experiment": name,

@@ -179,3 +179,15 @@ def test_double_dqn_with_hindsight_learns_to_flip_six_bits():
         one.iterate()
         rates[strategy] = float(one.evaluate()["success_rate"].min())
     assert rates["future"] > 0.8 > 0.4 > rates[None], rates
+
+
+@pytest.mark.parametrize("variant", ["sac", "td3", "ddpg", "dqn"])
+def test_an_iteration_without_updates_has_the_columns_of_the_others(variant):
+    spec = cell(variant)
+    short = spec.algorithm.model_copy(update={"log_interval": 24})
+    made = runs(spec.model_copy(update={"algorithm": short}), 1, 2)
+    before, after = made.iterate(), made.iterate()  # updates begin after 30 steps
+    assert before["updates"].tolist() == [0, 0] and int(after["updates"][0]) > 0
+    assert list(before) == list(after)
+    assert before["q_mean"].isnan().all() and before["q_mean"].shape == (2,)
+    assert not after["q_mean"].isnan().any()

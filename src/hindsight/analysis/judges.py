@@ -7,8 +7,10 @@ of effects are bootstraps over conditions unless the test's name says otherwise.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -24,10 +26,12 @@ from hindsight.analysis.verdicts import (
     Evidence,
     Verdict,
     caveats,
+    count,
     fewest_seeds,
     mean_interval,
     not_tested,
     outcome,
+    sizes,
     untestable,
 )
 
@@ -56,9 +60,14 @@ class Race:
 
     wins: int
     ties: int
-    losses: int
+    lost_to: tuple[str, ...]  # the best other arm of each condition lost
     undecided: int
     effects: Array  # one per condition that has one
+    detail: str = ""  # what the effects say
+
+    @property
+    def losses(self) -> int:
+        return len(self.lost_to)
 
     @property
     def total(self) -> int:
@@ -66,102 +75,182 @@ class Race:
 
     def words(self) -> str:
         none = f", {self.undecided} where no arm learns" if self.undecided else ""
-        rest = f"{self.ties} tied, {self.losses} lost{none}"
+        rivals = Counter(self.lost_to).most_common()
+        to = f" to {rivals[0][0]}" if rivals else ""
+        if len(rivals) > 1:
+            to = ": " + ", ".join(f"{n} to {arm}" for arm, n in rivals)
+        rest = f"{self.ties} tied, {self.losses} lost{to}{none}"
         return f"{self.wins} of {self.total} conditions ({rest})"
+
+
+RaceOf = Callable[[pd.DataFrame, bool], Race]  # a summary; whether within what all arms had
 
 
 def highest_return(evidence: Evidence) -> Verdict:
     """P1."""
-    summary = evidence.table("algorithms", "summary.csv")
-    if (reason := untestable(summary, need=(HER,))) or summary is None:
-        return not_tested("P1", evidence, reason)
-    differences = []
-    for _, rows in summary.groupby(CONDITION, sort=False):
-        top = rows.set_index("arm")["max_median_return"]
-        if HER in top and len(top) > 1:
-            differences.append(float(top[HER] - top.drop(HER).max()))
-    effects = np.array(differences)
-    ties = np.abs(effects) < TIE - _ROUNDING
-    wins, losses = (effects > 0) & ~ties, (effects < 0) & ~ties
-    race = Race(int(wins.sum()), int(ties.sum()), int(losses.sum()), 0, effects)
-    measured = f"PPO-HER alone has the highest maximum median return in {race.words()}."
     note = "the effect is the difference in return to the best other arm"
-    return _race_verdict("P1", evidence, summary, race, WON_SHARE, measured, note)
+    claim = "PPO-HER alone has the highest maximum median return in"
+    return _race_verdict("P1", evidence, return_race, WON_SHARE, claim, "steps", note)
 
 
-def fastest(claim: str, column: str, unit: str) -> Callable[[Evidence], Verdict]:
+def fastest(claim: str, unit: Literal["steps", "minutes"]) -> Callable[[Evidence], Verdict]:
     """P2 and P3: the judge of time to learn by one of the two clocks."""
 
+    def race_of(summary: pd.DataFrame, in_common: bool) -> Race:
+        prefix = f"common_{unit}_" if in_common else ""
+        time = f"{prefix}to_learn" if in_common else f"time_to_learn_{unit}"
+        return time_race(summary, time, f"{prefix}max_median_return")
+
     def judge(evidence: Evidence) -> Verdict:
-        summary = evidence.table("algorithms", "summary.csv")
-        if (reason := untestable(summary, need=(HER,))) or summary is None:
-            return not_tested(claim, evidence, reason)
-        race = time_race(summary, column)
-        measured = f"PPO-HER learns first in {unit} in {race.words()}"
-        if race.effects.size:
-            factor = 2.0 ** float(race.effects.mean())
-            measured += (
-                f"; in the {race.effects.size} where another arm learns too, the fastest other "
-                f"takes {factor:.2f} times as long (geometric mean)"
-            )
         note = (
             "time to learn is relative to each arm's own maximum; the effect is log2 of the "
             "fastest other arm's time over PPO-HER's"
         )
         more_than_half = 0.5 + 2 * _ROUNDING
-        return _race_verdict(claim, evidence, summary, race, more_than_half, measured + ".", note)
+        words = f"PPO-HER learns first in {unit} in"
+        return _race_verdict(claim, evidence, race_of, more_than_half, words, unit, note)
 
     return judge
 
 
-def time_race(summary: pd.DataFrame, column: str) -> Race:
-    """Who learns first, among the arms that learn at all; effects: log2 (best other / PPO-HER)."""
-    results: list[str] = []
-    effects: list[float] = []
+def return_race(summary: pd.DataFrame, in_common: bool) -> Race:
+    """Who has the highest maximum median return; effects: PPO-HER less the best other arm."""
+    column = "common_steps_max_median_return" if in_common else "max_median_return"
+    wins, ties, lost_to, effects = 0, 0, [], []
+    for _, rows in summary.groupby(CONDITION, sort=False):
+        top = rows.set_index("arm")[column].dropna()
+        if HER not in top or len(top) < 2:
+            continue
+        others = top.drop(HER)
+        effect = float(top[HER] - others.max())
+        effects.append(effect)
+        if abs(effect) < TIE - _ROUNDING:
+            ties += 1
+        elif effect > 0:
+            wins += 1
+        else:
+            lost_to.append(_best(others, float(others.max())))
+    return Race(wins, ties, tuple(lost_to), 0, np.array(effects))
+
+
+def time_race(summary: pd.DataFrame, column: str, maximum: str = "max_median_return") -> Race:
+    """Who learns first, among the arms that learn at all; effects: log2 (best other / PPO-HER).
+
+    `column`, `maximum`: the arms' times to learn and the maxima that say whether they learn.
+    """
+    wins, ties, undecided, lost_to, effects = 0, 0, 0, [], []
     for _, rows in summary.groupby(CONDITION, sort=False):
         arms = rows.set_index("arm")
         if HER not in arms.index or len(arms) < 2:
             continue
-        times = arms[column][metrics.scaled(arms["max_median_return"]) >= LEARNT - _ROUNDING]
+        times = arms[column][metrics.scaled(arms[maximum]) >= LEARNT - _ROUNDING]
         others = times.drop(HER, errors="ignore")
-        if HER in times and len(others):
-            effect = math.log2(float(others.min()) / float(times[HER]))
-            effects.append(effect)
-            results.append("tie" if abs(effect) < _ROUNDING else "win" if effect > 0 else "loss")
+        if HER not in times:
+            if len(others):
+                lost_to.append(_best(others, float(others.min())))
+            else:
+                undecided += 1
+            continue
+        if not len(others):
+            wins += 1
+            continue
+        effect = math.log2(float(others.min()) / float(times[HER]))
+        effects.append(effect)
+        if abs(effect) < _ROUNDING:
+            ties += 1
+        elif effect > 0:
+            wins += 1
         else:
-            results.append("win" if HER in times else "loss" if len(others) else "undecided")
-    wins, ties, losses = (results.count(result) for result in ("win", "tie", "loss"))
-    return Race(wins, ties, losses, results.count("undecided"), np.array(effects))
+            lost_to.append(_best(others, float(others.min())))
+    detail = ""
+    if effects:
+        detail = (
+            f"; in the {len(effects)} where another arm learns too, the fastest other takes "
+            f"{2.0 ** float(np.mean(effects)):.2f} times as long (geometric mean)"
+        )
+    return Race(wins, ties, tuple(lost_to), undecided, np.array(effects), detail)
 
 
 def _race_verdict(
     claim: str,
     evidence: Evidence,
-    summary: pd.DataFrame,
-    race: Race,
+    race_of: RaceOf,
     share: float,
-    measured: str,
+    words: str,
+    unit: Literal["steps", "minutes"],
     note: str,
 ) -> Verdict:
-    """Reproduced if at least `share` of the conditions is won, partly if more are won than lost."""
-    if race.total == 0:
+    """Reproduced if at least `share` of the conditions is won, partly if more are won than lost.
+
+    In the conditions that every arm was trained in. Where the arms' budgets differ, both must hold
+    twice: at each arm's own budget, and within what all of them had; the numbers are the latter's,
+    because only that is a race. Beside it, PPO-HER against PPO alone, wherever both were trained.
+    """
+    summary = evidence.table("algorithms", "summary.csv")
+    if (reason := untestable(summary, need=(HER,))) or summary is None:
+        return not_tested(claim, evidence, reason)
+    raced = complete(summary)
+    own = race_of(raced, False)
+    if own.total == 0:
         return not_tested(claim, evidence, f"no condition has {HER} and another arm")
     missing = caveats("algorithms", summary, PAPER_ARMS)
-    effect, low, high = mean_interval(race.effects)
+    races, deciding = [own], own
+    measured = f"{words} {own.words()}{own.detail}."
+    few, every = (table.groupby(CONDITION).ngroups for table in (raced, summary))
+    if few < every:
+        where = f"In the {few} of {every} conditions where {' and '.join(rarer(summary))}"
+        measured = f"{where} {'was' if len(rarer(summary)) == 1 else 'were'} trained, {measured}"
+    if unequal := raced["budget"].nunique() > 1:
+        deciding = race_of(raced, True)
+        races.append(deciding)
+        had = "minutes" if unit == "minutes" else f"{count(raced['common_steps'].max())} steps"
+        measured += (
+            f" Those are unequal budgets ({sizes(raced)}); within the {had} that all arms had, it "
+            f"does so in {deciding.words()}{deciding.detail}."
+        )
+        missing.append("algorithms: budgets differ")
+    elif raced["n_seeds"].nunique() > 1:
+        note = f"{sizes(raced)}; {note}"
+    if (unequal or few < every) and PPO in set(summary["arm"]):
+        pair = race_of(summary[summary["arm"].isin([PPO, HER])], False)
+        measured += f" Against PPO alone, it does so in {pair.words()}."
+    effect, low, high = mean_interval(deciding.effects)
     return Verdict(
         claim,
         evidence.fidelity,
-        outcome(race.wins >= share * race.total - _ROUNDING, race.wins > race.losses, missing),
+        outcome(
+            all(race.wins >= share * race.total - _ROUNDING for race in races),
+            all(race.wins > race.losses for race in races),
+            missing,
+        ),
         measured,
         effect,
         low,
         high,
-        p_value=statistics.sign_test(race.wins, race.losses),
+        p_value=statistics.sign_test(deciding.wins, deciding.losses),
         test=SIGN_TEST,
-        n_seeds=fewest_seeds(summary),
-        n_conditions=race.total,
+        n_seeds=fewest_seeds(raced),
+        n_conditions=deciding.total,
         note="; ".join([*missing, note, evidence.scale("algorithms")]),
     )
+
+
+def _best(others: pd.Series, best: float) -> str:
+    """The arms that share the best value."""
+    return " and ".join(str(arm) for arm in others.index[np.isclose(others, best)])
+
+
+def complete(summary: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the conditions in which every arm was trained; all rows if there is none."""
+    arms = summary.groupby(CONDITION)["arm"].transform("nunique")
+    rows = summary[arms == summary["arm"].nunique()]
+    return summary if rows.empty else rows
+
+
+def rarer(summary: pd.DataFrame) -> list[str]:
+    """The arms that lack a condition which another has."""
+    conditions = summary.groupby("arm", sort=False).size()
+    return [str(arm) for arm in conditions.index[conditions < conditions.max()]]
 
 
 def solves_more(evidence: Evidence) -> Verdict:
@@ -203,7 +292,7 @@ def solves_more(evidence: Evidence) -> Verdict:
         p_value=float(adjusted[gained].min() if gained.any() else adjusted.min()),
         test="Fisher's exact test per condition with Holm's correction, the smallest; "
         "interval over seeds within conditions",
-        n_seeds=fewest_seeds(summary),
+        n_seeds=fewest_seeds(summary[summary["arm"].isin([PPO, HER])]),
         n_conditions=len(shares),
         note="; ".join([
             *missing, "the effect is the difference in solved share", evidence.scale("algorithms"),
@@ -422,8 +511,8 @@ def drop_contrast(entropy: Array, returns: Array) -> float:
 
 JUDGES: dict[str, Callable[[Evidence], Verdict]] = {
     "P1": highest_return,
-    "P2": fastest("P2", "time_to_learn_steps", "steps"),
-    "P3": fastest("P3", "time_to_learn_minutes", "minutes"),
+    "P2": fastest("P2", "steps"),
+    "P3": fastest("P3", "minutes"),
     "P4": solves_more,
     "P5": less_sensitive,
     "P6": holds_up,

@@ -35,11 +35,13 @@ TRACED = (
 class Reduced:
     """A cell as arrays on one grid of steps that reaches the budget; NaN after a run's end.
 
-    env_steps `[step]`; returns, success, solved (by then: 0 or 1), minutes, updates (of an
-    iteration) and each of `traces` `[seed, step]`; runs and evaluations: one frame each with a
-    column `seed`; switches: whether the specification has hindsight end before the run does.
+    budget: steps that a run may take; env_steps `[step]`; returns, success, solved (by then: 0 or
+    1), minutes, updates (of an iteration) and each of `traces` `[seed, step]`; runs and
+    evaluations: one frame each with a column `seed`; switches: whether the specification has
+    hindsight end before the run does.
     """
 
+    budget: int
     seeds: NDArray[np.int64]
     env_steps: Array
     returns: Array
@@ -105,7 +107,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     })  # fmt: skip
     solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
     return Reduced(
-        seeds, env_steps, returns, success, solved, minutes, updates, traces, runs,
+        cell.budget, seeds, env_steps, returns, success, solved, minutes, updates, traces, runs,
         evaluations[list(EVALUATION_COLUMNS)], _switches(cell),
     )  # fmt: skip
 

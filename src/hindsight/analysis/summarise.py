@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import best_levels, m_c_table, score
 from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.analysis.common import Common
 from hindsight.analysis.reduce import (
     EVALUATION_COLUMNS,
     RUN_COLUMNS,
@@ -44,16 +45,21 @@ CURVE_COLUMNS = (
 SEED_CURVE_COLUMNS = (
     "seed", "env_steps", "minutes", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
+#: Of the arms compared within what all of them had (`common`).
+COMMON_COLUMNS = (
+    "common_steps", "common_steps_max_median_return", "common_steps_to_learn",
+    "common_minutes", "common_minutes_max_median_return", "common_minutes_to_learn",
+)  # fmt: skip
 SUMMARY_COLUMNS = (
     "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
-    "iqm_return", "iqm_low", "iqm_high",
+    "iqm_return", "iqm_low", "iqm_high", "budget", *COMMON_COLUMNS,
 )  # fmt: skip
 TEST_COLUMNS = (
-    "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "metric", "mean_difference",
-    "low", "high", "p_permutation", "p_holm", "solved_baseline", "solved_arm", "p_fisher",
-    "p_fisher_holm", "probability_of_improvement", "probability_low", "probability_high",
-    "p_logrank",
+    "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "steps", "metric",
+    "mean_difference", "low", "high", "p_permutation", "p_holm", "solved_baseline", "solved_arm",
+    "p_fisher", "p_fisher_holm", "probability_of_improvement", "probability_low",
+    "probability_high", "p_logrank",
 )  # fmt: skip
 SENSITIVITY_COLUMNS = ("fidelity", "arm", "spawn", "prey", "best", "worst", "sensitivity_percent")
 AGGREGATE_COLUMNS = (
@@ -103,13 +109,18 @@ def summarise(
 def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, pd.DataFrame]:
     """Every table by file name, from (key, reduced cell) pairs in the plan's order."""
     keys = ["fidelity", "arm", "level", *vary, "spawn", "prey"]
-    longest = _longest_minutes(cells)
+    longest, largest = _longest_minutes(cells), _largest_budgets(cells)
+    compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
     curves: list[tuple[Key, pd.DataFrame]] = []
     summaries: list[Key] = []
     for key, cell in cells:
         steps, minutes = step_curve(cell), minute_curve(cell, longest[_condition(key)])
+        if cell.budget < largest[_condition(key)]:
+            # Not that it would stay so: there were no more steps.
+            minutes = minutes.iloc[: _bins_trained(minutes["x"], cell)]
         curves += [(key, steps.iloc[_points_to_keep(steps)]), (key, minutes)]
-        summaries.append(key | _summary_row(cell, steps, minutes))
+        common = _common_row(cell, compared[_place(key)])
+        summaries.append(key | _summary_row(cell, steps, minutes) | common)
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
@@ -121,7 +132,7 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
         "runs.parquet": runs,
         "summary.csv": summary,
-        "tests.csv": pair_tests(runs),
+        "tests.csv": pair_tests(cells),
         "aggregate.csv": aggregate(runs, vary),
         # Where nothing varies there is nothing to be sensitive to: no rows.
         "sensitivity.csv": sensitivities(summary if vary else summary[:0]),
@@ -182,6 +193,32 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
     return row
 
 
+def _common_row(cell: Reduced, common: Common) -> Key:
+    """The papers' statistics within what all arms of a condition had; NaN without any value."""
+    edges, by_minutes = common.returns_by_minutes(cell)
+    row: Key = {"budget": cell.budget}
+    for unit, had, x, returns in (
+        ("steps", common.budget, common.grid, common.returns(cell)),
+        ("minutes", common.minutes, edges, by_minutes),
+    ):
+        median = metrics.median_curve(returns)
+        top, learnt = float("nan"), float("nan")
+        if not np.isnan(median).all():
+            top, learnt = metrics.maximum_median_return(median), metrics.time_to_learn(median, x)
+        row |= {
+            f"common_{unit}": had,
+            f"common_{unit}_max_median_return": top,
+            f"common_{unit}_to_learn": learnt,
+        }
+    return row
+
+
+def _bins_trained(edges: pd.Series, cell: Reduced) -> int:
+    """Bins of time up to the one in which the cell's last run ends."""
+    end = float(cell.runs["minutes"].max())
+    return min(len(edges), int(np.searchsorted(edges, end * (1.0 - 1e-6))) + 1)
+
+
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
     """The mean or interquartile mean of pooled values, with its stratified bootstrap interval."""
     statistic = {"mean": statistics.mean, "iqm": statistics.iqm}[name]
@@ -215,17 +252,19 @@ def sensitivities(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SENSITIVITY_COLUMNS))
 
 
-def pair_tests(runs: pd.DataFrame) -> pd.DataFrame:
-    """Every pair of arms in every condition: paired by seed, corrected by Holm over the conditions
-    of the pair.
+def pair_tests(cells: Sequence[tuple[Key, Reduced]]) -> pd.DataFrame:
+    """Every pair of arms in every condition: paired by seed, within the steps that both had,
+    corrected by Holm over the conditions of the pair.
     """
     rows = []
-    for key, group in runs.groupby(["fidelity", "level", "spawn", "prey"], sort=False):
-        by_arm = group.groupby("arm", sort=False)
-        arms = {str(arm): frame.set_index("seed") for arm, frame in by_arm}
+    for place, arms in _by_place(cells).items():
         for baseline, arm in itertools.combinations(arms, 2):
-            pair = dict(zip(("fidelity", "level", "spawn", "prey"), key, strict=True))
-            rows += _pair_rows(pair | {"baseline": baseline, "arm": arm}, arms[baseline], arms[arm])
+            common = Common.of([arms[baseline], arms[arm]])
+            if not common.grid.size:
+                continue
+            pair: Key = dict(zip(("fidelity", "level", "spawn", "prey"), place, strict=True))
+            pair |= {"baseline": baseline, "arm": arm, "steps": common.budget}
+            rows += _pair_rows(pair, common.runs(arms[baseline]), common.runs(arms[arm]))
     table = pd.DataFrame(rows, columns=list(TEST_COLUMNS))
     if not table.empty:
         family = table.groupby(["fidelity", "level", "baseline", "arm", "metric"], sort=False)
@@ -325,6 +364,28 @@ def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     level = {name: entry["level"][name] for name in vary}
     text = {"fidelity": entry["fidelity"], "arm": entry["arm"], "level": level_text(level)}
     return text | level | {"spawn": entry["spawn"], "prey": entry["prey"]}
+
+
+def _place(key: Key) -> tuple[str, str, str, str]:
+    return key["fidelity"], key["level"], key["spawn"], key["prey"]
+
+
+def _by_place(
+    cells: Iterable[tuple[Key, Reduced]],
+) -> dict[tuple[str, str, str, str], dict[str, Reduced]]:
+    """The cells that are compared: by fidelity, level, spawn and prey, each arm's own."""
+    found: dict[tuple[str, str, str, str], dict[str, Reduced]] = {}
+    for key, cell in cells:
+        found.setdefault(_place(key), {})[key["arm"]] = cell
+    return found
+
+
+def _largest_budgets(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str, str], int]:
+    """The largest budget per condition."""
+    largest: dict[tuple[str, str, str], int] = {}
+    for key, cell in cells:
+        largest[_condition(key)] = max(cell.budget, largest.get(_condition(key), 0))
+    return largest
 
 
 def _condition(key: Key) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""What is saved by ending hindsight before the run ends, against PPO-HER (MEHER section 5).
+"""What is saved by ending hindsight before the run ends, against never ending it (MEHER section 5).
 
 Runs are paired by seed and compared at the earlier of the two's last steps, so that an early end
 neither counts as saving nor hides it. Bootstraps as in `best_level`.
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from hindsight.analysis import statistics
 from hindsight.analysis.reduce import Array, Key, Reduced
 
-BASELINE = "PPO-HER"
 DRAWS = 1000
 RETURN_MARGIN = 0.1  # return units: five episodes of a hundred; stated before any such run
 #: An interval at this confidence within the margin is an equivalence test at 5 %.
@@ -42,7 +41,7 @@ Statistic = Callable[[Pairs, NDArray[np.int64]], Array]  # draws `[draw, n]` -> 
 
 
 def time_saved(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> pd.DataFrame:
-    """A row per arm whose hindsight ends, level and condition in which PPO-HER is there, too.
+    """A row per arm whose hindsight ends, level and condition in which its baseline is there, too.
 
     Before them, with spawn and prey empty, a row over all conditions in which a run switched: in
     the others both arms are the same runs. saved_share, updates_saved_share: 1 - arm / baseline of
@@ -50,13 +49,12 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> pd.
     others: 95 %).
     """
     columns = ["fidelity", "arm", "level", *vary, "spawn", "prey", *TIME_COLUMNS]
-    names = ["fidelity", "level", "spawn", "prey"]
-    baselines = {
-        tuple(key[name] for name in names): cell for key, cell in cells if key["arm"] == BASELINE
-    }
+    names = ["arm", "fidelity", "level", "spawn", "prey"]
+    by_key = {tuple(key[name] for name in names): cell for key, cell in cells}
     found: dict[tuple[str, str, str], list[tuple[Key, Pairs]]] = {}
     for key, cell in cells:
-        baseline = baselines.get(tuple(key[name] for name in names))
+        always = key | {"arm": baseline_of(key["arm"])}
+        baseline = by_key.get(tuple(always[name] for name in names))
         if cell.switches and baseline is not None:
             arm = (key["fidelity"], key["arm"], key["level"])
             found.setdefault(arm, []).append((key, pair(baseline, cell)))
@@ -67,6 +65,11 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> pd.
             rows.append(own[0][0] | {"spawn": "", "prey": ""} | _row(switched))
         rows += [key | _row([pairs]) for key, pairs in own]
     return pd.DataFrame(rows, columns=columns)
+
+
+def baseline_of(arm: str) -> str:
+    """The arm that keeps hindsight to the end."""
+    return "SAC-HER" if arm.startswith("SAC") else "PPO-HER"
 
 
 def pair(baseline: Reduced, arm: Reduced) -> Pairs:

@@ -123,6 +123,23 @@ def fewest_seeds(summary: pd.DataFrame) -> int:
     return int(summary["n_seeds"].min())
 
 
+def count(number: float) -> str:
+    """`25 000`, with spaces that do not break."""
+    return f"{number:,.0f}".replace(",", "\u00a0")
+
+
+def sizes(summary: pd.DataFrame) -> str:
+    """`PPO and PPO-HER 16 seeds, 500 000 steps; SAC 4 seeds, 25 000 steps`: arms of one size
+    together.
+    """
+    arms: dict[str, list[str]] = {}
+    for arm, rows in summary.groupby("arm", sort=False):
+        seeds, budgets = (sorted(set(rows[name])) for name in ("n_seeds", "budget"))
+        size = f"{' or '.join(map(str, seeds))} seeds, {' or '.join(map(count, budgets))} steps"
+        arms.setdefault(size, []).append(str(arm))
+    return "; ".join(f"{' and '.join(names)} {size}" for size, names in arms.items())
+
+
 def mean_interval(values: Array) -> tuple[float, float, float]:
     """Mean and its bootstrap interval, NaN for fewer than five values; all NaN for none."""
     if not values.size:

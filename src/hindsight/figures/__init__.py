@@ -17,6 +17,7 @@ from hindsight.figures import (
     grids,
     questions,
     s_ratio,
+    sac_grid,
     stopping,
     style,
 )
@@ -114,6 +115,27 @@ _PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
     ),
 }
 _BESIDE: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+    "algorithms_in_common": (
+        "algorithms",
+        grids.algorithms_in_common,
+        _CURVES + "As PPO-HER Fig. 2, up to the smallest number of steps that an algorithm had.",
+    ),
+    "sac_grid": (
+        "sac_grid",
+        sac_grid.by_setting,
+        "How SAC-HER depends on which goals it replays, how many of them, and how fast it learns: "
+        "the best and the final return, and the steps that the median run needed.",
+    ),
+    "curves_sac_stop_her": (
+        "sac_stop_her",
+        grids.experiment,
+        _CURVES + "SAC-HER-2-SAC switches hindsight off once half of the episodes succeed.",
+    ),
+    "curves_sac_stop_her_minutes": (
+        "sac_stop_her",
+        grids.experiment_by_minutes,
+        _CURVES + "Here the axis is training time; hindsight adds no samples to SAC's batches.",
+    ),
     "s_ratio_summary": (
         "s_ratio",
         s_ratio.summary,
@@ -193,7 +215,7 @@ _AGGREGATE = (
 _COMPARED = (
     "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
     "s_ratio", "targeted", "stop_her", "stop_her_steps", "to_meher", "forced_entropy",
-    "rarely_moves", "stability", "stochasticity", "switch_off", "near_far",
+    "sac_stop_her", "rarely_moves", "stability", "stochasticity", "switch_off", "near_far",
 )  # fmt: skip
 #: Other experiments whose tables an experiment's figures also read, where the preset trains them.
 ALSO_READ = {

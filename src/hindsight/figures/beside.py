@@ -48,7 +48,8 @@ def solved_share(tables: Tables) -> Figure:
 def _share_by_prey(plan: dict[str, Any], rows: Rows, title: str, where: str) -> Figure:
     """One panel per spawn, prey policies along the axis."""
     grid_rows, preys = arm_rows(plan), preys_of(plan)
-    handles = tuple(_dot(line.look, line.label) for line in grid_rows[0].lines)
+    there = {arm for arm, *_ in rows}
+    handles = tuple(_dot(e.look, e.label) for e in grid_rows[0].lines if e.arm in there)
     head = style.Head(title, where, handles)
     width, panel, bottom = max(7.2, 1.2 + 1.2 * len(preys)), 1.9, 0.55
     top = style.head_inches(head, width) + 0.25
@@ -184,9 +185,10 @@ def aggregate(tables: Tables) -> Figure:
     rows = {(row["level"], row["arm"]): row for row in table.to_dict("records")}
     slots = [(text, arm) for text in levels for arm in arms if (text, arm) in rows]
     conditions = int(table["n_conditions"].max())
+    alike = bool((table["n_conditions"] == conditions).all())
     drawn = (
-        f"{conditions} condition{'s' if conditions > 1 else ''} · bar: 95 % interval "
-        "(means: bootstrap within conditions; share: Wilson over all seeds)"
+        f"{_conditions(conditions)}{'' if alike else ', where no other number is given'} · "
+        "bar: 95 % interval (means: bootstrap within conditions; share: Wilson over all seeds)"
     )
     where = subtitle(plan, tables.fidelity, table["n_seeds"].tolist(), drawn)
     head = style.Head(title, where)
@@ -212,9 +214,17 @@ def aggregate(tables: Tables) -> Figure:
         " · ".join(word for word in (style.level_label(levels[text]), arm * arm_needed) if word)
         for text, arm in slots
     ]
+    for i, slot in enumerate(slots):
+        # Pooled over other conditions than its neighbours: not to be compared with them.
+        if (own := int(rows[slot]["n_conditions"])) != conditions:
+            names[i] += f"\n({_conditions(own)} only)"
     axes[0].set_yticks(range(len(slots)), names)
     axes[0].set_ylim(len(slots) - 0.5, -0.5)
     return fig
+
+
+def _conditions(count: int) -> str:
+    return f"{count} condition{'s' if count > 1 else ''}"
 
 
 def _aggregate_axes(head: style.Head, slots: int) -> tuple[Figure, Any]:

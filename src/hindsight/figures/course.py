@@ -64,7 +64,9 @@ def entropy(tables: Tables) -> Figure:
     if runs.empty:
         return style.nothing(title, tables.plan["source"], tables.fidelity)
     lines = arm_rows(tables.plan)[0].lines
-    return over_training(tables, title, runs, lines, [SUCCESS, ENTROPY])
+    squashed = runs["arm"].str.startswith("SAC").any()
+    said = "; SAC's entropy: of its squashed policy, mean of −log π" if squashed else ""
+    return over_training(tables, title, runs, lines, [SUCCESS, ENTROPY], said=said)
 
 
 def read_runs(tables: Tables, measures: Sequence[Measure]) -> pd.DataFrame:
@@ -97,7 +99,9 @@ def over_training(
     where = subtitle(plan, tables.fidelity, counts, drawn)
     steps = float(runs["env_steps"].max())
     unit, x_label = style.steps_axis(steps)
-    handles = (*(line.look.handle(line.label) for line in lines), *more)
+    drawn_lines = set(zip(runs["arm"], runs["level"], strict=True))
+    own = (e.look.handle(e.label) for e in lines if (e.arm, e.level) in drawn_lines)
+    handles = (*own, *more)
     head = style.Head(title, where, handles)
     rows, columns, places = _layout(places_of(plan))
     labels = [
@@ -125,7 +129,8 @@ def over_training(
             for line, piece in found.items():
                 if not piece.empty:
                     draw_seeds(ax, piece, "env_steps", measure.column, unit, line.look, faint)
-                    _middle(ax, piece, measure.column, middle, steps / unit, unit, line.look)
+                    end = min(steps, planned.get(keys[line], steps)) / unit
+                    _middle(ax, piece, measure.column, middle, end, unit, line.look)
             if found and all(piece.empty for piece in found.values()):
                 style.note(ax, "not recorded")
     style.limit_x(axes, steps / unit)
@@ -184,7 +189,9 @@ def _middle(
     unit: float,
     look: style.Look,
 ) -> None:
-    """The seeds' middle on a common grid of steps; a run that ended keeps its last value."""
+    """The seeds' middle on a common grid of steps up to `limit`, an arm's budget; a run that ended
+    before keeps its last value.
+    """
     grid = np.linspace(runs["env_steps"].min() / unit, limit, 150)
     curves = [
         np.interp(grid, run["env_steps"] / unit, run[column])  # constant beyond a run's last step

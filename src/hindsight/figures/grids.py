@@ -4,7 +4,7 @@ Each shows, per condition, the median over seeds with its interquartile band (th
 and every seed faintly behind it, because a median hides the seeds that never learn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -57,6 +57,14 @@ def algorithms_by_steps(tables: Tables) -> Figure:
 def algorithms_by_minutes(tables: Tables) -> Figure:
     """PPO-HER Fig. 3: return against the training time of a run, one curve per algorithm."""
     return curves_by_arm(tables, "PPO-HER Fig. 3 · Return by training time", "minutes")
+
+
+def algorithms_in_common(tables: Tables) -> Figure:
+    """Fig. 2 up to the smallest budget of an arm, where a longer axis would hide its curve."""
+    plan = tables.plan
+    title = "Return by environment steps, as far as every algorithm was trained"
+    budget = min(planned_of(plan).values(), default=None)
+    return draw_curves(tables, title, arm_rows(plan), until=budget)
 
 
 def learning_rate(tables: Tables) -> Figure:
@@ -139,6 +147,12 @@ def experiment(tables: Tables) -> Figure:
     return curves_by_arm(tables, f"Return by environment steps · {tables.plan['title']}")
 
 
+def experiment_by_minutes(tables: Tables) -> Figure:
+    """The same by training time."""
+    title = f"Return by training time · {tables.plan['title']}"
+    return curves_by_arm(tables, title, "minutes")
+
+
 def curves_by_arm(tables: Tables, title: str, clock: str = "env_steps") -> Figure:
     """A curve per arm, for experiments that vary nothing else."""
     return draw_curves(tables, title, arm_rows(tables.plan), clock)
@@ -186,12 +200,75 @@ def preys_of(plan: dict[str, Any]) -> list[str]:
 def subtitle(
     plan: dict[str, Any], fidelity: str, counts: Sequence[int], drawn: str, warn: bool = True
 ) -> str:
-    """Where a figure's numbers come from, and what is drawn of them."""
+    """Where a figure's numbers come from, and what is drawn of them.
+
+    counts: seeds of what is drawn; those of narrowed arms stand beside their names.
+    """
     preset = plan["preset"]
+    narrowed = narrowed_arms(plan)
+    apart = {e["seeds"] for e in plan["entries"] if e["arm"] in narrowed and "seeds" in e}
+    apart -= {e["seeds"] for e in plan["entries"] if e["arm"] not in narrowed and "seeds" in e}
+    counts = [count for count in counts if count not in apart] or counts
     network = style.network_note(preset["hidden"])
     origin = f"preset {plan['source']} · {network} · {fidelity} fidelity"
     same = same_runs(plan, fidelity)
-    return " · ".join(filter(None, (origin, style.seeds_note(counts, warn), same, drawn)))
+    seeds = style.seeds_note(counts, warn)
+    return " · ".join(filter(None, (origin, seeds, narrowed_note(narrowed, warn), same, drawn)))
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """What an arm had less of than others; seeds and steps None, where "" if they were as many."""
+
+    seeds: int | None
+    steps: int | None
+    where: str
+
+
+def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
+    """The arms that were planned with fewer seeds, steps or conditions than others."""
+    preset, entries = plan["preset"], plan["entries"]
+    everywhere = {(e["spawn"], e["prey"]) for e in entries}
+
+    def most(name: str, arm: str | None = None) -> int:
+        return max(e.get(name, preset[name]) for e in entries if arm in (None, e["arm"]))
+
+    found = {}
+    for arm in style.in_order([e["arm"] for e in entries]):
+        own = {(e["spawn"], e["prey"]) for e in entries if e["arm"] == arm}
+        seeds, steps = (
+            most(name, arm) if most(name, arm) < most(name) else None for name in ("seeds", "steps")
+        )
+        if seeds or steps or own != everywhere:
+            found[arm] = Narrowed(seeds, steps, places_in_words(own, everywhere))
+    return found
+
+
+def places_in_words(own: set[tuple[str, str]], every: set[tuple[str, str]]) -> str:
+    """`random spawn`, `random spawn, static or attract`, `3 of 12 conditions`; "" for all."""
+    spawns = [name for name in style.SPAWNS if name in {spawn for spawn, _ in own}]
+    preys = [name for name in style.PREYS if name in {prey for _, prey in own}]
+    if own == every:
+        return ""
+    if own != {(spawn, prey) for spawn, prey in every if spawn in spawns and prey in preys}:
+        return f"{len(own)} of {len(every)} conditions"
+    words = []
+    if set(spawns) != {spawn for spawn, _ in every}:
+        words.append(" or ".join(style.SPAWNS[name] for name in spawns))
+    if set(preys) != {prey for _, prey in every}:
+        words.append(" or ".join(style.PREYS[name] for name in preys))
+    return ", ".join(words)
+
+
+def narrowed_note(narrowed: dict[str, Narrowed], warn: bool = True) -> str:
+    """`SAC, SAC-HER: 4 seeds, 25 000 steps, random spawn`; "" if no arm had less than others."""
+    arms: dict[str, list[str]] = {}
+    for arm, less in narrowed.items():
+        seeds = style.seeds_note([less.seeds], warn) if less.seeds else ""
+        steps = f"{less.steps:,} steps".replace(",", "\u00a0") if less.steps else ""
+        words = ", ".join(filter(None, (seeds, steps, less.where)))
+        arms.setdefault(words, []).append(arm)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in arms.items())
 
 
 def same_runs(plan: dict[str, Any], fidelity: str) -> str:
@@ -209,14 +286,27 @@ def same_runs(plan: dict[str, Any], fidelity: str) -> str:
     return "; ".join(f"{a} and {b} are the same runs" for a, b in pairs if cells[a] == cells[b])
 
 
-def legend(rows: Sequence[Row]) -> tuple[Line2D, ...]:
-    """One entry per name, in the order in which the rows bring them."""
-    lines = {line.label: line.look for row in rows for line in row.lines}
+def legend(rows: Sequence[Row], drawn: Collection[tuple[str, str]]) -> tuple[Line2D, ...]:
+    """One entry per name, in the order in which the rows bring them, of the (arm, level) drawn."""
+    lines = {
+        line.label: line.look
+        for row in rows
+        for line in row.lines
+        if (line.arm, line.level) in drawn
+    }
     return tuple(look.handle(label) for label, look in lines.items())
 
 
-def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_steps") -> Figure:
-    """The grid: median, interquartile band and every seed, for the rows given."""
+def draw_curves(
+    tables: Tables,
+    title: str,
+    rows: list[Row],
+    clock: str = "env_steps",
+    until: float | None = None,
+) -> Figure:
+    """The grid: median, interquartile band and every seed, for the rows given; all of it, or until
+    this point of the clock.
+    """
     plan = tables.plan
     curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
     wanted = {line.arm for row in rows for line in row.lines}
@@ -224,6 +314,8 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
     if not rows or curves.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     seeds = tables.read("seed_curves.parquet", ["seed", clock, "return_mean"])
+    if until is not None:
+        curves, seeds = curves[curves["x"] <= until], seeds[seeds[clock] <= until]
     crowded = max(len(row.lines) for row in rows) > CROWDED
     band = "" if crowded else "band: middle half of the seeds; "
     drawn = f"line: median over seeds; {band}thin: every seed"
@@ -234,14 +326,14 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
         # How a run's share of a process that trains several is counted belongs on the figure.
         share = "its share of the process's CPU time, on a GPU of wall time"
         unit, x_label = 1.0, f"training time of a run (minutes; {share})"
+    pieces, runs = by_condition(curves), by_condition(seeds)
     fig, axes = style.grid(
         [style.RowLabel(str(i), row.text, row.colour) for i, row in enumerate(rows)],
         preys_of(plan),
-        style.Head(title, where, legend(rows)),
+        style.Head(title, where, legend(rows, {(arm, level) for arm, level, *_ in pieces})),
         x_label,
         "return (mean of a run's last 100 episodes)",
     )
-    pieces, runs = by_condition(curves), by_condition(seeds)
     planned = planned_of(plan)
     for (index, prey), ax in axes.items():
         row = rows[int(index)]
@@ -261,9 +353,14 @@ def draw_curves(tables: Tables, title: str, rows: list[Row], clock: str = "env_s
     return fig
 
 
-def planned_of(plan: dict[str, Any]) -> set[Key]:
-    """The places of all planned cells."""
-    return {(e["arm"], level_text(e["level"]), e["spawn"], e["prey"]) for e in plan["entries"]}
+def planned_of(plan: dict[str, Any]) -> dict[Key, int]:
+    """The places of all planned cells, and their budgets in steps."""
+    return {
+        (e["arm"], level_text(e["level"]), e["spawn"], e["prey"]): e.get(
+            "steps", plan["preset"]["steps"]
+        )
+        for e in plan["entries"]
+    }
 
 
 def _median(

@@ -132,6 +132,7 @@ ARMS = {
     "MEHER": Look("#E69F00", (0, (7, 1.3)), "v"),
     "targeted MEHER": Look("#6A3D9A", (0, (5, 1.3, 1, 1.3, 1, 1.3)), "P"),
     "PPO-HER-2-PPO": Look("#000000", (0, (2, 1)), "X"),
+    "SAC-HER-2-SAC": Look("#882255", (0, (2, 1, 1, 1)), "8"),
     "PPO-HER-2-MEHER": Look("#117733", (0, (3, 1)), "p"),
     "PPO-HER-2-MEHER (steps)": Look("#66C2A4", (0, (8, 1, 1, 1)), "h"),
     "entropy bonus 0.001": Look("#8FBBD9", (0, (6, 1.5)), "<"),
@@ -197,12 +198,11 @@ def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
 
 
 def level_label(level: dict[str, Any]) -> str:
-    """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` has no k)."""
-    if level.get("strategy") == "final":
-        return "final"
+    """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` alone is one copy)."""
     words = [
         value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{value:g}"
         for key, value in level.items()
+        if level.get("strategy") != "final" or (key, value) != ("k", 1)
     ]
     return " ".join(words)
 

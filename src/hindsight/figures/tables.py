@@ -65,13 +65,22 @@ def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
 def levels_of(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The plan's levels by their text, in ascending order of their values.
 
-    The strategy `final` makes one copy whatever k says: of its levels only the first is kept.
+    PPO's strategy `final` makes one copy whatever k says: levels that are the same cells are one,
+    the first.
     """
+    cells: dict[str, tuple[str, ...]] = {}
+    for entry in plan["entries"]:
+        text = level_text(entry["level"])
+        cells[text] = (*cells.get(text, ()), entry.get("cell", ""))
     levels: dict[str, dict[str, Any]] = {}
+    finals: set[tuple[str, ...]] = set()
     for level in sorted((e["level"] for e in plan["entries"]), key=_rank):
-        is_final = level.get("strategy") == "final"
-        if not is_final or all(other["strategy"] != "final" for other in levels.values()):
-            levels[level_text(level)] = level
+        text = level_text(level)
+        if level.get("strategy") == "final" and text not in levels:
+            if cells[text] in finals:
+                continue
+            finals.add(cells[text])
+        levels[text] = level
     return levels
 
 

@@ -135,12 +135,12 @@ _SAVED: list[Column] = [
     ("seeds", lambda row: count(row["n_seeds"])),
     ("switched, % of runs", lambda row: number(100 * row["switched_share"], 0)),
     ("switched at step, median", lambda row: count(row["switch_step_median"])),
-    ("PPO-HER, minutes", lambda row: number(row["minutes_baseline"])),
+    ("hindsight to the end, minutes", lambda row: number(row["minutes_baseline"])),
     ("minutes", lambda row: number(row["minutes_arm"])),
     ("time saved, % [95 %]", lambda row: percent(row["saved_share"], row["low"], row["high"])),
     ("updates saved, % [95 %]", lambda row: percent(
         row["updates_saved_share"], row["updates_low"], row["updates_high"])),
-    ("final return less PPO-HER's [90 %]", lambda row: interval(
+    ("final return less that of hindsight to the end [90 %]", lambda row: interval(
         row["return_difference"], row["return_low"], row["return_high"])),
 ]  # fmt: skip
 _ARM: list[Column] = [("algorithm", lambda row: str(row["arm"]))]

@@ -50,6 +50,8 @@ class OffPolicyRuns(Runs):
             agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
         )
         self.buffer = self._buffer()
+        names = [field.name for field in fields(self.module.Diagnostics)]
+        self._noted = [name for name in names if name != "td_error"]
         #: Of each update of the iteration.
         self._notes: dict[str, list[Tensor]] = defaultdict(list)
 
@@ -104,7 +106,12 @@ class OffPolicyRuns(Runs):
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         hindsight = self._with_hindsight(columns["success_rate"])
-        noted = {name: torch.stack(values).nanmean(0) for name, values in self._notes.items()}
+        nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
+        # Every iteration has the same columns, also one without updates.
+        noted = {
+            name: torch.stack(self._notes[name]).nanmean(0) if updates else nothing
+            for name in self._noted
+        }
         self.clock.lap(torch.arange(len(self.seeds)))
         return {
             **columns,
@@ -214,9 +221,8 @@ class OffPolicyRuns(Runs):
             buffer.update_priorities(index, noted.td_error.cpu().numpy())
         else:
             noted = self._learn(buffer.sample(uniform, reward), noise)
-        for field in fields(noted):
-            if field.name != "td_error":
-                self._notes[field.name].append(getattr(noted, field.name))
+        for name in self._noted:
+            self._notes[name].append(getattr(noted, name))
 
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
         active = torch.ones(len(self.seeds), dtype=torch.bool, device=self.device)

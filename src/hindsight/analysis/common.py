@@ -1,0 +1,77 @@
+"""What arms of unequal budgets have in common: the steps, and the minutes, that each of them had.
+
+An arm that had more steps than another has not thereby done better. So, beside each arm's whole
+budget, arms are compared within what all had, and read at the steps of the coarsest grid, so that
+none is looked at more often than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from hindsight.analysis import metrics
+from hindsight.analysis.reduce import Array, Reduced
+
+BINS = 100
+
+
+@dataclass(frozen=True)
+class Common:
+    """What several cells have in common.
+
+    budget: the smallest, in steps; grid `[step]`: the steps at which they are compared, none where
+    the coarsest grid begins beyond that budget; minutes: up to which every cell was trained or had
+    nothing more to learn.
+    """
+
+    budget: int
+    grid: Array
+    minutes: float
+
+    @classmethod
+    def of(cls, cells: Sequence[Reduced]) -> Common:
+        """What these have in common."""
+        end = min(cell.env_steps[-1] for cell in cells)
+        grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
+        trained = min(map(trained_minutes, cells))
+        longest = max(float(cell.runs["minutes"].max()) for cell in cells)
+        return cls(min(c.budget for c in cells), min(grids, key=len), min(trained, longest))
+
+    def returns(self, cell: Reduced) -> Array:
+        """`[seed, step]` on the common grid: each run's last value by then."""
+        full = metrics.carry_forward(cell.returns)
+        index = np.searchsorted(cell.env_steps, self.grid, side="right") - 1
+        return np.where(index < 0, np.nan, full[:, np.maximum(index, 0)])
+
+    def returns_by_minutes(self, cell: Reduced) -> tuple[Array, Array]:
+        """The right edges of 100 equal bins of the common minutes, and `[seed, bin]` by then."""
+        edges = self.minutes * np.arange(1, BINS + 1) / BINS
+        full = metrics.carry_forward(cell.returns)
+        return edges, metrics.on_time_grid(full, cell.minutes, edges)
+
+    def runs(self, cell: Reduced) -> pd.DataFrame:
+        """By seed, what the runs had reached at the end of the common grid: auc, final_return,
+        solved, solve_step (NaN if not by then), end_step.
+        """
+        returns, runs = self.returns(cell), cell.runs.set_index("seed")
+        last = self.grid[-1]
+        solved = runs["solve_step"] <= last
+        return pd.DataFrame({
+            "auc": np.nanmean(metrics.scaled(returns), axis=1),
+            "final_return": returns[:, -1],
+            "solved": solved,
+            "solve_step": runs["solve_step"].where(solved),
+            "end_step": runs["end_step"].clip(upper=last),
+        }, index=runs.index)  # fmt: skip
+
+
+def trained_minutes(cell: Reduced) -> float:
+    """Minutes of the longest run that its budget ended; infinite if all had ended before, being
+    perfect: such a run keeps its last value.
+    """
+    used_up = cell.runs["end_step"] >= cell.env_steps[-1]
+    return float(cell.runs.loc[used_up, "minutes"].max()) if used_up.any() else float("inf")
