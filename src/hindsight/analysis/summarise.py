@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,17 +37,20 @@ CURVE_POINTS = 250
 SEED_CURVE_POINTS = 150
 MINUTE_BINS = 100
 PAIRED_METRICS = ("auc", "final_return")
+#: On other tasks, whose returns have no common scale.
+TASK_METRICS = ("success_auc", "final_evaluation_success")
 SPREAD = ("mean", "iqm")
 CURVE_COLUMNS = (
     "clock", "x", "median", "q25", "q75", "mean", "success_share", "solved_share", "n_seeds",
 )  # fmt: skip
 SEED_CURVE_COLUMNS = (
-    "seed", "env_steps", "minutes", "return_mean", "success_rate", *TRACED,
+    "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
 SUMMARY_COLUMNS = (
     "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
-    "iqm_return", "iqm_low", "iqm_high",
+    "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
+    "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
 )  # fmt: skip
 TEST_COLUMNS = (
     "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "metric", "mean_difference",
@@ -64,6 +67,7 @@ AGGREGATE_COLUMNS = (
 TEX_COLUMNS = (
     "fidelity", "arm", "level", "spawn", "prey", "n_seeds", "max_median_return", "iqr",
     "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
+    "mean_success",
 )  # fmt: skip
 
 
@@ -111,23 +115,29 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         curves += [(key, steps.iloc[_points_to_keep(steps)]), (key, minutes)]
         summaries.append(key | _summary_row(cell, steps, minutes))
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
+    # The papers' statistics suppose returns in [-1, 1]; other tasks are judged by success.
+    like_papers = [(key, cell) for key, cell in cells if cell.unit_returns]
+    others = [(key, cell.runs) for key, cell in cells if not cell.unit_returns]
+    paper_runs = _stack([(key, cell.runs) for key, cell in like_papers], keys, RUN_COLUMNS)
+    tests = [pair_tests(paper_runs), pair_tests(_stack(others, keys, RUN_COLUMNS), TASK_METRICS)]
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
-    scores = score(cells, vary)
+    scores = score(like_papers, vary)
+    paper_summary = summary[np.array([cell.unit_returns for _, cell in cells], dtype=bool)]
     return {
         "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
         "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
         "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
         "runs.parquet": runs,
         "summary.csv": summary,
-        "tests.csv": pair_tests(runs),
-        "aggregate.csv": aggregate(runs, vary),
+        "tests.csv": next((table for table in tests if not table.empty), tests[0]),
+        "aggregate.csv": aggregate(paper_runs, vary),
         # Where nothing varies there is nothing to be sensitive to: no rows.
-        "sensitivity.csv": sensitivities(summary if vary else summary[:0]),
-        "m_c.csv": m_c_table(scores, cells, vary),
+        "sensitivity.csv": sensitivities(paper_summary if vary else summary[:0]),
+        "m_c.csv": m_c_table(scores, like_papers, vary),
         "best_level.csv": best_levels(scores, vary),
-        "time_saved.csv": time_saved(cells, vary),
+        "time_saved.csv": time_saved(like_papers, vary),
     }
 
 
@@ -175,10 +185,16 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
         "time_to_learn_steps": metrics.time_to_learn(steps["median"], steps["x"]),
         "time_to_learn_minutes": metrics.time_to_learn(minutes["median"], minutes["x"]),
         "solved_share": solved / len(finals),
+        # Of all runs: one that does not solve its task takes longer than any step.
+        "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
+    if not cell.unit_returns:
+        row |= dict.fromkeys(("time_to_learn_steps", "time_to_learn_minutes"), float("nan"))
     row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
     for name in SPREAD:
         row |= _spread(name, [finals], f"{name}_return", name)
+    for column, prefix in (("final_evaluation_success", "success"), ("success_auc", "success_auc")):
+        row |= _spread("mean", [cell.runs[column].to_numpy()], f"mean_{prefix}", prefix)
     return row
 
 
@@ -191,14 +207,19 @@ def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
 
 
 def _seed_curves(cell: Reduced) -> pd.DataFrame:
-    """Every seed's own curve to its own end, thinned for drawing."""
+    """Every seed's own curve to its own end, thinned for drawing; `updates` since the beginning.
+
+    Episodes one by one are kept whole: averages that move over them need each of them.
+    """
     lengths = (~np.isnan(cell.minutes)).sum(axis=1)
-    kept = [metrics.thin(int(length), SEED_CURVE_POINTS) for length in lengths]
+    limit = max(lengths) if cell.by_episode else SEED_CURVE_POINTS
+    kept = [metrics.thin(int(length), limit) for length in lengths]
     row = np.repeat(np.arange(len(kept)), [len(index) for index in kept])
     step = np.concatenate(kept)
     return pd.DataFrame({
         "seed": cell.seeds[row],
         "env_steps": cell.env_steps[step], "minutes": cell.minutes[row, step],
+        "updates": np.nancumsum(cell.updates, axis=1)[row, step],
         "return_mean": cell.returns[row, step], "success_rate": cell.success[row, step],
         **{name: values[row, step] for name, values in cell.traces.items()},
     })  # fmt: skip
@@ -215,9 +236,9 @@ def sensitivities(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SENSITIVITY_COLUMNS))
 
 
-def pair_tests(runs: pd.DataFrame) -> pd.DataFrame:
-    """Every pair of arms in every condition: paired by seed, corrected by Holm over the conditions
-    of the pair.
+def pair_tests(runs: pd.DataFrame, compared: Sequence[str] = PAIRED_METRICS) -> pd.DataFrame:
+    """Every pair of arms in every condition: the columns `compared`, paired by seed, corrected by
+    Holm over the conditions of the pair.
     """
     rows = []
     for key, group in runs.groupby(["fidelity", "level", "spawn", "prey"], sort=False):
@@ -225,7 +246,8 @@ def pair_tests(runs: pd.DataFrame) -> pd.DataFrame:
         arms = {str(arm): frame.set_index("seed") for arm, frame in by_arm}
         for baseline, arm in itertools.combinations(arms, 2):
             pair = dict(zip(("fidelity", "level", "spawn", "prey"), key, strict=True))
-            rows += _pair_rows(pair | {"baseline": baseline, "arm": arm}, arms[baseline], arms[arm])
+            names = pair | {"baseline": baseline, "arm": arm}
+            rows += _pair_rows(names, arms[baseline], arms[arm], compared)
     table = pd.DataFrame(rows, columns=list(TEST_COLUMNS))
     if not table.empty:
         family = table.groupby(["fidelity", "level", "baseline", "arm", "metric"], sort=False)
@@ -234,7 +256,9 @@ def pair_tests(runs: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _pair_rows(pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame) -> list[Key]:
+def _pair_rows(
+    pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame, compared: Sequence[str]
+) -> list[Key]:
     """One row per paired metric; the tests on solved runs are the same in each of them."""
     shared = baseline.index.intersection(arm.index)
     steps = [frame.loc[frame["solved"], "solve_step"] for frame in (baseline, arm)]
@@ -248,7 +272,7 @@ def _pair_rows(pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame) -> list[Key
         "p_logrank": statistics.logrank(steps[0], ends[0], steps[1], ends[1]),
     }
     rows = []
-    for metric in PAIRED_METRICS:
+    for metric in compared:
         difference = (arm.loc[shared, metric] - baseline.loc[shared, metric]).to_numpy()
         low, high = statistics.bootstrap([difference], statistics.mean, np.random.default_rng(0))
         values = arm[metric].to_numpy(), baseline[metric].to_numpy()
