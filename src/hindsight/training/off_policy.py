@@ -4,7 +4,6 @@
 environments.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
@@ -45,7 +44,7 @@ class OffPolicyRuns(Runs):
         )
         self.buffer = self._buffer()
         #: Of each update of the iteration.
-        self._notes: dict[str, list[Tensor]] = defaultdict(list)
+        self._notes: dict[str, list[Tensor]] = {}
 
     def _buffer(self) -> ReplayBuffer:
         """Room for as many transitions as there will be, or as the specification says."""
@@ -89,7 +88,8 @@ class OffPolicyRuns(Runs):
         #: Steps of each environment so far.
         self.steps = self.iteration * self.algorithm.log_interval
         self.iteration += 1
-        self._notes = defaultdict(list)
+        names = [field.name for field in fields(self.module.Diagnostics)]
+        self._notes = {name: [] for name in names if name != "td_error"}
         done, updates, finished = 0, 0, self.recent.finished.clone()
         while done < self.algorithm.log_interval:
             steps = min(CHUNK, self.algorithm.log_interval - done)
@@ -98,7 +98,9 @@ class OffPolicyRuns(Runs):
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         hindsight = self._with_hindsight(columns["success_rate"])
-        noted = {name: torch.stack(values).nanmean(0) for name, values in self._notes.items()}
+        # Before the first update there is nothing to note; but every row has every column.
+        nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
+        noted = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._notes.items()}
         self.clock.lap(torch.arange(len(self.seeds)))
         return {
             **columns,
@@ -208,9 +210,8 @@ class OffPolicyRuns(Runs):
             buffer.update_priorities(index, noted.td_error.cpu().numpy())
         else:
             noted = self._learn(buffer.sample(uniform, reward), noise)
-        for field in fields(noted):
-            if field.name != "td_error":
-                self._notes[field.name].append(getattr(noted, field.name))
+        for name, values in self._notes.items():
+            values.append(getattr(noted, name))
 
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
         active = torch.ones(len(self.seeds), dtype=torch.bool, device=self.device)
