@@ -112,7 +112,8 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
     summaries: list[Key] = []
     for key, cell in cells:
         steps, minutes = step_curve(cell), minute_curve(cell, longest[_condition(key)])
-        curves += [(key, steps.iloc[_points_to_keep(steps)]), (key, minutes)]
+        kept = _points_to_keep(steps, to_learn=cell.unit_returns)
+        curves += [(key, steps.iloc[kept]), (key, minutes)]
         summaries.append(key | _summary_row(cell, steps, minutes))
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
     # The papers' statistics suppose returns in [-1, 1]; other tasks are judged by success.
@@ -167,11 +168,15 @@ def _curve(clock: str, x: Array, returns: Array, success: Array, solved: Array) 
     })  # fmt: skip
 
 
-def _points_to_keep(curve: pd.DataFrame) -> NDArray[np.intp]:
-    """Rows of a thinned curve: evenly spread, with the exact maximum and time to learn."""
+def _points_to_keep(curve: pd.DataFrame, *, to_learn: bool) -> NDArray[np.intp]:
+    """Rows of a thinned curve: evenly spread, with the exact maximum and, where there is one, time
+    to learn.
+    """
     median, x = curve["median"].to_numpy(), curve["x"].to_numpy()
-    learnt = int(np.searchsorted(x, metrics.time_to_learn(median, x)))
-    return metrics.thin(len(curve), CURVE_POINTS, [*metrics.maximum_steps(median), learnt])
+    kept = list(metrics.maximum_steps(median))
+    if to_learn:
+        kept.append(int(np.searchsorted(x, metrics.time_to_learn(median, x))))
+    return metrics.thin(len(curve), CURVE_POINTS, kept)
 
 
 def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> Key:
@@ -182,14 +187,15 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
         "n_seeds": len(finals),
         "max_median_return": metrics.maximum_median_return(steps["median"]),
         "iqr": metrics.iqr_at_maximum(metrics.carry_forward(cell.returns)),
-        "time_to_learn_steps": metrics.time_to_learn(steps["median"], steps["x"]),
-        "time_to_learn_minutes": metrics.time_to_learn(minutes["median"], minutes["x"]),
+        "time_to_learn_steps": float("nan"),
+        "time_to_learn_minutes": float("nan"),
         "solved_share": solved / len(finals),
         # Of all runs: one that does not solve its task takes longer than any step.
         "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
-    if not cell.unit_returns:
-        row |= dict.fromkeys(("time_to_learn_steps", "time_to_learn_minutes"), float("nan"))
+    if cell.unit_returns:
+        for clock, curve in (("steps", steps), ("minutes", minutes)):
+            row[f"time_to_learn_{clock}"] = metrics.time_to_learn(curve["median"], curve["x"])
     row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
     for name in SPREAD:
         row |= _spread(name, [finals], f"{name}_return", name)
