@@ -247,11 +247,10 @@ def write_experiment(
         shared = fidelity if "HER" in arm else "any"
         words = "-".join([arm.lower(), shared, *(str(value) for value in level.values())])
         cell = f"results/cells/{name}-{spawn}-{prey}/{words}.parquet"
-        hardness = difficulty(level, spawn, prey)
         curve = (
             curve_of(arm, level, spawn, prey)
             if curve_of
-            else learning_curve(arm, hardness, iterations)
+            else learning_curve(arm, difficulty(level, spawn, prey), iterations)
         )
         if not (root / cell).exists():
             more = more_of(arm, level, spawn, prey) if more_of else {}

@@ -68,7 +68,7 @@ def training(tables: Tables) -> Figure:
         _scale(axes[row, 0], runs[measure.column], measure)
         axes[row, 0].set_ylabel(measure.label)
         style.limit_x({("", arm): ax for arm, ax in zip(arms, axes[row], strict=True)},
-                      float(runs[x].max()) / unit)  # fmt: skip
+                      max(float(runs[x].max()), 1.0) / unit)  # fmt: skip
         for ax, arm in zip(axes[row], arms, strict=True):
             own = runs[(runs["arm"] == arm) & runs[measure.column].notna()]
             if own.empty:
