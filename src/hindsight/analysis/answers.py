@@ -212,7 +212,7 @@ def generalise(evidence: Evidence) -> tuple[str, Numbers]:
         said += f"Of S it is highest at {s_ratio_of(best):g}"
         said += f", not told apart from {same}" if same else f", ahead of {' and '.join(others)}"
         if HER in rest:
-            said += f"; against {HER} that {told(rest[HER], 'it')}"
+            said += f"; against {HER} this S {told(rest[HER], 'it')}"
         sizes = {len(frame) for frame in arms.values()}
         parts.append(f"{said} ({' or '.join(map(str, sorted(sizes)))} seeds).")
         numbers[str(task)] = means | {f"best less {a}": e.numbers() for a, e in rest.items()}

@@ -101,7 +101,7 @@ def bits(evidence: Evidence) -> tuple[str, Numbers]:
         if means.empty:
             continue
         numbers[str(arm)] = {f"n = {n:g}": float(x) for n, x in means.items()}
-        parts.append(f"{arm}: {_reach(means)} ({_listed(means)})")
+        parts.append(f"{arm}: {reach(means)} ({_listed(means)})")
     if not parts:
         raise Untested(f"neither {PLAIN} nor {HINDSIGHT} has results")
     words = (
@@ -125,7 +125,7 @@ def bits(evidence: Evidence) -> tuple[str, Numbers]:
     return f"{words} ({_seeds(runs)}.)", numbers
 
 
-def _reach(means: pd.Series) -> str:
+def reach(means: pd.Series) -> str:
     """Up to which of the numbers of bits (the index, ascending) all are solved, which fail."""
     solved = means[(means >= SOLVES).cummin()]
     failed = means[(means < FAILS)[::-1].cummin()[::-1]]

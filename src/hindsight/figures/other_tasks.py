@@ -43,6 +43,7 @@ def bits(tables: Tables) -> Figure:
     where = subtitle(plan, tables.fidelity, _counts(runs), drawn)
     head = style.Head(title, where, _handles([arm for arms in groups.values() for arm in arms]))
     fig, axes = points.panels(head, list(groups), style.KEYS["n_bits"])
+    axes[0].set_ylabel(COURSE)
     for ax, arms in zip(axes, groups.values(), strict=True):
         for order, arm in enumerate(arms):
             # Beside one another, where they are equal.
