@@ -94,13 +94,12 @@ def bits(evidence: Evidence) -> tuple[str, Numbers]:
     runs = read(evidence, "bit_flipping", "runs.parquet")
     numbers: Numbers = {}
     parts = []
-    for arm, own in runs.groupby("arm", sort=False):
-        if arm not in (PLAIN, HINDSIGHT):
-            continue
+    for arm in (PLAIN, HINDSIGHT):
+        own = runs[runs["arm"] == arm]
         means = own.groupby("n_bits")[FINAL].mean().dropna().sort_index()
         if means.empty:
             continue
-        numbers[str(arm)] = {f"n = {n:g}": float(x) for n, x in means.items()}
+        numbers[arm] = {f"n = {n:g}": float(x) for n, x in means.items()}
         parts.append(f"{arm}: {reach(means)} ({_listed(means)})")
     if not parts:
         raise Untested(f"neither {PLAIN} nor {HINDSIGHT} has results")
@@ -215,8 +214,8 @@ def _difference(runs: pd.DataFrame, arm: str, baseline: str) -> Effect | None:
     """What `arm` has more of success at the end, level by level and seed by seed; None if no level
     has both.
     """
-    sides = (runs[runs["arm"] == name] for name in (arm, baseline))
-    values = paired(*sides, FINAL, ["level", "prey", "seed"])
+    mine, other = (runs[runs["arm"] == name] for name in (arm, baseline))
+    values = paired(mine, other, FINAL, ["level", "prey", "seed"])
     strata = [group.to_numpy() for _, group in values.groupby(level=["level", "prey"])]
     if not strata:
         return None

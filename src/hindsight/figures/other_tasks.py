@@ -19,7 +19,7 @@ from hindsight.figures.points import Along
 from hindsight.figures.tables import Key, Tables, by_condition, level_text
 
 FINAL, AREA = "final_evaluation_success", "success_auc"
-COURSE = "success in evaluation episodes"
+COURSE = "evaluation success"
 _STRATEGIES = "DQN + HER ("  # begins the name of an arm that has another strategy than future
 #: Groups of arms that share a panel, by the panel's name; DQN + HER is in both.
 _GROUPS = {
@@ -139,7 +139,7 @@ def generalise(tables: Tables) -> Figure:
     looks = {arm: style.arm_look(arm) for arm in arms}
     said = (
         f"below: filled, at the end, and hollow, mean over training; {_BARS}; level lines: "
-        "without S"
+        "without S (dotted: over training)"
     )
     below = 2.75
     fig, axes = _curves(tables, title, [""], tasks, keys, looks, said=said, below=below)
@@ -153,7 +153,7 @@ def generalise(tables: Tables) -> Figure:
             for column in (FINAL, AREA):
                 if own[column].notna().any():
                     _by_s(ax, arm, own[column], hollow=column == AREA)
-        ax.set_xlabel("S-ratio (share of successes among the training episodes)")
+        ax.set_xlabel("share of successes S")
         ax.set_xlim(0, 1)
         _share_axis(ax)
     return fig
