@@ -35,7 +35,7 @@ MEANINGS = {
         "n_envs": "environments that a run steps at once",
         "train_freq": "steps of each environment between two rounds of updates",
         "gradient_steps": "updates of a round",
-        "weight_decay": "share of each weight that a unit of learning takes away (AdamW)",
+        "weight_decay": "this times the weights is added to the gradient (an L2 penalty)",
         "max_grad_norm": "longest gradient; longer ones are scaled down to it",
         "log_interval": "steps of each environment between two rows of the curves",
         "learning_rate": "step size of Adam, of actor and critic alike",
