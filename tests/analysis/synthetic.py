@@ -260,11 +260,10 @@ def write_experiment(
         values = [str(v) for key, v in level.items() if not (one_copy and key == "k")]
         words = "-".join([arm.lower(), shared, *values])
         cell = f"results/cells/{name}-{spawn}-{prey}/{words}.parquet"
-        hardness = difficulty(level, spawn, prey)
         curve = (
             curve_of(arm, level, spawn, prey)
             if curve_of
-            else learning_curve(arm, hardness, iterations)
+            else learning_curve(arm, difficulty(level, spawn, prey), iterations)
         )
         more = more_of(arm, level, spawn, prey) if more_of else {}
         if not (root / cell).exists():

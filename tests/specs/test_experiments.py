@@ -31,6 +31,14 @@ def test_every_preset_has_a_plan(preset):
         assert len(document["entries"]) == len(entries) > 0
 
 
+def test_a_plan_says_the_network_of_its_cells():
+    """Which may not be the preset's: figures and report name it."""
+    plan = plan_of(preset="laptop")
+    networks = {name: plan.document(name)["preset"]["hidden"] for name in plan.experiments}
+    assert networks["algorithms"] == networks["reach_strategies"] == [64, 64]
+    assert networks["point_reach"] == [256, 256] and networks["bit_flipping"] == [64]
+
+
 def test_the_paper_preset_is_the_papers_grid():
     """PAPERS.md section 3: arms x levels x twelve conditions, seeds as published."""
     plan = plan_of(preset="paper")

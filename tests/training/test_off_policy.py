@@ -65,6 +65,18 @@ def test_a_seed_alone_equals_itself_among_others(variant):
     assert not torch.equal(among.rows[0], among.rows[1])
 
 
+@pytest.mark.parametrize("variant", ["ddpg", "dqn", "sac"])
+def test_rows_from_before_the_first_update_have_its_columns_without_a_value(variant):
+    spec = cell(variant)
+    late = {"algorithm": {**spec.algorithm.model_dump(), "learning_starts": 70}}
+    made = runs(CellSpec.model_validate({**spec.model_dump(), **late}), 5, 6)
+    before, after = made.iterate(), made.iterate()
+    assert before.keys() == after.keys()
+    loss = "loss" if variant == "dqn" else "critic_loss"
+    assert int(before["updates"][0]) == 0 and before[loss].isnan().tolist() == [True, True]
+    assert int(after["updates"][0]) > 0 and after[loss].isfinite().all()
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_checkpoint_continues_bit_for_bit(variant):
     whole = runs(cell(variant), 3, 4)

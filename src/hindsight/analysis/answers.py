@@ -1,16 +1,9 @@
-"""Answers to the questions that the papers leave open, in words computed from the tables.
-
-An answer says what these runs show: a difference with its 95 % interval and how many seeds and
-conditions it rests on. Where the interval holds 0 it says that nothing can be told apart. Intervals
-are each for itself, not corrected for their number.
-"""
+"""Answers to the questions that the papers leave open, in words computed from the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,88 +12,50 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import FEWEST_LEVELS
 from hindsight.analysis.effects import CONDITION, RUN, Effect, effect, paired
 from hindsight.analysis.judges import stability as stability_of_runs
-from hindsight.analysis.summarise import read_table
+from hindsight.analysis.questions import (
+    Answer,
+    Numbers,
+    Question,
+    Untested,
+    ask,
+    read,
+    seeds,
+    size,
+    told,
+)
 from hindsight.analysis.time_saved import EQUIVALENCE_CONFIDENCE, RETURN_MARGIN, is_equal
 from hindsight.analysis.verdicts import HER, LEARNT, PPO, Evidence
 
 MOVED = "PPO-HER, moved only"
 ENTROPIES = ("reward_entropy", "action_entropy", "observation_entropy")
 AREA = "the area under the curve of scaled returns"
+SUCCESS_AREA = "success over training"  # mean over the run's steps
+#: An arm of `generalise`, followed by its S-ratio.
+MEHER_AT = "MEHER, S = "
 _ROUNDING = 1e-6
-Numbers = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What was found for one question under one fidelity; `numbers` are those in the words."""
-
-    id: str
-    question: str
-    experiment: str
-    figure: str
-    answer: str
-    fidelity: str
-    numbers: Numbers
-    status: Literal["answered", "not tested"]
-
-
-class Untested(Exception):
-    """Why a question cannot be answered."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question, its figure's name under the fidelity `released`, and what answers it."""
-
-    id: str
-    question: str
-    experiment: str
-    figure: str
-    find: Callable[[Evidence], tuple[str, Numbers]]
-    fidelities: tuple[str, ...] = ("released", "described")
-
-    def answer(self, evidence: Evidence) -> Answer:
-        """The answer under one fidelity."""
-        ending = "" if evidence.fidelity == "released" else f"_{evidence.fidelity}"
-        asked = (self.id, self.question, self.experiment, self.figure + ending)
-        try:
-            words, numbers = self.find(evidence)
-        except Untested as reason:
-            return Answer(*asked, f"Not tested: {reason}.", evidence.fidelity, {}, "not tested")
-        return Answer(*asked, words, evidence.fidelity, numbers, "answered")
 
 
 def answers(tables_dir: str | Path) -> list[Answer]:
-    """An answer to every question, for each fidelity under which its experiment has results; the
-    first it may have if there are none.
-    """
-    directory = Path(tables_dir)
-    found = []
-    for question in QUESTIONS:
-        path = directory / question.experiment / "summary.csv"
-        there = set(read_table(path)["fidelity"]) if path.exists() else set()
-        names = [name for name in question.fidelities if name in there]
-        for name in names or question.fidelities[:1]:
-            found.append(question.answer(Evidence(directory, name)))
-    return found
+    """What there is to say to each of the papers' open questions, as `ask` says it."""
+    return ask(QUESTIONS, tables_dir)
 
 
 def rarely_moves(evidence: Evidence) -> tuple[str, Numbers]:
     """Q1."""
-    runs = _table(evidence, "rarely_moves", "runs.parquet")
+    runs = read(evidence, "rarely_moves", "runs.parquet")
     arms = _arms(runs, PPO, HER)
     gain = _needed(effect(paired(arms[HER], arms[PPO], "auc")))
     solved = {name: float(frame["solved"].mean()) for name, frame in arms.items()}
     shares = ", ".join(f"{share:.0%} with {name}" for name, share in solved.items())
     words = (
         "Where the achieved goal is an object that moves only while it is touched, hindsight "
-        f"{_change(gain, AREA)} ({_size(gain)}); runs that solve the task: {shares}."
+        f"{told(gain, AREA)} ({size(gain)}); runs that solve the task: {shares}."
     )
     numbers: Numbers = {"solved": solved, "hindsight": gain.numbers()}
     if MOVED in arms:
         filtered = effect(paired(arms[MOVED], arms[HER], "auc"))
         words += (
-            f" Copying only the segments in which it moved {_change(filtered, 'that of PPO-HER')}."
+            f" Copying only the segments in which it moved {told(filtered, 'that of PPO-HER')}."
         )
         numbers["moved only"] = filtered.numbers()
     ordinary = evidence.table("algorithms", "runs.parquet")
@@ -112,7 +67,7 @@ def rarely_moves(evidence: Evidence) -> tuple[str, Numbers]:
         if usual.n_conditions:
             words += (
                 " On the ordinary task, in a box and within a budget of its own, with these spawns "
-                f"and prey hindsight {_change(usual, 'it')}."
+                f"and prey hindsight {told(usual, 'it')}."
             )
             numbers["hindsight, ordinary task"] = usual.numbers()
     return words, numbers
@@ -120,23 +75,23 @@ def rarely_moves(evidence: Evidence) -> tuple[str, Numbers]:
 
 def stability(evidence: Evidence) -> tuple[str, Numbers]:
     """Q2."""
-    runs = _table(evidence, "stability", "runs.parquet")
+    runs = read(evidence, "stability", "runs.parquet")
     arms = _arms(runs, HER)
-    table = stability_of_runs(runs, _table(evidence, "stability", "seed_curves.parquet"))
+    table = stability_of_runs(runs, read(evidence, "stability", "seed_curves.parquet"))
     contrast = effect(table.set_index(RUN)["contrast"].dropna())
     _needed(contrast, f"no {HER} run reaches a success rate of one half")
     tracks = {1: "larger", -1: "smaller", 0: "not distinguishably different"}[contrast.sign()]
     words = (
         f"In PPO-HER runs that learn, downward steps of the return are {tracks} where the policy's "
-        f"entropy is low than where it is high: {contrast.words()} ({_size(contrast)})."
+        f"entropy is low than where it is high: {contrast.words()} ({size(contrast)})."
     )
     numbers: Numbers = {"downward steps, low less high entropy": contrast.numbers()}
     for name, arm in arms.items():
         if name != HER:
             lost, area = (effect(paired(arm, arms[HER], m)) for m in ("forgetting", "auc"))
             words += (
-                f" Against PPO-HER, {name} {_change(lost, 'the return lost after the best')} and "
-                f"{_change(area, 'the area under the curve')}."
+                f" Against PPO-HER, {name} {told(lost, 'the return lost after the best')} and "
+                f"{told(area, 'the area under the curve')}."
             )
             numbers[name] = {"forgetting": lost.numbers(), "auc": area.numbers()}
     return words, numbers
@@ -145,7 +100,7 @@ def stability(evidence: Evidence) -> tuple[str, Numbers]:
 def stochasticity(evidence: Evidence) -> tuple[str, Numbers]:
     """Q3."""
     _learnt(evidence, "stochasticity")
-    runs = _table(evidence, "stochasticity", "runs.parquet")
+    runs = read(evidence, "stochasticity", "runs.parquet")
     levels = {str(name): frame for name, frame in runs.groupby("exploration", sort=False)}
     if "gaussian" not in levels or len(levels) < 2:
         raise Untested("the plain Gaussian and another way to explore are needed")
@@ -157,7 +112,7 @@ def stochasticity(evidence: Evidence) -> tuple[str, Numbers]:
         found: Numbers = {}
         if name != "gaussian":
             change = _needed(effect(paired(arms[HER], plain[HER], "auc")))
-            parts.append(f"{name} exploration {_change(change, AREA)} ({_size(change)})")
+            parts.append(f"{name} exploration {told(change, AREA)} ({size(change)})")
             found["against gaussian"] = change.numbers()
         if PPO in arms:
             lead = effect(paired(arms[HER], arms[PPO], "auc"))
@@ -182,13 +137,13 @@ def stochasticity(evidence: Evidence) -> tuple[str, Numbers]:
 def switch_off(evidence: Evidence) -> tuple[str, Numbers]:
     """Q4."""
     _learnt(evidence, "switch_off")
-    runs = _table(evidence, "switch_off", "runs.parquet")
+    runs = read(evidence, "switch_off", "runs.parquet")
     best = _best_level(evidence, "switch_off")
     tested = sorted(runs["until_success"].unique())
     words = (
         f"Of switching off at a success rate of {_list(tested, _threshold)}, "
         f"{_best_words(best, tested, _threshold)} "
-        f"({_seeds(best['n_seeds'], best['n_conditions'])}); M_c counts steps, not time."
+        f"({seeds(best['n_seeds'], best['n_conditions'])}); M_c counts steps, not time."
     )
     numbers: Numbers = {"best": {k: float(best[k]) for k in ("best_level", "low", "high")}}
     # A success rate of 1 is never exceeded: these runs are PPO-HER's.
@@ -232,10 +187,49 @@ def _saved_updates(arm: pd.DataFrame, baseline: pd.DataFrame) -> pd.Series:
     return share.astype(float).dropna()
 
 
+def generalise(evidence: Evidence) -> tuple[str, Numbers]:
+    """Q5."""
+    runs = read(evidence, "generalise", "runs.parquet")
+    parts = []
+    numbers: Numbers = {}
+    for task, own in runs.groupby("prey", sort=False):
+        arms = {str(arm): frame for arm, frame in own.groupby("arm", sort=False)}
+        means = {arm: float(frame["success_auc"].mean()) for arm, frame in arms.items()}
+        ratios = sorted((arm for arm in means if arm.startswith(MEHER_AT)), key=s_ratio_of)
+        if len(ratios) < 2:
+            continue
+        best = max(ratios, key=means.__getitem__)
+        listed = ", ".join(f"{arm} {mean:.2f}" for arm, mean in means.items())
+        said = f"On {task}, mean {SUCCESS_AREA} is: {listed}. "
+        rest = {
+            arm: effect(paired(arms[best], arms[arm], "success_auc"))
+            for arm in (*ratios, HER)
+            if arm != best and arm in arms
+        }
+        others = [f"S = {s_ratio_of(arm):g}" for arm in ratios if arm != best]
+        unsure = [arm for arm in ratios if arm != best and rest[arm].sign() <= 0]
+        same = ", ".join(f"S = {s_ratio_of(arm):g}" for arm in unsure)
+        said += f"Of S it is highest at {s_ratio_of(best):g}"
+        said += f", not told apart from {same}" if same else f", ahead of {' and '.join(others)}"
+        if HER in rest:
+            said += f"; against {HER} this S {told(rest[HER], 'it')}"
+        sizes = {len(frame) for frame in arms.values()}
+        parts.append(f"{said} ({' or '.join(map(str, sorted(sizes)))} seeds).")
+        numbers[str(task)] = means | {f"best less {a}": e.numbers() for a, e in rest.items()}
+    if not parts:
+        raise Untested("no task has results at two values of S")
+    return " ".join(parts), numbers
+
+
+def s_ratio_of(arm: str) -> float:
+    """S of an arm of `generalise`; NaN of one without."""
+    return float(arm.removeprefix(MEHER_AT)) if arm.startswith(MEHER_AT) else float("nan")
+
+
 def signals(evidence: Evidence) -> tuple[str, Numbers]:
     """Q6."""
     _learnt(evidence, "s_ratio")
-    rows = _table(evidence, "s_ratio", "evaluations.parquet").dropna(subset=list(ENTROPIES))
+    rows = read(evidence, "s_ratio", "evaluations.parquet").dropna(subset=list(ENTROPIES))
     if rows.empty:
         raise Untested("the results were made before entropies were recorded")
     entropies = rows.groupby(["s_ratio", *RUN])[list(ENTROPIES)].mean()
@@ -254,12 +248,12 @@ def signals(evidence: Evidence) -> tuple[str, Numbers]:
     words = (
         f"Averaged over training, the entropy of a sample's reward is highest at S = "
         f"{rewards.idxmax():g} ({rewards.max():.2f} bits); at S = {first:g} and {last:g} the "
-        f"entropies in bits are {spans} ({_seeds(len(whole) // n_conditions, n_conditions)})."
+        f"entropies in bits are {spans} ({seeds(len(whole) // n_conditions, n_conditions)})."
     )
     numbers: Numbers = {
         name: {f"{s:g}": float(x) for s, x in mean.items()} for name, mean in means.items()
     }
-    area = _table(evidence, "s_ratio", "runs.parquet").set_index(["s_ratio", *RUN])["auc"]
+    area = read(evidence, "s_ratio", "runs.parquet").set_index(["s_ratio", *RUN])["auc"]
     correlation = effect(_correlations(entropies.join(area), "reward_entropy", "auc"))
     if correlation.n_conditions:
         words += (
@@ -273,7 +267,7 @@ def signals(evidence: Evidence) -> tuple[str, Numbers]:
 def near_far(evidence: Evidence) -> tuple[str, Numbers]:
     """Q7."""
     _learnt(evidence, "near_far")
-    runs = _table(evidence, "near_far", "runs.parquet")
+    runs = read(evidence, "near_far", "runs.parquet")
     tested = sorted(runs["failure_distance"].unique())
     if len(tested) < 2:
         raise Untested("only one distance has results")
@@ -283,7 +277,7 @@ def near_far(evidence: Evidence) -> tuple[str, Numbers]:
     trend = effect(_correlations(runs.set_index(["failure_distance", *RUN]), None, "auc"))
     words = (
         f"Putting the goals of failures {near:g} r from the final position, rather than {far:g} r, "
-        f"{_change(gain, AREA)} ({_size(gain)})."
+        f"{told(gain, AREA)} ({size(gain)})."
     )
     numbers: Numbers = {"nearest less farthest": gain.numbers()}
     if trend.n_conditions:
@@ -324,6 +318,10 @@ QUESTIONS = (
         "switch_off", "question_switch_off", switch_off,
     ),
     Question(
+        "Q5", "Does the best share of successes S hold in other goal environments?",
+        "generalise", "question_generalise", generalise, ("described",),
+    ),
+    Question(
         "Q6", "What does the S-ratio do to the entropy of rewards, actions and observations?",
         "s_ratio", "question_signals", signals,
     ),
@@ -332,13 +330,6 @@ QUESTIONS = (
         "near_far", "question_near_far", near_far, ("described",),
     ),
 )  # fmt: skip
-
-
-def _table(evidence: Evidence, experiment: str, name: str) -> pd.DataFrame:
-    table = evidence.table(experiment, name)
-    if table is None:
-        raise Untested("the experiment has no results")
-    return table
 
 
 def _arms(runs: pd.DataFrame, *needed: str) -> dict[str, pd.DataFrame]:
@@ -352,14 +343,14 @@ def _arms(runs: pd.DataFrame, *needed: str) -> dict[str, pd.DataFrame]:
 
 def _learnt(evidence: Evidence, experiment: str) -> None:
     """Where nothing is learned nothing can be compared."""
-    summary = _table(evidence, experiment, "summary.csv")
+    summary = read(evidence, experiment, "summary.csv")
     if (metrics.scaled(summary["max_median_return"]) < LEARNT - _ROUNDING).all():
         raise Untested("no arm reaches a scaled maximum median return of 0.5 in any condition")
 
 
 def _best_level(evidence: Evidence, experiment: str) -> pd.Series:
     """The row of best_level.csv over all complete conditions."""
-    table = _table(evidence, experiment, "best_level.csv")
+    table = read(evidence, experiment, "best_level.csv")
     together = table[table["spawn"].isna()]
     if together.empty:
         raise Untested("no condition has results at every level")
@@ -384,22 +375,6 @@ def _needed(found: Effect, reason: str = "no condition has both sides of the com
     if not found.n_conditions:
         raise Untested(reason)
     return found
-
-
-def _change(found: Effect, what: str) -> str:
-    """`raises it by +0.1 (+0.0 to +0.2)`, and no more than its interval allows."""
-    if np.isnan(found.low) or found.sign():
-        verb = "changes" if np.isnan(found.low) else "raises" if found.mean > 0 else "lowers"
-        return f"{verb} {what} by {found.words()}"
-    return f"does not measurably change {what}: {found.words()}"
-
-
-def _size(found: Effect) -> str:
-    return _seeds(found.n_seeds, found.n_conditions)
-
-
-def _seeds(n_seeds: int, n_conditions: int) -> str:
-    return f"{n_seeds} seeds, {n_conditions} condition{'s' if n_conditions > 1 else ''}"
 
 
 def _list(values: Sequence[float], text: Callable[[float], str]) -> str:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hindsight.analysis import judges, judges_meher
+from hindsight.analysis import judges, judges_meher, other_systems
 from hindsight.analysis.answers import answers
+from hindsight.analysis.questions import ask
 from hindsight.analysis.summarise import read_table
 from hindsight.analysis.verdicts import Evidence, Verdict
 from hindsight.files import write_whole
@@ -198,7 +199,7 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
 
 def write_claims(tables_dir: str | Path) -> list[Verdict]:
     """Evaluate and write <tables_dir>/claims.json, one object per verdict with the claim's own
-    words, and answers.json, one per answer to an open question.
+    words, and answers.json, one per answer to a question.
     """
     directory = Path(tables_dir)
     verdicts = evaluate(directory)
@@ -206,7 +207,8 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
     _write_json(
         directory / "claims.json", [{k: x for k, x in r.items() if k != "id"} for r in rows]
     )
-    _write_json(directory / "answers.json", [asdict(answer) for answer in answers(directory)])
+    said = [*answers(directory), *ask(other_systems.QUESTIONS, directory)]
+    _write_json(directory / "answers.json", [asdict(answer) for answer in said])
     return verdicts
 
 

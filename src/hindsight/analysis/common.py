@@ -42,8 +42,12 @@ class Common:
         return cls(min(c.budget for c in cells), min(grids, key=len), min(trained, longest))
 
     def returns(self, cell: Reduced) -> Array:
-        """`[seed, step]` on the common grid: each run's last value by then."""
-        full = metrics.carry_forward(cell.returns)
+        """`[seed, step]` on the common grid: each run's last return by then."""
+        return self.on_grid(cell, cell.returns)
+
+    def on_grid(self, cell: Reduced, values: Array) -> Array:
+        """Of a cell's values `[seed, step]` each run's last by the common grid's steps."""
+        full = metrics.carry_forward(values)
         index = np.searchsorted(cell.env_steps, self.grid, side="right") - 1
         return np.where(index < 0, np.nan, full[:, np.maximum(index, 0)])
 
@@ -55,16 +59,20 @@ class Common:
 
     def runs(self, cell: Reduced) -> pd.DataFrame:
         """By seed, what the runs had reached at the end of the common grid: auc, final_return,
-        solved, solve_step (NaN if not by then), end_step.
+        solved, solve_step (NaN if not by then), end_step; and of success success_auc and
+        final_evaluation_success.
         """
         returns, runs = self.returns(cell), cell.runs.set_index("seed")
-        last = self.grid[-1]
+        last, seen = self.grid[-1], cell.evaluations
+        final = seen[seen["env_steps"] <= self.budget].groupby("seed")["success_rate"].last()
         solved = runs["solve_step"] <= last
         return pd.DataFrame({
             "auc": np.nanmean(metrics.scaled(returns), axis=1),
             "final_return": returns[:, -1],
             "solved": solved,
             "solve_step": runs["solve_step"].where(solved),
+            "success_auc": np.nanmean(self.on_grid(cell, cell.success), axis=1),
+            "final_evaluation_success": final.reindex(runs.index),
             "end_step": runs["end_step"].clip(upper=last),
         }, index=runs.index)  # fmt: skip
 

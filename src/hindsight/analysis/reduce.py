@@ -15,6 +15,7 @@ from hindsight.analysis.cells import Cell, ResultError
 Array = NDArray[np.float64]
 Key = dict[str, Any]
 
+PAPERS_TASK = "PredatorPrey-v0"
 EVALUATION_COLUMNS = (
     "seed", "env_steps", "return_mean", "success_rate", "episode_length",
     "reward_entropy", "action_entropy", "observation_entropy",
@@ -23,6 +24,7 @@ RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
     "solved", "solve_step", "perfect_step", "end_step", "switch_step", "minutes", "updates",
     "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
+    "success_auc",
 )  # fmt: skip
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
@@ -38,7 +40,8 @@ class Reduced:
     budget: steps that a run may take; env_steps `[step]`; returns, success, solved (by then: 0 or
     1), minutes, updates (of an iteration) and each of `traces` `[seed, step]`; runs and
     evaluations: one frame each with a column `seed`; switches: whether the specification has
-    hindsight end before the run does.
+    hindsight end before the run does; unit_returns: whether returns lie in [-1, 1], as the papers'
+    statistics suppose; by_episode: whether no row holds more than one episode.
     """
 
     budget: int
@@ -53,6 +56,8 @@ class Reduced:
     runs: pd.DataFrame
     evaluations: pd.DataFrame
     switches: bool
+    unit_returns: bool
+    by_episode: bool
 
 
 def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
@@ -81,11 +86,14 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     success, returns, updates = (matrix(c) for c in ("success_rate", "return_mean", "updates"))
     minutes = matrix(cell.clock_column) / 60.0
     traces = {name: matrix(name) for name in TRACED}
-    first = metrics.first_solved(success, matrix("episodes"))
+    episodes = matrix("episodes")
+    first = metrics.first_solved(success, episodes)
     last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
     ended = [by_seed[int(seed)] for seed in seeds]
-    full = metrics.carry_forward(returns)
+    full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
+    area = np.nanmean(metrics.scaled(full), axis=1)
+    unit_returns = _task(cell) == PAPERS_TASK
     runs = pd.DataFrame({
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
@@ -103,12 +111,15 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "relabelled_ratio_max": np.fmax.reduce(traces["relabelled_ratio_max"], axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
         "forgetting": np.nanmax(returns, axis=1) - full[:, -1],
-        "auc": np.nanmean(metrics.scaled(full), axis=1),
+        # Another task's returns have no scale of 0 to 1.
+        "auc": area if unit_returns else np.full(area.shape, np.nan),
+        "success_auc": np.nanmean(full_success, axis=1),
     })  # fmt: skip
     solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, solved, minutes, updates, traces, runs,
-        evaluations[list(EVALUATION_COLUMNS)], _switches(cell),
+        evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
+        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
     )  # fmt: skip
 
 
@@ -116,6 +127,10 @@ def _switches(cell: Cell) -> bool:
     spec = cell.metadata["spec"]
     hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
     return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
+
+
+def _task(cell: Cell) -> str:
+    return str(cell.metadata["spec"].get("environment", {}).get("id", PAPERS_TASK))
 
 
 def _number(value: float | None) -> float:

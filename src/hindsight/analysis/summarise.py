@@ -38,12 +38,14 @@ CURVE_POINTS = 250
 SEED_CURVE_POINTS = 150
 MINUTE_BINS = 100
 PAIRED_METRICS = ("auc", "final_return")
+#: On other tasks, whose returns have no common scale.
+TASK_METRICS = ("success_auc", "final_evaluation_success")
 SPREAD = ("mean", "iqm")
 CURVE_COLUMNS = (
     "clock", "x", "median", "q25", "q75", "mean", "success_share", "solved_share", "n_seeds",
 )  # fmt: skip
 SEED_CURVE_COLUMNS = (
-    "seed", "env_steps", "minutes", "return_mean", "success_rate", *TRACED,
+    "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
 #: Of the arms compared within what all of them had (`common`).
 COMMON_COLUMNS = (
@@ -53,7 +55,9 @@ COMMON_COLUMNS = (
 SUMMARY_COLUMNS = (
     "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
-    "iqm_return", "iqm_low", "iqm_high", "budget", *COMMON_COLUMNS,
+    "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
+    "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
+    "budget", *COMMON_COLUMNS,
 )  # fmt: skip
 TEST_COLUMNS = (
     "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "steps", "metric",
@@ -70,6 +74,7 @@ AGGREGATE_COLUMNS = (
 TEX_COLUMNS = (
     "fidelity", "arm", "level", "spawn", "prey", "n_seeds", "max_median_return", "iqr",
     "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
+    "mean_success",
 )  # fmt: skip
 
 
@@ -118,27 +123,34 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         if cell.budget < largest[_condition(key)]:
             # Not that it would stay so: there were no more steps.
             minutes = minutes.iloc[: _bins_trained(minutes["x"], cell)]
-        curves += [(key, steps.iloc[_points_to_keep(steps)]), (key, minutes)]
+        kept = _points_to_keep(steps, to_learn=cell.unit_returns)
+        curves += [(key, steps.iloc[kept]), (key, minutes)]
         common = _common_row(cell, compared[_place(key)])
         summaries.append(key | _summary_row(cell, steps, minutes) | common)
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
+    # The papers' statistics suppose returns in [-1, 1]; other tasks are judged by success.
+    like_papers = [(key, cell) for key, cell in cells if cell.unit_returns]
+    others = [(key, cell) for key, cell in cells if not cell.unit_returns]
+    paper_runs = _stack([(key, cell.runs) for key, cell in like_papers], keys, RUN_COLUMNS)
+    tests = [pair_tests(like_papers), pair_tests(others, TASK_METRICS)]
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
-    scores = score(cells, vary)
+    scores = score(like_papers, vary)
+    paper_summary = summary[np.array([cell.unit_returns for _, cell in cells], dtype=bool)]
     return {
         "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
         "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
         "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
         "runs.parquet": runs,
         "summary.csv": summary,
-        "tests.csv": pair_tests(cells),
-        "aggregate.csv": aggregate(runs, vary),
+        "tests.csv": next((table for table in tests if not table.empty), tests[0]),
+        "aggregate.csv": aggregate(paper_runs, vary),
         # Where nothing varies there is nothing to be sensitive to: no rows.
-        "sensitivity.csv": sensitivities(summary if vary else summary[:0]),
-        "m_c.csv": m_c_table(scores, cells, vary),
+        "sensitivity.csv": sensitivities(paper_summary if vary else summary[:0]),
+        "m_c.csv": m_c_table(scores, like_papers, vary),
         "best_level.csv": best_levels(scores, vary),
-        "time_saved.csv": time_saved(cells, vary),
+        "time_saved.csv": time_saved(like_papers, vary),
     }
 
 
@@ -168,11 +180,15 @@ def _curve(clock: str, x: Array, returns: Array, success: Array, solved: Array) 
     })  # fmt: skip
 
 
-def _points_to_keep(curve: pd.DataFrame) -> NDArray[np.intp]:
-    """Rows of a thinned curve: evenly spread, with the exact maximum and time to learn."""
+def _points_to_keep(curve: pd.DataFrame, *, to_learn: bool) -> NDArray[np.intp]:
+    """Rows of a thinned curve: evenly spread, with the exact maximum and, where there is one, time
+    to learn.
+    """
     median, x = curve["median"].to_numpy(), curve["x"].to_numpy()
-    learnt = int(np.searchsorted(x, metrics.time_to_learn(median, x)))
-    return metrics.thin(len(curve), CURVE_POINTS, [*metrics.maximum_steps(median), learnt])
+    kept = list(metrics.maximum_steps(median))
+    if to_learn:
+        kept.append(int(np.searchsorted(x, metrics.time_to_learn(median, x))))
+    return metrics.thin(len(curve), CURVE_POINTS, kept)
 
 
 def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> Key:
@@ -183,13 +199,20 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
         "n_seeds": len(finals),
         "max_median_return": metrics.maximum_median_return(steps["median"]),
         "iqr": metrics.iqr_at_maximum(metrics.carry_forward(cell.returns)),
-        "time_to_learn_steps": metrics.time_to_learn(steps["median"], steps["x"]),
-        "time_to_learn_minutes": metrics.time_to_learn(minutes["median"], minutes["x"]),
+        "time_to_learn_steps": float("nan"),
+        "time_to_learn_minutes": float("nan"),
         "solved_share": solved / len(finals),
+        # Of all runs: one that does not solve its task takes longer than any step.
+        "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
+    if cell.unit_returns:
+        for clock, curve in (("steps", steps), ("minutes", minutes)):
+            row[f"time_to_learn_{clock}"] = metrics.time_to_learn(curve["median"], curve["x"])
     row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
     for name in SPREAD:
         row |= _spread(name, [finals], f"{name}_return", name)
+    for column, prefix in (("final_evaluation_success", "success"), ("success_auc", "success_auc")):
+        row |= _spread("mean", [cell.runs[column].to_numpy()], f"mean_{prefix}", prefix)
     return row
 
 
@@ -203,7 +226,7 @@ def _common_row(cell: Reduced, common: Common) -> Key:
     ):
         median = metrics.median_curve(returns)
         top, learnt = float("nan"), float("nan")
-        if not np.isnan(median).all():
+        if cell.unit_returns and not np.isnan(median).all():
             top, learnt = metrics.maximum_median_return(median), metrics.time_to_learn(median, x)
         row |= {
             f"common_{unit}": had,
@@ -228,14 +251,19 @@ def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
 
 
 def _seed_curves(cell: Reduced) -> pd.DataFrame:
-    """Every seed's own curve to its own end, thinned for drawing."""
+    """Every seed's own curve to its own end, thinned for drawing; `updates` since the beginning.
+
+    Episodes one by one are kept whole: averages that move over them need each of them.
+    """
     lengths = (~np.isnan(cell.minutes)).sum(axis=1)
-    kept = [metrics.thin(int(length), SEED_CURVE_POINTS) for length in lengths]
+    limit = max(lengths) if cell.by_episode else SEED_CURVE_POINTS
+    kept = [metrics.thin(int(length), limit) for length in lengths]
     row = np.repeat(np.arange(len(kept)), [len(index) for index in kept])
     step = np.concatenate(kept)
     return pd.DataFrame({
         "seed": cell.seeds[row],
         "env_steps": cell.env_steps[step], "minutes": cell.minutes[row, step],
+        "updates": np.nancumsum(cell.updates, axis=1)[row, step],
         "return_mean": cell.returns[row, step], "success_rate": cell.success[row, step],
         **{name: values[row, step] for name, values in cell.traces.items()},
     })  # fmt: skip
@@ -252,9 +280,11 @@ def sensitivities(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SENSITIVITY_COLUMNS))
 
 
-def pair_tests(cells: Sequence[tuple[Key, Reduced]]) -> pd.DataFrame:
-    """Every pair of arms in every condition: paired by seed, within the steps that both had,
-    corrected by Holm over the conditions of the pair.
+def pair_tests(
+    cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str] = PAIRED_METRICS
+) -> pd.DataFrame:
+    """Every pair of arms in every condition: the columns `compared`, paired by seed, within the
+    steps that both had, corrected by Holm over the conditions of the pair.
     """
     rows = []
     for place, arms in _by_place(cells).items():
@@ -264,7 +294,8 @@ def pair_tests(cells: Sequence[tuple[Key, Reduced]]) -> pd.DataFrame:
                 continue
             pair: Key = dict(zip(("fidelity", "level", "spawn", "prey"), place, strict=True))
             pair |= {"baseline": baseline, "arm": arm, "steps": common.budget}
-            rows += _pair_rows(pair, common.runs(arms[baseline]), common.runs(arms[arm]))
+            runs = common.runs(arms[baseline]), common.runs(arms[arm])
+            rows += _pair_rows(pair, *runs, compared)
     table = pd.DataFrame(rows, columns=list(TEST_COLUMNS))
     if not table.empty:
         family = table.groupby(["fidelity", "level", "baseline", "arm", "metric"], sort=False)
@@ -273,7 +304,9 @@ def pair_tests(cells: Sequence[tuple[Key, Reduced]]) -> pd.DataFrame:
     return table
 
 
-def _pair_rows(pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame) -> list[Key]:
+def _pair_rows(
+    pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame, compared: Sequence[str]
+) -> list[Key]:
     """One row per paired metric; the tests on solved runs are the same in each of them."""
     shared = baseline.index.intersection(arm.index)
     steps = [frame.loc[frame["solved"], "solve_step"] for frame in (baseline, arm)]
@@ -287,7 +320,7 @@ def _pair_rows(pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame) -> list[Key
         "p_logrank": statistics.logrank(steps[0], ends[0], steps[1], ends[1]),
     }
     rows = []
-    for metric in PAIRED_METRICS:
+    for metric in compared:
         difference = (arm.loc[shared, metric] - baseline.loc[shared, metric]).to_numpy()
         low, high = statistics.bootstrap([difference], statistics.mean, np.random.default_rng(0))
         values = arm[metric].to_numpy(), baseline[metric].to_numpy()

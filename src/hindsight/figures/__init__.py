@@ -15,6 +15,8 @@ from hindsight.figures import (
     course,
     environment,
     grids,
+    notebook,
+    other_tasks,
     questions,
     s_ratio,
     sac_grid,
@@ -165,6 +167,11 @@ _BESIDE: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         _CURVES + "The policy's standard deviation starts at 0.6 rather than 1.",
     ),
 }
+_BY_STRATEGY = (
+    "Above, each panel is one way to choose the goals of relabelled transitions; colour is k, of "
+    "which k of k + 1 transitions are relabelled. Below, the same by k: at the end, and over the "
+    "whole of training, which rewards learning early."
+)
 QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
     "question_rarely_moves": (
         "rarely_moves",
@@ -191,6 +198,12 @@ QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         stopping.thresholds,
         "Return, solved seeds and cost by the success rate at which hindsight is switched off.",
     ),
+    "question_generalise": (
+        "generalise",
+        other_tasks.generalise,
+        "Success on the tasks of other systems with PPO, PPO-HER and MEHER; below, the same by the "
+        "share of successes S among the training episodes.",
+    ),
     "question_signals": (
         "s_ratio",
         s_ratio.signals,
@@ -203,6 +216,35 @@ QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         "How learning depends on how far from the final position the goal of a failure is put, "
         "with as many successes as failures.",
     ),
+}
+OTHER_TASKS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+    "notebook": (
+        "point_reach",
+        notebook.training,
+        "What the notebook shows of its one run, of every seed here: return and success of each "
+        "episode, with exploration noise; losses and mean Q of the updates. The dotted line is "
+        "where the notebook ends, the red one what it printed for its last 25 episodes.",
+    ),
+    "point_reach": (
+        "point_reach",
+        notebook.reached,
+        "Left, success over training with actions that are not random; centre, the 25 episodes "
+        "whose success the notebook printed; right, success at the end.",
+    ),
+    "bit_flipping": (
+        "bit_flipping",
+        other_tasks.bits,
+        "With more bits a reward by chance becomes rare: a method fails where its line falls. "
+        "Left, with and without hindsight and priorities; right, hindsight by its strategy.",
+    ),
+    "bit_flipping_curves": (
+        "bit_flipping",
+        other_tasks.bits_curves,
+        "Each panel is one number of bits. Success is that of evaluation episodes without random "
+        "actions.",
+    ),
+    "bit_strategies": ("bit_strategies", other_tasks.strategies, _BY_STRATEGY),
+    "reach_strategies": ("reach_strategies", other_tasks.strategies, _BY_STRATEGY),
 }
 _SHARE = (
     "In each condition, the share of seeds that reached a success rate of 95 % over 100 episodes, "
@@ -224,7 +266,9 @@ ALSO_READ = {
     "rarely_moves": ("algorithms",),
 }
 #: Experiments that one fidelity alone can train.
-_ONLY = {"near_far": "described"}
+_ONLY = dict.fromkeys(
+    ("near_far", "point_reach", "bit_strategies", "reach_strategies", "generalise"), "described"
+)
 FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
 
 
@@ -233,7 +277,7 @@ def _under(function: Callable[[Tables], Figure], fidelity: str, folder: Path) ->
 
 
 def _all_figures() -> dict[str, FigureSpec]:
-    drawn = _PUBLISHED | _BESIDE | QUESTIONS
+    drawn = _PUBLISHED | _BESIDE | QUESTIONS | OTHER_TASKS
     for experiment in _COMPARED:
         drawn[f"solved_share_{experiment}"] = (experiment, beside.solved_share, _SHARE)
         drawn[f"aggregate_{experiment}"] = (experiment, beside.aggregate, _AGGREGATE)

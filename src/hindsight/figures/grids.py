@@ -4,6 +4,7 @@ Each shows, per condition, the median over seeds with its interquartile band (th
 and every seed faintly behind it, because a median hides the seeds that never learn.
 """
 
+import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -415,7 +416,8 @@ def say_absent(ax: Axes, missing: list[tuple[str, bool]], count: int) -> None:
     if len(missing) == count and not any(planned for _, planned in missing):
         style.note(ax, "not in this preset")
     elif lost := [label for label, planned in missing if planned]:
-        text = "missing: " + ", ".join(lost)
+        words = "missing: " + ", ".join(lost)
+        text = "\n".join(textwrap.wrap(words, 32, break_on_hyphens=False))  # as a panel is wide
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
         ax.text(0.97, 0.06, text, color="#B00020", size=7, bbox=box, zorder=5, **place)

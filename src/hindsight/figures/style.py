@@ -46,6 +46,7 @@ KEYS = {
     "failure_distance": "distance of a failure's goal from the final position (in r)",
     "until_success": "success rate at which HER is switched off",
     "exploration": "exploration",
+    "n_bits": "bits n",
 }
 
 SYMBOLS = {
@@ -58,6 +59,7 @@ SYMBOLS = {
     "failure_distance": "distance ",
     "until_success": "off at ",
     "exploration": "",
+    "n_bits": "n = ",
 }
 
 M_C = "$M_c$"  # scaled maximum median return x (1 - time to learn / its largest)
@@ -140,6 +142,23 @@ ARMS = {
     "learning-rate decay": Look("#1A1A1A", (0, (1.5, 1)), "d"),
     "PPO-HER, moved only": Look("#56B4E9", (0, (6, 1, 2, 1)), "*"),
 }
+#: Arms of the experiments on other tasks; no figure shows both these and those above, but those of
+#: PPO: in colour, line and mark they need differ from one another alone.
+TASK_ARMS = {
+    "the notebook's DDPG + HER": Look("#000000", (0, (4, 1.6)), "s"),
+    "DDPG + HER": Look("#D55E00", "-", "o"),
+    "DDPG": Look("#0072B2", (0, (5, 1.3, 1, 1.3)), "^"),
+    "DQN": Look("#56B4E9", (0, (6, 1.5)), "v"),
+    "DQN + PER": Look("#6A3D9A", (0, (1, 1)), "D"),
+    "DQN + HER": Look("#A63603", (0, (9, 1)), "P"),
+    "DQN + HER + PER": Look("#117733", (0, (3, 1)), "X"),
+    "DQN + HER (final)": Look("#E69F00", (0, (5, 1.3, 1, 1.3, 1, 1.3)), "p"),
+    "DQN + HER (episode)": Look("#009E73", (0, (2, 1)), "h"),
+    "DQN + HER (random)": Look("#CC79A7", (0, (8, 1, 1, 1)), "*"),
+    "MEHER, S = 0.3": Look("#8FD744", (0, (7, 1.3)), "<"),
+    "MEHER, S = 0.5": Look("#21908C", (0, (4, 1, 1, 1)), ">"),
+    "MEHER, S = 0.7": Look("#443A83", (0, (1.5, 1)), "d"),
+}
 EXPLORATIONS = {
     "gaussian": Look("#332288", "-", "o"),
     "squashed": Look("#AA4499", (0, (5, 1.3, 1, 1.3)), "^"),
@@ -149,14 +168,16 @@ STRATEGIES = {
     "final": ARMS["PPO-HER"],
     "future": Look("#0072B2", (0, (5, 1.3, 1, 1.3)), "^"),
     "episode": Look("#009E73", (0, (4, 1.6)), "D"),
+    "random": Look("#CC79A7", (0, (1, 1)), "s"),
 }
 _MARKERS = "s^Dv<>ph"
 
 
 def arm_look(arm: str) -> Look:
     """An arm's look; one this page does not know gets greys that depend on its name alone."""
-    if arm in ARMS:
-        return ARMS[arm]
+    known = ARMS | TASK_ARMS
+    if arm in known:
+        return known[arm]
     code = zlib.crc32(arm.encode())
     grey = 0x50 + 0x18 * (code % 4)
     dashes = (0, (1 + code // 4 % 5, 1 + code // 20 % 2))
@@ -164,9 +185,9 @@ def arm_look(arm: str) -> Look:
 
 
 def in_order(arms: Sequence[str]) -> list[str]:
-    """Arms in the order of ARMS, the others after them by name."""
-    known = list(ARMS)
-    return sorted(set(arms), key=lambda arm: (known.index(arm) if arm in ARMS else 99, arm))
+    """Arms in the order of ARMS and TASK_ARMS, the others after them by name."""
+    known = [*ARMS, *TASK_ARMS]
+    return sorted(set(arms), key=lambda arm: (known.index(arm) if arm in known else 99, arm))
 
 
 def level_looks(count: int) -> list[Look]:

@@ -18,13 +18,15 @@ import markdown_it
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from hindsight.analysis.summarise import read_plan, read_table
+from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.figures import FIGURES
 from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
 from hindsight.report import present
+from hindsight.report.hyperparameters import LISTED, table_of
 from hindsight.report.provenance import Provenance, collect
+from hindsight.specs.experiments import ANY
 
 MARKS = {"reproduced": "✔", "partly": "◐", "not reproduced": "✘", "not tested": "○"}
 FIDELITIES = {
@@ -36,7 +38,7 @@ PAPERS = {
     "MEHER": "Maximum Entropy Hindsight Experience Replay",
 }
 #: Figures that replicate published ones; the others stand beside them.
-PUBLISHED = ("ppo_her_fig", "meher_fig")
+PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook")
 TABLES = {
     "aggregate.csv": "All conditions together",
     "summary.csv": "By condition",
@@ -63,7 +65,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Question:
-    """A question that the papers leave open: by fidelity what these runs answer, and its figure.
+    """A question of a section of the report: by fidelity what these runs answer, and its figure.
 
     answers: rows of answers.json; pictures: those that were drawn.
     """
@@ -73,6 +75,7 @@ class Question:
     experiment: str
     answers: dict[str, dict[str, Any]]
     pictures: dict[str, "Picture"]
+    section: str = "open questions"
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,8 @@ def read_questions(path: Path, figures: Path) -> list[Question]:
         return []
     questions: dict[str, Question] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
-        new = Question(row["id"], row["question"], row["experiment"], {}, {})
+        named = (row["id"], row["question"], row["experiment"])
+        new = Question(*named, {}, {}, row.get("section", "open questions"))
         question = questions.setdefault(row["id"], new)
         question.answers[row["fidelity"]] = row
         if (picture := figures / f"{row['figure']}.png").exists():
@@ -209,8 +213,15 @@ def _chapter(
 ) -> Chapter:
     """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`."""
     name = plan["experiment"]
-    settings = {text: level_label(level) for text, level in levels_of(plan).items()}
+    of_tasks = {entry["spawn"] for entry in plan["entries"]} == {ANY}
+    settings = (
+        _settings_of_tasks(plan)
+        if of_tasks
+        else {text: level_label(level) for text, level in levels_of(plan).items()}
+    )
     shown: dict[str, list[present.Table]] = {}
+    if name in LISTED and (parameters := table_of(plan)) is not None:
+        shown["hyperparameters"] = [parameters]
     for file, title in TABLES.items():
         path = tables / name / file
         if not path.exists():
@@ -219,11 +230,20 @@ def _chapter(
         if "level" in frame:
             frame = frame[frame["level"].isin(settings)]
         for fidelity, rows in frame.groupby("fidelity", sort=False):
-            columns = present.columns_of(file, settings)
+            columns = present.columns_of(file, settings, of_tasks=of_tasks)
             words = present.table(f"{title}, {fidelity}", rows, columns)
             shown.setdefault(file, []).append(words)
     pictures = [picture for picture in _pictures(name, figures) if picture.name not in elsewhere]
     return Chapter(name, plan["title"], plan["figures"], shown, pictures)
+
+
+def _settings_of_tasks(plan: dict[str, Any]) -> dict[str, str]:
+    """What each level is called; off the papers' task `final` has a k as other strategies do."""
+    levels = {level_text(entry["level"]): entry["level"] for entry in plan["entries"]}
+    return {
+        text: ", ".join(level_label({key: value}) for key, value in level.items())
+        for text, level in levels.items()
+    }
 
 
 def _pictures(experiment: str, figures: Path) -> list[Picture]:
@@ -290,8 +310,24 @@ def _names(report: Report) -> Mapping[str, Any]:
         "marks": MARKS,
         "meaning": FIDELITIES,
         "counts": counts,
+        "sections": _sections(report.questions),
         "effect": lambda row: present.interval(row["effect"], row["low"], row["high"]),
     }
+
+
+#: Sections of questions, and what is said before them.
+SECTIONS = {
+    "open questions": "What the papers leave open, and what these runs say to it.",
+    "other systems": "What other systems for hindsight replay show on tasks of their own, and how "
+    "it goes here. What counts is success: the tasks' returns have no common scale.",
+}
+
+
+def _sections(questions: Sequence[Question]) -> list[tuple[str, str, list[Question]]]:
+    """Names, opening words and questions of the sections that have any."""
+    parts = [(name, SECTIONS[name], [q for q in questions if q.section == name])
+             for name in SECTIONS]  # fmt: skip
+    return [part for part in parts if part[2]]
 
 
 def data_uri(path: Path) -> str:

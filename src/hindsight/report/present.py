@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from hindsight.figures.style import PREYS, SPAWNS, in_order
+from hindsight.specs.experiments import ANY
 
 NOTHING = "–"
 
@@ -100,7 +101,23 @@ _AGGREGATE: list[Column] = [
      lambda row: interval(row["mean_return"], row["mean_return_low"], row["mean_return_high"])),
     ("seeds solved [95 %]", _share),
 ]  # fmt: skip
-_METRICS = {"auc": "area under the curve", "final_return": "final return"}
+_METRICS = {
+    "auc": "area under the curve",
+    "final_return": "final return",
+    "success_auc": "mean success over training",
+    "final_evaluation_success": "success at the end",
+}
+_TASK: list[Column] = [("task", lambda row: str(row["prey"]))]
+#: Of other tasks, whose returns have no common scale.
+_TASK_SUMMARY: list[Column] = [
+    ("seeds", lambda row: count(row["n_seeds"])),
+    ("success at the end [95 %]",
+     lambda row: interval(row["mean_success"], row["success_low"], row["success_high"])),
+    ("mean success over training [95 %]", lambda row: interval(
+        row["mean_success_auc"], row["success_auc_low"], row["success_auc_high"])),
+    ("seeds solved [95 %]", _share),
+    ("steps until solved, median", lambda row: count(row["solve_step_median"])),
+]  # fmt: skip
 _TESTS: list[Column] = [
     ("pair", lambda row: f"{row['arm']} − {row['baseline']}"),
     ("metric", lambda row: _METRICS[row["metric"]]),
@@ -146,11 +163,16 @@ _SAVED: list[Column] = [
 _ARM: list[Column] = [("algorithm", lambda row: str(row["arm"]))]
 
 
-def columns_of(kind: str, settings: dict[str, str]) -> list[Column]:
+def columns_of(kind: str, settings: dict[str, str], *, of_tasks: bool = False) -> list[Column]:
     """The columns of one of the tables that `summarise` writes.
 
     settings: what each level of the tables is called; a column of its own if there are several.
+    of_tasks: of an experiment on other tasks than the papers', of which only the summary and the
+    tests have rows.
     """
+    if of_tasks and kind in ("summary.csv", "tests.csv"):
+        own = [*_ARM, *_TASK_SUMMARY] if kind == "summary.csv" else _TESTS
+        return [*_TASK, *_level(settings), *own]
     return {
         "aggregate.csv": [*_level(settings), *_ARM, *_AGGREGATE],
         "summary.csv": [*_CONDITION, *_level(settings), *_ARM, *_SUMMARY],
@@ -167,8 +189,8 @@ def table(title: str, frame: pd.DataFrame, columns: list[Column]) -> Table:
     those over all conditions, whose spawn and prey are empty.
     """
     orders = {
-        "spawn": [*_ALL, *SPAWNS],
-        "prey": [*_ALL, *PREYS],
+        "spawn": [*_ALL, *SPAWNS, ANY],
+        "prey": list(dict.fromkeys([*_ALL, *PREYS, *frame.get("prey", [])])),
         "level": list(dict.fromkeys(frame.get("level", []))),
         "arm": in_order(frame["arm"].tolist()),
     }

@@ -31,7 +31,7 @@ def collect(plans: Iterable[dict[str, Any]], root: Path = Path()) -> Provenance:
     """
     paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
     there = [path for path in paths if (root / path).exists()]
-    found = [_metadata(root / path) for path in there]
+    found = [metadata_of(root / path) for path in there]
     runs = [run for metadata in found for run in metadata["runs"]]
     facts: dict[str, set[str]] = {}
     for metadata in found:
@@ -47,7 +47,8 @@ def collect(plans: Iterable[dict[str, Any]], root: Path = Path()) -> Provenance:
     )
 
 
-def _metadata(path: Path) -> dict[str, Any]:
+def metadata_of(path: Path) -> dict[str, Any]:
+    """What a cell's file says about itself; ValueError if it is no results file."""
     raw = pq.read_metadata(path).metadata or {}
     if b"hindsight" not in raw:
         raise ValueError(f"{path}: not a results file, its metadata has no key 'hindsight'")

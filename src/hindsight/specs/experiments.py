@@ -386,6 +386,9 @@ class Plan:
         root = PUBLISHED if self.config.results == "published" else TRAINED
         definition, size = self.config.experiments[experiment], self.config.size
         selected = size.select[experiment].steps or size.steps
+        # An experiment's keys may say another network than the preset's.
+        networks = {entry.spec.algorithm.hidden for entry, _ in self.experiments[experiment]}
+        network = {"hidden": list(networks.pop())} if len(networks) == 1 else {}
         return {
             "experiment": experiment,
             "title": definition.title,
@@ -394,6 +397,7 @@ class Plan:
             "preset": {
                 **size.model_dump(mode="json", exclude={"select"}),
                 "steps": min(selected, size.steps),
+                **network,
             },
             "vary": list(definition.vary),
             "entries": [

@@ -152,14 +152,8 @@ class CellTraining:
             "cpu_seconds": runs.clock.cpu.numpy().copy(),
             **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
         }
-        # Losses begin with the first update, which may come after the first rows.
-        before = sum(map(len, self.columns[f"{phase}/seed"]))
-        there = [name for name in self.columns if name.startswith(f"{phase}/")]
-        for name in dict.fromkeys([*there, *(f"{phase}/{name}" for name in rows)]):
-            parts = self.columns[name]
-            if not parts and before:
-                parts.append(np.full(before, np.nan))
-            parts.append(rows.get(name.removeprefix(f"{phase}/"), np.full(n, np.nan)))
+        for name, value in rows.items():
+            self.columns[f"{phase}/{name}"].append(value)
 
     def _frames(self) -> Iterator[pd.DataFrame]:
         for phase in ("train", "evaluation"):

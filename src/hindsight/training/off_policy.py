@@ -4,7 +4,6 @@
 environments.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
@@ -50,10 +49,8 @@ class OffPolicyRuns(Runs):
             agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
         )
         self.buffer = self._buffer()
-        names = [field.name for field in fields(self.module.Diagnostics)]
-        self._noted = [name for name in names if name != "td_error"]
         #: Of each update of the iteration.
-        self._notes: dict[str, list[Tensor]] = defaultdict(list)
+        self._notes: dict[str, list[Tensor]] = {}
 
     def _buffer(self) -> ReplayBuffer:
         """Room for as many transitions as there will be, or as the specification says."""
@@ -97,7 +94,8 @@ class OffPolicyRuns(Runs):
         #: Steps of each environment so far.
         self.steps = self.iteration * self.algorithm.log_interval
         self.iteration += 1
-        self._notes = defaultdict(list)
+        names = [field.name for field in fields(self.module.Diagnostics)]
+        self._notes = {name: [] for name in names if name != "td_error"}
         done, updates, finished = 0, 0, self.recent.finished.clone()
         while done < self.algorithm.log_interval:
             steps = min(CHUNK, self.algorithm.log_interval - done)
@@ -106,12 +104,9 @@ class OffPolicyRuns(Runs):
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         hindsight = self._with_hindsight(columns["success_rate"])
+        # Before the first update there is nothing to note; but every row has every column.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
-        # Every iteration has the same columns, also one without updates.
-        noted = {
-            name: torch.stack(self._notes[name]).nanmean(0) if updates else nothing
-            for name in self._noted
-        }
+        noted = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._notes.items()}
         self.clock.lap(torch.arange(len(self.seeds)))
         return {
             **columns,
@@ -221,8 +216,8 @@ class OffPolicyRuns(Runs):
             buffer.update_priorities(index, noted.td_error.cpu().numpy())
         else:
             noted = self._learn(buffer.sample(uniform, reward), noise)
-        for name in self._noted:
-            self._notes[name].append(getattr(noted, name))
+        for name, values in self._notes.items():
+            values.append(getattr(noted, name))
 
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
         active = torch.ones(len(self.seeds), dtype=torch.bool, device=self.device)

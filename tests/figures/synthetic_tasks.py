@@ -1,0 +1,110 @@
+"""Results files of the experiments on other systems' tasks, and their tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight.analysis.summarise import summarise
+from tests.analysis import synthetic
+
+Array = NDArray[np.float64]
+Level = dict[str, Any]
+EPISODES = 180
+BITS = [{"n_bits": n} for n in (5, 10, 20, 40)]
+GRID = [
+    {"strategy": strategy, "k": k}
+    for strategy in ("final", "future", "episode", "random")
+    for k in (1, 4)
+]
+#: Arms, levels of what varies, tasks, rows of a run.
+EXPERIMENTS: dict[str, tuple[Sequence[str], Sequence[Level], Sequence[str], int]] = {
+    "point_reach": (
+        ["the notebook's DDPG + HER", "DDPG + HER", "DDPG"], [{}], ["PointReach"], EPISODES,
+    ),
+    "bit_flipping": (
+        ["DQN", "DQN + PER", "DQN + HER", "DQN + HER + PER", "DQN + HER (final)"],
+        BITS, ["BitFlipping"], 20,
+    ),
+    "bit_strategies": (["DQN + HER"], GRID, ["BitFlipping"], 20),
+    "reach_strategies": (["DDPG + HER"], GRID, ["PointReach"], 20),
+    "generalise": (
+        ["PPO", "PPO-HER", *(f"MEHER, S = {s}" for s in (0.3, 0.5, 0.7))],
+        [{}], ["PointReach", "BitFlipping"], 20,
+    ),
+}  # fmt: skip
+
+
+def top(arm: str, level: Level, task: str) -> float:
+    """The success that a run reaches, but for its seed: what the tests expect to find."""
+    if arm in ("DQN", "DQN + PER", "PPO"):
+        return 0.95 if level.get("n_bits", 10) < 10 else 0.0
+    value = {"the notebook's DDPG + HER": 0.3, "DDPG + HER": 0.8, "DDPG": 0.05}.get(arm, 0.92)
+    value -= 0.1 * (level.get("n_bits", 0) >= 40) + 0.02 * ("PER" in arm)
+    value -= {"final": 0.3, "episode": 0.1, "random": 0.6}.get(level.get("strategy", ""), 0.0)
+    value -= 0.2 * (level.get("k", 4) == 1)
+    if arm.startswith("MEHER"):
+        value -= 0.2 * (not arm.endswith("0.5"))
+    return round(max(value, 0.0), 6)
+
+
+def write(
+    root: Path,
+    name: str,
+    *,
+    fidelities: Sequence[str] = ("described",),
+    seeds: int = 5,
+    iterations: int | None = None,
+    levels: Sequence[Level] | None = None,
+) -> Path:
+    """Train nothing, summarise: the folder of the experiment's tables below `root`.
+
+    Success is 0 in the first half of a run, and then `top` less a thousandth for each seed.
+    """
+    arms, all_levels, tasks, rows = EXPERIMENTS[name]
+    rows = iterations or rows
+    budget = rows * synthetic.N_STEPS
+
+    def curve(arm: str, level: Level, spawn: str, task: str) -> synthetic.CurveFunction:
+        reached = top(arm, level, task)
+        return lambda seed, steps: np.where(
+            steps > budget / 2, np.maximum(reached - 0.001 * seed, 0.0), 0.0
+        )
+
+    def more(arm: str, level: Level, spawn: str, task: str) -> dict[str, Any]:
+        def extra(seed: int, steps: Array) -> dict[str, Array]:
+            success = np.clip(curve(arm, level, spawn, task)(seed, steps), 0.0, 1.0)
+            return _columns(name, seed, success, steps)
+
+        return {"extra": extra, "spec_overrides": {"environment.id": f"{task}-v0"}}
+
+    plan = synthetic.write_experiment(
+        root, name, arms=arms, levels=levels or all_levels, seeds=seeds, iterations=rows,
+        conditions=[("any", task) for task in tasks], curve_of=curve, more_of=more,
+        fidelities=fidelities,
+    )  # fmt: skip
+    summarise(plan, root)
+    return plan.parent
+
+
+def _columns(name: str, seed: int, success: Array, steps: Array) -> dict[str, Array]:
+    """Returns that have no scale of -1 to 1, and what the algorithms note; of point_reach a row is
+    an episode, whose success is all or nothing.
+    """
+    row = np.arange(1, len(steps) + 1)
+    columns = {"return_mean": -50.0 * (1.0 - 0.5 * success)}
+    if name == "point_reach":
+        updated = row > 40
+        luck = np.random.default_rng([seed, 7]).random(len(row))
+        columns |= {
+            "episodes": row.astype(float),
+            "episode_return": -50.0 + 30.0 * (luck < success),
+            "episode_success": (luck < success).astype(float),
+            "updates": np.where(updated, 50.0, 0.0),
+            "critic_loss": np.where(updated, 0.5 + 0.001 * row, np.nan),
+            "actor_loss": np.where(updated, 0.02 * row, np.nan),
+            "q_mean": np.where(updated, -0.02 * row, np.nan),
+        }
+    return columns

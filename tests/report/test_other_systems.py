@@ -1,0 +1,122 @@
+"""The report's section on other systems: answers, tables of success, and the hyperparameters."""
+
+import json
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from hindsight.analysis.claims import write_claims
+from hindsight.figures import draw
+from hindsight.report import hyperparameters
+from hindsight.report.build import build
+from hindsight.report.hyperparameters import MEANINGS, table_of
+from hindsight.specs.base import Spec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
+from hindsight.specs.off_policy import DDPGSpec
+from hindsight.specs.replay import ReplaySpec
+from hindsight.specs.tasks import PointReachSpec
+from tests.figures import synthetic_tasks
+
+PARTS: dict[str, type[Spec]] = {
+    "environment": PointReachSpec,
+    "algorithm": DDPGSpec,
+    "replay": ReplaySpec,
+    "evaluation": EvaluationSpec,
+}
+DRAWN = ("notebook_described", "point_reach_described", "bit_strategies_described")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The project's folder, its page and its scoreboard; of the notebook's arms one is DDPG."""
+    root = tmp_path_factory.mktemp("tasks")
+    tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
+    for name in ("point_reach", "bit_strategies", "generalise"):
+        synthetic_tasks.write(root, name)
+    for name in DRAWN:
+        draw(name, root / tables, root / figures / name)
+    write_claims(root / tables)
+    (root / "docs").mkdir()
+    (root / "docs/deviations.md").write_text("# Deviations\n\nNone.\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        build(tables, figures, figures / "report.html", Path("REPLICATION.md"))
+    html = (root / figures / "report.html").read_text(encoding="utf-8")
+    return root, unescape(html), (root / "REPLICATION.md").read_text(encoding="utf-8")
+
+
+def test_answers_stand_in_the_section_that_they_belong_to(pages: tuple[Path, str, str]) -> None:
+    root, html, markdown = pages
+    rows = json.loads((root / "results/tables/laptop/answers.json").read_text())
+    assert {row["id"] for row in rows} >= {"Q1", "Q5", "T1", "T4"}
+    for page, start in ((html, "<h2 id="), (markdown, "\n## ")):
+        opened = page.index("Open questions", page.index(start))
+        other = page.index("Other systems", opened)
+        for row in rows:
+            place = page.index(f"{row['id']} · {row['question']}")
+            assert (place > other) == (row["section"] == "other systems"), row["id"]
+            assert row["answer"] in page
+
+
+def test_tables_of_other_tasks_tell_success_and_no_scaled_return(
+    pages: tuple[Path, str, str],
+) -> None:
+    _, html, markdown = pages
+    for page in (html[html.index('id="figures"') :], markdown[markdown.index("## Headline") :]):
+        assert "mean success over training [95 %]" in page
+        assert "steps until solved, median" in page
+        for word in ("time to learn", "mean final return", "interquartile mean", "scaled return"):
+            assert word not in page
+    lines = [x for x in markdown.splitlines() if x.startswith("| BitFlipping | final, k = 4 |")]
+    assert len(lines) == 1 and "| DQN + HER | 5 | 0.62 [" in lines[0]
+
+
+def test_the_notebook_s_figure_is_shown_and_the_answer_s_stands_beside_it(
+    pages: tuple[Path, str, str],
+) -> None:
+    markdown = pages[2]
+    assert markdown.count("![notebook_described]") == 1
+    assert markdown.count("![point_reach_described]") == 1
+    assert markdown.index("![point_reach_described]") < markdown.index("## Headline numbers")
+
+
+def test_every_hyperparameter_has_a_meaning_and_every_meaning_a_hyperparameter() -> None:
+    assert {name: set(meanings) for name, meanings in MEANINGS.items() if name} == {
+        name: set(model.model_fields) for name, model in PARTS.items()
+    }
+    # hindsight is of on-policy algorithms
+    assert set(MEANINGS[""]) == set(CellSpec.model_fields) - PARTS.keys() - {"hindsight"}
+
+
+def test_hyperparameters_are_those_of_the_cells_arm_by_arm(tmp_path: Path) -> None:
+    notebook = CellSpec(
+        environment=PointReachSpec(), algorithm=DDPGSpec(),
+        replay=ReplaySpec(strategy="future", time_limit_terminates=True),
+    )  # fmt: skip
+    plain = CellSpec(environment=PointReachSpec(), algorithm=DDPGSpec(hidden=(32,)))
+    arms = {"the notebook's DDPG + HER": notebook, "DDPG": plain}
+    entries = [{"arm": arm, "cell": f"{i}.parquet"} for i, arm in enumerate(arms)]
+    specs = {tmp_path / e["cell"]: arms[e["arm"]].model_dump(mode="json") for e in entries}
+    for path in specs:
+        path.touch()
+    entries.append({"arm": "DDPG + HER", "cell": "not trained.parquet"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hyperparameters, "metadata_of", lambda path: {"spec": specs[path]})
+        table = table_of({"entries": entries}, tmp_path)
+    assert table is not None
+    assert table.header == ["hyperparameter", *arms, "meaning"]
+    rows = {row[0]: row[1:3] for row in table.rows}
+    assert all(len(row) == len(table.header) for row in table.rows)
+    assert rows["algorithm.hidden"] == ["256 × 256", "32"]
+    assert rows["algorithm.learning_rate"] == ["0.001", "0.001"]
+    assert rows["algorithm.buffer_size"] == ["100\u00a0000", "100\u00a0000"]
+    assert rows["replay.strategy"] == ["future", "none"]
+    assert rows["replay.k"] == ["4", "–"]
+    assert rows["replay.time_limit_terminates"] == ["yes", "no"]
+    assert rows["replay.alpha"] == ["–", "–"]  # nothing is prioritised
+    assert rows["early_end"] == ["1.3", "1.3"]
+
+
+def test_without_cells_there_is_no_table_of_hyperparameters(tmp_path: Path) -> None:
+    assert table_of({"entries": [{"arm": "DDPG", "cell": "no.parquet"}]}, tmp_path) is None
