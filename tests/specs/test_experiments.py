@@ -63,6 +63,7 @@ def test_the_paper_preset_is_the_papers_grid():
         "rarely_moves": 3 * 4 * 2,
         "sac_grid": 3 * 5 * 3,
         "sac_stop_her": 2 * 12 * 2,
+        "generalise": 5 * 2,
         "point_reach": 3,
         "bit_flipping": 7 * 7 * 2,
         "bit_strategies": 4 * 4,
@@ -97,7 +98,7 @@ def test_the_default_cell_is_trained_once_for_all_experiments():
                 wanted.add((experiment, name))
     others = {"s_ratio", "targeted", "near_far", "rarely_moves", "forced_entropy", "stability"}
     others |= {"stop_her_steps"}  # described only
-    others |= {"sac_grid", "sac_stop_her", "point_reach", "bit_flipping"}
+    others |= {"sac_grid", "sac_stop_her", "point_reach", "bit_flipping", "generalise"}
     others |= {"bit_strategies", "reach_strategies"}
     assert {experiment for experiment, _ in wanted} == set(plan.experiments) - others
     assert len({name for _, name in wanted}) == 1
