@@ -78,7 +78,7 @@ def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project: Proj
             assert f"{MARKS[row['verdict']]} {row['verdict']}" in line
         assert claim.sentence in project.markdown
         assert f'id="claim-{claim.id}"' in html
-    html = html[: html.index('<h2 id="questions">')]
+    html = html[: html.index('<h2 id="open-questions">')]
     badges = re.findall(r'<span class="badge ([\w-]+)">(.) ([\w ]+)</span>', html)
     assert len(badges) == 2 * 2 * len(claims)
     for kind, mark, word in badges:
