@@ -34,6 +34,16 @@ EXPERIMENTS: dict[str, tuple[Sequence[str], Sequence[Level]]] = {
         [{"exploration": name} for name in ("gaussian", "squashed", "annealed")],
     ),
     "switch_off": (["PPO-HER-2-PPO"], [{"until_success": x} for x in (0.3, 0.5, 0.6, 0.7)]),
+    "sac_stop_her": (["SAC-HER", "SAC-HER-2-SAC"], [{}]),
+    "sac_grid": (
+        ["SAC-HER"],
+        [
+            {"strategy": strategy, "k": k, "learning_rate": rate}
+            for strategy in ("final", "future")
+            for k in (1, 4)
+            for rate in (3e-3, 3e-4)
+        ],
+    ),
     "near_far": (
         ["targeted MEHER"],
         [{"failure_distance": x} for x in (1.1, 1.5, 2.0, 4.0, 8.0)],

@@ -25,12 +25,14 @@ from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import FIGURES, beside, environment, grids, style
 from hindsight.figures.tables import Tables, levels_of
 from hindsight.specs.cell import PREYS, SPAWNS
+from tests.figures.synthetic_tasks import EXPERIMENTS as TASKS
 
 # One function draws a figure under both fidelities: where they do not differ, one is enough.
 DRAWN = [
     name
     for name, spec in FIGURES.items()
-    if spec.fidelity != "described" or spec.experiment in ("algorithms", "near_far")
+    if (spec.fidelity != "described" or spec.experiment in ("algorithms", "near_far"))
+    and spec.experiment not in TASKS  # test_other_tasks.py draws those
 ]
 GRIDS = [name for name in FIGURES if name.startswith("ppo_her") and name != "ppo_her_fig1"]
 
