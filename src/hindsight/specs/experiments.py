@@ -50,6 +50,12 @@ SECTIONS: dict[str, tuple[type[Spec], ...]] = {
 }
 
 
+#: Names of experiments and presets are names of folders; names of arms stand in figures.
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
+Device = Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]{1,3})?)$")]
+
+
 class Arm(Spec):
     """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
 
@@ -61,9 +67,9 @@ class Arm(Spec):
 class Experiment(Spec):
     """The grid of one published figure (or several)."""
 
-    title: str
-    figures: str
-    arms: dict[str, Arm]
+    title: Words
+    figures: Words
+    arms: dict[Words, Arm]
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
@@ -96,18 +102,18 @@ class Size(Spec):
 class Execution(Spec):
     """How cells are trained, which changes no number but their clocks."""
 
-    device: str = "cpu"
+    device: Device = "cpu"
     runs_per_axis: Count | None = None
 
 
 class Config(Spec):
     """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
 
-    preset: str
+    preset: FolderName
     results: Literal["trained", "published"] = "trained"
     execution: Execution = Execution()
-    experiments: dict[str, Experiment]
-    presets: dict[str, Size]
+    experiments: dict[FolderName, Experiment]
+    presets: dict[FolderName, Size]
 
     hidden: tuple[Count, ...] | None = None
     n_steps: int | None = None
