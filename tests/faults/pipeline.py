@@ -1,0 +1,5 @@
+"""Faults of the whole pipeline."""
+
+
+def inject(count, rng, folder):
+    yield from ()
