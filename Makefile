@@ -32,6 +32,7 @@ bench: .venv/ready
 	$(BIN)/python bench/kernels.py
 	$(BIN)/python bench/off_policy.py
 	$(BIN)/python bench/off_policy_update.py
+	$(BIN)/python bench/notebook.py
 	$(BIN)/python bench/replay.py
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.

@@ -220,7 +220,7 @@ def test_the_temperature_does_not_decay():
     state.log_alpha += 3
     (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
     d = sac.update(state, batch, noise, SACSpec(hidden=HIDDEN), twins.EVERYONE)
-    torch.testing.assert_close(state.actor.m[:, -1] / (1 - 0.9), d.entropy + N_ACTIONS)
+    torch.testing.assert_close(state.actor.m[:, -1] / (1 - 0.9), d.policy_entropy + N_ACTIONS)
 
 
 def test_td_errors():

@@ -324,7 +324,7 @@ def misfit(path: Path, rng: random.Random) -> str:
 DAMAGE = (cut, flip, scribble, garbage)
 
 
-def damaged_checkpoint(lab: Lab, how: Callable = None) -> str:
+def damaged_checkpoint(lab: Lab, how: Callable | None = None) -> str:
     lab.interrupted()
     how = how or lab.rng.choice((*DAMAGE, foreign))
     before = lab.checkpoint.read_bytes()

@@ -36,7 +36,7 @@ def test_the_paper_preset_is_the_papers_grid():
     plan = plan_of(preset="paper")
     places = {name: len(entries) for name, entries in plan.experiments.items()}
     assert places == {
-        "algorithms": 2 * 12 * 2,
+        "algorithms": 4 * 12 * 2,
         "learning_rate": 2 * 3 * 12,
         "her_strategy": 3 * 4 * 12,
         "agent_size": 2 * 4 * 12,
@@ -53,11 +53,22 @@ def test_the_paper_preset_is_the_papers_grid():
         "switch_off": 5 * 12 * 2,
         "near_far": 5 * 12,
         "rarely_moves": 3 * 4 * 2,
+        "sac_grid": 3 * 5 * 3,
+        "sac_stop_her": 2 * 12 * 2,
+        "point_reach": 3,
+        "bit_flipping": 7 * 7 * 2,
+        "bit_strategies": 4 * 4,
+        "reach_strategies": 4 * 4,
     }
     seeds = {entry.spec.seeds for entry, _ in plan.experiments["learning_rate"]}
     assert seeds == {4}
-    assert all(spec.algorithm.hidden == (512, 512, 512) for spec in plan.cells.values())
-    assert {spec.steps for spec in plan.cells.values()} == {1_000_000}
+    of_the_papers = [
+        spec for spec in plan.cells.values() if isinstance(spec.environment, PredatorPreySpec)
+    ]
+    assert all(spec.algorithm.hidden == (512, 512, 512) for spec in of_the_papers)
+    assert {spec.steps for spec in of_the_papers} == {1_000_000}
+    # 100 points on an off-policy curve
+    assert {s.iteration_steps for s in of_the_papers if s.replay is not None} == {10_000}
 
 
 def test_the_default_cell_is_trained_once_for_all_experiments():
@@ -78,8 +89,41 @@ def test_the_default_cell_is_trained_once_for_all_experiments():
                 wanted.add((experiment, name))
     others = {"s_ratio", "targeted", "near_far", "rarely_moves", "forced_entropy", "stability"}
     others |= {"stop_her_steps"}  # described only
+    others |= {"sac_grid", "sac_stop_her", "point_reach", "bit_flipping"}
+    others |= {"bit_strategies", "reach_strategies"}
     assert {experiment for experiment, _ in wanted} == set(plan.experiments) - others
     assert len({name for _, name in wanted}) == 1
+
+
+def test_a_single_arm_can_be_narrowed():
+    """Its part is cut out of what the experiment selects; the other arms keep theirs."""
+    part = {"preys": ["static"], "fidelities": ["released"], "seeds": 2, "steps": 4000}
+    entries = plan_of(
+        select={"algorithms": {"preys": ["static", "repel"], "seeds": 3, "arms": {"SAC": part}}}
+    ).experiments["algorithms"]
+    by_arm = {}
+    for entry, _ in entries:
+        by_arm.setdefault(entry.arm, []).append(entry)
+    assert {arm: len(found) for arm, found in by_arm.items()} == {
+        "PPO": 8,
+        "PPO-HER": 8,
+        "SAC": 2,
+        "SAC-HER": 8,
+    }
+    assert {(e.fidelity, e.prey) for e in by_arm["SAC"]} == {("released", "static")}
+    assert {(e.spec.seeds, e.spec.steps) for e in by_arm["SAC"]} == {(2, 4000)}
+    assert {e.spec.seeds for e in by_arm["SAC-HER"]} == {3}
+
+
+def test_a_task_takes_the_place_of_the_conditions():
+    entries = plan_of(preset="paper").experiments["bit_flipping"]
+    assert {(e.spawn, e.prey) for e, _ in entries} == {("any", "BitFlipping")}
+    assert {e.spec.environment.n_bits for e, _ in entries} == {5, 10, 15, 20, 30, 40, 50}
+    assert {e.spec.replay.strategy for e, _ in entries if e.arm == "DQN"} == {None}
+    assert {e.spec.replay.fidelity for e, _ in entries if e.arm == "DQN + HER"} == {
+        "released",
+        "described",
+    }
 
 
 def test_a_key_of_the_preset_can_be_overridden():
@@ -101,7 +145,9 @@ def test_null_overrides_too():
 
 def test_only_what_changed_gets_another_name():
     before = plan_of()
-    after = plan_of(select={**dump_select(before), "algorithms": {"preys": ["static", "attract"]}})
+    select = dump_select(before)
+    select["algorithms"]["preys"] = ["static", "attract"]
+    after = plan_of(select=select)
     assert set(after.cells) < set(before.cells)
     values = yaml.safe_load(CONFIG.read_text())
     values["experiments"]["learning_rate"]["vary"]["learning_rate"].append(1.0e-3)
@@ -129,6 +175,12 @@ def dump_select(plan):
         ({"select": {"algorithms": {"preys": ["statc"]}}}, ["select.algorithms.preys", "statc"]),
         ({"select": {"agent_size": {"levels": {"n_dims": [2]}}}}, ["agent_size", "n_dims"]),
         ({"select": {"agent_size": {"levels": {"interception_distance": [3]}}}}, ["agent_size"]),
+        (
+            {"select": {"algorithms": {"arms": {"SAK": {}}}}},
+            ["select.algorithms.arms", "'SAK' is unknown", "SAC-HER"],
+        ),
+        ({"select": {"algorithms": {"arms": {"SAC": {"seds": 1}}}}}, ["arms.SAC.seds"]),
+        ({"select": {"point_reach": {"tasks": ["Reach"]}}}, ["'Reach' is unknown", "PointReach"]),
         ({"preset": "published"}, ["preset 'published' is unknown", "large"]),
         ({"results": "cached"}, ["results", "cached", "trained"]),
         ({"execution": {"devices": "cpu"}}, ["execution.devices", "device"]),

@@ -362,6 +362,7 @@ def test_recent_episodes_equal_the_loop(n_envs, p):
     recent = RecentEpisodes(2, n_envs)
     plain = [PlainRecent(n_envs) for _ in range(2)]
     assert recent.means().isnan().all() and WINDOW == 100
+    assert recent.means(torch.tensor([0, 0])).isnan().all()
     for i in range(11):
         rollout = made_up_rollout(rng, len(plain), n_envs, 40, p)
         recent.add(rollout.rewards, rollout.terminated, rollout.success)
@@ -370,6 +371,8 @@ def test_recent_episodes_equal_the_loop(n_envs, p):
             assert int(recent.finished[run]) == len(each.episodes)
             if each.episodes:
                 assert recent.means()[:, run].tolist() == pytest.approx(each.means())
+                last = recent.means(torch.ones(len(plain), dtype=torch.int64))[0, run]
+                assert float(last) == pytest.approx(each.episodes[-1][0])
         if i == 5:
             recent.select(torch.tensor([1]))
             plain = plain[1:]

@@ -139,7 +139,7 @@ class Diagnostics:
     actor_gradient_norm: Tensor  # [run], before clipping
     q_mean: Tensor  # [run], of the actions in the batch, over both critics
     alpha: Tensor  # [run]
-    entropy: Tensor  # [run] nats, estimated as the mean of -log pi
+    policy_entropy: Tensor  # [run] nats, estimated as the mean of -log pi
     td_error: Tensor  # [run, sample] the mean of both critics' |Q - y|, for priorities
 
 
@@ -197,6 +197,6 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec, active: Ten
         actor_gradient_norm=actor_norm,
         q_mean=q.mean((1, 2)),
         alpha=alpha,
-        entropy=entropy,
+        policy_entropy=entropy,
         td_error=delta.abs().mean(1),
     )

@@ -7,6 +7,7 @@ half-copied or foreign file never becomes a point of a figure.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,20 @@ KEYS = ("phase", "seed", "iteration", "env_steps")
 MEASURED = (
     "wall_seconds", "cpu_seconds", "episodes", "return_mean", "success_rate", "episode_length",
 )  # fmt: skip
-TRAIN_ONLY = (
+#: Of training rows: what every algorithm notes, and what PPO does beside.
+TRAIN_ONLY = ("updates",)
+PPO_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
-    "gradient_norm", "ratio_max", "updates", "relabelled_share", "s_ratio_before", "s_ratio_after",
+    "gradient_norm", "ratio_max", "relabelled_share", "s_ratio_before", "s_ratio_after",
 )  # fmt: skip
-COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
-#: What older files lack: of training rows, then of evaluation rows; NaN where it is absent.
+#: What some algorithms note, older files lack, or evaluation rows hold; NaN where it is absent.
 OPTIONAL = (
     "relabelled_ratio_max", "hindsight_log_ratio_max",
     "reward_entropy", "action_entropy", "observation_entropy",
+    "critic_loss", "actor_loss", "loss", "q_mean", "alpha",
+    "episode_return", "episode_success",
 )  # fmt: skip
+COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
 METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",
@@ -86,12 +91,13 @@ def load_cell(path: str | Path) -> Cell:
         raise ResultError(message) from None
     if not is_whole(table):
         raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
-    missing = [name for name in COLUMNS if name not in table.column_names]
-    if missing:
-        raise ResultError(f"{path}: not a results file, it lacks the columns {', '.join(missing)}")
+    _require(path, COLUMNS, table.column_names)
     metadata = _metadata(path, table.schema.metadata or {})
+    if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
+        _require(path, PPO_ONLY, table.column_names)
     rows = table.to_pandas()
-    rows = rows.assign(**{name: np.nan for name in OPTIONAL if name not in rows})
+    absent = [name for name in (*PPO_ONLY, *OPTIONAL) if name not in rows]
+    rows = rows.assign(**dict.fromkeys(absent, np.nan))
     foreign = sorted(map(str, set(rows["phase"].unique()) - {"train", "evaluation"}))
     if foreign:
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")
@@ -102,6 +108,12 @@ def load_cell(path: str | Path) -> Cell:
     cell = Cell(path, train, evaluations, metadata)
     _check_rows(cell)
     return cell
+
+
+def _require(path: Path, columns: Iterable[str], present: list[str]) -> None:
+    missing = [name for name in columns if name not in present]
+    if missing:
+        raise ResultError(f"{path}: not a results file, it lacks the columns {', '.join(missing)}")
 
 
 def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:

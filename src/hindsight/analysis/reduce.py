@@ -27,6 +27,7 @@ RUN_COLUMNS = (
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
     "policy_entropy", "log_std", "s_ratio_after", "relabelled_ratio_max", "hindsight_log_ratio_max",
+    "critic_loss", "actor_loss", "q_mean", "episode_return", "episode_success",
 )  # fmt: skip
 
 
@@ -110,7 +111,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
 
 
 def _switches(cell: Cell) -> bool:
-    hindsight = cell.metadata["spec"].get("hindsight") or {}
+    spec = cell.metadata["spec"]
+    hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
     return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
 
 

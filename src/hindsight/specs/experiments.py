@@ -54,13 +54,17 @@ SECTIONS: dict[str, tuple[type[Spec], ...]] = {
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
 Device = Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]{1,3})?)$")]
+#: Points of an off-policy algorithm's curves (PPO-HER Fig. 2).
+BINS = 100
+#: Where a condition is a task of its own and no prey, it has no spawn.
+ANY = "any"
 
 
 class Arm(Spec):
     """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
 
-    algorithm: Literal["ppo"] = "ppo"
-    her: Literal["final", "future", "episode"] | None = None
+    algorithm: Literal["ppo", "sac", "td3", "ddpg", "dqn"] = "ppo"
+    her: Literal["final", "future", "episode", "random"] | None = None
     keys: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -69,22 +73,41 @@ class Experiment(Spec):
 
     title: Words
     figures: Words
-    arms: dict[Words, Arm]
+    arms: Annotated[dict[Words, Arm], Field(min_length=1)]
+    #: Environments by name, in place of the papers' conditions: id, and keys of the environment.
+    tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Count = 16
 
 
-class Selection(Spec):
-    """The part of an experiment's grid that a preset trains; everything that is not narrowed."""
+class Part(Spec):
+    """Part of a grid; everything that is not narrowed."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
     preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
     levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     seeds: Count | None = None
     steps: Count | None = None
+
+    def has(self, fidelity: Fidelity, spawn: str, prey: str, level: dict[str, Any]) -> bool:
+        """Whether a place of the grid belongs to it; `prey` is a task's name where spawn is ANY."""
+        if spawn == ANY:
+            here = self.tasks is None or prey in self.tasks
+        else:
+            here = spawn in self.spawns and prey in self.preys
+        levels = all(level[key] in values for key, values in self.levels.items())
+        return here and levels and fidelity in self.fidelities
+
+
+class Selection(Part):
+    """The part of an experiment's grid that a preset trains."""
+
+    #: Arms of which only a part of that is trained.
+    arms: dict[str, Part] = Field(default_factory=dict)
 
 
 class Size(Spec):
@@ -140,15 +163,15 @@ class Config(Spec):
             if name not in self.experiments:
                 known = _list(self.experiments)
                 raise ValueError(f"{where}: experiment {name!r} is unknown; there are {known}")
-            vary = self.experiments[name].vary
-            for key, levels in selection.levels.items():
-                place = f"{where}.{name}.levels"
-                if key not in vary:
-                    raise ValueError(f"{place}: {key!r} is not varied there, but {_list(vary)}")
-                for level in levels:
-                    if level not in vary[key]:
-                        known = ", ".join(map(str, vary[key]))
-                        raise ValueError(f"{place}.{key}: {level!r} is not among {known}")
+            experiment = self.experiments[name]
+            parts: dict[str, Part] = {f"{where}.{name}": selection}
+            for arm, part in selection.arms.items():
+                if arm not in experiment.arms:
+                    known = _list(experiment.arms)
+                    raise ValueError(f"{where}.{name}.arms: {arm!r} is unknown; there are {known}")
+                parts[f"{where}.{name}.arms.{arm}"] = part
+            for place, part in parts.items():
+                _is_part_of(place, part, experiment)
 
     @property
     def size_name(self) -> str:
@@ -169,6 +192,23 @@ class Config(Spec):
     def source(self) -> str:
         """Where figures come from, as a folder's name: a preset's, or `published`."""
         return self.preset if self.results == "trained" else "published"
+
+
+def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
+    """ValueError where a part names a task or a level that the experiment's grid has not."""
+    for task in part.tasks or ():
+        if task not in experiment.tasks:
+            raise ValueError(
+                f"{where}.tasks: {task!r} is unknown; there are {_list(experiment.tasks)}"
+            )
+    for key, levels in part.levels.items():
+        if key not in experiment.vary:
+            known = _list(experiment.vary)
+            raise ValueError(f"{where}.levels: {key!r} is not varied there, but {known}")
+        for level in levels:
+            if level not in experiment.vary[key]:
+                known = ", ".join(map(str, experiment.vary[key]))
+                raise ValueError(f"{where}.levels.{key}: {level!r} is not among {known}")
 
 
 def _list(names: Any) -> str:
@@ -211,58 +251,73 @@ def parse(values: dict[str, Any]) -> Config:
 
 @dataclass(frozen=True)
 class Entry:
-    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there."""
+    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there.
+
+    A condition is a spawn and a prey policy; on another environment ANY and the task's name.
+    """
 
     experiment: str
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
-    spawn: Spawn
-    prey: Prey
+    spawn: str
+    prey: str
     spec: CellSpec
 
 
 def entries(config: Config) -> Iterator[Entry]:
     """Every place of every selected experiment, main experiment first."""
-    size = config.size
-    for name, selection in size.select.items():
+    for name, selection in config.size.select.items():
         experiment = config.experiments[name]
-        levels = {
-            key: [v for v in values if v in selection.levels.get(key, values)]
-            for key, values in experiment.vary.items()
-        }
-        fidelities = [f for f in experiment.fidelities if f in selection.fidelities]
-        for fidelity, spawn, prey, arm, *values in itertools.product(
-            fidelities, selection.spawns, selection.preys, experiment.arms, *levels.values()
+        conditions = (
+            itertools.product([ANY], experiment.tasks)
+            if experiment.tasks
+            else itertools.product(SPAWNS, PREYS)
+        )
+        for fidelity, (spawn, prey), arm, *values in itertools.product(
+            experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()
         ):
-            level = dict(zip(levels, values, strict=True))
-            spec = _cell(config, name, fidelity, spawn, prey, arm, level, selection)
-            yield Entry(name, fidelity, arm, level, spawn, prey, spec)
+            level = dict(zip(experiment.vary, values, strict=True))
+            parts = [selection, selection.arms.get(arm, selection)]
+            if all(part.has(fidelity, spawn, prey, level) for part in parts):
+                spec = _cell(config, name, fidelity, spawn, prey, arm, level, parts)
+                yield Entry(name, fidelity, arm, level, spawn, prey, spec)
 
 
 def _cell(
     config: Config,
     name: str,
     fidelity: Fidelity,
-    spawn: Spawn,
-    prey: Prey,
+    spawn: str,
+    prey: str,
     arm_name: str,
     level: dict[str, Any],
-    selection: Selection,
+    parts: Sequence[Part],
 ) -> CellSpec:
     size, experiment = config.size, config.experiments[name]
     arm = experiment.arms[arm_name]
-    where = f"experiments.{name}, {arm_name}, {spawn} {prey}"
+    place = prey if spawn == ANY else f"{spawn} {prey}"
+    where = f"experiments.{name}, {arm_name}, {place}"
+    steps = min([size.steps, *(part.steps for part in parts if part.steps)])
+    seeds = min([size.seeds, experiment.seeds, *(part.seeds for part in parts if part.seeds)])
     values: dict[str, Any] = {
-        "environment": {"spawn": spawn, "prey": prey, "fidelity": fidelity},
-        "algorithm": {"name": arm.algorithm, "hidden": size.hidden, "n_steps": size.n_steps},
-        "seeds": min(selection.seeds or size.seeds, size.seeds, experiment.seeds),
-        "steps": min(selection.steps or size.steps, size.steps),
+        "environment": dict(experiment.tasks[prey])
+        if spawn == ANY
+        else {"spawn": spawn, "prey": prey, "fidelity": fidelity},
+        "algorithm": {"name": arm.algorithm, "hidden": size.hidden},
+        "seeds": seeds,
+        "steps": steps,
         "early_end": size.early_end,
         "evaluation": size.evaluation,
     }
-    if arm.her is not None:
-        values["hindsight"] = {"strategy": arm.her, "fidelity": fidelity}
+    her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
+    if arm.algorithm == "ppo":
+        values["algorithm"]["n_steps"] = size.n_steps
+        values |= {"hindsight": her} if her else {}
+    else:
+        # The papers show off-policy curves in so many equal bins.
+        values["algorithm"]["log_interval"] = max(1, steps // BINS)
+        values["replay"] = her
     for key, value in {**experiment.keys, **arm.keys, **level}.items():
         put(values, key, value, where)
     try:
@@ -350,6 +405,7 @@ class Plan:
                     "spawn": entry.spawn,
                     "prey": entry.prey,
                     "seeds": entry.spec.seeds,
+                    "steps": entry.spec.steps,
                     "cell": str(root / "cells" / f"{name}.parquet"),
                 }
                 for entry, name in self.experiments[experiment]

@@ -90,18 +90,21 @@ class OffPolicyRuns(Runs):
         self.steps = self.iteration * self.algorithm.log_interval
         self.iteration += 1
         self._notes = defaultdict(list)
-        done, updates = 0, 0
+        done, updates, finished = 0, 0, self.recent.finished.clone()
         while done < self.algorithm.log_interval:
             steps = min(CHUNK, self.algorithm.log_interval - done)
             updates += self._chunk(steps)
             done += steps
         columns = self.episodes()
+        of_iteration = self.recent.means(self.recent.finished - finished)
         hindsight = self._with_hindsight(columns["success_rate"])
         noted = {name: torch.stack(values).nanmean(0) for name, values in self._notes.items()}
         self.clock.lap(torch.arange(len(self.seeds)))
         return {
             **columns,
             **noted,
+            "episode_return": of_iteration[0],
+            "episode_success": of_iteration[1],
             "updates": torch.full((len(self.seeds),), updates),
             "hindsight": hindsight.float(),
         }

@@ -47,11 +47,15 @@ class RecentEpisodes:
             episodes.extend(episode for _, episode in sorted(found, key=lambda pair: pair[0]))
         self.finished += ended.sum((1, 2))
 
-    def means(self) -> torch.Tensor:
-        """Mean return, success rate and length, [3, run]; NaN before a run's first episode."""
+    def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
+        """Mean return, success rate and length, [3, run]; NaN where there is no episode.
+
+        Of each run's `latest` [run] episodes, if that is given and less than all that are kept.
+        """
         nan = (float("nan"),) * 3
-        rows = [torch.tensor(list(e) or [nan]).double().mean(0) for e in self.episodes]
-        return torch.stack(rows, dim=1)
+        counts = [WINDOW] * len(self.episodes) if latest is None else latest.tolist()
+        kept = [list(e)[-n:] if n else [] for e, n in zip(self.episodes, counts, strict=True)]
+        return torch.stack([torch.tensor(e or [nan]).double().mean(0) for e in kept], dim=1)
 
     def select(self, runs: torch.Tensor) -> None:
         """Keep the runs with these indices."""
