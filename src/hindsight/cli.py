@@ -305,10 +305,11 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path) -> None:
     """The page and the scoreboard, from the verdicts and what lies beside (a job)."""
-    from hindsight.integrity import check_tables
+    from hindsight.integrity import check_json, check_tables
     from hindsight.report.build import build
 
     plans = sorted(claims.parent.glob("*/plan.json"))
     check_tables(plan.parent for plan in plans)
     _vouched_for(plans)
+    check_json([claims, claims.with_name("answers.json")])
     build(claims.parent, html.parent, html, scoreboard)

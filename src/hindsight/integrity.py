@@ -74,3 +74,12 @@ def check_tables(folders: Iterable[Path]) -> None:
     if damaged:
         names = ", ".join(map(str, damaged))
         raise DamagedError(f"{names}: damaged, the checksum in {RECORD} is another", *damaged)
+
+
+def check_json(paths: Iterable[Path]) -> None:
+    """Raise DamagedError for files that are there but hold no JSON."""
+    for path in filter(Path.exists, paths):
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DamagedError(f"{path}: is damaged: {reason(error)}", path) from error

@@ -630,11 +630,11 @@ def main() -> int:
             for one in inject_trainer_faults(chosen.trainer, rng, folder):
                 found.append(one)
                 print(f"{len(found):4} {one[0]}: {one[1]}", flush=True)
-            for one in pipeline.inject(chosen.pipeline, rng, folder):
+            for one in pipeline.inject(chosen.pipeline, rng, folder, small_disk):
                 found.append(one)
                 print(f"{len(found):4} {one[0]}: {one[1]}", flush=True)
                 no_orphans()
-        except Survived as error:
+        except AssertionError as error:
             print(f"not survived: {error}")
             return 1
     told = table(found)
