@@ -33,6 +33,8 @@ import pyarrow.parquet as pq
 import torch
 
 from hindsight import cli, interruption
+from hindsight.analysis import claims  # noqa: F401  forked processes have it then
+from hindsight.fingerprint import fingerprint
 from hindsight.specs.cell import CellSpec
 from hindsight.training import cell as cell_module
 from tests.faults import pipeline
@@ -40,12 +42,12 @@ from tests.faults import pipeline
 CLOCKS = ["wall_seconds", "cpu_seconds"]
 SPECS = {
     "ppo": {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 2},
+        "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 1},
         "hindsight": {"strategy": "final"},
         "environment": {"n_dims": 2, "prey": "random"},
         "seeds": 2,
-        "steps": 64 * 20,
-        "evaluation": {"points": 3, "episodes": 5},
+        "steps": 64 * 12,
+        "evaluation": {"points": 2, "episodes": 5},
     },
     "dqn": {
         "environment": {"id": "BitFlipping-v0", "n_bits": 4},
@@ -59,7 +61,7 @@ SPECS = {
         },
         "replay": {"strategy": "future"},
         "seeds": 2,
-        "steps": 64 * 12,
+        "steps": 64 * 8,
         "evaluation": {"points": 2, "episodes": 5},
     },
 }
@@ -566,6 +568,7 @@ def contents(lab: Lab) -> tuple[pd.DataFrame, torch.Tensor]:
 def inject_trainer_faults(count: int, rng: random.Random, folder: Path) -> Iterator[tuple]:
     """(kind, what happened, what was said) of so many faults; raises Survived."""
     torch.set_num_threads(1)
+    fingerprint("train")  # a second, once: the forked processes know it
     whole, seconds = {}, {}
     for name in SPECS:
         lab = Lab(folder / f"undisturbed-{name}", rng, name)
