@@ -44,6 +44,31 @@ def test_watch_writes_an_animation(trained):
     assert (trained / "film.gif").read_bytes().startswith(b"GIF89a")
 
 
+def test_evaluate_tells_return_and_success(trained):
+    (policy,) = (trained / "results/policies").rglob("*.pt")
+    told = [
+        hindsight("evaluate", str(policy), "--episodes", "3", *more, cwd=trained)
+        for more in ([], ["--run", "1"], ["--set", "max_steps=5"], ["--random"])
+    ]
+    assert all(result.returncode == 0 for result in told), told[0].stderr
+    both, one, short, random = (result.stdout.splitlines() for result in told)
+    for lines in (both, short, random):
+        assert [line.split(":")[0] for line in lines] == ["run 0", "run 1", "2 runs"]
+    assert one == both[1:2]
+    assert all(line.endswith("length 21.0") for line in both[:2])
+    assert all(line.endswith("length 6.0") for line in short[:2])
+
+
+def test_train_on_bits_without_a_word_of_prey(tmp_path):
+    small = ["--hidden", "8", "--seeds", "2", "--steps", "2048", "--set", "n_bits=3"]
+    result = hindsight("train", "--env", "BitFlipping-v0", "--her", "final", *small, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (path,) = (tmp_path / "results/cells").rglob("*.parquet")
+    assert path.parent.name == "BitFlipping-3" and path.name.startswith("ppo-her-final-described")
+    curves = pd.read_parquet(path)
+    assert curves.log_std.isna().all() and (curves.return_mean <= 0).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -56,6 +81,7 @@ def test_watch_writes_an_animation(trained):
         (["train", "--fidelity", "true", "--her", "final"], "fidelity: 'true'"),
         (["watch", "none.pt", "film.gif"], "none.pt"),
         (["cell", "none.json"], "none.json"),
+        (["evaluate", "none.pt"], "none.pt"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(tmp_path, arguments, named):

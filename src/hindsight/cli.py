@@ -231,6 +231,53 @@ def watch(
 
 
 @app.command()
+def evaluate(
+    policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
+    episodes: Annotated[int, typer.Option(min=1, help="episodes of each run")] = 100,
+    run: Annotated[
+        int | None, typer.Option(help="which of the cell's runs (its seed); all if not given")
+    ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="actions drawn as in training, not the mode")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="seed of the first episode")] = 0,
+    env: Annotated[
+        str | None, typer.Option(help="another environment than that of the training")
+    ] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value of the environment, as prey=repel; repeatable"),
+    ] = None,
+) -> None:
+    """Mean and standard deviation of the return, and success rate, of a trained policy."""
+    import numpy as np
+
+    from hindsight.specs.experiments import overrides_of
+    from hindsight.training.cell import prepare_process
+    from hindsight.training.evaluate import evaluate_policy
+    from hindsight.training.watch import runs_in
+
+    prepare_process("cpu")
+    parameters, found = overrides_of(keys or [], "--set"), []
+    for each in runs_in(policy) if run is None else [run]:
+        result = evaluate_policy(
+            policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
+        )
+        found.append(result)
+        typer.echo(
+            f"run {each}: return {result.return_mean:.3f} ± {result.return_std:.3f}, "
+            f"success {result.success_rate:.3f}, length {result.length_mean:.1f}"
+        )
+    if len(found) > 1:
+        means = np.array([result.return_mean for result in found])
+        success = np.mean([result.success_rate for result in found])
+        typer.echo(
+            f"{len(found)} runs: return {means.mean():.3f} ± {means.std():.3f} between runs, "
+            f"success {success:.3f}"
+        )
+
+
+@app.command()
 def replicate(
     arguments: Annotated[list[str] | None, typer.Argument(help="handed to snakemake")] = None,
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",

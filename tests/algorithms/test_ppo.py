@@ -218,6 +218,7 @@ class Probe:
     """
 
     goal_size, observation_size, action_size = 1, 3, 1
+    truncates = False
 
     def __init__(
         self, runs: int, envs: int, length: int, reward_of: Callable[[Tensor, Tensor], Tensor]

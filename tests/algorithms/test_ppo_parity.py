@@ -1,12 +1,15 @@
 """Parity with Stable-Baselines3: same weights, rollout and minibatch order, hence same update.
 
-Stable-Baselines3 fills its own rollout buffer, computes its own advantages, runs its own `train()`;
-all it is given are the parameters, the transitions and the order of the samples.
+Stable-Baselines3 collects with its own loop from an environment that plays our transitions back,
+computes its own values, advantages and log-probabilities, runs its own `train()`; all it is given
+are the parameters, the transitions and the order of the samples.
 """
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,34 +18,83 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.adam import Adam
 from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.cell import PPOSpec, PredatorPreySpec
+from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
-N_DIMS = 3
 HIDDEN = (16, 16)
 SEEDS = (5, 6, 7)
-AGENT = ppo.ActorCritic.of(3 * N_DIMS, N_DIMS, HIDDEN)
-#: A large interception distance makes successes, and hence rewards of both signs, frequent.
-CONDITION = PredatorPreySpec(prey="random", grid_size=5.0, interception_distance=2.0)
+#: Large distances and few bits make successes frequent; a short limit, truncations.
+TASKS: dict[str, tuple[Any, Any]] = {
+    "prey": (
+        PredatorPrey,
+        PredatorPreySpec(prey="random", grid_size=5.0, interception_distance=2.0),
+    ),
+    "point": (PointReach, PointReachSpec(max_steps=7, threshold=0.5)),
+    "bits": (BitFlipping, BitFlippingSpec(n_bits=3)),
+}
 
 
-class Face(gymnasium.Env):
-    """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
+@dataclass
+class Task:
+    """Environments that our code collects from, and the agent that does."""
 
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3 * N_DIMS,))
-    action_space = gymnasium.spaces.Box(-1, 1, (N_DIMS,))
+    env: Any
+    agent: ppo.ActorCritic
+
+    @classmethod
+    def of(cls, name: str, seeds: tuple[int, ...], n_envs: int) -> "Task":
+        kind, condition = TASKS[name]
+        env = kind([condition] * len(seeds), seeds, n_envs)
+        discrete = env.n_choices is not None
+        outputs = env.n_choices if discrete else env.action_size
+        return cls(env, ppo.ActorCritic.of(env.observation_size, outputs, HIDDEN, discrete))
+
+    def collect(self, rows: Tensor, iteration: int, steps: int) -> Rollout:
+        self.env.prepare_rollout(iteration, steps)
+        size = (steps, *self.env.elapsed.shape, self.agent.policy.sizes[-1])
+        rng = np.random.default_rng(iteration)
+        noise = rng.gumbel(size=size) if self.agent.discrete else rng.standard_normal(size)
+        noise = torch.from_numpy(noise.astype(np.float32))
+        return ppo.collect(self.env, self.agent, rows, noise)
+
+
+class Replayed(gymnasium.Env):
+    """Plays the transitions of one environment of a rollout back, whatever it is asked to do."""
+
+    def __init__(self, task: Task, rollout: Rollout, run: int, env: int) -> None:
+        n = task.env.observation_size
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (n,))
+        self.action_space = gymnasium.spaces.Box(-1, 1, (task.env.action_size,))
+        if task.agent.discrete:
+            self.action_space = gymnasium.spaces.Discrete(task.env.n_choices)
+        obs = torch.cat([rollout.obs[run, env], rollout.last_obs[run, env][None]])
+        self.obs, self.rewards = obs.numpy(), rollout.rewards[run, env].tolist()
+        self.terminated = rollout.terminated[run, env].tolist()
+        self.truncated, self.following = [False] * len(self.rewards), self.obs[1:]
+        if rollout.cuts is not None:
+            self.truncated = rollout.cuts.truncated[run, env].tolist()
+            self.following = rollout.cuts.next_obs[run, env].numpy()
+        self.t = 0
 
     def reset(self, **_):
-        return np.zeros(3 * N_DIMS, np.float32), {}
+        return self.obs[self.t], {}
+
+    def step(self, action):
+        t = self.t
+        self.t += 1
+        return self.following[t], self.rewards[t], self.terminated[t], self.truncated[t], {}
 
 
-def starting_rows(seeds: tuple[int, ...]) -> Tensor:
+def starting_rows(agent: ppo.ActorCritic, seeds: tuple[int, ...]) -> Tensor:
     """Parameters [run, parameter] away from the special initial ones: no bias or mean is zero."""
-    rows = torch.stack([AGENT.initial_row(seed, 0.8) for seed in seeds])
+    rows = torch.stack([agent.initial_row(seed, 0.8) for seed in seeds])
     return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
 
 
@@ -51,7 +103,8 @@ def parameters_of(policy) -> list[Tensor]:
     actor = [*policy.mlp_extractor.policy_net, policy.action_net]
     critic = [*policy.mlp_extractor.value_net, policy.value_net]
     layers = [m for m in (*actor, *critic) if isinstance(m, torch.nn.Linear)]
-    return [p for layer in layers for p in (layer.bias, layer.weight)] + [policy.log_std]
+    sigma = [policy.log_std] if hasattr(policy, "log_std") else []
+    return [p for layer in layers for p in (layer.bias, layer.weight)] + sigma
 
 
 def row_of(policy) -> Tensor:
@@ -80,14 +133,17 @@ class Twin:
     ratio_max: float = 0.0
 
 
-def build(rollout: Rollout, run: int, row: Tensor, learning_rate: float, spec: PPOSpec) -> Twin:
+def build(
+    task: Task, rollout: Rollout, run: int, row: Tensor, learning_rate: float, spec: PPOSpec
+) -> Twin:
     """A twin of one run whose buffer holds that run's part of the rollout."""
     _, envs, steps = rollout.rewards.shape
+    faces = [partial(Replayed, task, rollout, run, env) for env in range(envs)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of truncated minibatches, which we test
         model = stable_baselines3.PPO(
             "MlpPolicy",
-            stable_baselines3.common.vec_env.DummyVecEnv([Face] * envs),
+            stable_baselines3.common.vec_env.DummyVecEnv(faces),
             learning_rate=learning_rate,
             n_steps=steps,
             batch_size=spec.batch_size,
@@ -109,21 +165,20 @@ def build(rollout: Rollout, run: int, row: Tensor, learning_rate: float, spec: P
         )
     model.set_logger(stable_baselines3.common.logger.configure(None, []))
     put_row(model.policy, row)
-    buffer, policy = model.rollout_buffer, model.policy
-    with torch.no_grad():
-        for t in range(steps):
-            obs, action = rollout.obs[run, :, t], rollout.actions[run, :, t]
-            values, log_prob, _ = policy.evaluate_actions(obs, action)
-            buffer.add(
-                obs.numpy(),
-                action.numpy(),
-                rollout.rewards[run, :, t].numpy(),
-                rollout.starts[run, :, t].numpy(),
-                values,
-                log_prob,
-            )
-        last_values = policy.predict_values(rollout.last_obs[run])
-        buffer.compute_returns_and_advantage(last_values, rollout.terminated[run, :, -1].numpy())
+    recorded = iter(rollout.actions[run].movedim(1, 0))
+
+    def forward(obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        actions = next(recorded)
+        if task.agent.discrete:
+            actions = actions[:, 0].long()
+        values, log_prob, _ = model.policy.evaluate_actions(obs, actions)
+        return actions, values, log_prob
+
+    _, callback = model._setup_learn(envs * steps)
+    model._last_episode_starts = rollout.starts[run, :, 0].numpy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model.policy, "forward", forward)
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, steps)
     return Twin(model)
 
 
@@ -159,7 +214,7 @@ def train(twin: Twin, order: Tensor, monkeypatch: pytest.MonkeyPatch) -> Twin:
         model.train()
     twin.row = row_of(model.policy)
     twin.log = dict(model.logger.name_to_value)
-    state = model.policy.optimizer.state.get(model.policy.log_std, {})
+    state = model.policy.optimizer.state.get(model.policy.value_net.bias, {})
     twin.updates = int(state.get("step", 0))
     return twin
 
@@ -170,6 +225,7 @@ class Both:
 
     spec: PPOSpec
     twins: list[Twin]
+    rollout: Rollout
     samples: ppo.Samples
     rows: Tensor  # after the update
     diagnostics: ppo.Diagnostics
@@ -178,6 +234,7 @@ class Both:
 def both(
     spec: PPOSpec,
     monkeypatch: pytest.MonkeyPatch,
+    name: str = "prey",
     *,
     learning_rates: tuple[float, ...] = (3e-4,),
     stale: float = 0.0,
@@ -190,29 +247,27 @@ def both(
             that is already stale makes ratios far from 1 and so exercises every clip.
     """
     seeds = SEEDS[: len(learning_rates)]
-    rows = starting_rows(seeds)
-    env = PredatorPrey([CONDITION] * len(seeds), seeds, spec.n_envs)
+    task = Task.of(name, seeds, spec.n_envs)
+    rows = starting_rows(task.agent, seeds)
     # A few steps first, so that the rollout begins in the middle of an episode.
-    for iteration, steps in ((1, 5), (2, spec.n_steps)):
-        env.prepare_rollout(iteration, steps)
-        noise = np.random.default_rng(iteration).standard_normal(
-            (steps, len(seeds), spec.n_envs, N_DIMS), np.float32
-        )
-        rollout = ppo.collect(env, AGENT, rows, torch.from_numpy(noise))
+    task.collect(rows, 1, 5)
+    rollout = task.collect(rows, 2, spec.n_steps)
     assert not rollout.starts[..., 0].all()
-    samples = ppo.estimate(AGENT, rows, Trajectories.real(rollout), spec)
+    samples = ppo.estimate(task.agent, rows, Trajectories.real(rollout), spec)
     order = ppo.orders(seeds, 2, samples.valid, spec.n_epochs)
-    twins = [build(rollout, run, rows[run], rate, spec) for run, rate in enumerate(learning_rates)]
+    twins = [
+        build(task, rollout, run, rows[run], rate, spec) for run, rate in enumerate(learning_rates)
+    ]
     for run, twin in enumerate(twins):
         if stale:
             move = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(run))
             rows[run] += stale * move
             put_row(twin.model.policy, rows[run])
     optimiser = Adam(rows.clone(), torch.tensor(learning_rates), eps=1e-8)
-    diagnostics = ppo.update(AGENT, optimiser, samples, order, spec)
+    diagnostics = ppo.update(task.agent, optimiser, samples, order, spec)
     for run, twin in enumerate(twins):
         train(twin, order[:, run], monkeypatch)
-    return Both(spec, twins, samples, optimiser.rows, diagnostics)
+    return Both(spec, twins, rollout, samples, optimiser.rows, diagnostics)
 
 
 def compare(result: Both, tolerance: float = 2e-6) -> None:
@@ -256,13 +311,61 @@ def test_a_full_update(monkeypatch):
     result = both(spec, monkeypatch)
     compare(result)
     assert int(result.diagnostics.updates[0]) == minibatches(spec) == 40
-    before = starting_rows(SEEDS[:1])[0]
+    before = starting_rows(Task.of("prey", SEEDS[:1], 1).agent, SEEDS[:1])[0]
     assert float((result.rows[0] - before).abs().max()) > 1e-3, "the update must move something"
 
 
 def test_two_environments(monkeypatch):
     """Samples lie environment by environment, and advantages do not cross from one to the next."""
     compare(both(PPOSpec(hidden=HIDDEN, n_steps=96, n_envs=2, target_kl=None), monkeypatch))
+
+
+@pytest.mark.parametrize("name", ["point", "bits"])
+def test_truncations(monkeypatch, name):
+    """Two environments whose episodes a time limit cuts, the last one at the rollout's end."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=93, n_envs=2, target_kl=None)
+    result = both(spec, monkeypatch, name, learning_rates=(3e-4, 1e-3))
+    compare(result)
+    rollout = result.rollout
+    assert rollout.cuts is not None and int(rollout.cuts.truncated.sum()) > 30
+    assert bool(rollout.terminated.any()) == (name == "bits")
+    # A control: without the values behind truncations the advantages are others.
+    task = Task.of(name, SEEDS[:2], 2)
+    rows = starting_rows(task.agent, SEEDS[:2])
+    uncut = replace(Trajectories.real(rollout), cuts=None)
+    wrong = ppo.estimate(task.agent, rows, uncut, spec).advantage
+    assert float((wrong - result.samples.advantage).abs().amax()) > 0.01
+
+
+def test_the_last_step_of_a_rollout_can_be_truncated(monkeypatch):
+    """Five steps come first and episodes have seven: 9 and 7 n more end with an episode."""
+    result = both(PPOSpec(hidden=HIDDEN, n_steps=65, target_kl=None), monkeypatch, "point")
+    assert result.rollout.cuts.truncated[..., -1].all()
+    compare(result)
+
+
+@pytest.mark.parametrize("clip_range_vf", [None, 0.2])
+@pytest.mark.parametrize("ent_coef", [0.0, 0.1])
+def test_choices(monkeypatch, clip_range_vf, ent_coef):
+    """The categorical policy, stale, so that ratio and value are clipped at once."""
+    spec = PPOSpec(
+        hidden=HIDDEN,
+        n_steps=128,
+        target_kl=None,
+        clip_range_vf=clip_range_vf,
+        ent_coef=ent_coef,
+        n_epochs=3,
+    )
+    result = both(spec, monkeypatch, "bits", stale=0.2)
+    compare(result)
+    assert float(result.diagnostics.clip_fraction[0]) > 0.2
+
+
+def test_choices_stop_at_the_kl_divergence_too(monkeypatch):
+    spec = PPOSpec(hidden=HIDDEN, n_steps=256, target_kl=0.002)
+    result = both(spec, monkeypatch, "bits", learning_rates=(3e-3,))
+    compare(result)
+    assert 1 < result.twins[0].updates < minibatches(spec)
 
 
 @pytest.mark.parametrize("clip_range_vf", [None, 0.2])

@@ -114,6 +114,7 @@ def test_steps_are_those_of_stable_baselines(
         for name, value in expected.items():
             np.testing.assert_array_equal(obs[name], value)
         # Theirs calls an episode truncated, too, where it is solved in its last step.
+        info["timed_out"] = truncated
         assert rest == [reward, terminated, truncated and not terminated, info]
         if terminated or truncated:
             return
@@ -129,9 +130,9 @@ def test_an_episode_that_begins_solved() -> None:
     assert second.success and second.terminated
     face = BitFlippingEnv(n_bits=3)
     _, info = face.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
-    assert info == {"is_success": False}
-    assert face.step(2)[1:] == (-1.0, False, False, {"is_success": False})
-    assert face.step(2)[1:] == (0.0, True, False, {"is_success": True})
+    assert info == {"is_success": False, "timed_out": False}
+    assert face.step(2)[1:] == (-1.0, False, False, {"is_success": False, "timed_out": False})
+    assert face.step(2)[1:] == (0.0, True, False, {"is_success": True, "timed_out": False})
 
 
 def test_a_continuous_episode_that_begins_solved() -> None:
@@ -141,7 +142,8 @@ def test_a_continuous_episode_that_begins_solved() -> None:
     assert step.success and step.terminated
     face = BitFlippingEnv(n_bits=3, continuous=True)
     face.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
-    assert face.step(np.zeros(3, np.float32))[1:] == (0.0, True, False, {"is_success": True})
+    expected = (0.0, True, False, {"is_success": True, "timed_out": False})
+    assert face.step(np.zeros(3, np.float32))[1:] == expected
 
 
 def test_one_episode_in_two_to_the_n_begins_solved() -> None:

@@ -222,12 +222,13 @@ def test_the_run_axis_is_a_loop_over_faces() -> None:
                 }
                 obs, info = face.reset(options=given)
                 np.testing.assert_array_equal(concatenated(obs), state[run, env])
-                assert info == {"is_success": False}
+                assert info == {"is_success": False, "timed_out": False}
             obs, reward, terminated, truncated, info = face.step(chosen[run, env])
             np.testing.assert_array_equal(concatenated(obs), step.next_obs[run, env].numpy())
             assert reward == float(rewards[run, env])
             assert terminated is False and truncated == bool(step.truncated[run, env])
-            assert info == {"is_success": bool(step.success[run, env])}
+            success = bool(step.success[run, env])
+            assert info == {"is_success": success, "timed_out": truncated}
             begins[run, env] = truncated
             successes += info["is_success"]
     assert 50 < successes < 600

@@ -249,15 +249,12 @@ def test_gymnasium_environments_one_and_several():
     def make():
         return gymnasium.make("BitFlipping-v0", n_bits=4)
 
-    def ended(achieved, desired, infos):
-        return (achieved == desired).all(-1)
-
     mode = gymnasium.vector.AutoresetMode.DISABLED
     for env, several in (
         (make(), False),
         (gymnasium.vector.SyncVectorEnv([make] * 3, autoreset_mode=mode), True),
     ):
-        buffer = HindsightReplayBuffer(500, env, compute_terminated=ended, seed=0)
+        buffer = HindsightReplayBuffer(500, env, seed=0)
         env.action_space.seed(0)
         obs, _ = env.reset(seed=0)
         for _ in range(60):

@@ -107,7 +107,21 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
     [
         ({"environment": BITS, "algorithm": {"name": "sac"}}, "wants continuous actions"),
         ({"algorithm": {"name": "dqn"}}, "wants discrete actions"),
-        ({"environment": POINT}, "ppo trains on PredatorPrey-v0"),
+        (
+            {"environment": BITS, "algorithm": {"exploration": "squashed"}},
+            "exploration and sigma_init are of continuous actions",
+        ),
+        (
+            {"environment": BITS, "algorithm": {"sigma_init": 0.5}},
+            "exploration and sigma_init are of continuous actions",
+        ),
+        (
+            {
+                "environment": BITS,
+                "hindsight": {"s_ratio": 0.5, "failures": "targeted", "fidelity": "described"},
+            },
+            "goals of bits do not: set failures untargeted",
+        ),
         ({"algorithm": {"name": "sac"}, "hindsight": {}}, "for sac there is replay"),
         ({"replay": {}}, "for ppo there is hindsight"),
     ],

@@ -2,8 +2,9 @@
 
 Symbols are the paper's: r_t(theta) the probability ratio, A the advantage, epsilon the clip range.
 Details beyond the paper are Stable-Baselines3's (advantages normalised per minibatch, clipped value
-loss, stop on the approximate KL divergence), because the papers replicated here build on it; a test
-holds both implementations together.  Relabelled samples enter like any others.
+loss, stop on the approximate KL divergence, values at truncations), because the papers replicated
+here build on it; a test holds both implementations together.  Relabelled samples enter like any
+others.
 """
 
 import math
@@ -17,37 +18,60 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hindsight.envs.tasks import Environment
+from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
-from hindsight.nn.gaussian import entropy, log_prob
 from hindsight.nn.mlp import MLP, orthogonal_row
-from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.cell import Exploration, PPOSpec
 from hindsight.streams import Purpose, stream
 
 
 @dataclass(frozen=True)
 class ActorCritic:
-    """Where policy, value function and log sigma lie in a run's row of parameters."""
+    """Where policy, value function and log sigma lie in a run's row of parameters.
+
+    The policy is a Gaussian around its network's outputs or, where actions are `discrete`, the
+    categorical distribution of which they are the logits; that has no sigma.
+    """
 
     policy: MLP
     value: MLP
+    discrete: bool = False
 
     @classmethod
-    def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> "ActorCritic":
-        """Separate tanh networks on the same inputs."""
-        return cls(MLP((n_obs, *hidden, n_actions)), MLP((n_obs, *hidden, 1)))
+    def of(
+        cls, n_obs: int, n_outputs: int, hidden: Sequence[int], discrete: bool = False
+    ) -> "ActorCritic":
+        """Separate tanh networks on the same inputs; outputs are actions' numbers or choices."""
+        return cls(MLP((n_obs, *hidden, n_outputs)), MLP((n_obs, *hidden, 1)), discrete)
+
+    @property
+    def n_sigmas(self) -> int:
+        """Numbers in log sigma."""
+        return 0 if self.discrete else self.policy.sizes[-1]
 
     @property
     def n_parameters(self) -> int:
         """Length of a run's row."""
-        return self.policy.n_parameters + self.value.n_parameters + self.policy.sizes[-1]
+        return self.policy.n_parameters + self.value.n_parameters + self.n_sigmas
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Policy [run, ...], value [run, ...] and log sigma [run, action] of rows."""
-        n_actions = self.policy.sizes[-1]
-        sizes = (self.policy.n_parameters, self.value.n_parameters, n_actions)
+        sizes = (self.policy.n_parameters, self.value.n_parameters, self.n_sigmas)
         policy, value, log_std = rows.split(sizes, dim=1)
         return policy, value, log_std
+
+    def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+        """log pi(actions), [run, sample], of the policy network's outputs [run, sample, output]."""
+        if self.discrete:
+            return categorical.log_prob(outputs, actions[..., 0].long())
+        return gaussian.log_prob(outputs, log_std, actions)
+
+    def entropy(self, outputs: Tensor, log_std: Tensor, weight: Tensor) -> Tensor:
+        """Entropy of the policy in nats, [run]; its mean by `weight` [run, sample]."""
+        if self.discrete:
+            return (weight * categorical.entropy(outputs)).sum(-1)
+        return gaussian.entropy(log_std)
 
     def initial_row(self, seed: int, sigma: float) -> Tensor:
         """One run's first parameters: orthogonal, gains sqrt(2), 0.01 (policy), 1 (value)."""
@@ -56,7 +80,7 @@ class ActorCritic:
         pieces = [
             orthogonal_row(self.policy, [*gains, 0.01], generator),
             orthogonal_row(self.value, [*gains, 1.0], generator),
-            np.full(self.policy.sizes[-1], math.log(sigma), np.float32),
+            np.full(self.n_sigmas, math.log(sigma), np.float32),
         ]
         return torch.from_numpy(np.concatenate(pieces))
 
@@ -66,7 +90,7 @@ class Samples:
     """What one update learns from; leading dimensions [run, sample]."""
 
     obs: Tensor  # [run, sample, obs]
-    actions: Tensor  # [run, sample, action]
+    actions: Tensor  # [run, sample, action]; a choice is one number
     log_prob: Tensor  # [run, sample], under the policy that collected
     value: Tensor  # [run, sample]
     advantage: Tensor  # [run, sample]
@@ -126,11 +150,17 @@ def collect(
     noise: Tensor,
     exploration: Exploration = "gaussian",
 ) -> Rollout:
-    """One rollout with the policy's Gaussian noise, standard normal [step, run, env, action]."""
+    """One rollout with the policy's random numbers.
+
+    Args:
+        noise: [step, run, env, action] standard normal; where actions are discrete, [step, run,
+            env, choice] of the standard Gumbel distribution: the largest logit plus such a number
+            belongs to choice i with probability softmax(logits)_i.
+    """
     n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = agent.split(rows)
-    mean_of = agent.policy.frozen(policy)
-    noise = noise * log_std.exp()[:, None]
+    outputs_of = agent.policy.frozen(policy)
+    noise = noise if agent.discrete else noise * log_std.exp()[:, None]
 
     def buffer(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         # Step first, so that a step is written in one piece; seen from outside it comes third.
@@ -139,12 +169,22 @@ def collect(
     obs, actions = buffer(env.observation_size), buffer(env.action_size)
     next_achieved = buffer(env.goal_size)
     starts, terminated = buffer(dtype=torch.bool), buffer(dtype=torch.bool)
+    cuts = None
+    if env.truncates:
+        cuts = Cuts(buffer(dtype=torch.bool), buffer(env.observation_size))
     for t in range(n_steps):
         obs[t] = env.state
         starts[t] = env.elapsed == 0
-        torch.add(mean_of(env.state), noise[t], out=actions[t])
-        step = env.step(executed(actions[t], exploration))
+        if agent.discrete:
+            choice = (outputs_of(env.state) + noise[t]).argmax(-1)
+            actions[t] = choice[..., None]
+            step = env.step(choice)
+        else:
+            torch.add(outputs_of(env.state), noise[t], out=actions[t])
+            step = env.step(executed(actions[t], exploration))
         next_achieved[t], terminated[t] = step.next_achieved, step.terminated
+        if cuts is not None:
+            cuts.truncated[t], cuts.next_obs[t] = step.truncated, step.next_obs
 
     def run_first(x: Tensor) -> Tensor:
         return x.movedim(0, 2).contiguous()
@@ -161,24 +201,31 @@ def collect(
         success,
         run_first(starts),
         env.state.clone(),
+        None if cuts is None else Cuts(*map(run_first, cuts)),
     )
 
 
 @torch.no_grad()
 def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: PPOSpec) -> Samples:
-    """Values, log-probabilities, advantages and returns of trajectories under the current rows."""
+    """Values, log-probabilities, advantages and returns of trajectories under the current rows.
+
+    At a truncation the reward gets gamma times the value of what would have followed, as in
+    Stable-Baselines3 (partial-episode bootstrapping, Pardo et al. 2018).
+    """
     runs, n_paths, steps, _ = paths.obs.shape
     policy, value, log_std = agent.split(rows)
     obs, actions = paths.obs.flatten(1, 2), paths.actions.flatten(1, 2)
     values = agent.value(value, obs).view(runs, n_paths, steps)
     last_value = agent.value(value, paths.last_obs)[..., 0]
-    advantage = advantages(
-        paths.rewards, values, last_value, paths.ends, spec.gamma, spec.gae_lambda
-    )
+    rewards = paths.rewards
+    if paths.cuts is not None:
+        following = agent.value(value, paths.cuts.next_obs.flatten(1, 2)).view(values.shape)
+        rewards = rewards + spec.gamma * following * paths.cuts.truncated
+    advantage = advantages(rewards, values, last_value, paths.ends, spec.gamma, spec.gae_lambda)
     return Samples(
         obs,
         actions,
-        log_prob(agent.policy(policy, obs), log_std, actions),
+        agent.log_prob(agent.policy(policy, obs), log_std, actions),
         values.flatten(1),
         advantage.flatten(1),
         (advantage + values).flatten(1),
@@ -316,13 +363,14 @@ def step(
     """
     policy, value, log_std = agent.split(optimiser.rows)
     obs, w, advantage = batch.obs[:, i], batch.weight[:, i], batch.advantage[:, i]
-    mean, policy_inputs = agent.policy.forward(policy, obs)
+    head, policy_inputs = agent.policy.forward(policy, obs)
     v, value_inputs = agent.value.forward(value, obs)
-    outputs = (mean, v, log_std.detach())
+    log_std = log_std.detach()
+    outputs = (head, v, log_std)
     for output in outputs:
         output.requires_grad_()
 
-    log_ratio = log_prob(mean, outputs[2], batch.actions[:, i]) - batch.log_prob[:, i]
+    log_ratio = agent.log_prob(head, log_std, batch.actions[:, i]) - batch.log_prob[:, i]
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - spec.clip_range, 1 + spec.clip_range)
     # L^CLIP (eq. 7), to be maximised
@@ -334,14 +382,14 @@ def step(
     value_loss = (w * (new - batch.returns[:, i]).square()).sum(-1)
     loss = policy_loss + spec.vf_coef * value_loss
     if spec.ent_coef:
-        loss = loss - spec.ent_coef * entropy(outputs[2])
+        loss = loss - spec.ent_coef * agent.entropy(head, log_std, w)
     # Losses are [run], and runs share nothing: the sum gives each run its own gradient.
-    d_mean, d_v, d_log_std = torch.autograd.grad(loss.sum(), outputs)
+    d_head, d_v, d_log_std = torch.autograd.grad(loss.sum(), outputs, materialize_grads=True)
 
     with torch.no_grad():
         if spec.exploration == "annealed":
             d_log_std = torch.zeros_like(d_log_std)
-        d_policy = agent.policy.backward(policy, policy_inputs, d_mean)
+        d_policy = agent.policy.backward(policy, policy_inputs, d_head)
         d_value = agent.value.backward(value, value_inputs, d_v)
         grad = torch.cat([*d_policy, *d_value, d_log_std], dim=1)
         norm = clip_by_norm_(grad, spec.max_grad_norm)

@@ -9,6 +9,7 @@ them, `task_faces` steps one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -77,6 +78,8 @@ class Parameters:
 
     max_steps: Tensor  # [run, 1]
 
+    terminates_on_success: ClassVar[bool] = True
+
     @property
     def threshold(self) -> Tensor:
         """[run]: two goals differ by a Euclidean distance of 1 at least."""
@@ -109,7 +112,7 @@ class BitFlipping(Environments[BitFlippingSpec]):
     [run, env] integers, or [run, env, n] numbers: see `flips_of`.
     """
 
-    terminates_on_success = True
+    terminates_on_success = Parameters.terminates_on_success
 
     def __init__(
         self,

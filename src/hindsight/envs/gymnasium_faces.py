@@ -165,9 +165,25 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         desired = torch.as_tensor(np.asarray(desired_goal, np.float32))
         distance = torch.linalg.vector_norm(achieved - desired, dim=-1)
         success = (distance <= self._values.threshold[0]).numpy()
-        failure = ~success & _timed_out(info, success.shape)
+        failure = ~success & timed_out(info, success.shape)
         reward = success.astype(np.float32) - failure.astype(np.float32)
         return reward if reward.ndim else float(reward)
+
+    def compute_terminated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Whether the episode ends, of goals [..., n]: within r, or where `info` says timed out.
+
+        Arguments as of `compute_reward`, under the names of gymnasium-robotics.  Returns a bool for
+        goals [n], else bool [...].
+        """
+        return truth(np.not_equal(self.compute_reward(achieved_goal, desired_goal, info), 0))
+
+    def compute_truncated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Nothing is truncated; arguments and result as of `compute_terminated`."""
+        return truth(np.zeros(np.shape(achieved_goal)[:-1], bool))
 
     def render(self) -> NDArray[np.uint8] | None:
         """The episode so far as an image [480, 480, 3]; None without a render mode."""
@@ -252,7 +268,13 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         return numbers
 
 
-def _timed_out(info: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def truth(flags: ArrayLike) -> bool | NDArray[np.bool_]:
+    """Truth values [...] as they are, a single one as a bool."""
+    flags = np.asarray(flags, bool)
+    return flags if flags.ndim else bool(flags)
+
+
+def timed_out(info: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """What `info` (see `compute_reward`) says about the step limit, of the given shape."""
     if isinstance(info, Sequence | np.ndarray):
         said = np.reshape([one.get("timed_out", False) for one in np.ravel(np.array(info))], shape)

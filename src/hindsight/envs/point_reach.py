@@ -6,6 +6,7 @@ them, `task_faces` steps one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ class Parameters:
     max_speed: Tensor  # [run, 1, 1], of each coordinate
     action_scale: Tensor  # [run, 1, 1] acceleration by an action of 1
     threshold: Tensor  # [run] distance at which the target is reached
+
+    terminates_on_success: ClassVar[bool] = False
 
     @classmethod
     def of(cls, specs: Sequence[PointReachSpec], device: torch.device) -> "Parameters":
@@ -116,7 +119,7 @@ class PointReach(Environments[PointReachSpec]):
 
     goal_size, observation_size, action_size = 2, 8, 2
     n_choices = None
-    terminates_on_success = False
+    terminates_on_success = Parameters.terminates_on_success
 
     def _set_parameters(self) -> None:
         self.parameters: Parameters = Parameters.of(self.specs, self.device)

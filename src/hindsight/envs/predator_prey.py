@@ -15,7 +15,7 @@ touched holds nothing that hindsight could learn from (PAPERS: section 6, questi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ class Parameters:
     max_steps: Tensor  # [run, 1]
     preys: tuple[tuple[Prey, Fidelity], ...]  # per run
     pushes_object: bool  # of all runs: it changes shapes
+
+    terminates_on_success: ClassVar[bool] = True
 
     @classmethod
     def of(cls, specs: Sequence[PredatorPreySpec], device: torch.device) -> "Parameters":
@@ -185,7 +187,8 @@ class PredatorPrey:
     """
 
     n_choices = None
-    terminates_on_success = True
+    terminates_on_success = Parameters.terminates_on_success
+    truncates = False
 
     #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
     BLOCK = 256

@@ -41,6 +41,7 @@ class Environments(ABC, Generic[TaskSpec]):
     action_size: int  # numbers in an action; a choice is one number
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
     terminates_on_success: bool
+    truncates = True  # whether a time limit may cut an episode
     parameters: Task  # what differs between the runs
     observation_limit: Tensor  # [obs], the observation's largest absolute values
 

@@ -6,7 +6,7 @@ and of `bit_flipping` with one run and one environment: there is no second imple
 """
 
 from abc import abstractmethod
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import gymnasium
 import numpy as np
@@ -19,14 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from hindsight.envs import bit_flipping, point_reach
+from hindsight.envs.gymnasium_faces import timed_out, truth
 from hindsight.envs.render import PREDATOR, PREY, SHADOW, pixels_of
-from hindsight.envs.run_axis import TaskSpec
 from hindsight.envs.step import Step
 from hindsight.specs.errors import validated
 from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
 
 Array = NDArray[Any]
 Observation = dict[str, Array]
+TaskSpec = TypeVar("TaskSpec", bound=PointReachSpec | BitFlippingSpec)
 
 
 class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
@@ -34,6 +35,7 @@ class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
 
     parameters: TaskSpec
     observation_space: Dict
+    terminates_on_success: bool
     _state: Tensor  # [1, 1, obs]
     _elapsed: Tensor  # [1, 1]
     _over = True
@@ -79,7 +81,7 @@ class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
         self._state = self._state[None, None]
         self._elapsed = torch.zeros(1, 1, dtype=torch.int64)
         self._over = False
-        return self._observation(), {"is_success": False}
+        return self._observation(), {"is_success": False, "timed_out": False}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """One step; raises ValueError for an action outside of the action space.
@@ -95,7 +97,9 @@ class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
         self._over = terminated or truncated
         success = bool(done.success)
         reward = 0.0 if success else -1.0
-        return self._observation(), reward, terminated, truncated, {"is_success": success}
+        limit = int(self._elapsed) >= self.parameters.step_limit
+        info = {"is_success": success, "timed_out": limit}
+        return self._observation(), reward, terminated, truncated, info
 
     def compute_reward(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
@@ -109,11 +113,40 @@ class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
 
         Returns a float for goals [goal], else float32 [...].
         """
+        reward = self._achieved(achieved_goal, desired_goal).astype(np.float32) - 1
+        return reward if reward.ndim else float(reward)
+
+    def compute_terminated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Whether the episode terminates, of goals [..., goal]: where success does that.
+
+        Arguments as of `compute_reward`, under the names of gymnasium-robotics.  Returns a bool for
+        goals [goal], else bool [...].
+        """
+        return truth(self._achieved(achieved_goal, desired_goal) & self.terminates_on_success)
+
+    def compute_truncated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Whether the time limit cuts the episode, of goals [..., goal]: as `info` says.
+
+        Args:
+            achieved_goal, desired_goal: as of `compute_reward`.
+            info: a dictionary, whose "timed_out" may be an array [...], or for a batch one
+                dictionary per goal; where it says nothing, the limit is not reached.
+
+        Returns a bool for goals [goal], else bool [...].
+        """
+        terminated = np.asarray(self.compute_terminated(achieved_goal, desired_goal, info))
+        return truth(timed_out(info, terminated.shape) & ~terminated)
+
+    def _achieved(self, achieved_goal: ArrayLike, desired_goal: ArrayLike) -> NDArray[np.bool_]:
+        """Whether goals [..., goal] are achieved, [...]."""
         achieved, desired = (
             torch.as_tensor(np.asarray(goal, np.float32)) for goal in (achieved_goal, desired_goal)
         )
-        reward = self._is_achieved(achieved, desired).float().sub(1).numpy()
-        return reward if reward.ndim else float(reward)
+        return self._is_achieved(achieved, desired).numpy()
 
     def _observation(self) -> Observation:
         """The state in three arrays of its own."""
@@ -135,8 +168,10 @@ class PointReachEnv(GoalTask[PointReachSpec]):
     Actions: [-1, 1]^2, clipped, an acceleration in units of `action_scale`.
     Rewards: 0 within `threshold` of the target, else -1.  Nothing terminates an episode; it is
     truncated after `max_steps` steps.  `info["is_success"]` says whether the target is reached in
-    this step.
+    this step, `info["timed_out"]` whether it is the last.
     """
+
+    terminates_on_success = point_reach.Parameters.terminates_on_success
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012, as gymnasium's own
 
@@ -222,8 +257,11 @@ class BitFlippingEnv(GoalTask[BitFlippingSpec]):
 
     Bits and goal are drawn without regard for each other: one episode in 2^n begins with its bits
     equal to the goal.  It goes on like any other, since success is a matter of the bits after an
-    action.
+    action.  `info["is_success"]` says whether they are equal, `info["timed_out"]` whether
+    `max_steps` steps are made.
     """
+
+    terminates_on_success = bit_flipping.Parameters.terminates_on_success
 
     def __init__(self, **parameters: Any) -> None:
         """An environment with the parameters of `BitFlippingSpec`, and its defaults.

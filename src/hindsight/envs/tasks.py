@@ -24,6 +24,7 @@ class Environment(Protocol):
     action_size: int
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
     terminates_on_success: bool
+    truncates: bool  # whether a time limit may cut an episode
     observation_limit: Tensor  # [obs], the observation's largest absolute values
 
     @property

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import (
+    Cuts,
     Rollout,
     Trajectories,
     at_step,
@@ -72,6 +73,10 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     not cut at its first success and never fails; segments cut by the rollout are copied too; each
     step has its own goals, and its k copies stand side by side in the one list over which
     advantages run.  Under the trajectory filter the segment cut at the rollout's end is left out.
+
+    The authors trained where nothing is truncated.  Where a time limit truncates, their code would
+    ask the environment for the copies' rewards anew, and so lose the value that Stable-Baselines3
+    adds at a truncation: here, too, a copy ends there as if it had terminated.
     """
     runs, envs, steps = rollout.rewards.shape
     step = torch.arange(steps, device=uniform.device).expand(runs, envs, steps)
@@ -105,7 +110,8 @@ def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
     begins = interleaved(rollout.first_steps)
     ends = torch.cat([begins[..., 1:], success[..., -1:]], dim=-1)
     actions = interleaved(rollout.actions)
-    return Trajectories(obs, actions, rewards, ends, obs[..., -1, :], torch.ones_like(success))
+    valid = torch.ones_like(success)
+    return Trajectories(obs, actions, rewards, success, ends, obs[..., -1, :], valid)
 
 
 def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
@@ -113,7 +119,9 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
 
     Only episodes that lie in the rollout whole are copied.  A copy has one goal, achieved *after*
     an action of the episode: after its last (`final`), or after one drawn for the copy (`episode`).
-    It ends, terminated, at its first success.
+    It is what the environment would have shown under that goal.  Where success terminates, it ends,
+    terminated, at its first success; where it does not, it goes on to the time limit, rewarded
+    wherever the goal is achieved, and what follows has the value of its last observation.
     """
     k, steps = spec.k, rollout.rewards.shape[-1]
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
@@ -132,19 +140,27 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     goal = at_step(next_achieved, chosen)
     never = torch.zeros_like(chosen, dtype=torch.bool)
     rewards, success = task.reward(next_achieved, goal, never)
-    step = torch.arange(steps, device=chosen.device).expand(chosen.shape)
-    # Successes up to and including each step, counted within the segment.
-    count = success.long().cumsum(-1)
-    before = (count - success.long()).gather(-1, first)
-    reached_before = (count - success.long() - before) > 0
-    valid = copied(whole) & ~reached_before
+    ends = torch.arange(steps, device=chosen.device) == last
+    valid, cuts = copied(whole), None
+    if rollout.cuts is not None:
+        cuts = Cuts(ends, with_goal(copied(rollout.cuts.next_obs), goal))
+    if task.terminates_on_success:
+        # Successes up to and including each step, counted within the segment.
+        count = success.long().cumsum(-1)
+        before = (count - success.long()).gather(-1, first)
+        reached_before = (count - success.long() - before) > 0
+        valid = valid & ~reached_before
+        ends = success | ends
+        cuts = cuts and cuts._replace(truncated=cuts.truncated & ~success)
     return Trajectories(
         with_goal(copied(rollout.obs), goal),
         copied(rollout.actions),
         rewards,
-        success | (step == last),
+        success,
+        ends,
         copied(rollout.last_obs),
         valid,
+        cuts,
     )
 
 

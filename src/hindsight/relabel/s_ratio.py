@@ -20,6 +20,7 @@ from hindsight.relabel import on_policy
 from hindsight.relabel.on_policy import released_copies, with_goal
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import (
+    Cuts,
     Rollout,
     Trajectories,
     at_step,
@@ -117,20 +118,32 @@ def described(
 
 def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajectories:
     """Of two copies of each step, by `condition` [run, env, step]."""
+    cuts = None
+    if one.cuts is not None and other.cuts is not None:
+        cuts = Cuts(
+            torch.where(condition, one.cuts.truncated, other.cuts.truncated),
+            torch.where(condition[..., None], one.cuts.next_obs, other.cuts.next_obs),
+        )
     return Trajectories(
         torch.where(condition[..., None], one.obs, other.obs),
         one.actions,
         torch.where(condition, one.rewards, other.rewards),
+        torch.where(condition, one.success, other.success),
         torch.where(condition, one.ends, other.ends),
         one.last_obs,
         torch.where(condition, one.valid, other.valid),
+        cuts,
     )
 
 
 def failures(
     rollout: Rollout, spec: HindsightSpec, task: Task, draw: Draw
 ) -> tuple[Trajectories, Tensor]:
-    """Copies for goals never reached, and which episodes have one, [run, env, step] bool."""
+    """Copies for goals never reached, and which episodes have one, [run, env, step] bool.
+
+    Where a time limit truncates, a copy does not terminate with its last step: an episode that
+    ended early, at the goal it had, would have gone on under another one.
+    """
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     begins = rollout.whole & rollout.first_steps
     run, env, start = begins.nonzero(as_tuple=True)
@@ -139,10 +152,14 @@ def failures(
     goal[run, env, start], can_fail[run, env, start] = goals, found
     goal, can_fail = at_step(goal, first), can_fail.gather(-1, first)
     ends = torch.arange(first.shape[-1], device=first.device) == last
-    rewards, _ = task.reward(rollout.next_achieved, goal, ends)
-    obs = with_goal(rollout.obs, goal)
-    last_obs = rollout.last_obs
-    copies = Trajectories(obs, rollout.actions, rewards, ends, last_obs, rollout.whole)
+    rewards, success = task.reward(rollout.next_achieved, goal, ends)
+    cuts = None
+    if rollout.cuts is not None:
+        cuts = Cuts(ends, with_goal(rollout.cuts.next_obs, goal))
+    obs, actions = with_goal(rollout.obs, goal), rollout.actions
+    copies = Trajectories(
+        obs, actions, rewards, success, ends, rollout.last_obs, rollout.whole, cuts
+    )
     return copies, can_fail
 
 
@@ -216,6 +233,9 @@ def released(
     begin where episodes and copies begin; one counts as a success if its last reward is >= 0, which
     goes for every failure copy and for the rollout's cut end; the list's head, which continues an
     episode of the rollout before, and its last trajectory are not counted and never dropped.
+
+    On tasks that reward with -1 and 0 it would do the same with their rewards (the environment's,
+    without the value at a truncation): A is at most 1/2 there, and a failure copy is a failure.
     """
     real = Trajectories.real(rollout)
     first = segment_starts(rollout.starts)
@@ -262,7 +282,7 @@ def surplus(s_ratio: Tensor, successes: Tensor, failures: Tensor) -> tuple[Tenso
 
 def mixture(rollout: Rollout, task: Task, share: Tensor, draw: Draw) -> Trajectories:
     """Released copies: each segment's for its final goal with probability `share` [run], else for
-    a uniform goal *drawn anew at every step*, never with a failure's reward of -1.
+    a uniform goal *drawn anew at every step*, never with predator-prey's reward for failing of -1.
     """
     runs, envs, steps = rollout.rewards.shape
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)

@@ -9,6 +9,10 @@ class Task(Protocol):
     """What hindsight must know of the environments of the runs at hand."""
 
     @property
+    def terminates_on_success(self) -> bool:
+        """Whether an episode ends where its goal is achieved; else the last step's counts."""
+
+    @property
     def threshold(self) -> Tensor:
         """[run]: the distance at which a goal counts as achieved."""
 

@@ -5,9 +5,17 @@ a rollout is a *segment*; the first and the last segment of a rollout may be cut
 """
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+
+class Cuts(NamedTuple):
+    """Where a time limit cut what would have gone on; leading dimensions [run, path, step]."""
+
+    truncated: Tensor  # [run, path, step] bool; never where the step terminates the episode
+    next_obs: Tensor  # [run, path, step, obs], of the same episode, also where it is over
 
 
 @dataclass(frozen=True)
@@ -22,10 +30,18 @@ class Rollout:
     success: Tensor  # [run, env, step] bool
     starts: Tensor  # [run, env, step] bool: the step begins an episode
     last_obs: Tensor  # [run, env, obs], what follows the last step
+    cuts: Cuts | None = None  # None: the environment never truncates
 
     def select(self, runs: Tensor) -> "Rollout":
         """That of the runs with these indices."""
-        return Rollout(*(getattr(self, field.name)[runs] for field in fields(self)))
+        cuts = None if self.cuts is None else Cuts(*(x[runs] for x in self.cuts))
+        steps = {f.name: getattr(self, f.name)[runs] for f in fields(self) if f.name != "cuts"}
+        return Rollout(**steps, cuts=cuts)
+
+    @property
+    def over(self) -> Tensor:
+        """[run, env, step] bool: the episode is terminated or truncated with this step."""
+        return self.terminated if self.cuts is None else self.terminated | self.cuts.truncated
 
     @property
     def achieved(self) -> Tensor:
@@ -43,12 +59,12 @@ class Rollout:
     def whole(self) -> Tensor:
         """[run, env, step] bool: the step's episode lies in the rollout from beginning to end."""
         first, last = segment_starts(self.starts), segment_ends(self.ends)
-        return self.starts.gather(-1, first) & self.terminated.gather(-1, last)
+        return self.starts.gather(-1, first) & self.over.gather(-1, last)
 
     @property
     def ends(self) -> Tensor:
         """[run, env, step] bool: the last step of a segment."""
-        ends = self.terminated.clone()
+        ends = self.over.clone()
         ends[..., -1] = True
         return ends
 
@@ -63,9 +79,13 @@ class Trajectories:
     obs: Tensor  # [run, path, step, obs]
     actions: Tensor  # [run, path, step, action]
     rewards: Tensor  # [run, path, step]
+    success: (
+        Tensor  # [run, path, step] bool: the goal is achieved after (released: before) the step
+    )
     ends: Tensor  # [run, path, step] bool: neither value nor advantage reaches across this step
     last_obs: Tensor  # [run, path, obs], what follows the last step of a path
     valid: Tensor  # [run, path, step] bool: the step is there to be learned from
+    cuts: Cuts | None = None  # ends behind which there is a value; None: there are none
 
     @classmethod
     def real(cls, rollout: Rollout) -> "Trajectories":
@@ -74,9 +94,11 @@ class Trajectories:
             rollout.obs,
             rollout.actions,
             rollout.rewards,
-            rollout.terminated,
+            rollout.success,
+            rollout.over,
             rollout.last_obs,
             torch.ones_like(rollout.terminated),
+            rollout.cuts,
         )
 
 

@@ -98,6 +98,11 @@ class PPOSpec(Spec):
     exploration: Exploration = "gaussian"
     sigma_final: Positive = 0.05
 
+    @property
+    def has_sigma_options(self) -> bool:
+        """Whether it says anything of a Gaussian policy that is not the default."""
+        return self.exploration != "gaussian" or self.sigma_init != 1
+
     @model_validator(mode="after")
     def _sigma_final_where_it_is_used(self) -> "PPOSpec":
         if self.exploration != "annealed":
@@ -215,11 +220,19 @@ class CellSpec(Spec):
         on_policy = isinstance(self.algorithm, PPOSpec)
         if on_policy and self.replay is not None:
             raise ValueError("replay is of off-policy algorithms; for ppo there is hindsight")
-        if on_policy and not isinstance(self.environment, PredatorPreySpec):
-            raise ValueError(f"ppo trains on PredatorPrey-v0, not yet on {self.environment.id}")
         if not on_policy and self.hindsight is not None:
             raise ValueError(f"hindsight is of ppo; for {self.algorithm.name} there is replay")
         choices = isinstance(self.environment, BitFlippingSpec) and not self.environment.continuous
+        if choices and isinstance(self.algorithm, PPOSpec) and self.algorithm.has_sigma_options:
+            raise ValueError(
+                "exploration and sigma_init are of continuous actions: leave them at gaussian and 1"
+            )
+        bits, her = isinstance(self.environment, BitFlippingSpec), self.hindsight
+        if bits and her is not None and her.failures == "targeted":
+            raise ValueError(
+                "targeted failures lie some distance from an episode's end in any direction, which "
+                "goals of bits do not: set failures untargeted"
+            )
         if choices and isinstance(self.algorithm, SACSpec | TD3Spec | DDPGSpec):
             raise ValueError(f"{self.algorithm.name} wants continuous actions: set continuous")
         if not choices and isinstance(self.algorithm, DQNSpec):

@@ -15,15 +15,15 @@ from torch.nn.functional import softplus
 
 from hindsight.algorithms import ppo
 from hindsight.algorithms.ppo import Samples
+from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
-from hindsight.nn.gaussian import entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, segment_starts
 from hindsight.specs.cell import CellSpec, PPOSpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import Policy, policy_of
+from hindsight.training.policies import Policy, agent_of, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
@@ -44,9 +44,7 @@ class OnPolicyRuns(Runs):
         assert isinstance(spec.algorithm, PPOSpec)
         self.algorithm = spec.algorithm
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
-        self.agent = ppo.ActorCritic.of(
-            self.env.observation_size, self.env.action_size, self.algorithm.hidden
-        )
+        self.agent: ppo.ActorCritic = agent_of(spec)
         rows = [self.agent.initial_row(seed, self.algorithm.sigma_init) for seed in self.seeds]
         rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
         self.optimiser = Adam(torch.stack(rows).to(self.device), rate, eps=ADAM_EPS)
@@ -64,7 +62,7 @@ class OnPolicyRuns(Runs):
         return {"optimiser": self.optimiser}
 
     def policy(self) -> Policy:
-        """The mean action."""
+        """The mean action, or the most likely choice."""
         return policy_of(self.spec, self.rows)
 
     def iterate(self) -> dict[str, Tensor]:
@@ -76,7 +74,7 @@ class OnPolicyRuns(Runs):
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
         rollout = ppo.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
-        self.recent.add(rollout.rewards, rollout.terminated, rollout.success)
+        self.recent.add(rollout.rewards, rollout.over, rollout.success)
         columns = self.episodes()
         self.clock.lap(everyone)
         self.learned = []
@@ -102,13 +100,14 @@ class OnPolicyRuns(Runs):
         whole = Trajectories.real(rollout)
         real, copies = self._relabel(rollout, mode, seeds, task)
         samples = ppo.estimate(self.agent, part.rows, real, spec)
-        before, after = success_counts(whole), success_counts(real)
+        ends_it = task.terminates_on_success
+        before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
         distant = torch.full_like(before[0], math.nan)
         if copies is not None:
             relabelled = ppo.estimate(self.agent, part.rows, copies, spec)
             distant = log_ratio_max(samples, relabelled, rollout, copies)
             samples = samples.with_copies(relabelled)
-            after = after + success_counts(copies)
+            after = after + success_counts(copies, ends_it)
         order = ppo.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
         diagnostics = ppo.update(self.agent, part, samples, order, spec)
         if not everyone:
@@ -183,23 +182,28 @@ class OnPolicyRuns(Runs):
             self.agent.split(self.rows)[2].fill_(first + done * (last - first))
 
     def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
-        """Entropy of the policy in nats, [run]; of a squashed one its mean over the rollout."""
-        gaussian = entropy(log_std)
+        """Entropy of the policy in nats, [run]; its mean over the rollout where states matter."""
+        if self.agent.discrete:
+            obs = rollout.obs.flatten(1, 2)
+            logits = self.agent.policy(self.agent.split(self.rows)[0], obs)
+            return categorical.entropy(logits).mean(1)
+        entropy = gaussian.entropy(log_std)
         if self.algorithm.exploration != "squashed":
-            return gaussian
+            return entropy
         # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a form that is stable.
         u = rollout.actions
         log_slope = 2 * (math.log(2) - u - softplus(-2 * u))
-        return gaussian + log_slope.sum(-1).mean((1, 2))
+        return entropy + log_slope.sum(-1).mean((1, 2))
 
     def _noise(self) -> Tensor:
-        """Standard normal numbers for the rollout's actions, [step, run, env, action]."""
+        """The rollout's random numbers as `ppo.collect` wants them, [step, run, env, ...]."""
         spec = self.algorithm
-        size = (spec.n_steps, spec.n_envs, self.env.action_size)
-        noise = [
-            stream(seed, Purpose.POLICY, self.iteration).standard_normal(size, np.float32)
-            for seed in self.seeds
-        ]
+        size = (spec.n_steps, spec.n_envs, self.agent.policy.sizes[-1])
+        generators = [stream(seed, Purpose.POLICY, self.iteration) for seed in self.seeds]
+        if self.agent.discrete:
+            noise = [g.gumbel(size=size).astype(np.float32) for g in generators]
+        else:
+            noise = [g.standard_normal(size, np.float32) for g in generators]
         return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
 
     def evaluate(self) -> dict[str, Tensor]:
@@ -209,11 +213,13 @@ class OnPolicyRuns(Runs):
     def _signals(self) -> dict[str, Tensor]:
         """Entropies of what the last iteration learned from, each [run]."""
         columns: dict[str, Tensor] = {}
-        limit, exploration = self.env.observation_limit, self.algorithm.exploration
+        limit, n_choices = self.env.observation_limit, self.env.n_choices
         for runs, samples, *paths in self.learned:
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
-            actions = ppo.executed(samples.actions, exploration).clamp(-1, 1)
-            found = entropies(samples.obs, actions, rewards, samples.valid, limit)
+            actions = samples.actions
+            if n_choices is None:
+                actions = ppo.executed(actions, self.algorithm.exploration).clamp(-1, 1)
+            found = entropies(samples.obs, actions, rewards, samples.valid, limit, n_choices)
             for name, values in found.items():
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
         return columns
@@ -243,11 +249,17 @@ def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Traje
     return torch.where(copies.valid.any(1), largest, math.nan)
 
 
-def success_counts(paths: Trajectories) -> Tensor:
-    """Trajectories with a success, and trajectories that have an end, [2, run]."""
+def success_counts(paths: Trajectories, terminates_on_success: bool = True) -> Tensor:
+    """Trajectories that succeed, and trajectories that have an end, [2, run].
+
+    One succeeds with a success anywhere or, where that does not terminate it, at its end.
+    """
     begins = torch.cat([torch.ones_like(paths.ends[..., :1]), paths.ends[..., :-1]], dim=-1)
     first = segment_starts(begins)
-    successes = ((paths.rewards > 0) & paths.valid).float()
+    success = paths.success & paths.valid
+    if not terminates_on_success:
+        success = success & paths.ends
+    successes = success.float()
     succeeded = torch.zeros_like(successes).scatter_reduce_(-1, first, successes, "amax")
     whole = torch.zeros_like(successes).scatter_reduce_(
         -1, first, (paths.ends & paths.valid).float(), "amax"

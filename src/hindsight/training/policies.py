@@ -25,12 +25,17 @@ def n_outputs(environment: EnvironmentSpec) -> int:
     return environment.n_bits if isinstance(environment, BitFlippingSpec) else 2
 
 
+def is_discrete(environment: EnvironmentSpec) -> bool:
+    """Whether an action is a choice."""
+    return isinstance(environment, BitFlippingSpec) and not environment.continuous
+
+
 def agent_of(spec: CellSpec) -> Any:
     """Where a run's networks lie in its row."""
-    algorithm = spec.algorithm
-    sizes = (spec.environment.observation_size, n_outputs(spec.environment), algorithm.hidden)
+    algorithm, where = spec.algorithm, spec.environment
+    sizes = (where.observation_size, n_outputs(where), algorithm.hidden)
     if isinstance(algorithm, PPOSpec):
-        return ppo.ActorCritic.of(*sizes)
+        return ppo.ActorCritic.of(*sizes, is_discrete(where))
     return MODULES[algorithm.name].Agent.of(*sizes)
 
 
@@ -45,11 +50,13 @@ def initial_row(spec: CellSpec, seed: int = 0) -> Tensor:
 
 
 def policy_of(spec: CellSpec, rows: Tensor) -> Policy:
-    """What `rows` [run, parameter] do, without randomness: SAC its mode, PPO its mean."""
+    """What `rows` [run, parameter] do, without randomness: SAC and PPO their mode."""
     agent, algorithm = agent_of(spec), spec.algorithm
     if isinstance(algorithm, PPOSpec):
-        mean_of = agent.policy.frozen(agent.split(rows)[0])
-        return lambda obs: ppo.executed(mean_of(obs), algorithm.exploration)
+        outputs_of = agent.policy.frozen(agent.split(rows)[0])
+        if agent.discrete:
+            return lambda obs: outputs_of(obs).argmax(-1)
+        return lambda obs: ppo.executed(outputs_of(obs), algorithm.exploration)
     module = MODULES[algorithm.name]
     state = module.State(agent, rows, torch.zeros(len(rows)))
     return partial(module.act, state)

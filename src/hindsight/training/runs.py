@@ -74,7 +74,10 @@ class Runs(ABC):
         return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
 
     def ended(self, return_mean: Tensor) -> Tensor:
-        """Which runs end now, [run] bool: out of budget, or past early_end x the perfect step."""
+        """Which runs end now, [run] bool: out of budget, or past early_end x the perfect step.
+
+        Where rewards are -1 and 0 no mean return is 1, and no run ends early.
+        """
         for seed, value in zip(self.seeds, return_mean.tolist(), strict=True):
             if value == 1.0:
                 self.perfect.setdefault(seed, self.env_steps)

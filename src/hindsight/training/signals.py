@@ -39,16 +39,23 @@ def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor
 
 
 def entropies(
-    obs: Tensor, actions: Tensor, rewards: Tensor, valid: Tensor, limit: Tensor
+    obs: Tensor,
+    actions: Tensor,
+    rewards: Tensor,
+    valid: Tensor,
+    limit: Tensor,
+    n_choices: int | None = None,
 ) -> dict[str, Tensor]:
     """Of rewards in {-1, 0, 1}, of actions as executed and of observations, each [run], bits.
 
     obs [run, sample, obs], in [-limit, limit] with limit [obs]; actions [run, sample, action], in
-    [-1, 1]; rewards, valid [run, sample].
+    [-1, 1], or one choice of `n_choices`, each a bin; rewards, valid [run, sample].
     """
+    if n_choices is not None:
+        actions = (2 * actions + 1) / n_choices - 1  # the middle of its bin
     one = torch.ones(1, device=obs.device)
     return {
         "reward_entropy": entropy(rewards[..., None], valid, one, bins=3),
-        "action_entropy": entropy(actions, valid, one.expand(actions.shape[-1])),
+        "action_entropy": entropy(actions, valid, one.expand(actions.shape[-1]), n_choices or BINS),
         "observation_entropy": entropy(obs, valid, limit),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
@@ -50,11 +51,21 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     ]  # fmt: skip
 
 
-def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
-    """Specification and parameters of one run, from a file below results/policies."""
+def _saved(path: Path) -> dict[str, Any]:
     saved = load(path)
     if not {"spec", "seeds", "rows"} <= saved.keys():
         raise FileError(f"{path}: is no policy file")
+    return saved
+
+
+def runs_in(path: Path) -> list[int]:
+    """The runs (seeds) of a policy file."""
+    return list(_saved(path)["seeds"])
+
+
+def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
+    """Specification and parameters of one run, from a file below results/policies."""
+    saved = _saved(path)
     if run not in saved["seeds"]:
         raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
     spec, row = (

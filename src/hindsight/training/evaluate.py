@@ -1,0 +1,180 @@
+"""How well a policy does: a trained one of ours, or anybody's, on any gymnasium goal environment.
+
+A plain loop over episodes, one at a time: what is measured here is the policy, not the speed.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.algorithms import dqn, ppo
+from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.errors import SpecError
+from hindsight.specs.off_policy import DQNSpec, SACSpec
+from hindsight.training.policies import MODULES, agent_of, is_discrete, n_outputs, policy_of
+from hindsight.training.watch import read_policy
+
+#: From an observation, a dictionary of arrays, to an action.
+Actor = Callable[[Mapping[str, Any]], Any]
+#: The order in which our policies see the parts of an observation.
+PARTS = ("achieved_goal", "desired_goal", "observation")
+
+
+class Evaluation(NamedTuple):
+    """What came of some episodes."""
+
+    return_mean: float
+    return_std: float  # of the episodes, with the divisor n, as Stable-Baselines3 has it
+    success_rate: float  # NaN where the environment does not tell
+    length_mean: float  # steps
+    returns: NDArray[np.float64]  # [episode]
+    successes: NDArray[np.float64]  # [episode] 0 or 1, or NaN
+
+
+def evaluate_policy(
+    policy: Path | str | Actor,
+    environment: str | gymnasium.Env[Any, Any] | None = None,
+    n_episodes: int = 100,
+    deterministic: bool = True,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    run: int = 0,
+    seed: int = 0,
+) -> Evaluation:
+    """Run episodes and tell their mean return, its standard deviation and the success rate.
+
+    An episode succeeds if `info["is_success"]` of its last step says so.
+
+    Args:
+        policy: a file below results/policies, or a function from observations (dictionaries, as the
+            environment gives them) to actions.
+        environment: an id for `gymnasium.make`, or an environment; None: the one that the policy of
+            the file was trained in.
+        deterministic: of a file's policy: the mean action or best choice instead of random ones.
+            TD3 and DDPG know no others.  A function does as it does.
+        parameters: of the environment that an id names; of the file's, in place of its own.
+        run: which of the file's runs (its seed).
+        seed: episode e begins as `reset(seed=seed + e)` makes it, for every policy alike.
+
+    Raises:
+        SpecError: an environment that there is not, or that does not fit the policy; no episodes.
+        FileError: a file that is no policy, or without that run.
+    """
+    if n_episodes < 1:
+        raise SpecError(f"n_episodes: {n_episodes} is not allowed; it is 1 or more")
+    spec, act = None, policy
+    if isinstance(policy, str | Path):
+        spec, row = read_policy(Path(policy), run)
+        act = actor_of(spec, row, None if deterministic else torch.Generator().manual_seed(seed))
+        if environment is None:
+            own = spec.environment.model_dump()
+            environment = own.pop("id")
+            parameters = own | dict(parameters or {})
+    if environment is None:
+        raise SpecError("environment: None is not allowed for a policy that is a function")
+    if isinstance(environment, str):
+        env = _made(environment, dict(parameters or {}))
+    elif parameters:
+        raise SpecError("parameters: they are of an environment that an id names")
+    else:
+        env = environment
+    if spec is not None:
+        _check_fit(spec, env)
+    assert callable(act)
+    return _episodes(act, env, n_episodes, seed)
+
+
+def _episodes(act: Actor, env: gymnasium.Env[Any, Any], n: int, seed: int) -> Evaluation:
+    returns, successes, lengths = np.zeros((3, n))
+    for episode in range(n):
+        obs, _ = env.reset(seed=seed + episode)
+        over = False
+        while not over:
+            obs, reward, terminated, truncated, info = env.step(act(obs))
+            returns[episode] += float(reward)
+            lengths[episode] += 1
+            over = bool(terminated or truncated)
+        successes[episode] = info.get("is_success", np.nan)
+    means = float(returns.mean()), float(returns.std()), float(successes.mean())
+    return Evaluation(*means, float(lengths.mean()), returns, successes)
+
+
+def actor_of(spec: CellSpec, row: torch.Tensor, generator: torch.Generator | None = None) -> Actor:
+    """What a run with these parameters [parameter] does in a gymnasium environment.
+
+    generator: of random actions, as in training; None: the deterministic ones.
+    """
+    rows, discrete = row[None], is_discrete(spec.environment)
+    choose = policy_of(spec, rows) if generator is None else _random(spec, rows, generator)
+
+    @torch.no_grad()
+    def act(obs: Mapping[str, Any]) -> Any:
+        numbers = np.concatenate([np.asarray(obs[part], np.float32) for part in PARTS])
+        action = choose(torch.from_numpy(numbers)[None, None])[0, 0]
+        return int(action) if discrete else action.numpy()
+
+    return act
+
+
+def _random(
+    spec: CellSpec, rows: torch.Tensor, generator: torch.Generator
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Observations [1, 1, obs] to random actions [1, 1, ...], drawn as while it learns."""
+    agent, algorithm, n = agent_of(spec), spec.algorithm, n_outputs(spec.environment)
+    if isinstance(algorithm, PPOSpec):
+        policy, _, log_std = agent.split(rows)
+        outputs_of = agent.policy.frozen(policy)
+
+        def sample(obs: torch.Tensor) -> torch.Tensor:
+            outputs = outputs_of(obs)
+            if agent.discrete:
+                choice = torch.multinomial(outputs[0].softmax(-1), 1, generator=generator)
+                return choice.view(1, 1)
+            noise = torch.randn(1, 1, n, generator=generator) * log_std.exp()
+            return ppo.executed(outputs + noise, algorithm.exploration)
+
+        return sample
+    module = MODULES[algorithm.name]
+    state = module.State(agent, rows, torch.zeros(1))
+    if isinstance(algorithm, DQNSpec):
+        return lambda obs: dqn.act(
+            state, obs, torch.rand(1, 1, 2, generator=generator), algorithm.epsilon
+        )
+    if isinstance(algorithm, SACSpec):
+        return lambda obs: module.act(state, obs, torch.randn(1, 1, n, generator=generator))
+    return policy_of(spec, rows)
+
+
+def _made(name: str, parameters: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        return gymnasium.make(name, **parameters)
+    except SpecError:
+        raise
+    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
+        raise SpecError(f"environment {name!r}: {' '.join(str(error).split())}") from error
+
+
+def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
+    """SpecError unless the environment has the observations and actions that the policy knows."""
+    spaces, wanted = env.observation_space, spec.environment.observation_size
+    has = None
+    if isinstance(spaces, gymnasium.spaces.Dict) and set(PARTS) <= set(spaces.keys()):
+        has = sum(int(np.prod(spaces[part].shape or ())) for part in PARTS)
+    discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
+    n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
+    fits = (has, discrete, n) == (
+        wanted,
+        is_discrete(spec.environment),
+        n_outputs(spec.environment),
+    )
+    if not fits:
+        raise SpecError(
+            f"environment: {env.spec.id if env.spec else env} is not one for a policy that was "
+            f"trained in {spec.environment.id} on observations of {wanted} numbers"
+        )

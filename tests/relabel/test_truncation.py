@@ -1,0 +1,363 @@
+"""Relabelling where a time limit truncates, against plain loops: a point mass and bits.
+
+The rollouts are of the environments themselves, the references walk over them step by step with the
+rules of each task, and values are those of the same network.  Points are near each other and bits
+few, so that goals are achieved by chance; every step's achieved goal differs from its successor.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hindsight.algorithms import ppo
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.point_reach import PointReach
+from hindsight.relabel import on_policy, s_ratio
+from hindsight.relabel.on_policy import Draws
+from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.specs.cell import HindsightSpec, PPOSpec
+from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
+from hindsight.training.on_policy import success_counts
+from tests.relabel.test_s_ratio import SHARES, assert_best, choices
+
+CPU = torch.device("cpu")
+SPEC = PPOSpec(gamma=0.9, gae_lambda=0.8)
+RUNS = 2
+
+quick = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+@dataclass
+class Case:
+    """A rollout that begins amid episodes, and who made it."""
+
+    env: Any
+    agent: ppo.ActorCritic
+    rows: Tensor
+    rollout: Rollout
+    threshold: float  # 0 for bits, which are equal or not
+
+    @property
+    def ends_with_success(self) -> bool:
+        return isinstance(self.env, BitFlipping)
+
+    @property
+    def g(self) -> int:
+        return self.env.goal_size
+
+    def value(self, run: int, obs: np.ndarray) -> float:
+        value = self.agent.split(self.rows[run : run + 1])[1]
+        return float(self.agent.value(value, torch.from_numpy(obs)[None, None])[0, 0, 0])
+
+    def achieves(self, achieved: np.ndarray, goal: np.ndarray) -> bool:
+        return math.dist(achieved, goal) <= self.threshold
+
+    def segments(self, run: int, env: int) -> list[tuple[int, int, bool]]:
+        """First and last step of each, and whether it is a whole episode."""
+        starts = self.rollout.starts[run, env].tolist()
+        over = self.rollout.terminated | self.rollout.cuts.truncated
+        firsts = [0, *(t for t in range(1, len(starts)) if starts[t])]
+        lasts = [*(f - 1 for f in firsts[1:]), len(starts) - 1]
+        return [
+            (a, b, bool(starts[a] and over[run, env, b]))
+            for a, b in zip(firsts, lasts, strict=True)
+        ]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    envs, steps, limit = draw(st.integers(1, 2)), draw(st.integers(1, 16)), draw(st.integers(1, 6))
+    seed = draw(st.integers(0, 2**16))
+    if draw(st.booleans()):
+        # At most 0.15 per step; the threshold is a little more than half of that.
+        spec = PointReachSpec(max_steps=limit, dt=0.15, threshold=0.11)
+        env: Any = PointReach([spec] * RUNS, [seed, seed + 1], envs)
+    else:
+        bits = BitFlippingSpec(n_bits=draw(st.integers(2, 3)), max_steps=limit)
+        env = BitFlipping([bits] * RUNS, [seed, seed + 1], envs)
+    discrete = env.n_choices is not None
+    outputs = env.n_choices if discrete else env.action_size
+    agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), discrete)
+    rows = torch.stack([agent.initial_row(seed, 1.0) for seed in range(RUNS)])
+    rows += 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+    noise = np.random.default_rng(seed).gumbel(size=(3 + steps, RUNS, envs, outputs))
+    noise = torch.from_numpy(noise.astype(np.float32))
+    before = draw(st.integers(0, 3))
+    if before:
+        ppo.collect(env, agent, rows, noise[:before])
+    rollout = ppo.collect(env, agent, rows, noise[3:])
+    return Case(env, agent, rows, rollout, 0.0 if discrete else 0.11)
+
+
+@dataclass
+class Entry:
+    obs: np.ndarray
+    reward: float
+    success: bool
+
+
+def towards(case: Case, obs: Tensor, goal: np.ndarray) -> np.ndarray:
+    changed = obs.numpy().copy()
+    changed[case.g : 2 * case.g] = goal
+    return changed
+
+
+def proper_advantages(case: Case, run: int, entries: list[Entry], after: float) -> list[float]:
+    """Of one trajectory, behind which there is a value (0 where it has terminated)."""
+    values = [*(case.value(run, e.obs) for e in entries), after]
+    result, running = [0.0] * len(entries), 0.0
+    for t in reversed(range(len(entries))):
+        delta = entries[t].reward + SPEC.gamma * values[t + 1] - values[t]
+        running = result[t] = delta + SPEC.gamma * SPEC.gae_lambda * running
+    return result
+
+
+def copy_of(
+    case: Case, run: int, env: int, a: int, b: int, goal: np.ndarray
+) -> tuple[list[Entry], float]:
+    """An episode under another goal as the environment would have shown it; the value behind it."""
+    rollout, entries = case.rollout, []
+    for t in range(a, b + 1):
+        success = case.achieves(rollout.next_achieved[run, env, t].numpy(), goal)
+        obs = towards(case, rollout.obs[run, env, t], goal)
+        entries.append(Entry(obs, 0.0 if success else -1.0, success))
+        if success and case.ends_with_success:
+            return entries, 0.0
+    last = towards(case, rollout.cuts.next_obs[run, env, b], goal)
+    return entries, case.value(run, last)
+
+
+def assert_copy(
+    case: Case,
+    paths: Trajectories,
+    advantage: Tensor,
+    where: tuple[int, int],
+    span: tuple[int, int],
+    expected: tuple[list[Entry], float],
+) -> None:
+    """The path holds exactly this trajectory between the first and the last step of an episode."""
+    (run, path), (a, b), (entries, after) = where, span, expected
+    n = len(entries)
+    here = slice(a, a + n)
+    assert paths.valid[run, path, a : b + 1].tolist() == [True] * n + [False] * (b + 1 - a - n)
+    np.testing.assert_array_equal(
+        paths.obs[run, path, here].numpy(), np.array([e.obs for e in entries])
+    )
+    assert paths.rewards[run, path, here].tolist() == [e.reward for e in entries]
+    assert paths.success[run, path, here].tolist() == [e.success for e in entries]
+    assert paths.ends[run, path, here].tolist() == [False] * (n - 1) + [True]
+    np.testing.assert_allclose(
+        advantage[run, path, here].numpy(),
+        proper_advantages(case, run, entries, after),
+        rtol=0,
+        atol=2e-5,
+    )
+
+
+def estimated(case: Case, paths: Trajectories) -> Tensor:
+    """Advantages [run, path, step], rewards at truncations included."""
+    samples = ppo.estimate(case.agent, case.rows, paths, SPEC)
+    return samples.advantage.view(paths.rewards.shape)
+
+
+@given(cases())
+@quick
+def test_what_follows_is_of_the_same_episode(case):
+    """Also where the next one has begun; its goal is that of the step."""
+    rollout, g = case.rollout, case.g
+    assert torch.equal(rollout.cuts.next_obs[..., :g], rollout.next_achieved)
+    goals = rollout.obs[..., g : 2 * g]
+    assert torch.equal(rollout.cuts.next_obs[..., g : 2 * g], goals)
+
+
+@given(cases())
+@quick
+def test_real_steps(case):
+    """Whatever ends an episode; the rollout's cut end is followed by its own value."""
+    paths = Trajectories.real(case.rollout)
+    advantage, steps = estimated(case, paths), paths.rewards.shape[-1]
+    for run, env in np.ndindex(*paths.rewards.shape[:2]):
+        for a, b, _ in case.segments(run, env):
+            obs, rewards = case.rollout.obs[run, env].numpy(), paths.rewards[run, env].tolist()
+            entries = [Entry(obs[t], rewards[t], False) for t in range(a, b + 1)]
+            after = 0.0
+            if case.rollout.cuts.truncated[run, env, b]:
+                after = case.value(run, case.rollout.cuts.next_obs[run, env, b].numpy())
+            elif not case.rollout.terminated[run, env, b]:
+                assert b == steps - 1
+                after = case.value(run, case.rollout.last_obs[run, env].numpy())
+            np.testing.assert_allclose(
+                advantage[run, env, a : b + 1].numpy(),
+                proper_advantages(case, run, entries, after),
+                rtol=0,
+                atol=2e-5,
+            )
+
+
+@given(cases(), st.sampled_from(["final", "episode"]), st.integers(1, 3))
+@quick
+def test_described_copies_are_what_the_environment_would_have_shown(case, strategy, k):
+    spec = HindsightSpec(strategy=strategy, k=k, fidelity="described")
+    rollout = case.rollout
+    uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], spec.k)
+    paths = on_policy.relabel(rollout, spec, case.env.parameters, uniform)
+    advantage = estimated(case, paths)
+    counted = np.zeros((2, RUNS))
+    for run, env, copy in np.ndindex(*rollout.rewards.shape[:2], spec.k):
+        path = env * spec.k + copy
+        for a, b, whole in case.segments(run, env):
+            if not whole:
+                assert not paths.valid[run, path, a : b + 1].any()
+                continue
+            chosen = b
+            if strategy == "episode":
+                chosen = a + math.floor(float(uniform[run, env, a, copy]) * (b - a + 1))
+            goal = rollout.next_achieved[run, env, chosen].numpy()
+            expected = copy_of(case, run, env, a, b, goal)
+            assert_copy(case, paths, advantage, (run, path), (a, b), expected)
+            counted[:, run] += (expected[0][-1].success, 1)
+    counts = success_counts(paths, case.env.terminates_on_success)
+    assert counts.tolist() == counted.tolist()
+
+
+@given(cases(), st.sampled_from(["final", "future", "episode"]), st.integers(1, 2))
+@quick
+def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
+    """One list per environment, goals and rewards of before the action, never cut at a success."""
+    spec = HindsightSpec(strategy=strategy, k=k)
+    rollout = case.rollout
+    uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], spec.k)
+    paths = on_policy.relabel(rollout, spec, case.env.parameters, uniform)
+    advantage = estimated(case, paths)
+    assert paths.valid.all()
+    for run, env in np.ndindex(*rollout.rewards.shape[:2]):
+        achieved = rollout.obs[run, env, :, : case.g].numpy()
+        entries, begins = [], []
+        for a, b, _ in case.segments(run, env):
+            for t in range(a, b + 1):
+                for copy in range(spec.k):
+                    lowest = {"final": b, "future": t, "episode": a}[strategy]
+                    u = float(uniform[run, env, t, copy])
+                    goal = achieved[lowest + math.floor(u * (b - lowest + 1))]
+                    success = case.achieves(achieved[t], goal)
+                    obs = towards(case, rollout.obs[run, env, t], goal)
+                    entries.append(Entry(obs, 0.0 if success else -1.0, success))
+                    begins.append(t == a)
+        assert paths.rewards[run, env].tolist() == [e.reward for e in entries]
+        np.testing.assert_array_equal(
+            paths.obs[run, env].numpy(), np.array([e.obs for e in entries])
+        )
+        # From a beginning to the next; the last one by its own value, unless it succeeds.
+        expected: list[float] = []
+        while len(expected) < len(entries):
+            first = len(expected)
+            last = next((i for i in range(first + 1, len(entries)) if begins[i]), len(entries)) - 1
+            at_end = last == len(entries) - 1 and not entries[last].success
+            after = case.value(run, entries[last].obs) if at_end else 0.0
+            expected += proper_advantages(case, run, entries[first : last + 1], after)
+        np.testing.assert_allclose(advantage[run, env].numpy(), expected, rtol=0, atol=2e-5)
+
+
+def assert_failure(
+    case: Case, copies: Trajectories, advantage: Tensor, run: int, env: int, a: int, b: int
+) -> None:
+    """One goal, there is such a goal, no step achieves it, and what follows has a value."""
+    goal = copies.obs[run, env, a, case.g : 2 * case.g].numpy()
+    points = [
+        case.rollout.obs[run, env, a, : case.g].numpy(),
+        *case.rollout.next_achieved[run, env, a : b + 1].numpy(),
+    ]
+    assert not any(case.achieves(point, goal) for point in points)
+    assert case.env.parameters.contains(torch.from_numpy(goal)[None].expand(RUNS, -1))[0]
+    expected = copy_of(case, run, env, a, b, goal)
+    assert len(expected[0]) == b - a + 1 and expected[1] != 0
+    assert_copy(case, copies, advantage, (run, env), (a, b), expected)
+
+
+@given(cases(), st.sampled_from(SHARES), st.booleans())
+@quick
+def test_described_shares_of_success(case, share, targeted):
+    """Successes are those of last steps; failures go on where the episode itself had ended."""
+    targeted &= not case.ends_with_success
+    spec = HindsightSpec(
+        s_ratio=share, fidelity="described", failures="targeted" if targeted else "untargeted"
+    )
+    rollout, task = case.rollout, case.env.parameters
+    target = torch.full((RUNS,), share)
+    real, copies = s_ratio.described(rollout, spec, task, target, Draws([3, 4], 1, CPU))
+    _, can_fail = s_ratio.failures(rollout, spec, task, after_first_draw(rollout))
+    advantage = estimated(case, copies)
+    for run in range(RUNS):
+        kept, outcomes, failing = [0, 0], [0, 0], 0
+        for env in range(rollout.rewards.shape[1]):
+            for a, b, whole in case.segments(run, env):
+                if not whole:
+                    assert real.valid[run, env, a : b + 1].all()
+                    assert not copies.valid[run, env, a : b + 1].any()
+                    continue
+                reached = rollout.next_achieved[run, env, b].numpy()
+                desired = rollout.obs[run, env, b, case.g : 2 * case.g].numpy()
+                succeeded = case.achieves(reached, desired)
+                outcomes[not succeeded] += 1
+                failing += bool(can_fail[run, env, a])
+                kept[not succeeded] += bool(real.valid[run, env, a : b + 1].all())
+                if not copies.valid[run, env, a]:
+                    continue
+                goal = copies.obs[run, env, a, case.g : 2 * case.g].numpy()
+                if (goal == reached).all():
+                    expected = copy_of(case, run, env, a, b, reached)
+                    assert_copy(case, copies, advantage, (run, env), (a, b), expected)
+                    kept[0] += 1
+                else:
+                    assert_failure(case, copies, advantage, run, env, a, b)
+                    kept[1] += 1
+        possible = choices((outcomes[0], outcomes[1]), sum(outcomes), failing)
+        assert_best(float(np.float32(share)), (kept[0], kept[1]), possible)
+
+
+def after_first_draw(rollout: Rollout) -> Draws:
+    draw = Draws([3, 4], 1, CPU)
+    draw(3, rollout.rewards[0].numel())  # who is chosen
+    return draw
+
+
+@given(cases(), st.sampled_from(SHARES), st.sampled_from(["released", "described"]))
+@quick
+def test_a_run_among_others_is_that_run_alone(case, share, fidelity):
+    spec = HindsightSpec(s_ratio=share, fidelity=fidelity)
+
+    def balanced(runs: list[int]) -> tuple[Trajectories, Trajectories]:
+        index = torch.tensor(runs)
+        target, draws = torch.full((len(runs),), share), Draws([3 + i for i in runs], 1, CPU)
+        task = case.env.parameters.select(index)
+        return s_ratio.BALANCE[fidelity](case.rollout.select(index), spec, task, target, draws)
+
+    among, alone = balanced([0, 1]), balanced([1])
+    for one, several in zip(alone, among, strict=True):
+        for name, x in vars(one).items():
+            if isinstance(x, Tensor):
+                assert torch.equal(x, getattr(several, name)[1:]), name
+        assert (one.cuts is None) == (several.cuts is None)
+        if one.cuts is not None:
+            for x, y in zip(one.cuts, several.cuts, strict=True):
+                assert torch.equal(x, y[1:])
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_where_success_does_not_end_it_the_last_step_counts(ends):
+    """Three trajectories: a success amid, one at the end, and a cut one that has no end."""
+    success = torch.tensor([[[True, False, False, True, True]]])
+    over = torch.tensor([[[False, True, False, True, False]]])
+    nothing, there = torch.zeros(1, 1, 5, 1), torch.ones(1, 1, 5, dtype=torch.bool)
+    paths = Trajectories(nothing, nothing, nothing[..., 0], success, over, nothing[:, :, 0], there)
+    assert success_counts(paths, ends).tolist() == [[2.0 if ends else 1.0], [2.0]]
+    assert success_counts(replace(paths, valid=~there), ends).tolist() == [[0.0], [0.0]]

@@ -1,0 +1,211 @@
+"""`evaluate_policy` against plain loops, of policies from files and of anybody's functions."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
+from hindsight.training.evaluate import actor_of, evaluate_policy
+from hindsight.training.files import save
+from hindsight.training.policies import initial_row
+
+PREY: dict[str, Any] = {"prey": "attract", "n_dims": 2, "grid_size": 3.0, "max_steps": 6}
+POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
+BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 3}
+CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ppo": (PREY, {}),
+    "ppo-squashed": (POINT, {"exploration": "squashed"}),
+    "ppo-choices": (BITS, {}),
+    "ppo-bits": ({**BITS, "continuous": True}, {}),
+    "dqn": (BITS, {"name": "dqn"}),
+    "sac": (POINT, {"name": "sac"}),
+    "td3": (POINT, {"name": "td3"}),
+}
+
+
+def cell(name: str) -> tuple[CellSpec, torch.Tensor]:
+    """A specification, and rows of two runs that do more than the first parameters would."""
+    environment, algorithm = CELLS[name]
+    spec = CellSpec(
+        environment=environment, algorithm={"hidden": (5,), **algorithm}, steps=10_000, seeds=2
+    )
+    rows = torch.stack([initial_row(spec, seed) for seed in range(2)])
+    return spec, rows + 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))
+
+
+def policy_file(name: str, folder: Path) -> Path:
+    spec, rows = cell(name)
+    save(folder / "policy.pt", {"spec": spec.model_dump_json(), "seeds": [4, 7], "rows": rows})
+    return folder / "policy.pt"
+
+
+def network(row: np.ndarray, sizes: tuple[int, ...], x: np.ndarray, activation: Any) -> np.ndarray:
+    """A perceptron from the beginning of a row: bias and weight of each layer."""
+    for i, (n_in, n_out) in enumerate(pairwise(sizes)):
+        bias, row = row[:n_out], row[n_out:]
+        weight, row = row[: n_out * n_in].reshape(n_out, n_in), row[n_out * n_in :]
+        x = weight @ (activation(x) if i else x) + bias
+    return x
+
+
+def by_hand(name: str, row: np.ndarray, obs: dict[str, np.ndarray]) -> Any:
+    x = np.concatenate([obs[k] for k in ("achieved_goal", "desired_goal", "observation")])
+    n = {"dqn": 3, "ppo-choices": 3, "ppo-bits": 3}.get(name, 2)
+    if name == "dqn":
+        return int(network(row, (len(x), 5, n), x, lambda y: np.maximum(y, 0)).argmax())
+    outputs = network(row, (len(x), 5, n), x, np.tanh)
+    if name == "ppo-choices":
+        return int(outputs.argmax())
+    return (np.tanh(outputs) if name == "ppo-squashed" else outputs).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["ppo", "ppo-squashed", "ppo-choices", "ppo-bits", "dqn"])
+def test_a_policy_of_a_file_is_what_a_plain_loop_makes_of_it(name, tmp_path):
+    rows = cell(name)[1]
+    found = evaluate_policy(policy_file(name, tmp_path), n_episodes=40, run=7, seed=3)
+    parameters = dict(CELLS[name][0])
+    env = gymnasium.make(parameters.pop("id", "PredatorPrey-v0"), **parameters)
+    row = rows[1].double().numpy()
+    returns, successes, steps = [], [], 0
+    for episode in range(40):
+        obs, _ = env.reset(seed=3 + episode)
+        rewards = []
+        while True:
+            obs, reward, terminated, truncated, info = env.step(by_hand(name, row, obs))
+            rewards.append(reward)
+            if terminated or truncated:
+                break
+        returns.append(sum(rewards))
+        successes.append(info["is_success"])
+        steps += len(rewards)
+    assert 0 < sum(successes) < 40
+    assert found.returns.tolist() == returns and found.successes.tolist() == successes
+    assert found.return_mean == pytest.approx(np.mean(returns))
+    assert found.return_std == pytest.approx(np.std(returns)) and found.return_std > 0
+    assert found.success_rate == pytest.approx(np.mean(successes))
+    assert found.length_mean == pytest.approx(steps / 40)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_same_again_and_other_runs_and_seeds_otherwise(name, tmp_path):
+    file = policy_file(name, tmp_path)
+    for deterministic in (True, False):
+        one, again, other_run, other_seed = (
+            evaluate_policy(str(file), None, 12, deterministic, run=run, seed=seed).returns.tolist()
+            for run, seed in ((4, 0), (4, 0), (7, 0), (4, 100))
+        )
+        assert one == again
+        assert one not in (other_run, other_seed)
+
+
+def test_a_function_on_an_environment_of_its_own():
+    """One that heads for the target; a target 0.5 away takes ten steps at full speed."""
+
+    class Heading(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict(
+            {
+                k: gymnasium.spaces.Box(-1, 1, (1,))
+                for k in ("achieved_goal", "desired_goal", "observation")
+            }
+        )
+        action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+        def __init__(self, limit):
+            self.limit = limit
+
+        def look(self):
+            at = np.array([self.at], np.float32)
+            return {"achieved_goal": at, "desired_goal": self.goal, "observation": at}
+
+        def reset(self, *, seed=None, options=None):
+            self.t, self.at, self.goal = 0, 0.0, np.array([(seed % 2) - 0.5], np.float32)
+            return self.look(), {}
+
+        def step(self, action):
+            self.t += 1
+            self.at += float(action[0])
+            there = abs(self.at - self.goal[0]) < 1e-6
+            info = {"is_success": there} if self.limit < 100 else {}
+            return self.look(), -1.0 + 3 * there, bool(there), self.t == self.limit, info
+
+    def act(obs):
+        # Too slow by half towards a negative target.
+        return np.clip(obs["desired_goal"] - obs["achieved_goal"], -0.05, 0.1)
+
+    found = evaluate_policy(act, Heading(limit=8), n_episodes=4, seed=10)
+    assert found.returns.tolist() == [-8.0, -2.0, -8.0, -2.0]
+    assert (found.return_mean, found.return_std) == (-5.0, 3.0)
+    assert (found.success_rate, found.length_mean) == (0.5, 6.5)
+    assert np.isnan(evaluate_policy(act, Heading(limit=100), n_episodes=2).success_rate)
+
+
+def test_the_environment_can_be_another(tmp_path):
+    file = policy_file("ppo", tmp_path)
+    plain = evaluate_policy(file, n_episodes=20, run=4)
+    easy = evaluate_policy(file, n_episodes=20, run=4, parameters={"interception_distance": 1.4})
+    assert easy.success_rate > plain.success_rate
+    same = evaluate_policy(file, "PredatorPrey-v0", 20, run=4, parameters=PREY)
+    assert same.returns.tolist() == plain.returns.tolist()
+
+
+def test_random_actions_are_those_of_the_policy():
+    """Frequencies of choices, moments of numbers: 2 000 draws at one observation."""
+    rng = np.random.default_rng(0)
+    for name, width in (("ppo-choices", 3), ("ppo", 2)):
+        spec, rows = cell(name)
+        obs = {
+            k: rng.integers(0, 2, width) for k in ("achieved_goal", "desired_goal", "observation")
+        }
+        act = actor_of(spec, rows[0], torch.Generator().manual_seed(0))
+        drawn = np.array([act(obs) for _ in range(2000)])
+        x = np.concatenate(list(obs.values())).astype(float)
+        outputs = network(rows[0].double().numpy(), (len(x), 5, width), x, np.tanh)
+        if name == "ppo":
+            sigma = rows[0, -2:].exp().numpy()
+            for z in ((drawn - outputs) / sigma).T:
+                assert stats.kstest(z, "norm").pvalue > 1e-3
+        else:
+            p = np.exp(outputs) / np.exp(outputs).sum()
+            assert p.max() - p.min() > 0.05
+            assert stats.chisquare(np.bincount(drawn, minlength=3), 2000 * p).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"n_episodes": 0}, SpecError, "n_episodes: 0 is not allowed"),
+        ({"run": 5}, FileError, "has no run 5"),
+        ({"environment": "Nowhere-v0"}, SpecError, "environment 'Nowhere-v0': "),
+        (
+            {"environment": "PointReach-v0"},
+            SpecError,
+            "is not one for a policy that was trained in",
+        ),
+        ({"environment": "CartPole-v1"}, SpecError, "is not one for a policy that was trained in"),
+        ({"parameters": {"prey": "statc"}}, SpecError, "prey: 'statc'"),
+        ({"parameters": {"n_dims": 3}}, SpecError, "observations of 6 numbers"),
+        ({"policy": lambda obs: 0}, SpecError, "environment: None is not allowed"),
+        ({"policy": "none.pt"}, FileError, "none.pt"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told(arguments, error, words, tmp_path):
+    arguments = {"policy": policy_file("ppo", tmp_path), "run": 4, **arguments}
+    with pytest.raises(error, match=words) as told:
+        evaluate_policy(**arguments)
+    assert "\n" not in str(told.value)
+
+
+def test_an_environment_that_is_there_has_its_parameters():
+    env = gymnasium.make("PointReach-v0")
+    with pytest.raises(SpecError, match="parameters: they are of an environment that an id names"):
+        evaluate_policy(lambda obs: np.zeros(2), env, 1, parameters={"threshold": 0.1})
+    found = evaluate_policy(lambda obs: np.zeros(2), env, 3)
+    assert found.length_mean == 50 and found.return_mean == -50

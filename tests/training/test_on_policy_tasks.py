@@ -1,0 +1,178 @@
+"""PPO, PPO-HER and MEHER on the point mass and on bits: runs alone or among others, and columns."""
+
+import io
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import ppo
+from hindsight.replay.rollout import Rollout
+from hindsight.specs.cell import CellSpec
+from hindsight.training.loops import runs_of
+from hindsight.training.on_policy import OnPolicyRuns
+
+POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
+BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
+ENVIRONMENTS: dict[str, dict[str, Any]] = {
+    "point": POINT,
+    "bits": BITS,
+    "continuous": {**BITS, "continuous": True},
+}
+HINDSIGHT: dict[str, dict[str, Any] | None] = {
+    "ppo": None,
+    "released": {"strategy": "future", "k": 2},
+    "described": {"fidelity": "described", "strategy": "episode", "k": 2},
+    "released-meher": {"s_ratio": 0.4},
+    "described-meher": {"s_ratio": 0.4, "fidelity": "described"},
+}
+
+
+def cell(environment: str, hindsight: str, **algorithm: Any) -> CellSpec:
+    return CellSpec(
+        environment=ENVIRONMENTS[environment],
+        algorithm={"hidden": (8, 8), "n_steps": 60, "n_epochs": 3, **algorithm},
+        hindsight=HINDSIGHT[hindsight],
+        steps=2000,
+        evaluation={"episodes": 20},
+    )
+
+
+def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
+    made = runs_of(spec, list(seeds), "cpu")
+    assert isinstance(made, OnPolicyRuns)
+    return made
+
+
+@pytest.mark.parametrize("hindsight", HINDSIGHT)
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_seed_alone_equals_itself_among_others(environment, hindsight):
+    """Over two iterations, after the first of which another run leaves the axis."""
+    spec = cell(environment, hindsight, n_envs=2)
+    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
+    for i in range(2):
+        columns, columns_alone = among.iterate(), alone.iterate()
+        place = among.seeds.index(12)
+        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
+        for name, values in columns.items():
+            torch.testing.assert_close(
+                values[place : place + 1], columns_alone[name],
+                rtol=1e-3, atol=1e-3, equal_nan=True, msg=name,
+            )  # fmt: skip
+        if i == 0:
+            assert not torch.equal(among.rows[0], among.rows[1])
+            among.select(torch.tensor([2, 1]))
+    evaluated, evaluated_alone = among.evaluate(), alone.evaluate()
+    for name, values in evaluated_alone.items():
+        torch.testing.assert_close(evaluated[name][1:], values, rtol=0, atol=0.06, msg=name)
+
+
+@pytest.mark.parametrize("hindsight", ["described", "released-meher", "described-meher"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_checkpoint_continues_bit_for_bit(environment, hindsight):
+    spec = cell(environment, hindsight)
+    whole = runs(spec, 3, 4)
+    whole.iterate()
+    file = io.BytesIO()
+    torch.save(whole.state_dict(), file)
+    file.seek(0)
+    resumed = runs(spec, 3, 4)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    for _ in range(2):
+        a, b = whole.iterate(), resumed.iterate()
+        assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name].nan_to_num(9e9), b[name].nan_to_num(9e9)), name
+    assert torch.equal(whole.rows, resumed.rows)
+
+
+@pytest.fixture
+def rollouts(monkeypatch: pytest.MonkeyPatch) -> list[Rollout]:
+    log: list[Rollout] = []
+    collect = ppo.collect
+
+    def noting(*arguments: Any) -> Rollout:
+        log.append(collect(*arguments))
+        return log[-1]
+
+    monkeypatch.setattr(ppo, "collect", noting)
+    return log
+
+
+def outcomes(rollouts: list[Rollout], run: int) -> list[tuple[float, float, bool]]:
+    """Return, length and success of every episode of a run with one environment."""
+    found, total, length = [], 0.0, 0
+    for rollout in rollouts:
+        assert rollout.cuts is not None
+        over = rollout.terminated | rollout.cuts.truncated
+        for t in range(over.shape[-1]):
+            total += float(rollout.rewards[run, 0, t])
+            length += 1
+            if over[run, 0, t]:
+                found.append((total, float(length), bool(rollout.success[run, 0, t])))
+                total, length = 0.0, 0
+    return found
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_truncated_episodes_count(environment, rollouts):
+    one = runs(cell(environment, "ppo"), 1, 2)
+    for _ in range(3):
+        columns = one.iterate()
+    for run in range(2):
+        found = outcomes(rollouts, run)
+        means = np.mean(found[-100:], axis=0)
+        names = ("return_mean", "episode_length", "success_rate")
+        for name, mean in zip(names, means, strict=True):
+            assert float(columns[name][run]) == pytest.approx(mean), name
+        assert int(columns["episodes"][run]) == len(found)
+        if environment == "point":
+            assert means[1] == 9 and means[2] > 0
+        # Of the episodes that end in the last rollout: successes by their last steps.
+        before = outcomes(rollouts[:-1], run)
+        last = [success for _, _, success in found[len(before) :]]
+        assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))
+
+
+def test_a_categorical_policy_has_no_sigma_and_the_entropy_of_its_choices(rollouts):
+    one = runs(cell("bits", "ppo", learning_rate=0.01), 1, 2)
+    columns = one.iterate()
+    assert columns["log_std"].isnan().all()
+    assert one.rows.shape[1] == sum((12 + 1) * 8 + (8 + 1) * 8 + (8 + 1) * n for n in (4, 1))
+    policy = one.agent.split(one.rows)[0]
+    logits = one.agent.policy(policy, rollouts[0].obs.flatten(1, 2))
+    expected = torch.distributions.Categorical(logits=logits).entropy().mean(1)
+    torch.testing.assert_close(columns["policy_entropy"], expected)
+    assert (expected < math.log(4) - 1e-4).all()
+    # A choice is a bin of its own.
+    counts = torch.bincount(rollouts[0].actions[0].long().flatten(), minlength=4).double()
+    p = counts / counts.sum()
+    bits = float(-(p * p.log2()).sum()) + 3 / (2 * 60 * math.log(2))
+    assert float(one.evaluate()["action_entropy"][0]) == pytest.approx(bits, abs=1e-4)
+
+
+def test_choices_are_drawn_with_their_probabilities():
+    """Of an untrained policy pushed towards one bit: 6 000 choices against its softmax."""
+    one = runs(cell("bits", "ppo", n_steps=200, n_envs=10), 1, 2, 3)
+    policy: Tensor = one.agent.split(one.rows)[0]
+    one.agent.policy.layers(policy)[-1][0].copy_(torch.tensor([0.5, -1.0, 0.0, 1.0]))
+    rollout = ppo.collect(one.env, one.agent, one.rows, one._noise())
+    counts = torch.bincount(rollout.actions.long().flatten(), minlength=4).double()
+    # The network's weights are small: the bias decides to within a percent.
+    p = torch.tensor([0.5, -1.0, 0.0, 1.0]).softmax(0).double()
+    torch.testing.assert_close(counts / counts.sum(), p, rtol=0, atol=0.03)
+
+
+def test_an_evaluation_makes_the_likeliest_choice():
+    """A policy whose bias decides always flips the same bit: two goals in sixteen are reached."""
+    one = runs(cell("bits", "ppo"), 1)
+    one.agent.policy.layers(one.agent.split(one.rows)[0])[-1][0].copy_(torch.tensor([0.0, 9, 0, 0]))
+    start = one.evaluation_env.state[0].clone()
+    rest = [0, 2, 3]
+    solved = (start[:, rest] == start[:, [4 + i for i in rest]]).all(-1)
+    result = one.evaluate()
+    assert 0 < solved.sum() < 20
+    assert float(result["success_rate"][0]) == pytest.approx(float(solved.float().mean()))
