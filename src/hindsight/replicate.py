@@ -177,7 +177,7 @@ def _what_failed(stage: Stage, started: float) -> None:
         if line.startswith(("Error in rule", "error: ")) or "Exception in rule" in line:
             print(f"  {line}")
     for kind, line in itertools.pairwise(told):
-        if kind.startswith("WorkflowError"):
+        if kind.startswith("WorkflowError in "):
             print(f"  {line}")
     if shutil.disk_usage("results").free < ROOM:
         print(f"  The disk of {Path('results').resolve()} is full: make room.")

@@ -298,12 +298,13 @@ class CellTraining:
 
     def _continue(self, saved: dict[str, Any]) -> None:
         """Take over a checkpoint's state, all of it or, where something does not fit, nothing."""
-        group, state = saved["group"], saved["runs"]
-        runs = runs_of(self.spec, self.groups[group], self.execution.device)
-        runs.select(torch.tensor([runs.seeds.index(seed) for seed in state["seeds"]]))
-        # A replay buffer is as long as has been written; it checks that itself.
-        must_fit(runs.state_dict(), {**state, "buffer": None}, "runs")
-        runs.load_state_dict(state)
+        group, state, runs = saved["group"], saved["runs"], None
+        if state is not None:  # not between groups
+            runs = runs_of(self.spec, self.groups[group], self.execution.device)
+            runs.select(torch.tensor([runs.seeds.index(seed) for seed in state["seeds"]]))
+            # A replay buffer is as long as has been written; it checks that itself.
+            must_fit(runs.state_dict(), {**state, "buffer": None}, "runs")
+            runs.load_state_dict(state)
         columns = {
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
