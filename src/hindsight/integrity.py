@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -55,6 +56,12 @@ def file_sha256(path: Path) -> str:
         raise FileError(f"{path}: cannot be read: {reason(error)}") from error
 
 
+def record_sum(found: dict[str, Any]) -> str:
+    """SHA-256 of a record but for its own, which stands among the checksums under its own name."""
+    others = {name: sum_ for name, sum_ in found[SUMS].items() if name != RECORD}
+    return hashlib.sha256(json.dumps({**found, SUMS: others}, sort_keys=True).encode()).hexdigest()
+
+
 def check_tables(folders: Iterable[Path]) -> None:
     """Raise DamagedError for tables that are not what the record beside them says.
 
@@ -66,11 +73,17 @@ def check_tables(folders: Iterable[Path]) -> None:
         if not record.exists():
             continue
         try:
-            sums = json.loads(record.read_text(encoding="utf-8")).get(SUMS, {}).items()
-        except (ValueError, AttributeError):
+            found = json.loads(record.read_text(encoding="utf-8"))
+            sums = dict(found.get(SUMS, {}))
+            whole = not sums or sums.pop(RECORD, record_sum(found)) == record_sum(found)
+        except (ValueError, AttributeError, TypeError):
+            sums, whole = {}, False
+        if not whole or not all((folder / name).exists() for name in sums):
             damaged.append(record)
             continue
-        damaged += [folder / name for name, sum_ in sums if file_sha256(folder / name) != sum_]
+        damaged += [
+            folder / name for name, sum_ in sums.items() if file_sha256(folder / name) != sum_
+        ]
     if damaged:
         names = ", ".join(map(str, damaged))
         raise DamagedError(f"{names}: damaged, the checksum in {RECORD} is another", *damaged)

@@ -32,7 +32,7 @@ from hindsight.analysis.reduce import (
 )
 from hindsight.analysis.time_saved import time_saved
 from hindsight.files import DamagedError, write_whole
-from hindsight.integrity import RECORD, SUMS, file_sha256
+from hindsight.integrity import RECORD, SUMS, file_sha256, record_sum
 
 CURVE_POINTS = 250
 SEED_CURVE_POINTS = 150
@@ -98,6 +98,7 @@ def summarise(
     write_whole(out / "summary.tex", lambda part: part.write_text(tex))
     sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
     found = {"entries": len(plan["entries"]), "missing": missing, SUMS: sums}
+    sums[RECORD] = record_sum(found)
     record = json.dumps(found, indent=1) + "\n"
     write_whole(out / RECORD, lambda part: part.write_text(record))
     return missing
