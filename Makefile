@@ -2,6 +2,7 @@
 # make figures     redraw every figure, table and verdict from the published results
 # make test        set up and pass the tests
 # make bench       measure speed beside Stable-Baselines3
+# make faults      injure it in 200 ways and more, and write docs/survival.md
 # ARGS are handed on:  make replicate ARGS="--config preset=smoke"
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := .venv/bin
 CORES ?= all
 ARGS ?=
 
-.PHONY: replicate figures test lint bench lock
+.PHONY: replicate figures test lint bench faults lock
 
 replicate: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
@@ -36,6 +37,9 @@ bench: .venv/ready
 	$(BIN)/python bench/replay.py
 	$(BIN)/python bench/goal_environments.py
 	$(BIN)/python bench/fetch_reach.py
+
+faults: .venv/ready
+	$(BIN)/python -m tests.faults.inject --out docs/survival.md $(ARGS)
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.
 lock:

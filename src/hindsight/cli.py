@@ -3,6 +3,7 @@
 Imports stand inside the commands: drawing a figure does not wait for torch.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,14 +54,42 @@ def main() -> None:
     import sys
 
     from hindsight.analysis.cells import ResultError
-    from hindsight.files import FileError
+    from hindsight.files import DamagedError, FileError
+    from hindsight.interruption import end_with_parent
 
+    end_with_parent()
     sys.path.append(os.getcwd())  # where a person's own environment lies
     try:
-        app()
+        try:
+            app()
+        except DamagedError as error:
+            raise FileError(f"{error}{_set_aside(error.paths)}") from None
     except (SpecError, EnvironmentFailure, FileError, ResultError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
+
+
+def _set_aside(paths: Iterable[Path]) -> str:
+    """Set aside damaged files that the workflow makes again; returns what is to be said of it."""
+    from hindsight.files import set_aside
+    from hindsight.specs.experiments import PUBLISHED, TRAINED
+
+    made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
+    for path in made:
+        set_aside(path)
+        cell = path.parent.name + "/" + path.stem
+        curves = TRAINED / "cells" / f"{cell}.parquet"
+        if TRAINED / "policies" in path.parents and curves.exists():
+            set_aside(curves)  # one job makes both
+        # Snakemake makes a missing file again only for one that is missing, too, up to the page.
+        for plan in (TRAINED / "tables").glob("*/*/plan.json"):
+            about = path.parent == plan.parent or f"{cell}.parquet" in plan.read_text()
+            if about:
+                (plan.parent / "summary.csv").unlink(missing_ok=True)
+            if about or path.parent == plan.parents[1]:
+                Path("figures", plan.parents[1].name, "report.html").unlink(missing_ok=True)
+    names = " and ".join(f"{path.name}.damaged" for path in made)
+    return f"; set aside as {names}, and made again when the workflow next runs" if made else ""
 
 
 def _config(pairs: list[str] | None) -> Any:
@@ -199,12 +228,17 @@ def cell(
 def _train(
     spec: Any, out: Path, device: str, runs_per_axis: int | None, workers: int | None
 ) -> None:
+    from hindsight.interruption import Interrupted
     from hindsight.training.cell import Execution, train_cell
     from hindsight.training.progress import show
 
     execution = Execution(device=device, runs_per_axis=runs_per_axis, workers=workers)
-    with show(out / "progress" / f"{spec.name}.json") as tell:
-        path = train_cell(spec, out, execution, tell)
+    try:
+        with show(out / "progress" / f"{spec.name}.json") as tell:
+            path = train_cell(spec, out, execution, tell)
+    except Interrupted as stop:
+        typer.echo(str(stop), err=True)
+        raise typer.Exit(stop.status) from None
     typer.echo(f"curves: {path}")
 
 
@@ -294,16 +328,20 @@ def publish(config: ConfigOption = None) -> None:
         typer.echo(line)
 
 
+def _vouched_for(plans: Iterable[Path]) -> None:
+    """Raise FileError for a published cell of these plans that its manifest does not vouch for."""
+    from hindsight.analysis.summarise import read_plan
+    from hindsight.publish import verify
+
+    verify(sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]}))
+
+
 @app.command(hidden=True)
 def summarise(plan: Path) -> None:
     """An experiment's cells to its tables (a job of the workflow)."""
     from hindsight.analysis import summarise as analysis
-    from hindsight.publish import verify
-    from hindsight.specs.experiments import PUBLISHED
 
-    cells = {Path(entry["cell"]) for entry in analysis.read_plan(plan)["entries"]}
-    if published := sorted(cell for cell in cells if PUBLISHED in cell.parents):
-        verify(published)
+    _vouched_for([plan])
     for entry in analysis.summarise(plan):
         typer.echo(f"missing: {entry['cell']}")
 
@@ -320,7 +358,11 @@ def episodes(out: Path, policies: list[Path]) -> None:
 def draw(tables: list[Path], out: Annotated[list[Path], typer.Option()]) -> None:
     """Figures, named by their files, from their experiment's tables (a job of the workflow)."""
     from hindsight import figures
+    from hindsight.integrity import check_tables
+    from hindsight.publish import verify
 
+    verify(tables)
+    check_tables({path.parent for path in tables})
     for stem in dict.fromkeys(path.with_suffix("") for path in out):
         figures.draw(stem.name, tables[0].parent.parent, stem)
 
@@ -329,7 +371,9 @@ def draw(tables: list[Path], out: Annotated[list[Path], typer.Option()]) -> None
 def claims(out: Path) -> None:
     """Verdicts from the tables beside which `out` lies (a job of the workflow)."""
     from hindsight.analysis.claims import write_claims
+    from hindsight.integrity import check_tables
 
+    check_tables(path.parent for path in out.parent.glob("*/plan.json"))
     for verdict in write_claims(out.parent):
         typer.echo(f"{verdict.claim} {verdict.fidelity}: {verdict.verdict}")
 
@@ -337,6 +381,11 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path) -> None:
     """The page and the scoreboard, from the verdicts and what lies beside (a job)."""
+    from hindsight.integrity import check_json, check_tables
     from hindsight.report.build import build
 
+    plans = sorted(claims.parent.glob("*/plan.json"))
+    check_tables(plan.parent for plan in plans)
+    _vouched_for(plans)
+    check_json([claims, claims.with_name("answers.json")])
     build(claims.parent, html.parent, html, scoreboard)

@@ -10,6 +10,23 @@ class FileError(Exception):
     """A file that cannot be written or read, in one sentence."""
 
 
+class DamagedError(FileError):
+    """Files that do not hold what was written; `paths` are all that were found."""
+
+    def __init__(self, message: str, *paths: Path) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, which is then no longer there to be used; returns its new path."""
+    aside = path.with_name(f"{path.name}.damaged")
+    try:
+        return path.replace(aside)
+    except OSError as error:
+        raise FileError(f"{path}: is damaged and cannot be renamed: {reason(error)}") from error
+
+
 def reason(error: BaseException) -> str:
     """What went wrong, on one line."""
     if isinstance(error, OSError) and error.strerror:

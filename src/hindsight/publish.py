@@ -1,6 +1,5 @@
 """The results that ship with the repository: trained cells and a manifest that vouches for them."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.analysis.cells import load_cell
-from hindsight.files import FileError, write_whole
+from hindsight.files import FileError, reason, write_whole
+from hindsight.integrity import file_sha256
 from hindsight.specs.experiments import EPISODES, PUBLISHED, TRAINED, Config, Plan, as_json
 
 MANIFEST = PUBLISHED / "manifest.json"
@@ -32,7 +32,7 @@ def publish_cells(config: Config) -> Iterator[str]:
             continue
         metadata = load_cell(target).metadata
         files[str(target.relative_to(PUBLISHED))] = {
-            "sha256": _sha256(target),
+            "sha256": file_sha256(target),
             **{
                 key: metadata[key]
                 for key in ("spec_hash", "code", "versions", "machine", "seconds")
@@ -42,24 +42,27 @@ def publish_cells(config: Config) -> Iterator[str]:
     if drawn.exists():
         write_whole(target, partial(shutil.copyfile, drawn))
     if target.exists():
-        files[str(EPISODES)] = {"sha256": _sha256(target)}
+        files[str(EPISODES)] = {"sha256": file_sha256(target)}
     write_whole(MANIFEST, lambda beside: beside.write_text(as_json(files), encoding="utf-8"))
     yield f"{MANIFEST}: {len(files)} files"
 
 
 def verify(paths: Iterable[Path]) -> None:
-    """Raise FileError for a published file that is there but not what the manifest says."""
+    """Raise FileError for a published file that is there but not what the manifest says.
+
+    Files that are not below results/published are none of the manifest's.
+    """
+    published = [path for path in paths if PUBLISHED in path.parents and path.exists()]
+    if not published:
+        return
     try:
-        manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(f"{MANIFEST}: cannot be read as a manifest: {error}") from error
-    for path in filter(Path.exists, paths):
-        entry = manifest.get(str(path.relative_to(PUBLISHED)))
-        if entry is None:
+        entries = json.loads(MANIFEST.read_text(encoding="utf-8"))
+        sums = {name: entry["sha256"] for name, entry in entries.items()}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        raise FileError(f"{MANIFEST}: cannot be read as a manifest: {reason(error)}") from error
+    for path in published:
+        name = str(path.relative_to(PUBLISHED))
+        if name not in sums:
             raise FileError(f"{path}: is not in {MANIFEST}")
-        if entry["sha256"] != _sha256(path):
+        if sums[name] != file_sha256(path):
             raise FileError(f"{path}: differs from its checksum in {MANIFEST}; restore it from git")
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

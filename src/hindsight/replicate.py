@@ -1,7 +1,11 @@
 """`hindsight replicate`: Snakemake with one progress display, and a last word on what came out."""
 
+import itertools
 import json
 import math
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,12 +18,16 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from hindsight.interruption import PARENT, noticed
+from hindsight.locks import held
 from hindsight.specs.cost import seconds
 from hindsight.specs.experiments import Plan, load, overrides_of
 from hindsight.workflow import Stage
 
 LOG = Path("results/logs/snakemake.log")
 LINE_SECONDS = 30.0
+#: Bytes below which a disk counts as full.
+ROOM = 1 << 20
 
 
 def run(arguments: Sequence[str], cores: str, published: bool) -> int:
@@ -34,27 +42,46 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     command = [sys.executable, "-m", "snakemake", "--cores", cores, *rest]
     command += ["--config", *pairs] if pairs else []
-    LOG.parent.mkdir(parents=True, exist_ok=True)
-    with LOG.open("w", encoding="utf-8") as log:
+    with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
         started = time.time()
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            with _display(stage) as show:
-                while process.poll() is None:
-                    show()
-                    time.sleep(0.5)
-                show()
-        except KeyboardInterrupt:
-            # Snakemake got the signal too: let it end its jobs, then say how to go on.
-            process.wait()
-            print("interrupted; the same command continues where this one stopped", file=sys.stderr)
-            return 130
-    if process.returncode:
-        print(f"Snakemake ended with status {process.returncode}; its log: {LOG}")
+        status, stopped_by = _supervise(command, stage)
+    if stopped_by is not None:
+        print("interrupted; the same command continues where this one stopped", file=sys.stderr)
+        return 128 + stopped_by
+    if status:
+        print(f"Snakemake ended with status {status}; its log: {LOG}")
         _what_failed(stage, started)
     else:
         _what_came_out(stage)
-    return process.returncode
+    return status
+
+
+def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
+    """Run Snakemake to its end; returns its status, and the signal that ended it early, if any.
+
+    Snakemake and its jobs are a process group of their own, so that a signal reaches each of them
+    once; they end with this process, however it ends.
+    """
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    with LOG.open("w", encoding="utf-8") as log, noticed() as notice:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0
+        )
+        try:
+            with _display(stage) as show:
+                while process.poll() is None and notice.signal is None:
+                    show()
+                    time.sleep(0.5)
+                show()
+            if process.poll() is None:
+                # Jobs keep what they have, Snakemake takes its leave.
+                os.killpg(process.pid, signal.SIGINT)
+            return process.wait(), notice.signal
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def _as_yaml(value: Any) -> str:
@@ -144,10 +171,16 @@ def _display(stage: Stage) -> Iterator[Callable[[], None]]:
 
 
 def _what_failed(stage: Stage, started: float) -> None:
-    """Which jobs failed, the last line of each failed cell's log, and how to go on."""
-    for line in _lines(LOG):
-        if line.startswith("Error in rule") or "Exception in rule" in line:
+    """Which jobs failed, what they and each failed cell's log said last, and how to go on."""
+    told = [line.strip() for line in _lines(LOG)]
+    for line in dict.fromkeys(told):
+        if line.startswith(("Error in rule", "error: ")) or "Exception in rule" in line:
             print(f"  {line}")
+    for kind, line in itertools.pairwise(told):
+        if kind.startswith("WorkflowError in "):
+            print(f"  {line}")
+    if shutil.disk_usage("results").free < ROOM:
+        print(f"  The disk of {Path('results').resolve()} is full: make room.")
     if stage.never_train:
         return
     missing = [name for name in stage.cells if not stage.curves(name).exists()]

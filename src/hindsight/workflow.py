@@ -169,7 +169,8 @@ class Stage:
 
     def priority(self, wildcards: Any) -> int:
         """The main figure's cells come first."""
-        return int(wildcards.cell in self.plan.cells_of(MAIN_EXPERIMENT))
+        main = MAIN_EXPERIMENT in self.plan.experiments
+        return int(main and wildcards.cell in self.plan.cells_of(MAIN_EXPERIMENT))
 
     def memory(self, wildcards: Any) -> int:
         """Megabytes to ask for."""

@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_named_set_aside_and_made_again(tmp_path, whole,
     pd.testing.assert_frame_equal(curves(result), whole, check_exact=True)
     told = capsys.readouterr().err
     assert path.name in told and "set aside" in told
-    assert path.with_suffix(".damaged").exists()
+    assert path.with_name(f"{path.name}.damaged").exists()
 
 
 @pytest.mark.parametrize("size", [0.1, 0.5, 0.9])

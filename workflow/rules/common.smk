@@ -2,6 +2,7 @@
 
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -9,21 +10,28 @@ from snakemake.exceptions import WorkflowError
 
 from hindsight.files import FileError
 from hindsight.fingerprint import fingerprint
+from hindsight.interruption import end_with_parent
+from hindsight.locks import only_head
 from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import Plan
 from hindsight.specs.experiments import parse as parse_config
 from hindsight.workflow import Stage
 
 try:
+    if workflow.is_main_process and not workflow.output_settings.dryrun:
+        end_with_parent(signal.SIGKILL)
+        HEAD = only_head()
     STAGE = Stage.of(Plan.of(parse_config(config)))
     STAGE.write_plans()
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 
 
-# Jobs find the commands of the environment that Snakemake runs in, activated or not.
+# Jobs find the commands of the environment that Snakemake runs in, activated or not, and end with
+# the Snakemake that started them.
 shell.prefix(
     f"set -euo pipefail; PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+    'hindsight() {{ HINDSIGHT_PARENT=$PPID exec hindsight "$@"; }}; '
 )
 
 

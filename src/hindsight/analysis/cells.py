@@ -17,6 +17,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hindsight.files import FileError
+from hindsight.integrity import is_whole
+
 KEYS = ("phase", "seed", "iteration", "env_steps")
 MEASURED = (
     "wall_seconds", "cpu_seconds", "episodes", "return_mean", "success_rate", "episode_length",
@@ -72,8 +75,8 @@ class Cell:
 
 
 def load_cell(path: str | Path) -> Cell:
-    """Read and check a results file; ResultError if it is missing, truncated, foreign or
-    inconsistent.
+    """Read and check a results file; ResultError if it is missing, truncated, changed, foreign or
+    inconsistent, FileError if it cannot be read.
     """
     path = Path(path)
     try:
@@ -81,9 +84,13 @@ def load_cell(path: str | Path) -> Cell:
     except FileNotFoundError:
         raise ResultError(f"{path}: there is no such results file") from None
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise FileError(f"{path}: cannot be read: {error.strerror}") from None
         reason = str(error).splitlines()[0]
         message = f"{path}: not a readable parquet file, truncated or damaged ({reason})"
         raise ResultError(message) from None
+    if not is_whole(table):
+        raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
     _require(path, COLUMNS, table.column_names)
     metadata = _metadata(path, table.schema.metadata or {})
     if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import best_levels, m_c_table, score
-from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.analysis.cells import Cell, ResultError, load_cell
 from hindsight.analysis.common import Common
 from hindsight.analysis.reduce import (
     EVALUATION_COLUMNS,
@@ -32,7 +32,8 @@ from hindsight.analysis.reduce import (
     reduce_cell,
 )
 from hindsight.analysis.time_saved import time_saved
-from hindsight.files import write_whole
+from hindsight.files import DamagedError, write_whole
+from hindsight.integrity import RECORD, SUMS, file_sha256, record_sum
 
 CURVE_POINTS = 250
 SEED_CURVE_POINTS = 150
@@ -84,14 +85,14 @@ def summarise(
     """Write the tables of a plan to `out_dir` (default: beside the plan); return the entries
     without a cell file.
 
-    Cell paths in the plan are relative to `cells_root`. ResultError for a damaged cell or a file
-    that is no plan.
+    Cell paths in the plan are relative to `cells_root`. DamagedError for damaged cells, ResultError
+    for a file that is no plan.
     """
     plan_path = Path(plan_path)
     out = Path(out_dir) if out_dir is not None else plan_path.parent
     plan = read_plan(plan_path)
     paths = {entry["cell"]: Path(cells_root) / entry["cell"] for entry in plan["entries"]}
-    cells = {name: load_cell(path) for name, path in paths.items() if path.exists()}
+    cells = _load({name: path for name, path in paths.items() if path.exists()})
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
     present = [
@@ -106,9 +107,26 @@ def summarise(
     shown = tables["summary.csv"][list(TEX_COLUMNS)]
     tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
     write_whole(out / "summary.tex", lambda part: part.write_text(tex))
-    record = json.dumps({"entries": len(plan["entries"]), "missing": missing}, indent=1) + "\n"
-    write_whole(out / "missing.json", lambda part: part.write_text(record))
+    sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
+    found = {"entries": len(plan["entries"]), "missing": missing, SUMS: sums}
+    sums[RECORD] = record_sum(found)
+    record = json.dumps(found, indent=1) + "\n"
+    write_whole(out / RECORD, lambda part: part.write_text(record))
     return missing
+
+
+def _load(paths: dict[str, Path]) -> dict[str, Cell]:
+    """Every cell; DamagedError names all that cannot be used."""
+    cells, reasons, damaged = {}, [], []
+    for name, path in paths.items():
+        try:
+            cells[name] = load_cell(path)
+        except ResultError as error:
+            reasons.append(str(error))
+            damaged.append(path)
+    if damaged:
+        raise DamagedError("; ".join(reasons), *damaged)
+    return cells
 
 
 def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, pd.DataFrame]:

@@ -1,14 +1,16 @@
 """Episodes as arrays, and as a file; needs no torch."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.files import FileError, reason, write_whole
+from hindsight.files import DamagedError, FileError, reason, write_whole
 
 Positions = NDArray[np.floating[Any]]
 
@@ -101,5 +103,7 @@ def load_episodes(path: Path) -> list[Episode]:
                 )
                 for i in range(sum(name.startswith("predator_") for name in data.files))
             ]
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
+        raise DamagedError(f"{path}: holds no episodes: {reason(error)}", path) from error
+    except OSError as error:
         raise FileError(f"{path}: holds no episodes: {reason(error)}") from error

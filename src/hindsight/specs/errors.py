@@ -8,7 +8,10 @@ from pydantic import BaseModel, ValidationError
 
 
 class SpecError(ValueError):
-    """A specification that cannot be; the message is one sentence."""
+    """A specification that cannot be; the message is one sentence, on one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 
 class EnvironmentFailure(Exception):

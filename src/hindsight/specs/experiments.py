@@ -51,6 +51,10 @@ SECTIONS: dict[str, tuple[type[Spec], ...]] = {
 }
 
 
+#: Names of experiments and presets are names of folders; names of arms stand in figures.
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
+Device = Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]{1,3})?)$")]
 #: Points of an off-policy algorithm's curves (PPO-HER Fig. 2).
 BINS = 100
 #: Where a condition is a task of its own and no prey, it has no spawn.
@@ -68,11 +72,11 @@ class Arm(Spec):
 class Experiment(Spec):
     """The grid of one published figure (or several)."""
 
-    title: str
-    figures: str
-    arms: Annotated[dict[str, Arm], Field(min_length=1)]
+    title: Words
+    figures: Words
+    arms: Annotated[dict[Words, Arm], Field(min_length=1)]
     #: Environments by name, in place of the papers' conditions: id, and keys of the environment.
-    tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
@@ -122,18 +126,18 @@ class Size(Spec):
 class Execution(Spec):
     """How cells are trained, which changes no number but their clocks."""
 
-    device: str = "cpu"
+    device: Device = "cpu"
     runs_per_axis: Count | None = None
 
 
 class Config(Spec):
     """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
 
-    preset: str
+    preset: FolderName
     results: Literal["trained", "published"] = "trained"
     execution: Execution = Execution()
-    experiments: dict[str, Experiment]
-    presets: dict[str, Size]
+    experiments: dict[FolderName, Experiment]
+    presets: dict[FolderName, Size]
 
     hidden: tuple[Count, ...] | None = None
     n_steps: int | None = None

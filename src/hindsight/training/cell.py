@@ -4,13 +4,16 @@ Files of a cell `<name>`: `cells/<name>.parquet` (the curves), `policies/<name>.
 at the end), `checkpoints/<name>.pt` (while it trains).
 """
 
+import glob
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +21,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from hindsight.files import FileError
+from hindsight.files import DamagedError, reason, set_aside
 from hindsight.fingerprint import fingerprint
+from hindsight.integrity import ABOUT, is_whole
+from hindsight.interruption import Interrupted, Notice, noticed
+from hindsight.locks import held
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import group_size
 from hindsight.training.files import load, save, write_curves
@@ -79,14 +87,27 @@ class CellTraining:
         everyone = list(range(spec.seeds))
         self.groups = [everyone[first : first + size] for first in everyone[::size]]
         self.group = 0
-        self._resumed: dict[str, Any] | None = None
+        self._resumed: Runs | None = None
+        self._notice = Notice()
 
     def path(self, kind: str, suffix: str) -> Path:
         """Where a file of this cell lies."""
         return self.root / kind / f"{self.spec.name}{suffix}"
 
     def train(self) -> Path:
-        """Train what is missing, write the curves, and return their path."""
+        """Train what is missing, write the curves, and return their path.
+
+        One process at a time; who had to wait finds the cell trained, or its checkpoint.
+        """
+        what = f"cell {self.spec.name}"
+        with held(self.path("checkpoints", ".lock"), what, wait=True) as waited:
+            if waited and self._is_trained():
+                return self.path("cells", ".parquet")
+            self._sweep()
+            with noticed() as self._notice:
+                return self._train()
+
+    def _train(self) -> Path:
         self._resume()
         while self.group < len(self.groups):
             self._train_group(self.groups[self.group])
@@ -104,11 +125,12 @@ class CellTraining:
         self.path("checkpoints", ".pt").unlink(missing_ok=True)
         return curves
 
+    def _runs(self, seeds: list[int]) -> Runs:
+        return runs_of(self.spec, seeds, self.execution.device, self.execution.workers)
+
     def _train_group(self, seeds: list[int]) -> None:
-        runs = runs_of(self.spec, seeds, self.execution.device, self.execution.workers)
-        if self._resumed is not None:
-            runs.load_state_dict(self._resumed)
-            self._resumed = None
+        runs = self._resumed or self._runs(seeds)
+        self._resumed = None
         over = False
         while not over:
             columns = runs.iterate()
@@ -123,6 +145,7 @@ class CellTraining:
                 if ended.any():
                     runs.select((~ended).nonzero()[:, 0])  # the others go on without them
                 self._checkpoint(runs)
+                self._stop_if_asked(runs)
             self.tell(self._progress(columns, self.seconds + runs.clock.total))
         self.seconds += runs.clock.total
 
@@ -208,7 +231,8 @@ class CellTraining:
 
     def _checkpoint(self, runs: Runs) -> None:
         now = time.monotonic()
-        if now - self._saved < self.execution.checkpoint_seconds:
+        due = now - self._saved >= self.execution.checkpoint_seconds
+        if not due and self._notice.signal is None:
             return
         self._saved = now
         curves = {
@@ -226,29 +250,75 @@ class CellTraining:
         }
         save(self.path("checkpoints", ".pt"), state)
 
+    def _stop_if_asked(self, runs: Runs) -> None:
+        """End after an iteration, with its checkpoint written, once a signal has come."""
+        if (number := self._notice.signal) is None:
+            return
+        name, of = signal.Signals(number).name, self.spec.steps * self.spec.seeds
+        raise Interrupted(
+            f"{self.spec.name}: stopped by {name} after {self.steps_done:,} of {of:,} steps; "
+            f"the same command continues from {self.path('checkpoints', '.pt')}",
+            number,
+        )
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left half-written."""
+        for kind in ("cells", "policies", "checkpoints", "progress"):
+            path = self.path(kind, ".*")
+            for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
+                with suppress(OSError):
+                    rest.unlink()
+
+    def _is_trained(self) -> bool:
+        """Whether the curves are there, whole, and what this very training would write."""
+        try:
+            table = pq.read_table(self.path("cells", ".parquet"))
+            about = json.loads((table.schema.metadata or {}).get(ABOUT, b"null"))
+            made_by = about["spec_hash"], about["code"]
+        except (OSError, ValueError, TypeError, KeyError, pa.ArrowException):
+            return False
+        return made_by == (self.spec.hash, fingerprint("train")) and is_whole(table)
+
     def _resume(self) -> None:
-        """Continue from a checkpoint of this very training, if there is one that can be read."""
+        """Continue from a checkpoint of this very training, if there is one that can be used."""
         path = self.path("checkpoints", ".pt")
         if not path.exists():
             return
         try:
             saved = load(path)
-            identity = saved["identity"]
-        except (FileError, KeyError, TypeError) as error:
-            path.replace(path.with_suffix(".damaged"))
+            if "identity" in saved and saved["identity"] != self._identity():
+                path.unlink()
+                told = "of other code or specification"
+                print(f"{path}: {told}; training starts anew", file=sys.stderr)
+                return
+            self._continue(saved)
+        except DamagedError as error:
+            set_aside(path)
             print(f"{error}; set aside, training starts anew", file=sys.stderr)
-            return
-        if identity != self._identity():
-            path.unlink()
-            print(f"{path}: of other code or specification; training starts anew", file=sys.stderr)
-            return
-        self.group, self._resumed = saved["group"], saved["runs"]
-        for name, parts in saved["curves"].items():
-            self.columns[name] = [part.numpy() for part in parts]
-        self.ended, self.policies = saved["ended"], saved["policies"]
-        self.steps_done = saved["steps_done"]
-        self.seconds = saved["seconds"]
-        print(f"{path}: continued at group {self.group + 1} of {len(self.groups)}", file=sys.stderr)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            set_aside(path)
+            told = f"does not fit its cell ({reason(error)})"
+            print(f"{path}: {told}; set aside, training starts anew", file=sys.stderr)
+        else:
+            at = f"group {self.group + 1} of {len(self.groups)}"
+            print(f"{path}: continued at {at}", file=sys.stderr)
+
+    def _continue(self, saved: dict[str, Any]) -> None:
+        """Take over a checkpoint's state, all of it or, where something does not fit, nothing."""
+        group, state, runs = saved["group"], saved["runs"], None
+        if state is not None:  # not between groups
+            runs = self._runs(self.groups[group])
+            runs.select(torch.tensor([runs.seeds.index(seed) for seed in state["seeds"]]))
+            # A replay buffer is as long as has been written; it checks that itself.
+            must_fit(runs.state_dict(), {**state, "buffer": None}, "runs")
+            runs.load_state_dict(state)
+        columns = {
+            name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
+        }
+        kept = saved["ended"], saved["policies"], saved["steps_done"], saved["seconds"]
+        self.columns.update(columns)
+        self.group, self._resumed = group, runs
+        self.ended, self.policies, self.steps_done, self.seconds = kept
 
     def _progress(self, columns: dict[str, Tensor], seconds: float) -> Progress:
         return Progress(
@@ -259,6 +329,23 @@ class CellTraining:
             float(columns["return_mean"].nanmean()),
             float(columns["success_rate"].nanmean()),
         )
+
+
+def must_fit(own: Any, saved: Any, where: str) -> None:
+    """Raise ValueError where a tensor that was saved is not of the shape and kind it is here.
+
+    A saved None is not looked at.
+    """
+    if saved is None:
+        return
+    if isinstance(own, dict) and not isinstance(saved, dict):
+        raise ValueError(f"{where} is no dictionary")
+    if isinstance(own, dict):
+        for name in own:
+            if isinstance(own[name], dict | Tensor):
+                must_fit(own[name], saved[name], f"{where}.{name}")
+    elif saved.shape != own.shape or saved.dtype != own.dtype:
+        raise ValueError(f"{where} is {tuple(saved.shape)}, not {tuple(own.shape)}")
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -282,7 +369,8 @@ def train_cell(
 ) -> Path:
     """Train a cell, or what is left of it, below `root`; returns the path of its curves.
 
-    `tell` hears of every iteration.  Raises FileError where results cannot be written.
+    `tell` hears of every iteration.  Raises FileError where results cannot be written, Interrupted
+    where a signal asked to stop.
     """
     execution = execution or Execution()
     prepare_process(execution.device)

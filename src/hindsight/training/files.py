@@ -1,21 +1,21 @@
 """Curves, checkpoints and policies as files."""
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from hindsight.files import FileError, reason, write_whole
+from hindsight.files import DamagedError, FileError, reason, write_whole
+from hindsight.integrity import sealed
 
 
 def write_curves(path: Path, columns: dict[str, Any], metadata: dict[str, Any]) -> None:
     """A cell's curves, columns of equal length, with what is known about them, as parquet."""
-    table = pa.table(columns).replace_schema_metadata({"hindsight": json.dumps(metadata)})
+    table = sealed(pa.table(columns), json.dumps(metadata))
     write_whole(path, lambda beside: pq.write_table(table, beside, compression="zstd"))
 
 
@@ -25,9 +25,24 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read what `save` wrote; the loader builds no other objects and runs no code."""
+    """Read what `save` wrote; the loader builds no other objects and runs no code.
+
+    Raises DamagedError for a file that `save` did not write so, FileError for one that cannot be
+    read.
+    """
     try:
+        # torch does not look at the checksums in its own archive.
+        with ZipFile(path) as archive:
+            broken = archive.testzip()
+        if broken is not None:
+            raise DamagedError(f"{path}: is damaged: the checksum of {broken} is wrong", path)
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-    except (OSError, RuntimeError, EOFError, BadZipFile, pickle.UnpicklingError) as error:
-        raise FileError(f"{path}: is damaged or no checkpoint: {reason(error)}") from error
+    except DamagedError:
+        raise
+    except Exception as error:  # a foreign file can make the loader raise anything
+        if isinstance(error, OSError) and error.errno:
+            raise FileError(f"{path}: cannot be read: {reason(error)}") from error
+        raise DamagedError(f"{path}: is damaged or no checkpoint: {reason(error)}", path) from error
+    if not isinstance(state, dict):
+        raise DamagedError(f"{path}: is no checkpoint", path)
     return state

@@ -1,0 +1,98 @@
+"""Checksums by which a damaged file is known when it is read.
+
+A results file carries one in its own metadata, over the metadata and every column.  The tables of
+an experiment have theirs in one file beside them, which is written last.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hindsight.files import DamagedError, FileError, reason
+
+#: Keys of a results file: what is known about it, and the checksum.
+ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
+#: The file that has the checksums of its neighbours, below this key.
+RECORD, SUMS = "missing.json", "sha256"
+
+
+def checksum(table: pa.Table, about: bytes) -> str:
+    """SHA-256 of what is known about a table, and of its columns: names, types and values."""
+    digest = hashlib.sha256(about)
+    for field in table.schema:
+        digest.update(f"\0{field.name} {field.type} {len(table)}\0".encode())
+        column = table[field.name]
+        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type):
+            digest.update(column.to_numpy().tobytes())
+        else:
+            digest.update("\0".join(map(str, column.to_pylist())).encode())
+    return digest.hexdigest()
+
+
+def sealed(table: pa.Table, about: str) -> pa.Table:
+    """The table with what is known about it and their checksum as metadata."""
+    seal = checksum(table, about.encode())
+    return table.replace_schema_metadata({ABOUT: about, SEAL: seal})
+
+
+def is_whole(table: pa.Table) -> bool:
+    """Whether a table is what was sealed; one that never was (older files) is taken as it is."""
+    metadata = table.schema.metadata or {}
+    if SEAL not in metadata:
+        return True
+    return checksum(table, metadata.get(ABOUT, b"")).encode() == metadata[SEAL]
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes; raises FileError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {reason(error)}") from error
+
+
+def record_sum(found: dict[str, Any]) -> str:
+    """SHA-256 of a record but for its own, which stands among the checksums under its own name."""
+    others = {name: sum_ for name, sum_ in found[SUMS].items() if name != RECORD}
+    return hashlib.sha256(json.dumps({**found, SUMS: others}, sort_keys=True).encode()).hexdigest()
+
+
+def check_tables(folders: Iterable[Path]) -> None:
+    """Raise DamagedError for tables that are not what the record beside them says.
+
+    A folder without a record, and a file that is not in it, are taken as they are.
+    """
+    damaged = []
+    for folder in folders:
+        record = folder / RECORD
+        if not record.exists():
+            continue
+        try:
+            found = json.loads(record.read_text(encoding="utf-8"))
+            sums = dict(found.get(SUMS, {}))
+            whole = not sums or sums.pop(RECORD, record_sum(found)) == record_sum(found)
+        except (ValueError, AttributeError, TypeError):
+            sums, whole = {}, False
+        if not whole or not all((folder / name).exists() for name in sums):
+            damaged.append(record)
+            continue
+        damaged += [
+            folder / name for name, sum_ in sums.items() if file_sha256(folder / name) != sum_
+        ]
+    if damaged:
+        names = ", ".join(map(str, damaged))
+        raise DamagedError(f"{names}: damaged, the checksum in {RECORD} is another", *damaged)
+
+
+def check_json(paths: Iterable[Path]) -> None:
+    """Raise DamagedError for files that are there but hold no JSON."""
+    for path in filter(Path.exists, paths):
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DamagedError(f"{path}: is damaged: {reason(error)}", path) from error

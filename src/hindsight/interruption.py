@@ -1,0 +1,74 @@
+"""Being asked to stop, by a person, a closing terminal or a batch system; and ending together."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+#: SLURM sends SIGTERM before it preempts a job or ends its time.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: A process started with this in its environment ends with the process of that number.
+PARENT = "HINDSIGHT_PARENT"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Stopped by a signal, with everything kept; one sentence."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status by which a shell knows the signal."""
+        return 128 + self.number
+
+
+@dataclass
+class Notice:
+    """The signal that asked to stop, if one did."""
+
+    signal: int | None = None
+
+
+@contextmanager
+def noticed() -> Iterator[Notice]:
+    """Take note of the first signal that asks to stop, for whoever looks; obey the second.
+
+    A signal that is ignored (as by nohup) stays so.  Outside of the main thread, where Python
+    allows no handlers, nothing is noticed.
+    """
+    notice = Notice()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if notice.signal is not None:
+            raise KeyboardInterrupt
+        notice.signal = number
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, note)
+    try:
+        yield notice
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Get this signal when the process that the environment names as parent ends (on Linux)."""
+    parent = os.environ.pop(PARENT, "")
+    if not parent.isdigit():
+        return
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, int(number), 0, 0, 0)
+    if os.getppid() != int(parent):  # it ended before
+        os.kill(os.getpid(), number)

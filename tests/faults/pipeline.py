@@ -1,0 +1,290 @@
+"""Faults of the whole pipeline: `hindsight replicate` on a small configuration, disturbed."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
+CLOCKS = ["wall_seconds", "cpu_seconds"]
+SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
+CONFIG = ("--config", "preset=smoke", "steps=4096", f"select={json.dumps(SELECT)}")
+
+
+def demand(truth: bool, told: str) -> None:
+    assert truth, told
+
+
+@dataclass
+class Project:
+    """A copy of the project."""
+
+    folder: Path
+    rng: random.Random
+    seconds: float = 30.0  # of an undisturbed run
+
+    @classmethod
+    def copy(cls, folder: Path, rng: random.Random) -> "Project":
+        folder.mkdir(exist_ok=True)
+        for part in PARTS:
+            if (ROOT / part).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+            else:
+                shutil.copy(ROOT / part, folder / part)
+        return cls(folder, rng)
+
+    def start(self, *command: str) -> "Command":
+        """`hindsight replicate` of the small configuration, or another command."""
+        return Command(self, command or ("hindsight", "replicate", "--cores", "2", "--", *CONFIG))
+
+    def finish(self) -> None:
+        """The restart that has to bring everything."""
+        again = self.start()
+        demand(again.wait() == 0, f"the restart failed: {again.said}\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        path = self.folder / "results/logs/snakemake.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def cells(self) -> dict[str, pd.DataFrame]:
+        """The curves there are."""
+        root = self.folder / "results/cells"
+        paths = sorted(p for p in root.rglob("*.parquet") if not p.name.startswith("."))
+        return {str(p.relative_to(root)): pd.read_parquet(p).drop(columns=CLOCKS) for p in paths}
+
+    def processes(self, word: str) -> list[int]:
+        """Processes at work in this folder whose command has this word."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                here = os.readlink(process / "cwd") == str(self.folder.resolve())
+                command = (process / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if here and word in command:
+                found.append(int(process.name))
+        return found
+
+    def nobody_left(self, limit: float = 30.0) -> None:
+        """Demand that no process stays at work in this folder."""
+        end = time.monotonic() + limit
+        while left := self.processes(""):
+            demand(time.monotonic() < end, f"left behind: {left}")
+            time.sleep(0.05)
+
+
+class Command:
+    """A process with what it says."""
+
+    def __init__(self, project: Project, command: tuple[str, ...]) -> None:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(project.folder / "src"),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
+        self.log = project.folder.parent / f"{time.monotonic_ns()}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=project.folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait(self, limit: float = 600.0) -> int:
+        """Its exit status; demands that it says no traceback."""
+        status = self.process.wait(limit)
+        demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
+        return status
+
+
+def struck(project: Project, word: str, number: signal.Signals) -> str:
+    """A process of a running pipeline, chosen by a word of its command, gets a signal."""
+    command = project.start()
+    time.sleep(project.rng.uniform(0.1, 1.0) * project.seconds)
+    end = time.monotonic() + project.seconds
+    while not (found := project.processes(word)) and time.monotonic() < end:
+        time.sleep(0.02)
+    if not found:
+        demand(command.wait() == 0, command.said)
+        return "had finished"
+    try:
+        os.kill(project.rng.choice(found), number)
+    except ProcessLookupError:
+        demand(command.wait() == 0, command.said)
+        return "had finished"
+    status = command.wait()
+    project.nobody_left()
+    kept = len(project.cells())
+    project.finish()
+    after = f"with {kept} of 2 cells done, which were kept"
+    if status > 0:  # what is killed itself says nothing
+        demand("the same command continues" in command.said, f"no way on is told: {command.said}")
+    return f"ended, {after}" if status else "went on to the end"
+
+
+def a_cell_is_killed(project: Project) -> str:
+    return struck(project, "hindsight\0cell", signal.SIGKILL)
+
+
+def snakemake_is_killed(project: Project) -> str:
+    return struck(project, "\0snakemake\0", signal.SIGKILL)
+
+
+def replicate_is_killed(project: Project) -> str:
+    return struck(project, "hindsight\0replicate", signal.SIGKILL)
+
+
+def replicate_is_stopped(project: Project) -> str:
+    number = project.rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    return struck(project, "hindsight\0replicate", number)
+
+
+def two_at_once(project: Project) -> str:
+    first = project.start()
+    time.sleep(project.rng.uniform(0.0, 0.8) * project.seconds)
+    if project.rng.random() < 0.5:
+        second, what = project.start(), "replicate"
+    else:
+        second, what = project.start("snakemake", "--cores", "1", *CONFIG), "snakemake"
+    statuses = first.wait(), second.wait()
+    demand(0 in statuses, f"{first.said}\n{second.said}\n{project.log}")
+    other = second if statuses[0] == 0 else first
+    if all(status == 0 for status in statuses):
+        return f"a second {what} came after the first"
+    lines = [x for x in (other.said + project.log).splitlines() if "is at work there" in x]
+    demand(bool(lines), f"no sentence: {other.said}")
+    return f"a second {what} was told of the first, and ended"
+
+
+def a_result_is_damaged(project: Project) -> str:
+    demand(project.start().wait() == 0, "the undisturbed run failed")
+    path = project.rng.choice(sorted((project.folder / "results/cells").rglob("*.parquet")))
+    data = path.read_bytes()
+    path.write_bytes(data[: project.rng.randrange(len(data))])
+    command = project.start()
+    demand(command.wait() != 0, "a damaged file was used")
+    lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
+    demand(len(lines) == 1 and "set aside" in lines[0], f"no sentence: {command.said}")
+    return "named, set aside, trained again by the next run"
+
+
+def a_table_is_damaged(project: Project) -> str:
+    demand(project.start().wait() == 0, "the undisturbed run failed")
+    tables = project.folder / "results/tables/smoke/forced_entropy"
+    path = project.rng.choice([tables / "runs.parquet", tables / "summary.csv"])
+    data = path.read_bytes()
+    path.write_bytes(data[: project.rng.randrange(len(data))])
+    command = project.start()
+    demand(command.wait() != 0, "a damaged table was used")
+    lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
+    demand(bool(lines) and "set aside" in lines[0], f"no sentence: {command.said}")
+    return "named, set aside, made again by the next run"
+
+
+def snakemakes_records_are_damaged(project: Project) -> str:
+    demand(project.start().wait() == 0, "the undisturbed run failed")
+    records = sorted(p for p in (project.folder / ".snakemake/metadata").rglob("*") if p.is_file())
+    for path in project.rng.sample(records, min(5, len(records))):
+        data = path.read_bytes()
+        path.write_bytes(data[: project.rng.randrange(len(data))])
+    return "made again what they were of"
+
+
+def the_disk_is_full(project: Project) -> str:
+    """At a random moment, and Snakemake's own records lie on it too."""
+    command = project.start()
+    time.sleep(project.rng.uniform(0.0, 0.9) * project.seconds)
+    filler = project.folder / "filler"
+    try:
+        with filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+    except OSError:
+        pass
+    status = command.wait()
+    project.nobody_left()
+    if status:
+        told = re.search(r"disk .* is full|cannot be written|No space left", command.said)
+        demand(told is not None, f"no sentence: {command.said}")
+    filler.unlink()
+    return "told, nothing finished lost" if status else "had finished"
+
+
+FAULTS: dict[str, Callable[[Project], str]] = {
+    "pipeline: a cell gets SIGKILL": a_cell_is_killed,
+    "pipeline: Snakemake gets SIGKILL": snakemake_is_killed,
+    "pipeline: replicate gets SIGKILL": replicate_is_killed,
+    "pipeline: replicate gets SIGTERM, SIGINT or SIGHUP": replicate_is_stopped,
+    "pipeline: two at once": two_at_once,
+    "pipeline: a results file is damaged": a_result_is_damaged,
+    "pipeline: full disk": the_disk_is_full,
+    "pipeline: a table is damaged": a_table_is_damaged,
+    "pipeline: Snakemake's records are damaged": snakemakes_records_are_damaged,
+}
+
+
+def _equal(left: dict[str, pd.DataFrame], right: dict[str, pd.DataFrame]) -> None:
+    demand(left.keys() == right.keys(), f"other cells: {left.keys() ^ right.keys()}")
+    for name, curves in left.items():
+        pd.testing.assert_frame_equal(curves, right[name], check_exact=True)
+
+
+def inject(
+    count: int, rng: random.Random, folder: Path, small_disk: Callable
+) -> Iterator[tuple[str, str, list[str]]]:
+    """(kind, what happened, what was said) of so many faults; raises AssertionError."""
+    if not count:
+        return
+    undisturbed = Project.copy(folder / "undisturbed", rng)
+    began = time.monotonic()
+    undisturbed.finish()
+    seconds, whole = time.monotonic() - began, undisturbed.cells()
+    kinds = list(FAULTS)
+    for i in range(count):
+        kind = kinds[i % len(kinds)]
+        try:
+            if FAULTS[kind] is the_disk_is_full:
+                with small_disk(folder, 48) as disk:
+                    happened = _one(kind, Project.copy(disk / "project", rng), seconds, whole)
+            else:
+                project = Project.copy(folder / f"project-{i}", rng)
+                happened = _one(kind, project, seconds, whole)
+                shutil.rmtree(project.folder)
+        except AssertionError as error:
+            raise AssertionError(f"fault {i}, {kind}: {error}") from error
+        yield kind, happened, []
+
+
+def _one(kind: str, project: Project, seconds: float, whole: dict[str, pd.DataFrame]) -> str:
+    project.seconds = seconds
+    happened = FAULTS[kind](project)
+    before = {name: curves for name, curves in project.cells().items()}
+    project.finish()
+    project.nobody_left()
+    _equal(project.cells(), whole)
+    demand(before.keys() <= whole.keys(), "cells that nobody asked for")
+    return happened

@@ -1,0 +1,102 @@
+"""What a configuration's words can do: no path leaves its folder, no shell sees one unquoted."""
+
+import copy
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hindsight.specs.errors import SpecError
+from hindsight.specs.experiments import Plan, parse
+from hindsight.workflow import Stage
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = (
+    "../../../tmp/elsewhere",
+    "",
+    "a\n'b' \"c\" && $(touch harmed) | `cat` > harmed\0",
+    "--out=harmed; touch harmed",
+    "<{input}> {wildcards.cell} *",
+)
+
+
+def configuration():
+    """config.yaml with few experiments, every kind of key among them."""
+    values = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    kept = ("her_strategy", "learning_rate", "point_reach")
+    values["experiments"] = {n: values["experiments"][n] for n in kept}
+    place = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
+    select = {
+        "her_strategy": {**place, "levels": {"strategy": ["final"], "k": [1]}},
+        "learning_rate": place,
+        "point_reach": {},
+    }
+    smoke = {**values["presets"]["smoke"], "select": select}
+    return {**values, "preset": "smoke", "presets": {"smoke": smoke}}
+
+
+def words(value, place=()):
+    """Places of every key and every string in nested values; a key's place ends in None."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*place, key, None)
+            yield from words(inner, (*place, key))
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from words(inner, (*place, i))
+    elif isinstance(value, str):
+        yield place
+
+
+def put(values, place, word):
+    """The configuration with another word at a place."""
+    changed = inner = copy.deepcopy(values)
+    *way, last = place[:-1] if place[-1] is None else place
+    for key in way:
+        inner = inner[key]
+    if place[-1] is None:
+        changed_items = [(word if key == last else key, value) for key, value in inner.items()]
+        inner.clear()
+        inner.update(changed_items)
+    else:
+        inner[last] = word
+    return changed
+
+
+def everything(stage):
+    """All paths that the workflow makes or reads, and the options that stand in its commands."""
+    paths = [stage.tables, stage.folder, stage.page, stage.scoreboard, stage.episodes]
+    paths += [*stage.drawn, *stage.all_tables, *stage.policies]
+    paths += [str(stage.curves(name)) for name in stage.cells]
+    paths += [path for name in stage.experiments for path in stage.tables_of(name)]
+    return paths, [*stage.execution.split(" "), *stage.experiments]
+
+
+PLAIN = configuration()
+PLACES = list(words(PLAIN))
+
+
+def test_the_configuration_has_many_words():
+    assert len(PLACES) > 70
+    assert not [place for place in PLACES if put(PLAIN, place, "x") == PLAIN]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_hostile_word_is_refused_or_harmless(word):
+    refused = 0
+    for place in PLACES:
+        try:
+            stage = Stage.of(Plan.of(parse(put(PLAIN, place, word))))
+        except SpecError as error:
+            refused += 1
+            assert "\n" not in str(error) and "Traceback" not in str(error), place
+            continue
+        paths, options = everything(stage)
+        for path in paths:
+            assert path == "REPLICATION.md" or path.startswith(("results/", "figures/")), place
+            assert ".." not in Path(path).parts and re.fullmatch(r"[\w./=,+-]+", path), place
+        for option in options:
+            assert shlex.quote(option) == option, place
+    assert refused > len(PLACES) / 2

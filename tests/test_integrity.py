@@ -1,0 +1,83 @@
+"""Checksums: nothing that was changed passes, nothing that is whole is refused."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.files import DamagedError
+from hindsight.integrity import check_tables, file_sha256, is_whole, sealed
+from tests.analysis.synthetic import write_cell
+
+VALUES = {
+    "phase": np.array(["train", "train", "evaluation"], dtype=object),
+    "seed": np.array([0, 1, 1], dtype=np.int32),
+    "return_mean": np.array([0.5, np.nan, -0.0], dtype=np.float32),
+}
+
+
+def test_what_was_written_is_whole_when_read(tmp_path):
+    path = tmp_path / "cell.parquet"
+    pq.write_table(sealed(pa.table(VALUES), "{}"), path, compression="zstd")
+    assert is_whole(pq.read_table(path))
+    assert is_whole(pa.table(VALUES))  # older files have no checksum
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.slice(0, 2),
+        lambda t: t.select(["seed", "phase", "return_mean"]),
+        lambda t: t.rename_columns(["phase", "seed", "returns"]),
+        lambda t: t.set_column(1, "seed", pa.array([0, 1, 2], pa.int32())),
+        lambda t: t.set_column(1, "seed", pa.array([0, 1, 1], pa.int64())),
+        lambda t: t.set_column(0, "phase", pa.array(["train", "trai", "nevaluation"])),
+        lambda t: t.set_column(2, "return_mean", pa.array([0.5, np.nan, 0.0], pa.float32())),
+        lambda t: t.replace_schema_metadata({**t.schema.metadata, b"hindsight": b"{ }"}),
+        lambda t: t.replace_schema_metadata({**t.schema.metadata, b"hindsight_sha256": b"0"}),
+    ],
+)
+def test_a_change_is_seen(change):
+    whole = sealed(pa.table(VALUES), "{}")
+    changed = change(whole)
+    changed = changed.replace_schema_metadata(changed.schema.metadata or whole.schema.metadata)
+    assert is_whole(whole) and not is_whole(changed)
+
+
+def test_a_results_file_with_one_other_value_is_refused(tmp_path):
+    path = write_cell(tmp_path / "cell.parquet", seeds=2, iterations=5)
+    table = pq.read_table(path)
+    about = table.schema.metadata[b"hindsight"].decode()
+    pq.write_table(sealed(table, about), path)
+    load_cell(path)
+    values = table["return_mean"].to_numpy().copy()
+    values[3] += 1e-3
+    at = table.schema.get_field_index("return_mean")
+    table = pq.read_table(path).set_column(at, "return_mean", pa.array(values))
+    pq.write_table(table, path)
+    with pytest.raises(ResultError, match=r"cell\.parquet: its checksum"):
+        load_cell(path)
+
+
+@given(st.data())
+def test_every_table_is_vouched_for_by_the_record_beside_it(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("tables")
+    contents = {f"{name}.csv": data.draw(st.binary(min_size=1, max_size=20)) for name in "abc"}
+    for name, text in contents.items():
+        (folder / name).write_bytes(text)
+    sums = {name: file_sha256(folder / name) for name in contents}
+    (folder / "missing.json").write_text(json.dumps({"missing": [], "sha256": sums}))
+    check_tables([folder])
+    changed = data.draw(st.sampled_from(sorted(contents)))
+    at = data.draw(st.integers(0, len(contents[changed]) - 1))
+    text = bytearray(contents[changed])
+    text[at] ^= 1
+    (folder / changed).write_bytes(text)
+    with pytest.raises(DamagedError, match=changed) as caught:
+        check_tables([folder])
+    assert caught.value.paths == (folder / changed,)

@@ -1,0 +1,119 @@
+"""One at a time: a lock that is held, one whose holder was killed, one that was left behind."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hindsight import locks
+from hindsight.files import FileError
+from hindsight.locks import LockedError, held, only_head
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from hindsight.locks import held
+with held(Path(sys.argv[1]), "the cell"):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def holder(path, seconds):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_another_process_is_named_and_nothing_is_done(tmp_path):
+    path = tmp_path / "cell.lock"
+    process = holder(path, 60)
+    named = rf"^the cell: another process .* {process.pid} on "
+    with pytest.raises(LockedError, match=named), held(path, "the cell"):
+        pytest.fail("held twice")
+    process.kill()
+    process.wait()
+    # The file is still there, the lock is not.
+    assert path.exists()
+    with held(path, "the cell") as waited:
+        assert not waited
+    assert not path.exists()
+
+
+def test_who_waits_is_told_and_gets_it(tmp_path, capsys):
+    path = tmp_path / "cell.lock"
+    process = holder(path, 0.5)
+    with held(path, "the cell", wait=True) as waited:
+        # The holder removed its file: this lock is on the one that others will find.
+        assert waited and path.exists()
+        with pytest.raises(LockedError), held(path, "the cell"):
+            pytest.fail("held twice")
+    assert capsys.readouterr().err.count("waiting for it") == 1
+    assert process.wait() == 0
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys):
+    def no_locks(file, flags):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
+    with held(tmp_path / "cell.lock", "the cell"):
+        pass
+    assert capsys.readouterr().err.count("has no locks") == 1
+
+
+def test_a_lock_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "cell.lock"
+    with pytest.raises(FileError, match=r"cell\.lock: cannot be written"), held(path, "the cell"):
+        pytest.fail("held")
+
+
+def test_the_only_head_removes_what_a_killed_snakemake_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left = tmp_path / ".snakemake/locks/0.input.lock"
+    left.parent.mkdir(parents=True)
+    left.write_text("results/cells/a.parquet\n")
+    with only_head():
+        assert not left.exists()
+        left.touch()
+        with pytest.raises(LockedError, match="pipeline in"):
+            only_head()
+        assert left.exists()
+
+
+ENDS = """
+import os, sys, time
+from hindsight.interruption import PARENT, end_with_parent
+child = os.fork()
+if child:
+    print(child, flush=True)
+    time.sleep(60)
+os.environ[PARENT] = str(os.getppid())
+end_with_parent()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_a_process_ends_with_the_one_that_started_it():
+    process = subprocess.Popen([sys.executable, "-c", ENDS], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    time.sleep(0.2)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the child lives on")
