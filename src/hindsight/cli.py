@@ -156,8 +156,10 @@ def train(
         values[section] |= {} if k is None else {"k": k}
     for key, value in overrides_of(keys or [], "--set").items():
         put(values, key, value, "--set")
+    from hindsight.training.cell import Execution
+
     spec = validated(CellSpec, values)
-    _train(spec, out, device, runs_per_axis)
+    _train(spec, out, Execution(device, runs_per_axis))
 
 
 @app.command(hidden=True)
@@ -165,26 +167,31 @@ def cell(
     spec: Path,
     device: Annotated[str, typer.Option()] = "cpu",
     runs_per_axis: Annotated[int | None, typer.Option()] = None,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
     import json
 
     from hindsight.specs.cell import CellSpec
+    from hindsight.specs.cost import cells_per_job
     from hindsight.specs.errors import validated
 
     try:
         values = json.loads(spec.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecError(f"{spec}: cannot be read as a specification: {error}") from error
-    _train(validated(CellSpec, values), out, device, runs_per_axis)
+    from hindsight.training.cell import Execution
+
+    checked = validated(CellSpec, values)
+    shares_a_job = cells_per_job(checked) > 1
+    _train(checked, out, Execution(device, runs_per_axis, checkpoint_seconds, shares_a_job))
 
 
-def _train(spec: Any, out: Path, device: str, runs_per_axis: int | None) -> None:
-    from hindsight.training.cell import Execution, train_cell
+def _train(spec: Any, out: Path, execution: Any) -> None:
+    from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
 
-    execution = Execution(device=device, runs_per_axis=runs_per_axis)
     with show(out / "progress" / f"{spec.name}.json") as tell:
         path = train_cell(spec, out, execution, tell)
     typer.echo(f"curves: {path}")

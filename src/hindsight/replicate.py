@@ -32,7 +32,9 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     stage = stage.present if "figures" in arguments else stage
     rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
-    command = [sys.executable, "-m", "snakemake", "--cores", cores, *rest]
+    # A profile that is named says itself how many cores, as that of a cluster does.
+    own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
+    command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("w", encoding="utf-8") as log:

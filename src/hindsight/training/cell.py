@@ -41,6 +41,9 @@ class Execution:
     device: str = "cpu"
     runs_per_axis: int | None = None  # None: as many as is fastest
     checkpoint_seconds: float = 60.0
+    #: Leave a last checkpoint behind, from which the files can be written again: Snakemake deletes
+    #: those of all cells of a cluster's job if one cell, or the job, fails.
+    keep_finished: bool = False
 
 
 def prepare_process(device: str) -> None:
@@ -88,6 +91,8 @@ class CellTraining:
         while self.group < len(self.groups):
             self._train_group(self.groups[self.group])
             self.group += 1
+        if self.execution.keep_finished:
+            self._save(None)
         save(
             self.path("policies", ".pt"),
             {
@@ -98,7 +103,8 @@ class CellTraining:
         )
         curves = self.path("cells", ".parquet")
         write_curves(curves, self._table(), self._metadata())
-        self.path("checkpoints", ".pt").unlink(missing_ok=True)
+        if not self.execution.keep_finished:
+            self.path("checkpoints", ".pt").unlink(missing_ok=True)
         return curves
 
     def _train_group(self, seeds: list[int]) -> None:
@@ -207,13 +213,17 @@ class CellTraining:
         if now - self._saved < self.execution.checkpoint_seconds:
             return
         self._saved = now
+        self._save(runs)
+
+    def _save(self, runs: Runs | None) -> None:
+        """Write a checkpoint, of a group under way or, without runs, between groups."""
         curves = {
             name: [torch.from_numpy(part) for part in parts] for name, parts in self.columns.items()
         }
         state = {
             "identity": self._identity(),
             "group": self.group,
-            "runs": runs.state_dict(),
+            "runs": None if runs is None else runs.state_dict(),
             "curves": curves,
             "ended": self.ended,
             "policies": self.policies,
@@ -244,7 +254,9 @@ class CellTraining:
         self.ended, self.policies = saved["ended"], saved["policies"]
         self.steps_done = saved["steps_done"]
         self.seconds = saved["seconds"]
-        print(f"{path}: continued at group {self.group + 1} of {len(self.groups)}", file=sys.stderr)
+        at = f"group {self.group + 1} of {len(self.groups)}"
+        told = "was finished" if self.group == len(self.groups) else f"continued at {at}"
+        print(f"{path}: {told}", file=sys.stderr)
 
     def _progress(self, columns: dict[str, Tensor], seconds: float) -> Progress:
         return Progress(
