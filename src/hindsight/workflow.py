@@ -30,6 +30,7 @@ from hindsight.specs.experiments import (
     as_json,
     write_if_changed,
 )
+from hindsight.specs.queue_simulation import Queued, jobs_of
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
@@ -219,22 +220,38 @@ class Stage:
         """How long a cell is expected to take."""
         return seconds(spec, self.plan.config.execution.runs_per_axis)
 
+    def memory_of(self, spec: CellSpec) -> int:
+        """Megabytes of a cell's job."""
+        return SNAKEMAKE_MB + megabytes(spec)
+
     def memory(self, wildcards: Any, attempt: int = 1) -> int:
         """Megabytes to ask for, more at each attempt."""
-        return attempt * (SNAKEMAKE_MB + megabytes(self.spec_of(wildcards)))
+        return attempt * self.memory_of(self.spec_of(wildcards))
 
     def runtime(self, wildcards: Any, attempt: int = 1) -> int:
         """Minutes to ask for, more at each attempt."""
         work = START_SECONDS + SAFETY * attempt * self.seconds(self.spec_of(wildcards))
         return -(-int(work) // 60)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether cells are trained on GPUs."""
+        return self.plan.config.execution.device.startswith("cuda")
+
     def gpus(self, wildcards: Any) -> int:
         """GPUs to ask for."""
-        return int(self.plan.config.execution.device.startswith("cuda"))
+        return int(self.on_gpu)
 
     def group(self, wildcards: Any) -> str:
         """Cells of one group share jobs of a cluster: `train_8` fills a job with eight of them."""
         return f"train_{cells_per_job(self.spec_of(wildcards))}"
+
+    def queue(self) -> list[float]:
+        """Seconds of the jobs that all cells make on a cluster, in their order."""
+        return jobs_of(
+            Queued(self.seconds(spec), int(name in self._first), cells_per_job(spec))
+            for name, spec in self.plan.cells.items()
+        )
 
     # -- beginning and end of a run -----------------------------------------------------------
 

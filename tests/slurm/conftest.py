@@ -112,7 +112,7 @@ class Project:
         return status, self.told.read_text()
 
     def jobs(self):
-        """Unfinished jobs of this folder: id by the cells in their name."""
+        """Unfinished jobs of this folder: id, state, comment."""
         rows = bash("squeue -h -o '%i|%T|%k|%Z'").splitlines()
         rows = [row.split("|") for row in rows]
         return [
