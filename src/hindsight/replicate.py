@@ -16,10 +16,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from hindsight.specs.cost import seconds
 from hindsight.specs.experiments import Plan, load, overrides_of
-from hindsight.workflow import Stage
+from hindsight.workflow import Stage, files_below
 
 LOG = Path("results/logs/snakemake.log")
-LINE_SECONDS = 30.0
+PROGRESS = Path("results/progress")
+LINE_SECONDS, LOOK_SECONDS = 30.0, 5.0
 
 
 def run(arguments: Sequence[str], cores: str, published: bool) -> int:
@@ -82,17 +83,20 @@ class _Watch:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
-        self.there = {name for name in self.work if stage.curves(name).exists()}
-        self.started = time.monotonic()
+        self.there = set(stage.there)
+        self.started = self.looked = time.monotonic()
         self.worth = 0.0  # estimated seconds of the cells finished since
 
     def look(self) -> tuple[int, str]:
         """Cells that are there, and a line of text."""
-        for name in self.work.keys() - self.there:
-            if self.stage.curves(name).exists():
-                self.there.add(name)
-                self.worth += self.work[name]
-        under_way = [p for name in self.work.keys() - self.there if (p := _progress(name))]
+        # One look per folder, and seldom: a network's file system has many thousands of cells.
+        if time.monotonic() - self.looked >= LOOK_SECONDS:
+            found = files_below(self.stage.root / "cells") & self.work.keys()
+            self.worth += sum(self.work[name] for name in found - self.there)
+            self.there |= found
+            self.looked = time.monotonic()
+        training = files_below(PROGRESS) & self.work.keys() - self.there
+        under_way = [p for name in sorted(training) if (p := _progress(name))]
         part = sum(self.work[p["cell"]] * p["steps"] / p["of"] for p in under_way)
         done = self.worth + part
         text = f"{len(self.there)} of {len(self.work)} cells"
@@ -111,9 +115,7 @@ class _Watch:
 
 def _progress(name: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(
-            Path("results/progress", f"{name}.json").read_text(encoding="utf-8")
-        )
+        found: dict[str, Any] = json.loads((PROGRESS / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found
@@ -152,7 +154,8 @@ def _what_failed(stage: Stage, started: float) -> None:
             print(f"  {line}")
     if stage.never_train:
         return
-    missing = [name for name in stage.cells if not stage.curves(name).exists()]
+    there = files_below(stage.root / "cells")
+    missing = [name for name in stage.cells if name not in there]
     for name in missing:
         log = Path("results/logs", f"{name}.log")
         if log.exists() and log.stat().st_mtime >= started and (told := _lines(log)):

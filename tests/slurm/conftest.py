@@ -106,7 +106,7 @@ class Project:
         targets = [f"results/cells/{name}.parquet" for name in cells]
         return self.start("snakemake", *PROFILE, *QUICK, *options, "--", *targets)
 
-    def wait(self, head, seconds=300):
+    def wait(self, head, seconds=900):
         """Until a command has ended; returns its status and what it said."""
         status = head.wait(timeout=seconds)
         return status, self.told.read_text()
@@ -119,7 +119,7 @@ class Project:
             (job, state, cells) for job, state, cells, where in rows if where == str(self.folder)
         ]
 
-    def job_of(self, name, seconds=60):
+    def job_of(self, name, seconds=300):
         """The job in which a cell runs, once its trainer does."""
 
         def running():

@@ -1,6 +1,7 @@
 """The queue's simulation, against hand-computed schedules and a slot-by-slot recount."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,11 @@ from hypothesis import strategies as st
 
 from hindsight.specs.cell import CellSpec, PPOSpec
 from hindsight.specs.cost import JOB_SECONDS, MOST_CELLS, cells_per_job, seconds
-from hindsight.specs.queue_simulation import Queued, jobs_of, wall_seconds
+from hindsight.specs.experiments import Plan, load
+from hindsight.specs.queue_simulation import CELL_SECONDS, Queued, jobs_of, wall_seconds
+from hindsight.workflow import Stage
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -54,3 +59,16 @@ def test_a_full_job_is_minutes_long(rollouts, width):
     assert together * one >= JOB_SECONDS or together == MOST_CELLS
     # And not much longer than it must be.
     assert together == 1 or together * one < 2 * JOB_SECONDS
+
+
+@pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
+def test_nothing_of_a_preset_is_lost_in_the_queue(preset):
+    stage = Stage.of(Plan.of(load(ROOT / "config.yaml", {"preset": preset})))
+    queue = stage.queue()
+    work = sum(stage.seconds(spec) + CELL_SECONDS for spec in stage.plan.cells.values())
+    assert sum(queue) == pytest.approx(work)
+    assert wall_seconds(queue, 1, 0) == pytest.approx(work)
+    for slots in (10, 100):
+        # Graham (1969): no list schedule is worse than twice the best there can be.
+        least = max(work / slots, max(queue))
+        assert least <= wall_seconds(queue, slots, 0) + 1e-6 <= 2 * least
