@@ -105,6 +105,7 @@ def plan(
     everything = sum(hours.values())
     on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
+    typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     most = max((stage.memory_of(spec) for spec in cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))
     typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")

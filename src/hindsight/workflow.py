@@ -34,7 +34,7 @@ from hindsight.specs.queue_simulation import Queued, jobs_of
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
-START_SECONDS = 20  # of a cell inside a cluster's job, before it trains
+START_SECONDS = 60  # of a cell inside a cluster's job, before it trains: a slow file system's
 SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the cell
 #: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"

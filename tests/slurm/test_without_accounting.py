@@ -16,8 +16,9 @@ from .same import assert_same_as_local
 
 pytestmark = pytest.mark.slurm
 
-# Every cell its own job, whatever its length.
+# Every cell its own job, whatever its length; minutes that do for a machine with much else to do.
 ALONE = ("--group-components", "train_1=1")
+LONG = ("--set-resources", "train:runtime=30")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,7 +79,7 @@ def test_jobs_that_are_cancelled_preempted_too_large_or_too_long(smoke, make_pro
         )
     )
     cells = {arm: project.cell(arm) for arm in ("cancelled", "preempted", "long", "large")}
-    little = ("train:mem_mb=750*attempt*attempt", "train:runtime=1 if attempt == 1 else 10")
+    little = ("train:mem_mb=750*attempt*attempt", "train:runtime=1 if attempt == 1 else 30")
     head = project.train(*cells.values(), options=(*ALONE, "--set-resources", *little))
 
     jobs = {}
@@ -152,7 +153,7 @@ def test_the_head_is_killed_and_started_again(make_project, tmp_path):
         **arms(steps=20_480, checkpoint_seconds=1, one={"n_epochs": 40}, two={"n_epochs": 41})
     )
     cells = [project.cell("one"), project.cell("two")]
-    head = project.train(*cells, options=ALONE)
+    head = project.train(*cells, options=(*ALONE, *LONG))
     for name in cells:
         checkpoint = project.path(name, "checkpoints", ".pt")
         until(checkpoint.exists, 300, f"{name} has a checkpoint")
@@ -163,7 +164,7 @@ def test_the_head_is_killed_and_started_again(make_project, tmp_path):
     assert all(trainers(name) for name in cells)
 
     project.wait(project.start("snakemake", "--unlock"))
-    head = project.train(*cells, options=ALONE)
+    head = project.train(*cells, options=(*ALONE, *LONG))
     at_once = 0
     while head.poll() is None:
         at_once = max(at_once, *(len(trainers(name)) for name in cells))
@@ -181,7 +182,7 @@ def test_the_node_daemon_is_killed(make_project, tmp_path):
     """The controller puts the job back into its queue, and it continues when the node is back."""
     project = make_project(**arms(steps=20_480, checkpoint_seconds=1, one={"n_epochs": 60}))
     name = project.cell("one")
-    head = project.train(name, options=ALONE)
+    head = project.train(name, options=(*ALONE, *LONG))
     until(project.path(name, "checkpoints", ".pt").exists, 300, "a checkpoint")
     for process in (*node_processes(), *trainers(name)):
         with contextlib.suppress(ProcessLookupError):
