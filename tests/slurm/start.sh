@@ -79,8 +79,8 @@ if ! munge -n >/dev/null 2>&1; then
   install -d -o munge -g munge -m 700 /var/log/munge /var/lib/munge
   [ -s /etc/munge/munge.key ] || (umask 077; head -c 1024 /dev/urandom > /etc/munge/munge.key)
   chown munge:munge /etc/munge/munge.key
-  setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged --pid-file "$STATE/run/munged.pid" 2>/dev/null ||
-    runuser -u munge -- /usr/sbin/munged
+  install -d -o munge -g munge -m 755 "$STATE/munge"
+  runuser -u munge -- /usr/sbin/munged --pid-file "$STATE/munge/munged.pid"
   within 10 munge -n || failed "munged does not answer"
 fi
 

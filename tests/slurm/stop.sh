@@ -5,9 +5,9 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 [ -d "$STATE" ] || exit 0
 
-end() { # end NAME SECONDS: terminate the process of our pid file, kill it if it does not end
+end() { # end NAME SECONDS [FOLDER]: terminate the process of our pid file, kill it if it does not end
   local pid
-  pid=$(cat "$STATE/run/$1.pid" 2>/dev/null) || return 0
+  pid=$(cat "$STATE/${3:-run}/$1.pid" 2>/dev/null) || return 0
   [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$1" ] || return 0
   kill "$pid"
   within "$2" test ! -e "/proc/$pid" || kill -9 "$pid"
@@ -22,7 +22,7 @@ end slurmd 10
 end slurmctld 15
 end slurmdbd 15
 end mariadbd 20
-end munged 5
+end munged 5 munge
 for file in /etc/slurm/slurm.conf /etc/slurm/slurmdbd.conf; do
   ! grep -qsF "$MARK" "$file" || rm -f "$file"
 done
