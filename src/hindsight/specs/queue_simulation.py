@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 #: A job on a cluster before and after its cells (queue, Snakemake, status), and each cell in it
-#: before and after its training.  Assumed for an idle node; on two cores with eight processes to run
-#: each a cell was seen to take 31 s.
+#: before and after its training.
+#: Assumed for an idle node; on two cores that eight processes shared
+#: a cell was seen to take 31 s.
 JOB_SECONDS, CELL_SECONDS = 15.0, 9.0
 
 
