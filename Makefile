@@ -1,6 +1,7 @@
 # make replicate   set up, train and draw everything of the chosen preset, and say what was reproduced
 # make figures     redraw every figure, table and verdict from the published results
 # make test        set up and pass the tests
+# make test-slurm  start a real SLURM on this machine, as root, run the workflow through it, stop it
 # make bench       measure speed beside Stable-Baselines3
 # make faults      injure it in 200 ways and more, and write docs/survival.md
 # ARGS are handed on:  make replicate ARGS="--config preset=smoke"
@@ -10,7 +11,7 @@ BIN := .venv/bin
 CORES ?= all
 ARGS ?=
 
-.PHONY: replicate figures test lint bench faults lock
+.PHONY: replicate figures test test-slurm lint bench faults lock
 
 replicate: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
@@ -20,6 +21,9 @@ figures: .venv/ready
 
 test: .venv/ready lint
 	$(BIN)/python -m pytest $(ARGS)
+
+test-slurm: .venv/ready
+	$(BIN)/python -m pytest -m slurm tests/slurm --durations=0 -rs $(ARGS)
 
 lint: .venv/ready
 	$(BIN)/ruff check src tests bench workflow

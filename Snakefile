@@ -8,22 +8,25 @@ configfile: "config.yaml"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/train.smk"
-include: "workflow/rules/summarise.smk"
-include: "workflow/rules/figures.smk"
-include: "workflow/rules/report.smk"
 
 
-rule all:
-    default_target: True
-    input:
-        STAGE.page,
-        STAGE.scoreboard,
-        STAGE.drawn,
+# A job on a cluster trains, and need not know the rest.
+if not workflow.remote_exec:
 
+    include: "workflow/rules/summarise.smk"
+    include: "workflow/rules/figures.smk"
+    include: "workflow/rules/report.smk"
 
-# Draws and judges what has been trained so far.
-rule figures:
-    input:
-        STAGE.page,
-        STAGE.scoreboard,
-        STAGE.present.drawn,
+    rule all:
+        default_target: True
+        input:
+            STAGE.page,
+            STAGE.scoreboard,
+            STAGE.drawn,
+
+    # Draws and judges what has been trained so far.
+    rule figures:
+        input:
+            STAGE.page,
+            STAGE.scoreboard,
+            STAGE.present.drawn,

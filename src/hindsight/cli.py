@@ -100,30 +100,36 @@ def _config(pairs: list[str] | None) -> Any:
 
 
 @app.command()
-def plan(config: ConfigOption = None) -> None:
-    """Say what a configuration trains: cells, runs, steps, estimated time, what is there."""
+def plan(
+    config: ConfigOption = None,
+    jobs: Annotated[
+        list[int] | None, typer.Option(min=1, help="jobs at a time on a cluster; repeatable")
+    ] = None,
+) -> None:
+    """Say what a configuration trains: cells, runs, estimated time, memory and disk."""
     from rich.console import Console
     from rich.table import Table
 
-    from hindsight.specs.cost import seconds
+    from hindsight.specs.cost import file_bytes
     from hindsight.specs.experiments import Plan
+    from hindsight.specs.queue_simulation import wall_seconds
     from hindsight.workflow import Stage
 
     chosen = _config(config)
     stage = Stage.of(Plan.of(chosen))
-    size, per_axis = chosen.size, chosen.execution.runs_per_axis
+    size, cells = chosen.size, stage.plan.cells
+    hours = {name: stage.seconds(spec) / 3600 for name, spec in cells.items()}
     table = Table(title=f"{stage.source}: networks {size.hidden}, at most {size.steps:,} steps")
     for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
         table.add_column(column, justify="left" if column == "experiment" else "right")
 
     def row(name: str, names: list[str]) -> None:
-        cells = [stage.plan.cells[n] for n in names]
-        steps = sum(cell.steps * cell.seeds for cell in cells)
-        hours = sum(seconds(cell, per_axis) for cell in cells) / 3600
-        there = sum(stage.curves(n).exists() for n in names)
-        runs = sum(cell.seeds for cell in cells)
+        steps = sum(cells[n].steps * cells[n].seeds for n in names)
+        runs = sum(cells[n].seeds for n in names)
+        there = sum(n in stage.there for n in names)
+        spent = sum(hours[n] for n in names)
         table.add_row(
-            name, str(len(cells)), str(runs), f"{steps / 1e6:.1f}", f"{hours:.2f}", str(there)
+            name, str(len(names)), str(runs), f"{steps / 1e6:.1f}", f"{spent:.2f}", str(there)
         )
 
     for name in stage.experiments:
@@ -131,7 +137,23 @@ def plan(config: ConfigOption = None) -> None:
     table.add_section()
     row("all, shared cells once", stage.cells)
     Console().print(table)
-    typer.echo("Core-hours are estimates, without early ends, from measurements on one machine.")
+
+    queue = stage.queue()
+    everything = sum(hours.values())
+    on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
+    typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
+    typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
+    most = max((stage.memory_of(spec) for spec in cells.values()), default=0)
+    disk = sum(map(file_bytes, cells.values()))
+    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
+    for slots in jobs or (10, 100, 1000):
+        took = wall_seconds(queue, slots)
+        typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
+    typer.echo("Estimates, without early ends, from measurements of one CPU core.")
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 @app.command()
@@ -200,8 +222,10 @@ def train(
         values[section] |= {} if k is None else {"k": k}
     for key, value in overrides_of(keys or [], "--set").items():
         put(values, key, value, "--set")
+    from hindsight.training.cell import Execution
+
     spec = validated(CellSpec, values)
-    _train(spec, out, device, runs_per_axis, workers)
+    _train(spec, out, Execution(device, runs_per_axis, workers=workers))
 
 
 @app.command(hidden=True)
@@ -210,29 +234,33 @@ def cell(
     device: Annotated[str, typer.Option()] = "cpu",
     runs_per_axis: Annotated[int | None, typer.Option()] = None,
     workers: WorkersOption = None,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
     import json
 
     from hindsight.specs.cell import CellSpec
+    from hindsight.specs.cost import cells_per_job
     from hindsight.specs.errors import validated
 
     try:
         values = json.loads(spec.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecError(f"{spec}: cannot be read as a specification: {error}") from error
-    _train(validated(CellSpec, values), out, device, runs_per_axis, workers)
+    from hindsight.training.cell import Execution
+
+    checked = validated(CellSpec, values)
+    shares_a_job = cells_per_job(checked) > 1
+    execution = Execution(device, runs_per_axis, checkpoint_seconds, workers, shares_a_job)
+    _train(checked, out, execution)
 
 
-def _train(
-    spec: Any, out: Path, device: str, runs_per_axis: int | None, workers: int | None
-) -> None:
+def _train(spec: Any, out: Path, execution: Any) -> None:
     from hindsight.interruption import Interrupted
-    from hindsight.training.cell import Execution, train_cell
+    from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
 
-    execution = Execution(device=device, runs_per_axis=runs_per_axis, workers=workers)
     try:
         with show(out / "progress" / f"{spec.name}.json") as tell:
             path = train_cell(spec, out, execution, tell)

@@ -27,8 +27,9 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+@cache
 def _tree(path: Path) -> ast.Module:
-    """The syntax tree without docstrings."""
+    """The syntax tree without docstrings; stages share most modules, each is parsed once."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):

@@ -22,10 +22,11 @@ from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
 from hindsight.specs.cost import seconds
 from hindsight.specs.experiments import Plan, load, overrides_of
-from hindsight.workflow import Stage
+from hindsight.workflow import Stage, files_below
 
 LOG = Path("results/logs/snakemake.log")
-LINE_SECONDS = 30.0
+PROGRESS = Path("results/progress")
+LINE_SECONDS, LOOK_SECONDS = 30.0, 5.0
 #: Bytes below which a disk counts as full.
 ROOM = 1 << 20
 
@@ -40,7 +41,9 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     stage = stage.present if "figures" in arguments else stage
     rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
-    command = [sys.executable, "-m", "snakemake", "--cores", cores, *rest]
+    # A profile that is named says itself how many cores, as that of a cluster does.
+    own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
+    command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
     with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
         started = time.time()
@@ -107,17 +110,20 @@ class _Watch:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
-        self.there = {name for name in self.work if stage.curves(name).exists()}
-        self.started = time.monotonic()
+        self.there = set(stage.there)
+        self.started = self.looked = time.monotonic()
         self.worth = 0.0  # estimated seconds of the cells finished since
 
     def look(self) -> tuple[int, str]:
         """Cells that are there, and a line of text."""
-        for name in self.work.keys() - self.there:
-            if self.stage.curves(name).exists():
-                self.there.add(name)
-                self.worth += self.work[name]
-        under_way = [p for name in self.work.keys() - self.there if (p := _progress(name))]
+        # One look per folder, and seldom: a network's file system has many thousands of cells.
+        if time.monotonic() - self.looked >= LOOK_SECONDS:
+            found = files_below(self.stage.root / "cells") & self.work.keys()
+            self.worth += sum(self.work[name] for name in found - self.there)
+            self.there |= found
+            self.looked = time.monotonic()
+        training = files_below(PROGRESS) & self.work.keys() - self.there
+        under_way = [p for name in sorted(training) if (p := _progress(name))]
         part = sum(self.work[p["cell"]] * p["steps"] / p["of"] for p in under_way)
         done = self.worth + part
         text = f"{len(self.there)} of {len(self.work)} cells"
@@ -136,9 +142,7 @@ class _Watch:
 
 def _progress(name: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(
-            Path("results/progress", f"{name}.json").read_text(encoding="utf-8")
-        )
+        found: dict[str, Any] = json.loads((PROGRESS / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found
@@ -183,7 +187,8 @@ def _what_failed(stage: Stage, started: float) -> None:
         print(f"  The disk of {Path('results').resolve()} is full: make room.")
     if stage.never_train:
         return
-    missing = [name for name in stage.cells if not stage.curves(name).exists()]
+    there = files_below(stage.root / "cells")
+    missing = [name for name in stage.cells if name not in there]
     for name in missing:
         log = Path("results/logs", f"{name}.log")
         if log.exists() and log.stat().st_mtime >= started and (told := _lines(log)):

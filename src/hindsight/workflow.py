@@ -1,5 +1,7 @@
 """What the Snakefile asks: which files belong to one source, a preset or the published results.
 
+Every job on a cluster reads the Snakefile, so figures (and matplotlib) are imported where needed.
+
 Layout, relative to the project's folder:
     results/specs/<cell>.json             a cell's specification: all that its job reads
     results/cells/<cell>.parquet          its curves
@@ -8,12 +10,18 @@ Layout, relative to the project's folder:
     figures/<source>/                     figures, report.html and REPLICATION.md
 """
 
+import os
+import shutil
+import subprocess
+import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hindsight.figures import ALSO_READ, names_for
-from hindsight.specs.cost import megabytes, seconds
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.cost import cells_per_job, megabytes, seconds
+from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import (
     EPISODES,
     PUBLISHED,
@@ -22,9 +30,15 @@ from hindsight.specs.experiments import (
     as_json,
     write_if_changed,
 )
+from hindsight.specs.queue_simulation import Queued, jobs_of
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
+START_SECONDS = 60  # of a cell inside a cluster's job, before it trains: a slow file system's
+SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the cell
+#: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
+JOB_PREFIX = "hindsight"
+CANCEL_SECONDS = 120  # a cluster kills what does not end by itself within some ten seconds
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,7 @@ class Stage:
         """Everything; but nothing is trained for published results."""
         return cls(plan, plan.config.results == "published")
 
-    @property
+    @cached_property
     def present(self) -> "Stage":
         """The part for which nothing need be trained."""
         return replace(self, never_train=True)
@@ -86,15 +100,25 @@ class Stage:
         """Names of the experiments that are trained."""
         return list(self.plan.experiments)
 
+    @property
+    def root(self) -> Path:
+        """Below which cells are."""
+        return PUBLISHED if self.plan.config.results == "published" else TRAINED
+
     def curves(self, name: str) -> Path:
         """Where a cell's curves are."""
-        root = PUBLISHED if self.plan.config.results == "published" else TRAINED
-        return root / "cells" / f"{name}.parquet"
+        return Path(f"{self.root}/cells/{name}.parquet")
+
+    @cached_property
+    def there(self) -> set[str]:
+        """Names of the cells whose curves are there: one look per folder, not one per cell."""
+        return {name for name in files_below(self.root / "cells") if name in self.plan.cells}
 
     def cells_of(self, experiment: str) -> list[str]:
         """Curves that an experiment's tables are made of."""
-        paths = [self.curves(name) for name in self.plan.cells_of(experiment)]
-        return [str(path) for path in paths if path.exists() or not self.never_train]
+        names = self.plan.cells_of(experiment)
+        root = f"{self.root}/cells"
+        return [f"{root}/{n}.parquet" for n in names if not self.never_train or n in self.there]
 
     @property
     def episodes(self) -> str:
@@ -102,7 +126,7 @@ class Stage:
         published = self.plan.config.results == "published"
         return str((PUBLISHED if published else Path(self.tables)) / EPISODES)
 
-    @property
+    @cached_property
     def policies(self) -> list[str]:
         """Policies whose episodes the picture of the environment shows, if it is made anew."""
         if self.plan.config.results == "published":
@@ -117,7 +141,7 @@ class Stage:
         paths = [TRAINED / "policies" / f"{name}.pt" for name in names]
         return [str(path) for path in paths if path.exists() or not self.never_train]
 
-    @property
+    @cached_property
     def drawn_experiments(self) -> list[str]:
         """Experiments of which there is something to draw."""
         trained = [name for name in self.experiments if self.cells_of(name)]
@@ -125,11 +149,13 @@ class Stage:
 
     def drawn_of(self, experiment: str) -> list[str]:
         """Files of an experiment's figures."""
+        from hindsight.figures import names_for
+
         entries = self.plan.experiments.get(experiment, [])
         names = names_for(experiment, list(dict.fromkeys(entry.fidelity for entry, _ in entries)))
         return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
-    @property
+    @cached_property
     def drawn(self) -> list[str]:
         """Files of all figures."""
         return [path for name in self.drawn_experiments for path in self.drawn_of(name)]
@@ -138,6 +164,8 @@ class Stage:
         """What an experiment's figures are drawn from."""
         if experiment == "environment":
             return [self.episodes]
+        from hindsight.figures import ALSO_READ
+
         beside = [name for name in ALSO_READ.get(experiment, ()) if name in self.experiments]
         names = [experiment, *beside]
         return [f"{self.tables}/{name}/{table}" for name in names for table in self.TABLES]
@@ -165,22 +193,67 @@ class Stage:
         options = f"--device {execution.device}"
         if execution.runs_per_axis is not None:
             options += f" --runs-per-axis {execution.runs_per_axis}"
+        # A default is not spelled out: options that change make Snakemake train again.
+        if "checkpoint_seconds" in execution.model_fields_set:
+            options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
         return options
+
+    # -- what a job asks for -----------------------------------------------------------------
+
+    def spec_of(self, wildcards: Any) -> CellSpec:
+        """The cell a job is for; SpecError if the plan has none of that name."""
+        spec = self.plan.cells.get(wildcards.cell)
+        if spec is None:
+            raise SpecError(f"cell {wildcards.cell!r} is none of {self.source}'s")
+        return spec
+
+    @cached_property
+    def _first(self) -> set[str]:
+        entries = self.plan.experiments.get(MAIN_EXPERIMENT, [])
+        return {name for _, name in entries}
 
     def priority(self, wildcards: Any) -> int:
         """The main figure's cells come first."""
-        main = MAIN_EXPERIMENT in self.plan.experiments
-        return int(main and wildcards.cell in self.plan.cells_of(MAIN_EXPERIMENT))
+        return int(wildcards.cell in self._first)
 
-    def memory(self, wildcards: Any) -> int:
-        """Megabytes to ask for."""
-        return megabytes(self.plan.cells[wildcards.cell])
+    def seconds(self, spec: CellSpec) -> float:
+        """How long a cell is expected to take."""
+        return seconds(spec, self.plan.config.execution.runs_per_axis)
 
-    def runtime(self, wildcards: Any, attempt: int) -> int:
+    def memory_of(self, spec: CellSpec) -> int:
+        """Megabytes of a cell's job."""
+        return SNAKEMAKE_MB + megabytes(spec)
+
+    def memory(self, wildcards: Any, attempt: int = 1) -> int:
+        """Megabytes to ask for, more at each attempt."""
+        return attempt * self.memory_of(self.spec_of(wildcards))
+
+    def runtime(self, wildcards: Any, attempt: int = 1) -> int:
         """Minutes to ask for, more at each attempt."""
-        spec = self.plan.cells[wildcards.cell]
-        per_axis = self.plan.config.execution.runs_per_axis
-        return 5 + int(SAFETY * attempt * seconds(spec, per_axis) / 60)
+        work = START_SECONDS + SAFETY * attempt * self.seconds(self.spec_of(wildcards))
+        return -(-int(work) // 60)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether cells are trained on GPUs."""
+        return self.plan.config.execution.device.startswith("cuda")
+
+    def gpus(self, wildcards: Any) -> int:
+        """GPUs to ask for."""
+        return int(self.on_gpu)
+
+    def group(self, wildcards: Any) -> str:
+        """Cells of one group share jobs of a cluster: `train_8` fills a job with eight of them."""
+        return f"train_{cells_per_job(self.spec_of(wildcards))}"
+
+    def queue(self) -> list[float]:
+        """Seconds of the jobs that all cells make on a cluster, in their order."""
+        return jobs_of(
+            Queued(self.seconds(spec), int(name in self._first), cells_per_job(spec))
+            for name, spec in self.plan.cells.items()
+        )
+
+    # -- beginning and end of a run -----------------------------------------------------------
 
     def write_plans(self) -> None:
         """Write what jobs read: each experiment's plan, and each cell's specification, if new."""
@@ -191,3 +264,46 @@ class Stage:
             return
         for name, spec in self.plan.cells.items():
             write_if_changed(TRAINED / "specs" / f"{name}.json", spec.model_dump_json(indent=1))
+
+    def forget_finished(self) -> None:
+        """Delete the last checkpoints of cells that are there: Snakemake knows it by now."""
+        there = set(files_below(self.root / "cells"))
+        for name in files_below(TRAINED / "checkpoints") & there & self.plan.cells.keys():
+            (TRAINED / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
+
+
+def files_below(folder: Path) -> set[str]:
+    """Names `<environment>/<algorithm>`, without endings, of what is in a folder of cells."""
+    found = set()
+    for place in folder.iterdir() if folder.is_dir() else ():
+        if place.is_dir():
+            found |= {f"{place.name}/{Path(name).stem}" for name in os.listdir(place)}
+    return found
+
+
+def cancel_left_jobs() -> None:
+    """Cancel the jobs that a killed Snakemake left on the cluster for this folder, and wait for it.
+
+    Its cells continue from their checkpoints; two trainers of one cell would be one too many.
+    """
+    if shutil.which("squeue") is None or not (left := _left_jobs()):
+        return
+    print(f"cancelling {len(left)} jobs that an earlier run left in the queue", flush=True)
+    subprocess.run(["scancel", *left], check=False)
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while (left := _left_jobs()) and time.monotonic() < deadline:
+        time.sleep(1)
+    if left:
+        raise SpecError(f"jobs {', '.join(left)} of an earlier run do not end; cancel them first")
+
+
+def _left_jobs() -> list[str]:
+    """Ids of this user's unfinished jobs that were submitted from this folder."""
+    query = ["squeue", "--me", "--noheader", "--format=%i|%j|%Z"]
+    found = subprocess.run(query, capture_output=True, text=True, check=False)
+    rows = (line.split("|", 2) for line in found.stdout.splitlines())
+    return [
+        job
+        for job, name, folder in rows
+        if name.startswith(f"{JOB_PREFIX}_") and Path(folder).resolve() == Path.cwd()
+    ]

@@ -15,14 +15,15 @@ from hindsight.locks import only_head
 from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import Plan
 from hindsight.specs.experiments import parse as parse_config
-from hindsight.workflow import Stage
+from hindsight.workflow import Stage, cancel_left_jobs
 
 try:
     if workflow.is_main_process and not workflow.output_settings.dryrun:
         end_with_parent(signal.SIGKILL)
         HEAD = only_head()
     STAGE = Stage.of(Plan.of(parse_config(config)))
-    STAGE.write_plans()
+    if not workflow.remote_exec:
+        STAGE.write_plans()
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -40,6 +41,25 @@ def asked():
     return STAGE.present if "figures" in workflow.dag_settings.targets else STAGE
 
 
+def one_core(wildcards):
+    """Threads of a cell."""
+    if workflow.remote_exec:
+        # One cell's failure does not stop the others of its job.  Snakemake hands no --keep-going
+        # on to its jobs, and has no settings yet while it reads this file.
+        workflow.execution_settings.keep_going = True
+    return 1
+
+
+onstart:
+    if asked() is STAGE:
+        cancel_left_jobs()
+
+
+onsuccess:
+    STAGE.forget_finished()
+
+
+# Any cell's name by its shape: thousands of names in one pattern would take minutes to match.
 wildcard_constraints:
-    cell="|".join(STAGE.cells) or "none",
+    cell="[^/]+/[^/]+",
     experiment="|".join(STAGE.experiments),

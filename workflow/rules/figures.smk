@@ -11,6 +11,7 @@ for experiment in STAGE.drawn_experiments:
         log:
             f"results/logs/figures/{STAGE.source}-{experiment}.log",
         priority: 2
+        localrule: True
         conda:
             "../../environment.yml"
         params:

@@ -7,6 +7,7 @@ rule claims:
         answers=f"{STAGE.tables}/answers.json",
     log:
         f"results/logs/claims/{STAGE.source}.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -27,6 +28,7 @@ rule report:
         scoreboard=STAGE.scoreboard,
     log:
         f"results/logs/report/{STAGE.source}.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:

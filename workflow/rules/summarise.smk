@@ -8,6 +8,7 @@ rule summarise:
     log:
         f"results/logs/summarise/{STAGE.source}-{{experiment}}.log",
     priority: 2
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -24,6 +25,7 @@ rule episodes:
         f"{STAGE.tables}/environment/episodes.npz",
     log:
         f"results/logs/episodes/{STAGE.source}.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:

@@ -10,12 +10,16 @@ rule train:
     benchmark:
         "results/benchmarks/{cell}.tsv"
     priority: STAGE.priority
+    # Short cells share a job of a cluster; elsewhere groups mean nothing.
+    group:
+        STAGE.group
     conda:
         "../../environment.yml"
-    threads: 1
+    threads: one_core
     resources:
         mem_mb=STAGE.memory,
         runtime=STAGE.runtime,
+        gpu=STAGE.gpus,
     params:
         # A change of the training code makes its cells stale; one of a comment does not.
         code=fingerprint("train"),

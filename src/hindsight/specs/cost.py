@@ -2,6 +2,7 @@
 AMD EPYC of 2025): good to some tens of per cent, meant for planning, not for claims.
 """
 
+import math
 from itertools import pairwise
 
 from hindsight.specs.cell import CellSpec, PPOSpec
@@ -19,6 +20,14 @@ OFF_POLICY_UPDATE_MS, OFF_POLICY_RUN_MS, OFF_POLICY_STEP_MS = 1.0, 2.0e-7, 0.25
 FOREIGN_STEP_MS = 1.0
 #: Memory of one, in megabytes.
 FOREIGN_MB = 15
+
+
+#: A job of a cluster takes at least so long, if there are enough cells like it ...
+JOB_SECONDS = 300
+#: ... but holds at most so many of them, which a killed job interrupts.
+MOST_CELLS = 32
+#: Bytes of a cell's curves: fixed, and per row (measured: the published cells, 50 to 80 a row).
+FILE_BYTES, ROW_BYTES = 15_000, 60
 
 
 def weights(spec: CellSpec) -> int:
@@ -82,3 +91,18 @@ def megabytes(spec: CellSpec) -> int:
     places = runs * (algorithm.n_envs + 4) if foreign else 0
     numbers += 12 * runs * weights(spec)
     return 500 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
+
+
+def file_bytes(spec: CellSpec) -> int:
+    """Bytes of a cell's files if no run ends early: curves, policies (policy and value network)."""
+    rows = spec.seeds * (spec.steps // spec.iteration_steps + spec.evaluation.points)
+    return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * weights(spec)
+
+
+def cells_per_job(spec: CellSpec) -> int:
+    """How many cells of this length fill a job of a cluster: a power of two.
+
+    Starting a job costs a cluster seconds; a job should be minutes long.
+    """
+    wanted = JOB_SECONDS / seconds(spec)
+    return min(MOST_CELLS, 1 << max(0, math.ceil(math.log2(wanted))))

@@ -17,7 +17,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from hindsight.files import write_whole
-from hindsight.specs.base import Count, Spec
+from hindsight.specs.base import Count, Positive, Spec
 from hindsight.specs.cell import (
     FIDELITIES,
     PREYS,
@@ -128,6 +128,8 @@ class Execution(Spec):
 
     device: Device = "cpu"
     runs_per_axis: Count | None = None
+    #: Between checkpoints of a cell: what an interruption loses at most.
+    checkpoint_seconds: Positive = 60.0
 
 
 class Config(Spec):

@@ -52,6 +52,9 @@ class Execution:
     runs_per_axis: int | None = None  # None: as many as is fastest
     checkpoint_seconds: float = 60.0
     workers: int | None = None  # processes that step foreign environments; None: one per core
+    #: Leave a last checkpoint behind, from which the files can be written again: Snakemake deletes
+    #: those of all cells of a cluster's job if one cell, or the job, fails.
+    keep_finished: bool = False
 
 
 def prepare_process(device: str) -> None:
@@ -112,6 +115,8 @@ class CellTraining:
         while self.group < len(self.groups):
             self._train_group(self.groups[self.group])
             self.group += 1
+        if self.execution.keep_finished:
+            self._save(None)
         save(
             self.path("policies", ".pt"),
             {
@@ -122,7 +127,8 @@ class CellTraining:
         )
         curves = self.path("cells", ".parquet")
         write_curves(curves, self._table(), self._metadata())
-        self.path("checkpoints", ".pt").unlink(missing_ok=True)
+        if not self.execution.keep_finished:
+            self.path("checkpoints", ".pt").unlink(missing_ok=True)
         return curves
 
     def _runs(self, seeds: list[int]) -> Runs:
@@ -235,13 +241,17 @@ class CellTraining:
         if not due and self._notice.signal is None:
             return
         self._saved = now
+        self._save(runs)
+
+    def _save(self, runs: Runs | None) -> None:
+        """Write a checkpoint, of a group under way or, without runs, between groups."""
         curves = {
             name: [torch.from_numpy(part) for part in parts] for name, parts in self.columns.items()
         }
         state = {
             "identity": self._identity(),
             "group": self.group,
-            "runs": runs.state_dict(),
+            "runs": None if runs is None else runs.state_dict(),
             "curves": curves,
             "ended": self.ended,
             "policies": self.policies,
@@ -301,7 +311,8 @@ class CellTraining:
             print(f"{path}: {told}; set aside, training starts anew", file=sys.stderr)
         else:
             at = f"group {self.group + 1} of {len(self.groups)}"
-            print(f"{path}: continued at {at}", file=sys.stderr)
+            told = "was finished" if self.group == len(self.groups) else f"continued at {at}"
+            print(f"{path}: {told}", file=sys.stderr)
 
     def _continue(self, saved: dict[str, Any]) -> None:
         """Take over a checkpoint's state, all of it or, where something does not fit, nothing."""

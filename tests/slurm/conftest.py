@@ -1,0 +1,163 @@
+"""A real SLURM for the tests, and a copy of the project to run through it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hindsight.specs.experiments import Plan, load
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
+PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
+#: The profile as it is, but for waiting: this queue is quick, and this file system no network's.
+QUICK = ("--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "5")
+
+
+def bash(command):
+    """What a command prints."""
+    return subprocess.run(
+        command, shell=True, check=True, stdout=subprocess.PIPE, text=True, timeout=60
+    ).stdout
+
+
+def until(happens, seconds, what):
+    """Wait for something to become true; returns it."""
+    deadline = time.monotonic() + seconds
+    while not (found := happens()):
+        assert time.monotonic() < deadline, f"{seconds} s have passed without: {what}"
+        time.sleep(0.1)
+    return found
+
+
+def started(accounting):
+    """Start SLURM for a module's tests, skip them on a machine that has its own."""
+    start = subprocess.run(
+        [HERE / "start.sh", *(["--accounting"] if accounting else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if start.returncode == 77:
+        pytest.skip(start.stdout.strip(), allow_module_level=True)
+    assert start.returncode == 0, start.stdout + start.stderr
+
+
+class Project:
+    """A copy of the project, with a configuration of its own, and commands run in it."""
+
+    def __init__(self, folder, **config):
+        self.folder = folder
+        folder.mkdir(parents=True)
+        for part in PARTS:
+            if (ROOT / part).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+            else:
+                shutil.copy(ROOT / part, folder / part)
+        if config:
+            (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        self.heads = []
+
+    def plan(self, **overrides):
+        return Plan.of(load(self.folder / "config.yaml", overrides))
+
+    def cell(self, arm):
+        """The name of the only cell of an arm."""
+        (name,) = {
+            name
+            for entries in self.plan().experiments.values()
+            for entry, name in entries
+            if entry.arm == arm
+        }
+        return name
+
+    def path(self, name, kind="cells", ending=".parquet"):
+        return self.folder / "results" / kind / f"{name}{ending}"
+
+    def log(self, name):
+        path = self.path(name, "logs", ".log")
+        return path.read_text() if path.exists() else ""
+
+    def start(self, *command):
+        """A command in the copy, with the copy's own sources; its output goes to a file."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.folder / "src"),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
+        self.told = self.folder / f"head{len(self.heads)}.txt"
+        with self.told.open("w") as file:
+            head = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=file, stderr=subprocess.STDOUT
+            )
+        self.heads.append(head)
+        return head
+
+    def train(self, *cells, options=()):
+        """Start Snakemake for some cells, each its own job of the cluster."""
+        targets = [f"results/cells/{name}.parquet" for name in cells]
+        return self.start("snakemake", *PROFILE, *QUICK, *options, "--", *targets)
+
+    def wait(self, head, seconds=900):
+        """Until a command has ended; returns its status and what it said."""
+        status = head.wait(timeout=seconds)
+        return status, self.told.read_text()
+
+    def jobs(self):
+        """Unfinished jobs of this folder: id, state, comment."""
+        rows = bash("squeue -h -o '%i|%T|%k|%Z'").splitlines()
+        rows = [row.split("|") for row in rows]
+        return [
+            (job, state, cells) for job, state, cells, where in rows if where == str(self.folder)
+        ]
+
+    def job_of(self, name, seconds=300):
+        """The job in which a cell runs, once its trainer does."""
+
+        def running():
+            for process in trainers(name):
+                environment = Path(f"/proc/{process}/environ").read_bytes().decode()
+                if found := re.search(r"SLURM_JOB_ID=(\d+)", environment):
+                    return found[1]
+            return None
+
+        return until(running, seconds, f"{name} trains in a job")
+
+
+def trainers(name):
+    """Process ids of a cell's training."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if "cell" in words[:3] and any(word.endswith(f"{name}.json") for word in words):
+            found.append(int(place.name))
+    return found
+
+
+@pytest.fixture
+def make_project(tmp_path):
+    """Projects whose commands and jobs end with the test."""
+    made = []
+
+    def make(**config):
+        made.append(Project(tmp_path / f"project{len(made)}", **config))
+        return made[-1]
+
+    yield make
+    for project in made:
+        for head in project.heads:
+            head.kill()
+            head.wait()
+        if left := [job for job, *_ in project.jobs()]:
+            bash(f"scancel {' '.join(left)}")
