@@ -327,7 +327,8 @@ def test_a_worker_that_dies_is_told_and_leaves_no_others(when):
 
 
 LONELY = """
-import sys, torch
+import signal, sys, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins without it
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.specs.gymnasium import GymnasiumSpec
 spec = GymnasiumSpec(id="hindsight.envs:PointReach-v0", max_episode_steps=7)
@@ -348,7 +349,10 @@ def test_workers_end_with_whoever_started_them(how):
     pids = [int(pid) for pid in process.stdout.readline().split()]
     assert len(pids) == 4 and all(map(alive, pids))
     process.send_signal(how)
-    process.communicate(timeout=20)
+    try:
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert gone(pids)
 
 
@@ -377,13 +381,14 @@ def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
     spec = cell()
     whole = train_cell(spec, tmp_path / "whole", Execution(workers=0))
     broken = tmp_path / "broken"
-    iterations = 0
+    iterations, others = 0, set(multiprocessing.active_children())
 
     def kill(_: Any) -> None:
         nonlocal iterations
         iterations += 1
         if iterations == 3:
-            os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+            mine = set(multiprocessing.active_children()) - others
+            os.kill(mine.pop().pid or 0, signal.SIGKILL)
 
     often = Execution(workers=2, checkpoint_seconds=0)
     with pytest.raises(EnvironmentFailure, match="Corridor-v0"):
@@ -393,7 +398,7 @@ def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
     clocks = ["wall_seconds", "cpu_seconds"]
     a, b = (pd.read_parquet(path).drop(columns=clocks) for path in (whole, continued))
     pd.testing.assert_frame_equal(a, b)
-    assert len(a) and not multiprocessing.active_children()
+    assert len(a) and set(multiprocessing.active_children()) <= others
 
 
 def test_evaluation_plays_all_its_episodes():
