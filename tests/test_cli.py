@@ -110,13 +110,13 @@ def test_a_policy_file_that_is_none(tmp_path, trained):
 
 
 NOBODY = """
-import os, sys, hindsight.training.cell as cell
+import os, sys, hindsight.files as files, hindsight.training.cell as cell
 from pathlib import Path
 if os.getuid() == 0:
     os.setegid(65534); os.seteuid(65534)
 try:
     cell.train_cell(cell.CellSpec(seeds=1, steps=2048), Path(sys.argv[1]))
-except cell.FileError as error:
+except files.FileError as error:
     print(f"error: {error}")
 """
 

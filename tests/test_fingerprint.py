@@ -23,13 +23,18 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "hindsight"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(module, "ROOT", tmp_path)
-    module.fingerprint.cache_clear()
+    forget()
     yield copy
-    module.fingerprint.cache_clear()
+    forget()
+
+
+def forget() -> None:
+    for remembered in (module.fingerprint, module._tree):
+        remembered.cache_clear()
 
 
 def fresh() -> str:
-    module.fingerprint.cache_clear()
+    forget()
     return module.fingerprint("train")
 
 

@@ -11,6 +11,7 @@ import scipy.stats
 from hindsight.analysis import summarise as module
 from hindsight.analysis.cells import ResultError
 from hindsight.analysis.summarise import level_text, read_table, summarise
+from hindsight.files import DamagedError
 from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
 
 TABLES = [
@@ -328,8 +329,9 @@ def test_a_damaged_cell_is_named(tmp_path: Path) -> None:
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     victim = tmp_path / json.loads(plan.read_text())["entries"][0]["cell"]
     victim.write_bytes(victim.read_bytes()[:500])
-    with pytest.raises(ResultError, match=victim.name):
+    with pytest.raises(DamagedError, match=victim.name) as told:
         summarise(plan, tmp_path)
+    assert told.value.paths == (victim,)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"experiment": "algorithms"}'])

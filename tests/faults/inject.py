@@ -23,7 +23,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -188,8 +188,8 @@ def _become(folder: Path, log: Path, command: tuple[str, ...], nobody: bool) -> 
             os.setegid(NOBODY)
             os.seteuid(NOBODY)
         # A small cell wants more checkpoints than one a minute.
-        quick = partial(cell_module.Execution, checkpoint_seconds=0.02)
-        cell_module.Execution = quick
+        wanted = cell_module.Execution
+        cell_module.Execution = lambda *a, **k: replace(wanted(*a, **k), checkpoint_seconds=0.02)
         sys.argv = ["hindsight", *command]
         cli.main()
         status = 0

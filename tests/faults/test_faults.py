@@ -1,12 +1,15 @@
-"""A small sample of the faults that `make faults` injects; its table is docs/survival.md."""
+"""A small sample of the faults that `make faults` injects."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.faults
 def test_a_sample_of_faults_is_survived():
     command = [sys.executable, "-m", "tests.faults.inject", "--trainer", "14", "--pipeline", "2"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -292,7 +292,9 @@ def test_bad_configuration_stops_before_anything_is_trained(project, pair, named
 def test_a_failed_cell_is_named_and_the_others_are_kept(project, stage):
     """Where one cell cannot write, the others are finished and the end names what is missing."""
     part = {"preys": ["random"], "spawns": ["apart"], "fidelities": ["released"]}
-    select = {"algorithms": part}
+    none = {"preys": ["static"]}
+    arms = {"SAC": none, "SAC-HER": none}
+    select = {"algorithms": {**part, "arms": arms}}
     config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
     plan = Plan.of(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
     first, second = plan.cells
