@@ -122,7 +122,7 @@ class _Watch:
             self.worth += sum(self.work[name] for name in found - self.there)
             self.there |= found
             self.looked = time.monotonic()
-        training = files_below(PROGRESS) & self.work.keys() - self.there
+        training = files_below(PROGRESS, ".json") & self.work.keys() - self.there
         under_way = [p for name in sorted(training) if (p := _progress(name))]
         part = sum(self.work[p["cell"]] * p["steps"] / p["of"] for p in under_way)
         done = self.worth + part

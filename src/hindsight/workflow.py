@@ -268,16 +268,17 @@ class Stage:
     def forget_finished(self) -> None:
         """Delete the last checkpoints of cells that are there: Snakemake knows it by now."""
         there = set(files_below(self.root / "cells"))
-        for name in files_below(TRAINED / "checkpoints") & there & self.plan.cells.keys():
+        for name in files_below(TRAINED / "checkpoints", ".pt") & there & self.plan.cells.keys():
             (TRAINED / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
 
 
-def files_below(folder: Path) -> set[str]:
-    """Names `<environment>/<algorithm>`, without endings, of what is in a folder of cells."""
+def files_below(folder: Path, ending: str = ".parquet") -> set[str]:
+    """Names `<environment>/<algorithm>` of the files with this ending in a folder of cells."""
     found = set()
     for place in folder.iterdir() if folder.is_dir() else ():
         if place.is_dir():
-            found |= {f"{place.name}/{Path(name).stem}" for name in os.listdir(place)}
+            names = (name for name in os.listdir(place) if name.endswith(ending))
+            found |= {f"{place.name}/{name.removesuffix(ending)}" for name in names}
     return found
 
 
