@@ -7,16 +7,13 @@ from pydantic import Field
 from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
 
 
-class ContinuousSpec(Spec):
-    """What the actor-critic methods for continuous actions share.
+class OffPolicySpec(Spec):
+    """What all off-policy algorithms share.
 
     Every `train_freq` steps of each environment, `gradient_steps` updates follow.
     """
 
-    hidden: tuple[Count, ...] = (64, 64)
     gamma: Fraction = 0.99
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.005
-    batch_size: Count = 256
     buffer_size: Count = 1_000_000
     learning_starts: Count = 100
     n_envs: Count = 1
@@ -26,6 +23,14 @@ class ContinuousSpec(Spec):
     max_grad_norm: Positive | None = None
     #: Steps of each environment between two rows of the curves.
     log_interval: Count = 1000
+
+
+class ContinuousSpec(OffPolicySpec):
+    """What the actor-critic methods for continuous actions share."""
+
+    hidden: tuple[Count, ...] = (64, 64)
+    tau: Annotated[float, Field(gt=0, le=1)] = 0.005
+    batch_size: Count = 256
 
 
 class SACSpec(ContinuousSpec):
@@ -70,30 +75,19 @@ class DDPGSpec(ContinuousSpec):
     max_grad_norm: Positive | None = 1.0
 
 
-class DQNSpec(Spec):
+class DQNSpec(OffPolicySpec):
     """Deep Q-learning (Mnih et al. 2015), by default double (van Hasselt et al. 2016).
 
-    Defaults are those of the agent that cpprb shows on bit flipping.  Every `train_freq` steps of
-    each environment, `gradient_steps` updates follow.  The target network moves by `tau` towards
-    the online one after every `target_update_interval` updates: a copy from time to time (tau 1),
-    or a moving average (interval 1).
+    Defaults are those of the agent that cpprb shows on bit flipping.  The target network moves by
+    `tau` towards the online one after every `target_update_interval` updates: a copy from time to
+    time (tau 1), or a moving average (interval 1).
     """
 
     name: Literal["dqn"] = "dqn"
     hidden: tuple[Count, ...] = (64,)
     learning_rate: Positive = 1e-3
-    gamma: Fraction = 0.99
     batch_size: Count = 64
-    buffer_size: Count = 1_000_000
-    learning_starts: Count = 100
-    n_envs: Count = 1
-    train_freq: Count = 1
-    gradient_steps: Count = 1
-    #: Steps of each environment between two rows of the curves.
-    log_interval: Count = 1000
     epsilon: Fraction = 0.1
     double: bool = True
     target_update_interval: Count = 1000
     tau: Annotated[float, Field(gt=0, le=1)] = 1.0
-    weight_decay: NonNegative = 0.0
-    max_grad_norm: Positive | None = None
