@@ -1,5 +1,6 @@
 """Faults of the whole pipeline: `hindsight replicate` on a small configuration, disturbed."""
 
+import contextlib
 import json
 import os
 import random
@@ -219,12 +220,10 @@ def the_disk_is_full(project: Project) -> str:
     command = project.start()
     time.sleep(project.rng.uniform(0.0, 0.9) * project.seconds)
     filler = project.folder / "filler"
-    try:
-        with filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 16))
-    except OSError:
-        pass
+    # It is full when no more can be written.
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
     status = command.wait()
     project.nobody_left()
     if status:
