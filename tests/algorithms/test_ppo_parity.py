@@ -344,23 +344,6 @@ def test_the_last_step_of_a_rollout_can_be_truncated(monkeypatch):
     compare(result)
 
 
-@pytest.mark.parametrize("clip_range_vf", [None, 0.2])
-@pytest.mark.parametrize("ent_coef", [0.0, 0.1])
-def test_choices(monkeypatch, clip_range_vf, ent_coef):
-    """The categorical policy, stale, so that ratio and value are clipped at once."""
-    spec = PPOSpec(
-        hidden=HIDDEN,
-        n_steps=128,
-        target_kl=None,
-        clip_range_vf=clip_range_vf,
-        ent_coef=ent_coef,
-        n_epochs=3,
-    )
-    result = both(spec, monkeypatch, "bits", stale=0.2)
-    compare(result)
-    assert float(result.diagnostics.clip_fraction[0]) > 0.2
-
-
 def test_choices_stop_at_the_kl_divergence_too(monkeypatch):
     spec = PPOSpec(hidden=HIDDEN, n_steps=256, target_kl=0.002)
     result = both(spec, monkeypatch, "bits", learning_rates=(3e-3,))
@@ -370,8 +353,9 @@ def test_choices_stop_at_the_kl_divergence_too(monkeypatch):
 
 @pytest.mark.parametrize("clip_range_vf", [None, 0.2])
 @pytest.mark.parametrize("ent_coef", [0.0, 0.1])
-def test_clips_and_entropy(monkeypatch, clip_range_vf, ent_coef):
-    """With a stale policy, so that ratio and value are clipped from the first minibatch on."""
+@pytest.mark.parametrize(("task", "stale"), [("prey", 0.1), ("bits", 0.2)])
+def test_clips_and_entropy(monkeypatch, task, stale, clip_range_vf, ent_coef):
+    """With a stale policy, Gaussian or categorical: clipped from the first minibatch on."""
     spec = PPOSpec(
         hidden=HIDDEN,
         n_steps=128,
@@ -380,7 +364,7 @@ def test_clips_and_entropy(monkeypatch, clip_range_vf, ent_coef):
         ent_coef=ent_coef,
         n_epochs=3,
     )
-    result = both(spec, monkeypatch, stale=0.1)
+    result = both(spec, monkeypatch, task, stale=stale)
     compare(result)
     assert float(result.diagnostics.clip_fraction[0]) > 0.2
 

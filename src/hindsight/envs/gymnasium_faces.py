@@ -187,14 +187,8 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
 
     def render(self) -> NDArray[np.uint8] | None:
         """The episode so far as an image [480, 480, 3]; None without a render mode."""
-        if self.render_mode is None:
-            gymnasium.logger.warn(
-                "render() draws nothing without a render mode: "
-                'gymnasium.make("PredatorPrey-v0", render_mode="rgb_array")'
-            )
+        if not draws(self.render_mode, "PredatorPrey-v0", self._seen):
             return None
-        if not self._seen:
-            raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
         spec, n = self.parameters, self.parameters.n_dims
         figure, axes = figure_axes(n, spec.pushes_object)
         achieved, prey, rest = (
@@ -266,6 +260,19 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         if numbers.shape != (n,) or not np.isfinite(numbers).all():
             raise ValueError(f"{name}: {value!r} is not allowed; it takes {n} finite numbers")
         return numbers
+
+
+def draws(render_mode: str | None, name: str, episode: Sequence[Any]) -> bool:
+    """Whether `render` draws: it warns without a mode, raises ResetNeeded without an episode."""
+    if render_mode is None:
+        gymnasium.logger.warn(
+            "render() draws nothing without a render mode: "
+            f'gymnasium.make("{name}", render_mode="rgb_array")'
+        )
+        return False
+    if not episode:
+        raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
+    return True
 
 
 def truth(flags: ArrayLike) -> bool | NDArray[np.bool_]:

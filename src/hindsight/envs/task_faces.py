@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from hindsight.envs import bit_flipping, point_reach
-from hindsight.envs.gymnasium_faces import timed_out, truth
+from hindsight.envs.gymnasium_faces import draws, timed_out, truth
 from hindsight.envs.render import PREDATOR, PREY, SHADOW, pixels_of
 from hindsight.envs.step import Step
 from hindsight.specs.errors import validated
@@ -220,14 +220,8 @@ class PointReachEnv(GoalTask[PointReachSpec]):
 
     def render(self) -> NDArray[np.uint8] | None:
         """The episode so far as an image [480, 480, 3]; None without a render mode."""
-        if self.render_mode is None:
-            gymnasium.logger.warn(
-                "render() draws nothing without a render mode: "
-                'gymnasium.make("PointReach-v0", render_mode="rgb_array")'
-            )
+        if not draws(self.render_mode, "PointReach-v0", self._path):
             return None
-        if not self._path:
-            raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
         target = self._state[0, 0, 2:4].numpy()
         return draw_reach(np.stack(self._path), target, self.parameters)
 
