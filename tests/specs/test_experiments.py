@@ -68,6 +68,11 @@ def test_the_paper_preset_is_the_papers_grid():
         "bit_flipping": 7 * 7 * 2,
         "bit_strategies": 4 * 4,
         "reach_strategies": 4 * 4,
+        "fetch": 2 * 4 * 4 * 2,
+        "fetch_rollout": 2 * 4 * 6 * 4,
+        "fetch_off_policy": 3 * 4,
+        "fetch_strategies": 4,
+        "moving_goals": 5 * 7,
     }
     seeds = {entry.spec.seeds for entry, _ in plan.experiments["learning_rate"]}
     assert seeds == {4}
@@ -99,7 +104,8 @@ def test_the_default_cell_is_trained_once_for_all_experiments():
     others = {"s_ratio", "targeted", "near_far", "rarely_moves", "forced_entropy", "stability"}
     others |= {"stop_her_steps"}  # described only
     others |= {"sac_grid", "sac_stop_her", "point_reach", "bit_flipping", "generalise"}
-    others |= {"bit_strategies", "reach_strategies"}
+    others |= {"bit_strategies", "reach_strategies", "moving_goals", "fetch"}
+    others |= {"fetch_rollout", "fetch_off_policy", "fetch_strategies"}
     assert {experiment for experiment, _ in wanted} == set(plan.experiments) - others
     assert len({name for _, name in wanted}) == 1
 
