@@ -39,6 +39,7 @@ import torch
 from hindsight import cli, interruption
 from hindsight.analysis import claims  # noqa: F401  forked processes have it then
 from hindsight.fingerprint import fingerprint
+from hindsight.integrity import ABOUT
 from hindsight.specs.cell import CellSpec
 from hindsight.training import cell as cell_module
 from tests.faults import pipeline
@@ -220,13 +221,13 @@ def stop(lab: Lab, number: signal.Signals) -> str:
     status = process.wait()
     if status == 0:
         return "had finished"
-    if status == 128 + number:
-        demand(f"stopped by {number.name}" in process.said, f"no sentence: {process.said}")
+    if f"stopped by {number.name}" in process.said:
+        demand(status == 128 + number, f"{status}: {process.said}")
         demand(lab.checkpoint.exists(), "stopped without a checkpoint")
         again = lab.start()
         demand(again.wait() == 0 and "continued at" in again.said, f"not continued: {again.said}")
         return "stopped with a checkpoint and continued"
-    demand(status in (-number, 1), f"{status}: {process.said}")
+    demand(status in (-number, 128 + number, 1), f"{status}: {process.said}")
     # A last checkpoint stays beside the curves of a short cell.
     demand(lab.curves.exists() or not lab.checkpoint.exists(), f"{status}: {process.said}")
     return "ended before training began, or after its end"
@@ -406,7 +407,10 @@ def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) ->
         # Bytes without meaning, as padding and statistics: what is read must be the same.
         left, right = path.with_name("whole"), path
         left.write_bytes(whole)
-        demand(pq.read_table(left).equals(pq.read_table(right)), "changed, and used")
+        before, after = pq.read_table(left), pq.read_table(right)
+        demand(before.to_pandas().equals(after.to_pandas()), "changed, and used")  # NaN is NaN
+        about = (table.schema.metadata[ABOUT] for table in (before, after))
+        demand(len(set(about)) == 1, "metadata changed, and used")
         left.unlink()
         path.unlink()
         return f"{told}: of no consequence"

@@ -111,7 +111,7 @@ class Project:
             sys.executable, HERE / "head.py", *PROFILE, *QUICK, *options, "--", *targets
         )
 
-    def wait(self, head, seconds=420):
+    def wait(self, head, seconds=900):
         """Until a command has ended; returns its status and what it said."""
         status = head.wait(timeout=seconds)
         return status, self.told.read_text()
@@ -161,7 +161,7 @@ class Project:
         until(all_frozen, seconds, f"checkpoints of {len(cells)} cells that train")
         return jobs
 
-    def most_at_once(self, cells, head, seconds=420):
+    def most_at_once(self, cells, head, seconds=900):
         """How many trainers one cell had at a time until the head ended."""
         most = 0
 
