@@ -193,9 +193,8 @@ def _what_failed(stage: Stage, started: float) -> None:
         log = Path("results/logs", f"{name}.log")
         if log.exists() and log.stat().st_mtime >= started and (told := _lines(log)):
             print(f"  {name}\n    {told[-1]}")
-    if missing:
-        count = f"{len(missing)} of {len(stage.cells)} cells are missing"
-        print(f"  {count}; the same command continues.")
+    count = f"{len(missing) or 'none'} of {len(stage.cells)} cells are missing"
+    print(f"  {count}; the same command continues.")
 
 
 def _lines(path: Path) -> list[str]:

@@ -5,13 +5,16 @@
 A fault of a trainer strikes one small cell, run by the real command in a forked process; a fault of
 the pipeline strikes `hindsight replicate` on a small configuration.  After each: no traceback, no
 process left behind, a restart that finishes without help, and curves and policies equal, bit for
-bit, to those of a run that nobody disturbed.
+bit, to those of a run that nobody disturbed.  Each fault has a folder and random numbers of
+its own; as many are under way at a time as there are workers.
 """
 
 import argparse
 import contextlib
 import ctypes
+import functools
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -23,6 +26,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +39,7 @@ import torch
 from hindsight import cli, interruption
 from hindsight.analysis import claims  # noqa: F401  forked processes have it then
 from hindsight.fingerprint import fingerprint
+from hindsight.integrity import ABOUT
 from hindsight.specs.cell import CellSpec
 from hindsight.training import cell as cell_module
 from tests.faults import pipeline
@@ -195,6 +200,8 @@ def _become(folder: Path, log: Path, command: tuple[str, ...], nobody: bool) -> 
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # before or after all of hindsight
+        status = 1
     except BaseException:
         traceback.print_exc()
     with contextlib.suppress(Exception):
@@ -214,14 +221,16 @@ def stop(lab: Lab, number: signal.Signals) -> str:
     status = process.wait()
     if status == 0:
         return "had finished"
-    if status == 128 + number:
-        demand(f"stopped by {number.name}" in process.said, f"no sentence: {process.said}")
+    if f"stopped by {number.name}" in process.said:
+        demand(status == 128 + number, f"{status}: {process.said}")
         demand(lab.checkpoint.exists(), "stopped without a checkpoint")
         again = lab.start()
         demand(again.wait() == 0 and "continued at" in again.said, f"not continued: {again.said}")
         return "stopped with a checkpoint and continued"
-    demand(status in (-number, 1) and not lab.checkpoint.exists(), f"{status}: {process.said}")
-    return "ended before training began"
+    demand(status in (-number, 128 + number, 1), f"{status}: {process.said}")
+    # A last checkpoint stays beside the curves of a short cell.
+    demand(lab.curves.exists() or not lab.checkpoint.exists(), f"{status}: {process.said}")
+    return "ended before training began, or after its end"
 
 
 def kill(lab: Lab) -> str:
@@ -313,10 +322,11 @@ def foreign(path: Path, rng: random.Random) -> str:
 def misfit(path: Path, rng: random.Random) -> str:
     """A checkpoint with the right name on it that lacks a key, or whose tensors do not fit."""
     state = torch.load(path, weights_only=True)
-    part = rng.choice([state, state["runs"], state["runs"]["env"]])
+    runs = state["runs"] or state  # of a training that had ended there are none
+    part = rng.choice([state, runs, runs.get("env", runs)])
     key = rng.choice([k for k in part if k != "identity"])
     if isinstance(part[key], torch.Tensor) and rng.random() < 0.7:
-        part[key] = part[key][:1, :0]
+        part[key] = part[key].new_zeros((1, 0, 3))
     else:
         del part[key]
     torch.save(state, path)
@@ -397,7 +407,10 @@ def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) ->
         # Bytes without meaning, as padding and statistics: what is read must be the same.
         left, right = path.with_name("whole"), path
         left.write_bytes(whole)
-        demand(pq.read_table(left).equals(pq.read_table(right)), "changed, and used")
+        before, after = pq.read_table(left), pq.read_table(right)
+        demand(before.to_pandas().equals(after.to_pandas()), "changed, and used")  # NaN is NaN
+        about = (table.schema.metadata[ABOUT] for table in (before, after))
+        demand(len(set(about)) == 1, "metadata changed, and used")
         left.unlink()
         path.unlink()
         return f"{told}: of no consequence"
@@ -490,8 +503,7 @@ def without_permission(lab: Lab) -> str:
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     """A file system of its own; raises OSError where it cannot be mounted."""
-    disk = folder / "disk"
-    disk.mkdir(exist_ok=True)
+    disk = Path(tempfile.mkdtemp(dir=folder))
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         raise OSError("a small file system cannot be mounted here")
@@ -499,6 +511,18 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
         yield disk
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@functools.cache
+def can_mount() -> bool:
+    """Whether there can be small disks, which takes root."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.suppress(OSError),
+        small_disk(Path(folder), 1),
+    ):
+        return True
+    return False
 
 
 def full_disk(lab: Lab) -> str:
@@ -565,46 +589,59 @@ def contents(lab: Lab) -> tuple[pd.DataFrame, torch.Tensor]:
     return pd.read_parquet(lab.curves).drop(columns=CLOCKS), rows
 
 
-def inject_trainer_faults(count: int, rng: random.Random, folder: Path) -> Iterator[tuple]:
-    """(kind, what happened, what was said) of so many faults; raises Survived."""
+def undisturbed(folder: Path, name: str) -> Lab:
+    """The lab in which a cell is trained without any fault."""
+    return Lab(folder / f"undisturbed-{name}", random.Random(), name)
+
+
+def prepare(folder: Path) -> dict[str, float]:
+    """Train every cell undisturbed; returns how many seconds each took."""
     torch.set_num_threads(1)
     fingerprint("train")  # a second, once: the forked processes know it
-    whole, seconds = {}, {}
+    seconds = {}
     for name in SPECS:
-        lab = Lab(folder / f"undisturbed-{name}", rng, name)
+        lab = undisturbed(folder, name)
         lab.folder.mkdir()
         began = time.monotonic()
         lab.trained()
         seconds[name] = time.monotonic() - began
-        whole[name] = contents(lab)
-    kinds = list(TRAINER)
-    for i in range(count):
-        kind = kinds[i % len(kinds)]
-        name = rng.choice(list(SPECS))
-        lab = Lab(folder / f"{i}", random.Random(rng.random()), name, seconds[name])
-        lab.folder.mkdir()
-        try:
-            happened = TRAINER[kind](lab)
-            again = lab.start()
-            demand(again.wait() == 0, f"the restart failed: {again.said}")
-            demand("waiting" not in again.said, f"a stale lock: {again.said}")
-            curves, rows = contents(lab)
-            pd.testing.assert_frame_equal(curves, whole[lab.name][0], check_exact=True)
-            demand(torch.equal(rows, whole[lab.name][1]), "other policies")
-            no_orphans()
-            rest = [p for p in lab.root.rglob(".*") if p.is_file()]
-            demand(not rest, f"half-written files stay: {rest}")
-        except AssertionError as error:
-            raise Survived(f"fault {i}, {kind}: {error}") from error
-        yield kind, happened, lab.said
-        shutil.rmtree(lab.folder)
+    return seconds
+
+
+def trainer_fault(number: int, seed: int, folder: Path, seconds: dict[str, float]) -> "Told":
+    """Inject one fault of a trainer, and see that it is survived; else raises Survived."""
+    kinds = [kind for kind in TRAINER if kind != "full disk" or can_mount()]
+    kind, rng = kinds[number % len(kinds)], random.Random(f"trainer {seed} {number}")
+    name = rng.choice(list(SPECS))
+    lab = Lab(folder / f"{number}", rng, name, seconds[name])
+    lab.folder.mkdir()
+    try:
+        happened = TRAINER[kind](lab)
+        again = lab.start()
+        demand(again.wait() == 0, f"the restart failed: {again.said}")
+        demand("waiting" not in again.said, f"a stale lock: {again.said}")
+        curves, rows = contents(lab)
+        whole = contents(undisturbed(folder, lab.name))
+        pd.testing.assert_frame_equal(curves, whole[0], check_exact=True)
+        demand(torch.equal(rows, whole[1]), "other policies")
+        no_orphans()
+        rest = [p for p in lab.root.rglob(".*") if p.is_file()]
+        demand(not rest, f"half-written files stay: {rest}")
+    except Exception as error:
+        raise Survived(f"fault {number} of seed {seed}, {kind}: {error!r}") from error
+    shutil.rmtree(lab.folder)
+    return kind, happened, lab.said
 
 
 # -- the table ------------------------------------------------------------------------------------
 
 
-def table(found: list[tuple[str, str, list[str]]]) -> str:
-    """Markdown: a line per kind of fault and what happened, with an example of what was said."""
+#: Kind of a fault, what happened, and what was said.
+Told = tuple[str, str, list[str]]
+
+
+def table(found: list[Told]) -> str:
+    """Markdown: a line per kind of fault and what happened."""
     lines = ["| fault | what happened | times |", "|---|---|--:|"]
     times = Counter((kind, happened) for kind, happened, _ in found)
     kinds = list(dict.fromkeys(kind for kind, _, _ in found))
@@ -615,51 +652,104 @@ def table(found: list[tuple[str, str, list[str]]]) -> str:
     return "\n".join(lines)
 
 
+def examples(found: list[Told]) -> str:
+    """Markdown: for each kind of fault one sentence that was said of it, if one was."""
+    telling = (
+        "error: ",
+        "stopped by",
+        "set aside",
+        "of other code",
+        "at work there",
+        "interrupted;",
+    )
+    lines = {}
+    for kind, _, said in found:
+        for line in said:
+            if kind not in lines and any(word in line for word in telling):
+                lines[kind] = f"- {kind}: `{line.strip()}`"
+    return "\n".join(lines.values())
+
+
+def become_reaper() -> None:
+    """Adopt the processes that this one's children leave behind."""
+    set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
+
+
+def inject(trainer: int, whole: int, seed: int, workers: int, folder: Path) -> Iterator[Told]:
+    """So many faults of trainers and of the whole pipeline; raises Survived at the first that is
+    not survived."""
+    become_reaper()
+    seconds = prepare(folder)
+    ready = pipeline.prepare(folder) if whole else None
+    forked = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, forked, initializer=become_reaper) as pool:
+        # The longest first.
+        futures: list[Future] = [
+            pool.submit(pipeline.fault, number, seed, folder, ready, can_mount(), small_disk)
+            for number in range(whole)
+        ]
+        futures += [
+            pool.submit(trainer_fault, number, seed, folder, seconds) for number in range(trainer)
+        ]
+        try:
+            for future in [*futures[whole:], *futures[:whole]]:
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+    no_orphans()
+
+
 def main() -> int:
     """Inject, print the table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trainer", type=int, default=200)
     parser.add_argument("--pipeline", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    become_reaper = 36
-    ctypes.CDLL(None).prctl(become_reaper, 1, 0, 0, 0)
-    rng, found, began = random.Random(chosen.seed), [], time.monotonic()
+    found, began = [], time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
+        faults = inject(chosen.trainer, chosen.pipeline, chosen.seed, chosen.workers, folder)
         try:
-            for one in inject_trainer_faults(chosen.trainer, rng, folder):
+            for one in faults:
                 found.append(one)
                 print(f"{len(found):4} {one[0]}: {one[1]}", flush=True)
-            for one in pipeline.inject(chosen.pipeline, rng, folder, small_disk):
-                found.append(one)
-                print(f"{len(found):4} {one[0]}: {one[1]}", flush=True)
-                no_orphans()
         except AssertionError as error:
             print(f"not survived: {error}")
             return 1
     told = table(found)
     print(f"\n{told}\n\n{len(found)} faults, all survived, {time.monotonic() - began:.0f} s")
+    if not can_mount():
+        print("No disk was filled: that takes root.")
     if chosen.out is not None:
         command = (
             f"python -m tests.faults.inject --trainer {chosen.trainer} "
             f"--pipeline {chosen.pipeline} --seed {chosen.seed}"
         )
-        chosen.out.write_text(PAGE.format(count=len(found), command=command, table=told))
+        page = PAGE.format(count=len(found), command=command, table=told, said=examples(found))
+        chosen.out.write_text(page)
     return 0
 
 
 PAGE = """# What it survives
 
-Written by `make faults` ({count} faults in one run): {command}.
+Written by `make faults` ({count} faults in one run: `{command}`).
 
 After every fault: no traceback; no process left behind; a restart by the same command that finishes
 without help; no lock in its way; and curves and policies equal, bit for bit, to those of a run that
 nobody disturbed (but for the columns of clocks).
 
 {table}
+
+What was said, for example:
+
+{said}
+
+What a cluster does to its jobs is tested by `make test-slurm` ([what follows](cluster.md)).
 """
 
 if __name__ == "__main__":

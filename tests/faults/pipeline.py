@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -33,27 +34,42 @@ class Project:
 
     folder: Path
     rng: random.Random
+    logs: Path  # not on the project's disk, which may be full
     seconds: float = 30.0  # of an undisturbed run
+    said: list[str] = field(default_factory=list)
 
-    @classmethod
-    def copy(cls, folder: Path, rng: random.Random) -> "Project":
-        folder.mkdir(exist_ok=True)
+    def copy_project(self) -> None:
+        """Nothing of it has been run."""
+        self.folder.mkdir()
         for part in PARTS:
             if (ROOT / part).is_dir():
                 ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-                shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+                shutil.copytree(ROOT / part, self.folder / part, ignore=ignored)
             else:
-                shutil.copy(ROOT / part, folder / part)
-        return cls(folder, rng)
+                shutil.copy(ROOT / part, self.folder / part)
+
+    def copy_finished(self, finished: Path) -> None:
+        """All of it has been run; files keep their times, by which Snakemake knows."""
+        shutil.copytree(finished, self.folder, symlinks=True)
+
+    def forget_a_cell(self) -> None:
+        """Half of it has been run: one cell of two, and nothing is drawn."""
+        path = self.rng.choice(sorted((self.folder / "results/cells").rglob("*.parquet")))
+        cell = path.relative_to(self.folder / "results/cells").with_suffix("")
+        path.unlink()
+        (self.folder / "results/policies" / f"{cell}.pt").unlink()
+        shutil.rmtree(self.folder / "results/tables")
+        shutil.rmtree(self.folder / "figures")
 
     def start(self, *command: str) -> "Command":
         """`hindsight replicate` of the small configuration, or another command."""
-        return Command(self, command or ("hindsight", "replicate", "--cores", "2", "--", *CONFIG))
+        return Command(self, command or ("hindsight", "replicate", "--cores", "1", "--", *CONFIG))
 
-    def finish(self) -> None:
-        """The restart that has to bring everything."""
-        again = self.start()
+    def finish(self) -> float:
+        """The restart that has to bring everything; returns its seconds."""
+        began, again = time.monotonic(), self.start()
         demand(again.wait() == 0, f"the restart failed: {again.said}\n{self.log}")
+        return time.monotonic() - began
 
     @property
     def log(self) -> str:
@@ -96,7 +112,8 @@ class Command:
             "PYTHONPATH": str(project.folder / "src"),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
-        self.log = project.folder.parent / f"{time.monotonic_ns()}.log"
+        self.project = project
+        self.log = Path(tempfile.mkstemp(suffix=".log", dir=project.logs)[1])
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command,
@@ -108,8 +125,8 @@ class Command:
             )
 
     @property
-    def pid(self) -> int:
-        return self.process.pid
+    def runs(self) -> bool:
+        return self.process.poll() is None
 
     @property
     def said(self) -> str:
@@ -119,6 +136,7 @@ class Command:
         """Its exit status; demands that it says no traceback."""
         status = self.process.wait(limit)
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
+        self.project.said += self.said.splitlines()
         return status
 
 
@@ -127,7 +145,7 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
     command = project.start()
     time.sleep(project.rng.uniform(0.1, 1.0) * project.seconds)
     end = time.monotonic() + project.seconds
-    while not (found := project.processes(word)) and time.monotonic() < end:
+    while not (found := project.processes(word)) and command.runs and time.monotonic() < end:
         time.sleep(0.02)
     if not found:
         demand(command.wait() == 0, command.said)
@@ -139,12 +157,10 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
         return "had finished"
     status = command.wait()
     project.nobody_left()
-    kept = len(project.cells())
-    project.finish()
-    after = f"with {kept} of 2 cells done, which were kept"
     if status > 0:  # what is killed itself says nothing
         demand("the same command continues" in command.said, f"no way on is told: {command.said}")
-    return f"ended, {after}" if status else "went on to the end"
+    kept = len(project.cells())
+    return f"ended, with {kept} of 2 cells kept" if status else "went on to the end"
 
 
 def a_cell_is_killed(project: Project) -> str:
@@ -182,7 +198,6 @@ def two_at_once(project: Project) -> str:
 
 
 def a_result_is_damaged(project: Project) -> str:
-    demand(project.start().wait() == 0, "the undisturbed run failed")
     path = project.rng.choice(sorted((project.folder / "results/cells").rglob("*.parquet")))
     data = path.read_bytes()
     path.write_bytes(data[: project.rng.randrange(len(data))])
@@ -194,7 +209,6 @@ def a_result_is_damaged(project: Project) -> str:
 
 
 def a_table_is_damaged(project: Project) -> str:
-    demand(project.start().wait() == 0, "the undisturbed run failed")
     tables = project.folder / "results/tables/smoke/forced_entropy"
     path = project.rng.choice([tables / "runs.parquet", tables / "summary.csv"])
     data = path.read_bytes()
@@ -207,7 +221,6 @@ def a_table_is_damaged(project: Project) -> str:
 
 
 def snakemakes_records_are_damaged(project: Project) -> str:
-    demand(project.start().wait() == 0, "the undisturbed run failed")
     records = sorted(p for p in (project.folder / ".snakemake/metadata").rglob("*") if p.is_file())
     for path in project.rng.sample(records, min(5, len(records))):
         data = path.read_bytes()
@@ -233,16 +246,18 @@ def the_disk_is_full(project: Project) -> str:
     return "told, nothing finished lost" if status else "had finished"
 
 
-FAULTS: dict[str, Callable[[Project], str]] = {
-    "pipeline: a cell gets SIGKILL": a_cell_is_killed,
-    "pipeline: Snakemake gets SIGKILL": snakemake_is_killed,
-    "pipeline: replicate gets SIGKILL": replicate_is_killed,
-    "pipeline: replicate gets SIGTERM, SIGINT or SIGHUP": replicate_is_stopped,
-    "pipeline: two at once": two_at_once,
-    "pipeline: a results file is damaged": a_result_is_damaged,
-    "pipeline: full disk": the_disk_is_full,
-    "pipeline: a table is damaged": a_table_is_damaged,
-    "pipeline: Snakemake's records are damaged": snakemakes_records_are_damaged,
+#: What each begins with: a project that is new, half or wholly run.
+NEW, HALF, WHOLE = "new", "half", "whole"
+FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
+    "pipeline: a cell gets SIGKILL": (a_cell_is_killed, HALF),
+    "pipeline: Snakemake gets SIGKILL": (snakemake_is_killed, HALF),
+    "pipeline: replicate gets SIGKILL": (replicate_is_killed, HALF),
+    "pipeline: replicate gets SIGTERM, SIGINT or SIGHUP": (replicate_is_stopped, HALF),
+    "pipeline: two at once": (two_at_once, HALF),
+    "pipeline: a results file is damaged": (a_result_is_damaged, WHOLE),
+    "pipeline: full disk": (the_disk_is_full, NEW),
+    "pipeline: a table is damaged": (a_table_is_damaged, WHOLE),
+    "pipeline: Snakemake's records are damaged": (snakemakes_records_are_damaged, WHOLE),
 }
 
 
@@ -252,38 +267,47 @@ def _equal(left: dict[str, pd.DataFrame], right: dict[str, pd.DataFrame]) -> Non
         pd.testing.assert_frame_equal(curves, right[name], check_exact=True)
 
 
-def inject(
-    count: int, rng: random.Random, folder: Path, small_disk: Callable
-) -> Iterator[tuple[str, str, list[str]]]:
-    """(kind, what happened, what was said) of so many faults; raises AssertionError."""
-    if not count:
-        return
-    undisturbed = Project.copy(folder / "undisturbed", rng)
-    began = time.monotonic()
-    undisturbed.finish()
-    seconds, whole = time.monotonic() - began, undisturbed.cells()
-    kinds = list(FAULTS)
-    for i in range(count):
-        kind = kinds[i % len(kinds)]
+def undisturbed(folder: Path) -> Project:
+    """The project that is run without any fault."""
+    return Project(folder / "undisturbed", random.Random(), folder)
+
+
+def prepare(folder: Path) -> float:
+    """Run the pipeline undisturbed; returns its seconds."""
+    project = undisturbed(folder)
+    project.copy_project()
+    return project.finish()
+
+
+def fault(
+    number: int, seed: int, folder: Path, seconds: float, can_mount: bool, small_disk: Callable
+) -> tuple[str, str, list[str]]:
+    """Inject one fault, and see that it is survived: what it was, what happened, what was said.
+
+    Raises AssertionError if it is not survived.
+    """
+    kinds = [kind for kind in FAULTS if kind != "pipeline: full disk" or can_mount]
+    kind, rng = kinds[number % len(kinds)], random.Random(f"pipeline {seed} {number}")
+    strike, begin = FAULTS[kind]
+    finished = undisturbed(folder)
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(small_disk(folder, 48)) if begin == NEW else folder
+        project = Project(place / f"project-{number}", rng, folder, seconds)
         try:
-            if FAULTS[kind] is the_disk_is_full:
-                with small_disk(folder, 48) as disk:
-                    happened = _one(kind, Project.copy(disk / "project", rng), seconds, whole)
+            if begin == NEW:
+                project.copy_project()
             else:
-                project = Project.copy(folder / f"project-{i}", rng)
-                happened = _one(kind, project, seconds, whole)
-                shutil.rmtree(project.folder)
-        except AssertionError as error:
-            raise AssertionError(f"fault {i}, {kind}: {error}") from error
-        yield kind, happened, []
-
-
-def _one(kind: str, project: Project, seconds: float, whole: dict[str, pd.DataFrame]) -> str:
-    project.seconds = seconds
-    happened = FAULTS[kind](project)
-    before = {name: curves for name, curves in project.cells().items()}
-    project.finish()
-    project.nobody_left()
-    _equal(project.cells(), whole)
-    demand(before.keys() <= whole.keys(), "cells that nobody asked for")
-    return happened
+                project.copy_finished(finished.folder)
+            if begin == HALF:
+                project.forget_a_cell()
+            happened = strike(project)
+            project.nobody_left()
+            before = project.cells().keys()
+            project.finish()
+            project.nobody_left()
+            _equal(project.cells(), finished.cells())
+            demand(before <= finished.cells().keys(), "cells that nobody asked for")
+        except Exception as error:
+            raise AssertionError(f"fault {number} of seed {seed}, {kind}: {error!r}") from error
+        shutil.rmtree(project.folder)
+    return kind, happened, project.said

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +54,8 @@ def started(accounting):
 class Project:
     """A copy of the project, with a configuration of its own, and commands run in it."""
 
-    def __init__(self, folder, **config):
+    def __init__(self, folder, config=None):
+        """`config` is a configuration, or its text; None is the project's own."""
         self.folder = folder
         folder.mkdir(parents=True)
         for part in PARTS:
@@ -62,8 +64,9 @@ class Project:
                 shutil.copytree(ROOT / part, folder / part, ignore=ignored)
             else:
                 shutil.copy(ROOT / part, folder / part)
-        if config:
-            (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        if config is not None:
+            text = config if isinstance(config, str) else yaml.safe_dump(config)
+            (folder / "config.yaml").write_text(text)
         self.heads = []
 
     def plan(self, **overrides):
@@ -104,7 +107,9 @@ class Project:
     def train(self, *cells, options=()):
         """Start Snakemake for some cells, each its own job of the cluster."""
         targets = [f"results/cells/{name}.parquet" for name in cells]
-        return self.start("snakemake", *PROFILE, *QUICK, *options, "--", *targets)
+        return self.start(
+            sys.executable, HERE / "head.py", *PROFILE, *QUICK, *options, "--", *targets
+        )
 
     def wait(self, head, seconds=900):
         """Until a command has ended; returns its status and what it said."""
@@ -119,45 +124,87 @@ class Project:
             (job, state, cells) for job, state, cells, where in rows if where == str(self.folder)
         ]
 
-    def job_of(self, name, seconds=300):
-        """The job in which a cell runs, once its trainer does."""
+    def trainers(self, name):
+        """Process ids of a cell's training in this folder."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (place / "cmdline").read_bytes().decode().split("\0")
+                here = os.readlink(place / "cwd") == str(self.folder)
+            except OSError:
+                continue
+            if (
+                here
+                and "cell" in words[:3]
+                and any(word.endswith(f"{name}.json") for word in words)
+            ):
+                found.append(int(place.name))
+        return found
 
-        def running():
-            for process in trainers(name):
-                environment = Path(f"/proc/{process}/environ").read_bytes().decode()
-                if found := re.search(r"SLURM_JOB_ID=(\d+)", environment):
-                    return found[1]
-            return None
+    def frozen(self, *cells, seconds=240):
+        """Stop each cell's trainer, once it has left a checkpoint; returns the jobs, by cell.
 
-        return until(running, seconds, f"{name} trains in a job")
+        It stays stopped until a signal ends it.
+        """
+        jobs = {}
+
+        def all_frozen():
+            for name in cells:
+                started = self.path(name, "checkpoints", ".pt").exists() and self.trainers(name)
+                if name not in jobs and started:
+                    (process,) = started
+                    os.kill(process, signal.SIGSTOP)
+                    environment = Path(f"/proc/{process}/environ").read_bytes().decode()
+                    jobs[name] = re.search(r"SLURM_JOB_ID=(\d+)", environment)[1]
+            return len(jobs) == len(cells)
+
+        until(all_frozen, seconds, f"checkpoints of {len(cells)} cells that train")
+        return jobs
+
+    def most_at_once(self, cells, head, seconds=900):
+        """How many trainers one cell had at a time until the head ended."""
+        most = 0
+
+        def ended():
+            nonlocal most
+            most = max(most, *(len(self.trainers(name)) for name in cells))
+            return head.poll() is not None
+
+        until(ended, seconds, "the head ends")
+        return most
+
+    def end(self):
+        """Kill the heads and cancel the jobs."""
+        for head in self.heads:
+            head.kill()
+            head.wait()
+        if left := [job for job, *_ in self.jobs()]:
+            bash(f"scancel {' '.join(left)}")
 
 
-def trainers(name):
-    """Process ids of a cell's training."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if "cell" in words[:3] and any(word.endswith(f"{name}.json") for word in words):
-            found.append(int(place.name))
-    return found
-
-
-@pytest.fixture
-def make_project(tmp_path):
-    """Projects whose commands and jobs end with the test."""
+@pytest.fixture(scope="module")
+def make_project(tmp_path_factory):
+    """Projects whose commands and jobs end with the module's tests."""
     made = []
 
-    def make(**config):
-        made.append(Project(tmp_path / f"project{len(made)}", **config))
+    def make(config=None):
+        made.append(Project(tmp_path_factory.mktemp("slurm") / "project", config))
         return made[-1]
 
     yield make
     for project in made:
-        for head in project.heads:
-            head.kill()
-            head.wait()
-        if left := [job for job, *_ in project.jobs()]:
-            bash(f"scancel {' '.join(left)}")
+        project.end()
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory):
+    """Where cells are trained by this process."""
+    return tmp_path_factory.mktemp("local")
+
+
+def smoke(select):
+    """The project's configuration, for a part of the preset `smoke`."""
+    text = (ROOT / "config.yaml").read_text()
+    assert "\npreset: laptop\n" in text
+    text = text.replace("\npreset: laptop\n", "\npreset: smoke\n", 1)
+    return f"{text}\n{yaml.safe_dump({'select': select})}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # start.sh [--accounting]: a real SLURM on this machine alone, for tests; stop.sh ends it.
 # Debian or Ubuntu, as root; neither systemd nor cgroups are needed.  Run again, it starts afresh.
-# Exit status 77: this machine has a SLURM of its own, which is left alone.
+# Exit status 77: not on this machine; it says why (its own SLURM, which is left alone; no root).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/slurm/common.sh
@@ -9,11 +9,12 @@ source "$here/common.sh"
 accounting=${1:-}
 [ -z "$accounting" ] || [ "$accounting" = --accounting ] || { sed -n '2,4p' "$0"; exit 2; }
 
-if ! ours && { [ -e "$CONF" ] || [ -e /etc/slurm-llnl/slurm.conf ] || sinfo >/dev/null 2>&1; }; then
+if ! ours && { [ -e "$CONF" ] || [ -e /etc/slurm-llnl/slurm.conf ] || [ -n "${SLURM_CONF:-}" ] ||
+  pgrep -x slurmctld >/dev/null || pgrep -x slurmd >/dev/null || sinfo >/dev/null 2>&1; }; then
   say "this machine has a SLURM of its own, which is left alone"
   exit 77
 fi
-[ "$(id -u)" = 0 ] || { say "starting SLURM's daemons needs root"; exit 1; }
+[ "$(id -u)" = 0 ] || { say "starting SLURM's daemons needs root"; exit 77; }
 "$here/stop.sh" >/dev/null
 
 packages=(slurm-wlm munge)
@@ -25,14 +26,16 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
   say "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  # Nothing of it starts by itself, nor at the next boot.
+  # None of the packages' own daemons starts while they are installed.
+  policy=/usr/sbin/policy-rc.d
+  [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && trap 'rm -f "$policy"' EXIT; }
   install() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1; }
   install || { apt-get update -qq && install; } || { say "cannot install ${missing[*]}"; exit 1; }
 fi
 
 mkdir -p "$STATE"/{run,log,controller,node} /etc/slurm
-# The node claims at least four processors, so that several jobs run at once on any machine.
-cores=$(nproc); [ "$cores" -ge 4 ] || cores=4
+# The node claims at least six processors, so that several jobs run at once on any machine.
+cores=$(nproc); [ "$cores" -ge 6 ] || cores=6
 memory=$(awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo)
 cat > "$CONF" <<END
 $MARK
@@ -41,6 +44,8 @@ SlurmctldHost=localhost
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+# A requeued job waits for so long.
+AuthInfo=cred_expire=10
 CryptoType=crypto/munge
 SlurmctldPidFile=$STATE/run/slurmctld.pid
 SlurmdPidFile=$STATE/run/slurmd.pid
@@ -56,6 +61,8 @@ MpiDefault=none
 # A lost node is noticed within seconds, and comes back by itself.
 ReturnToService=2
 SlurmdTimeout=10
+# Daemons on a machine with much else to do take their time to answer.
+MessageTimeout=30
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory

@@ -4,12 +4,18 @@ import subprocess
 
 import pytest
 
-from .conftest import HERE, bash, started
+from .conftest import HERE, bash, smoke, started
 from .same import assert_same_as_local
 
 pytestmark = pytest.mark.slurm
 
-FEW = {"algorithms": {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}}
+FEW = {
+    "learning_rate": {
+        "spawns": ["random"],
+        "preys": ["static"],
+        "levels": {"learning_rate": [3e-3]},
+    }
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,17 +25,14 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def test_part_of_the_smoke_preset(make_project, tmp_path):
-    project = make_project()
-    config = (project.folder / "config.yaml").read_text()
-    config = config.replace("preset: laptop", "preset: smoke") + f"\nselect: {FEW}\n"
-    (project.folder / "config.yaml").write_text(config)
+def test_part_of_the_smoke_preset(make_project, local):
+    project = make_project(smoke(FEW))
     cells = project.plan().cells
     assert len(cells) == 2
     head = project.train(*cells, options=("--slurm-status-command", "sacct"))
     status, told = project.wait(head)
     assert status == 0, told
-    assert_same_as_local(project, cells, tmp_path / "local")
+    assert_same_as_local(project, cells, local)
     accounts = bash("sacct -n -X -P -o JobName,State").splitlines()
     assert len(accounts) == 1  # two short cells are one job
     assert accounts[0].startswith("hindsight_") and accounts[0].endswith("|COMPLETED")

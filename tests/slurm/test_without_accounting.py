@@ -3,22 +3,31 @@
 Without accounting, as on many a small cluster: only the queue tells what became of a job.
 """
 
-import contextlib
-import os
 import signal
 import subprocess
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .conftest import HERE, PROFILE, QUICK, bash, started, trainers, until
+from .conftest import HERE, PROFILE, QUICK, bash, smoke, started, until
 from .same import assert_same_as_local
 
 pytestmark = pytest.mark.slurm
 
 # Every cell its own job, whatever its length; minutes that do for a machine with much else to do.
-ALONE = ("--group-components", "train_1=1")
-LONG = ("--set-resources", "train:runtime=30")
+ALONE = ("--group-components", "train_32=1", "--set-resources", "train:runtime=30")
+#: Nine cells, of every kind of training but one.
+PART = {
+    "algorithms": {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]},
+    "bit_flipping": {
+        "fidelities": ["described"],
+        "levels": {"n_bits": [5]},
+        "arms": {
+            f"DQN + HER ({strategy})": {"levels": {"n_bits": [10]}}
+            for strategy in ("final", "episode", "random")
+        },
+    },
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,16 +37,16 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(steps=1024, checkpoint_seconds=60.0, preys=("static",), **arms):
-    """A configuration with a cell for each arm (and prey), of two small runs."""
+def arms(*n_epochs, steps=5120, preys=("static",)):
+    """A configuration with a cell of two small runs for each number of epochs (and prey)."""
     return {
         "preset": "tiny",
-        "execution": {"checkpoint_seconds": checkpoint_seconds},
+        "execution": {"checkpoint_seconds": 0.3},
         "experiments": {
             "faults": {
                 "title": "faults",
                 "figures": "none",
-                "arms": {name: {"keys": keys} for name, keys in arms.items()},
+                "arms": {f"{n} epochs": {"keys": {"n_epochs": n}} for n in n_epochs},
                 "keys": {"early_end": None},
             }
         },
@@ -55,146 +64,148 @@ def arms(steps=1024, checkpoint_seconds=60.0, preys=("static",), **arms):
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    """The smoke preset under way, while other tests mostly wait."""
-    from .conftest import Project
+def stories(make_project):
+    """What is told below, all under way at once: most of it is waiting for SLURM."""
+    with ThreadPoolExecutor() as pool:
+        yield {
+            "jobs": pool.submit(jobs_that_end_early, make_project(arms(40, 41, 42, 43))),
+            "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
+            "disk": pool.submit(a_full_disk, make_project(arms(1, preys=("static", "repel")))),
+            "smoke": pool.submit(a_part_of_smoke, make_project(smoke(PART))),
+        }
 
-    project = Project(tmp_path_factory.mktemp("smoke") / "project")
-    command = ("hindsight", "replicate", "--", *PROFILE, *QUICK, "--config", "preset=smoke")
-    head = project.start(*command)
-    yield project, head
-    head.kill()
+
+def jobs_that_end_early(project):
+    """Cancelled, preempted, too long, too large: each is tried again, and continues."""
+    cancelled, preempted, long, large = cells = [project.cell(f"{n} epochs") for n in range(40, 44)]
+    # Less than any trainer needs, at first.
+    memory = f"train:mem_mb=(120 if attempt < 2 and '{large}' in wildcards.cell else 900)"
+    head = project.train(*cells, options=(*ALONE, memory))
+    jobs = project.frozen(cancelled, preempted, long)
+    bash(f"scancel {jobs[cancelled]}")
+    bash(f"scontrol requeue {jobs[preempted]}")
+    # The shortest time there is: the next look at the limits finds that it is over.
+    bash(f"scontrol update jobid={jobs[long]} timelimit=1")
+    status, told = project.wait(head)
+    rows = bash("squeue -h --states=all -o '%i|%T'").split()
+    return project, cells, jobs, dict(row.split("|") for row in rows), status, told
 
 
-def test_jobs_that_are_cancelled_preempted_too_large_or_too_long(smoke, make_project, tmp_path):
-    """Each is tried again, and continues; what came out is what an undisturbed run gives."""
-    project = make_project(
-        **arms(
-            steps=20_480,
-            checkpoint_seconds=1,
-            cancelled={"n_epochs": 30},
-            preempted={"n_epochs": 40},
-            long={"n_epochs": 500},
-            large={"hidden": [1000], "n_steps": 20_480, "batch_size": 20_480, "n_epochs": 1},
-        )
-    )
-    cells = {arm: project.cell(arm) for arm in ("cancelled", "preempted", "long", "large")}
-    little = ("train:mem_mb=750*attempt*attempt", "train:runtime=1 if attempt == 1 else 30")
-    head = project.train(*cells.values(), options=(*ALONE, "--set-resources", *little))
-
-    jobs = {}
-    for arm in ("cancelled", "preempted"):
-        name = cells[arm]
-        jobs[arm] = project.job_of(name, seconds=300)
-        until(project.path(name, "checkpoints", ".pt").exists, 300, f"{arm} has a checkpoint")
-        bash(f"scontrol requeue {jobs[arm]}" if arm == "preempted" else f"scancel {jobs[arm]}")
-
-    status, told = project.wait(head, 1200)
+def test_jobs_that_are_cancelled_preempted_too_long_or_too_large(stories, local):
+    """What came out is what an undisturbed run gives."""
+    project, cells, jobs, ended, status, told = stories["jobs"].result()
     assert status == 0, told
-    for arm in ("cancelled", "preempted", "long"):
-        assert "continued at group 1" in project.log(cells[arm]), arm
-    # What SLURM puts back into its queue itself is no failure.
-    assert f"'{jobs['cancelled']}' failed, SLURM status is: 'CANCELLED'" in told
-    assert f"'{jobs['preempted']}' failed" not in told
-    assert "SLURM status is: 'TIMEOUT'" in told
-    # Without cgroups a memory kill is a mere failure.
-    assert "SLURM status is: 'FAILED'" in told or "SLURM status is: 'OUT_OF_MEMORY'" in told
-    assert_same_as_local(project, cells.values(), tmp_path / "local")
+    cancelled, preempted, long, large = cells
+    for name in (cancelled, preempted, long):
+        assert "continued at group 1" in project.log(name), name
+    assert ended[jobs[cancelled]] == "CANCELLED"
+    assert ended[jobs[long]] == "TIMEOUT"
+    # What SLURM puts back into its queue itself is no failure, and needs no other job.
+    assert ended[jobs[preempted]] == "COMPLETED"
+    assert told.count("Trying to restart job") == 3
+    # The cells are named, and why without cgroups a job is a mere failure.
+    failed = told[: told.rindex("Trying to restart job")]
+    for name in (cancelled, long, large):
+        assert f"output: results/cells/{name}.parquet" in failed
+    assert "exceeded memory limit" in failed
+    assert_same_as_local(project, cells, local)
 
 
-def test_the_smoke_preset(smoke, tmp_path):
-    """Every figure and verdict, from the numbers that this process computes."""
-    project, head = smoke
-    status, told = project.wait(head, 1200)
-    assert status == 0, told
-    plan = project.plan(preset="smoke")
-    assert (project.folder / "figures/smoke/report.html").exists()
-    assert_same_as_local(project, plan.cells, tmp_path / "local")
-    # In no more jobs than cells of their length need.
-    log = (project.folder / "results/logs/snakemake.log").read_text()
-    assert log.count("has been submitted with SLURM jobid") <= -(-len(plan.cells) // 32) + 1
-    assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
-
-
-def test_a_disk_that_is_full_for_one_cell_of_a_job(make_project, tmp_path):
-    """It is named, the others of its job are trained, and none of them again afterwards."""
-    project = make_project(**arms(plain={}, preys=("static", "repel", "attract")))
-    (full,) = (name for name in project.plan().cells if "repel" in name)
-    others = [name for name in project.plan().cells if name != full]
-    disk = project.path(full).parent
-    disk.mkdir(parents=True)
-    try:
-        # A file in it, because Snakemake removes folders that it finds empty.
-        bash(f"mount -t tmpfs -o size=4k tmpfs '{disk}' && touch '{disk}/.here'")
-    except subprocess.CalledProcessError:
-        pytest.skip("no file system can be mounted here")
-    try:
-        head = project.train(*project.plan().cells, options=("--retries", "0"))
-        status, told = project.wait(head)
-    finally:
-        bash(f"umount '{disk}'")
-    assert status == 1
-    assert told.count("has been submitted with SLURM jobid") == 1
-    # The last words of the cell's log, which Snakemake shows.
-    for said in (project.log(full).splitlines()[-1], told):
-        assert f"{full}.parquet: cannot be written: " in said
-        assert "No space left on device" in said
-
-    status, told = project.wait(project.train(*project.plan().cells))
-    assert status == 0, told
-    for name in others:
-        assert "was finished" in project.log(name)
-    assert_same_as_local(project, project.plan().cells, tmp_path / "local")
-
-
-def test_the_head_is_killed_and_started_again(make_project, tmp_path):
-    """Its jobs run on without it; no cell is ever trained twice at a time, none from its start."""
-    project = make_project(
-        **arms(steps=20_480, checkpoint_seconds=1, one={"n_epochs": 40}, two={"n_epochs": 41})
-    )
-    cells = [project.cell("one"), project.cell("two")]
-    head = project.train(*cells, options=(*ALONE, *LONG))
-    for name in cells:
-        checkpoint = project.path(name, "checkpoints", ".pt")
-        until(checkpoint.exists, 300, f"{name} has a checkpoint")
+def a_killed_head(project):
+    """Two cells train when the head is killed; the same command is given again."""
+    cells = [project.cell("40 epochs"), project.cell("41 epochs")]
+    head = project.train(*cells, options=ALONE)
+    project.frozen(*cells)
     head.send_signal(signal.SIGKILL)
     head.wait()
-    time.sleep(1)
-    assert len(project.jobs()) == 2
-    assert all(trainers(name) for name in cells)
+    # Its jobs run on without it.
+    assert [state for _, state, _ in project.jobs()] == ["RUNNING", "RUNNING"]
+    assert all(project.trainers(name) for name in cells)
+    head = project.train(*cells, options=ALONE)
+    return project, cells, project.most_at_once(cells, head), *project.wait(head)
 
-    project.wait(project.start("snakemake", "--unlock"))
-    head = project.train(*cells, options=(*ALONE, *LONG))
-    at_once = 0
-    while head.poll() is None:
-        at_once = max(at_once, *(len(trainers(name)) for name in cells))
-        time.sleep(0.2)
-    status, told = project.wait(head)
+
+def test_the_head_is_killed_and_started_again(stories, local):
+    """No cell is ever trained twice at a time, none from its start."""
+    project, cells, at_once, status, told = stories["head"].result()
     assert status == 0, told
     assert at_once == 1
     assert "cancelling 2 jobs that an earlier run left" in told
     for name in cells:
         assert "continued at group 1" in project.log(name)
-    assert_same_as_local(project, cells, tmp_path / "local")
+    assert_same_as_local(project, cells, local)
 
 
-def test_the_node_daemon_is_killed(make_project, tmp_path):
-    """The controller puts the job back into its queue, and it continues when the node is back."""
-    project = make_project(**arms(steps=20_480, checkpoint_seconds=1, one={"n_epochs": 60}))
-    name = project.cell("one")
-    head = project.train(name, options=(*ALONE, *LONG))
-    until(project.path(name, "checkpoints", ".pt").exists, 300, "a checkpoint")
-    for process in (*node_processes(), *trainers(name)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+def a_full_disk(project):
+    """For one cell of a job of two, and no more when the same command is given again."""
+    cells = list(project.plan().cells)
+    (full,) = (name for name in cells if "repel" in name)
+    disk = project.path(full).parent
+    disk.mkdir(parents=True)
+    # A file in it, because Snakemake removes folders that it finds empty.
+    mounted = f"mount -t tmpfs -o size=4k tmpfs '{disk}' && touch '{disk}/.here'"
+    if subprocess.run(mounted, shell=True, check=False).returncode:
+        return None
+    try:
+        first = project.wait(project.train(*cells, options=("--retries", "0")))
+        said = project.log(full)
+    finally:
+        bash(f"umount '{disk}'")
+    return project, cells, full, said, first, project.wait(project.train(*cells))
+
+
+def test_a_disk_that_is_full_for_one_cell_of_a_job(stories, local):
+    """It is named, the other of its job is trained, and not again afterwards."""
+    if (found := stories["disk"].result()) is None:
+        pytest.skip("no file system can be mounted here")
+    project, cells, full, said, (status, told), (status_again, told_again) = found
+    assert status == 1
+    assert told.count("has been submitted with SLURM jobid") == 1
+    # The last words of the cell's log, which Snakemake shows.
+    for words in (said.splitlines()[-1], told):
+        assert f"{full}.parquet: cannot be written: " in words
+        assert "No space left on device" in words
+    assert status_again == 0, told_again
+    for name in cells:
+        assert name == full or "was finished" in project.log(name)
+    assert_same_as_local(project, cells, local)
+
+
+def a_part_of_smoke(project):
+    command = ("hindsight", "replicate", "--", *PROFILE, *QUICK)
+    return project, *project.wait(project.start(*command))
+
+
+def test_a_part_of_the_smoke_preset(stories, local):
+    """Figures and verdicts, from the numbers that this process computes."""
+    project, status, told = stories["smoke"].result()
+    assert status == 0, told
+    cells = project.plan().cells
+    assert len(cells) == 8
+    assert (project.folder / "figures/smoke/report.html").exists()
+    # In no more jobs than cells of their length need.
+    log = (project.folder / "results/logs/snakemake.log").read_text()
+    assert log.count("has been submitted with SLURM jobid") <= -(-len(cells) // 32) + 1
+    assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
+    assert_same_as_local(project, cells, local)
+
+
+def test_the_node_daemon_is_killed(stories, make_project, local):
+    """The controller puts the job back into its queue; it continues when the node is back."""
+    for story in stories.values():
+        story.exception()  # the node is theirs, too
+    project = make_project(arms(40))
+    name = project.cell("40 epochs")
+    head = project.train(name, options=ALONE)
+    (job,) = project.frozen(name).values()
+    bash("kill -9 $(cat /var/lib/hindsight-slurm/run/slurmd.pid)")
     until(lambda: "down" in bash("sinfo -h -o %T"), 120, "the node is known to be lost")
+    # The daemon is lost, its job's processes are not: nobody may train beside them.
+    assert project.trainers(name)
     bash("slurmd -N localhost")
+    assert project.most_at_once([name], head) == 1
     status, told = project.wait(head)
     assert status == 0, told
+    assert f"'{job}' failed" not in told
     assert "continued at group 1" in project.log(name)
-    assert_same_as_local(project, [name], tmp_path / "local")
-
-
-def node_processes():
-    """The node's daemon and those that watch its jobs."""
-    return [int(line) for line in bash("pgrep -x 'slurmd|slurmstepd'").split()]
+    assert_same_as_local(project, [name], local)
