@@ -167,9 +167,9 @@ GAINS = {"predator-prey": 0.3, "PointReach": 0.4, "FetchReach": 0.2, "FetchPush"
 def of_movement(
     root: Path, gains: Mapping[str, float], moves: Mapping[str, float] | None = None, **more: Any
 ) -> Path:
-    """PPO succeeds in 0.3 of the episodes and a hundredth more from seed to seed, PPO-HER has a gain,
-    0.01 more on average over six seeds; the filter costs it 0.1 on FetchPush, and elsewhere what it
-    brings differs in sign from seed to seed.
+    """PPO succeeds in 0.3 of the episodes and a hundredth more from seed to seed; PPO-HER has a
+    gain, and 0.01 on average over six seeds. The filter costs it 0.1 on FetchPush; elsewhere what
+    it brings differs in sign from seed to seed.
     """
     moves = moves or MOVES
 

@@ -32,7 +32,7 @@ from hindsight.analysis.verdicts import (
 REACH = "FetchReach"
 FETCH = (REACH, "FetchPush", "FetchSlide", "FetchPickAndPlace")
 LEARNED = 0.9  # share of episodes that succeed
-#: The paper's own size; a task counts as tried at that many weight decays.
+#: The paper's own size, in levels and in steps of a run: less is incomplete evidence.
 WEIGHT_DECAYS, PAPER_STEPS = 4, 1_000_000
 ALPHA = 0.05
 AREA = "success_auc"
