@@ -1,5 +1,6 @@
 """Claim P7 and what is said of the Fetch experiments, on results whose answer is known."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ from hindsight.analysis.answers import answers
 from hindsight.analysis.claims import Verdict, evaluate
 from hindsight.analysis.fetch import FETCH
 from hindsight.analysis.questions import Answer, ask
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import level_text, read_table, summarise
 from tests.analysis.synthetic import N_STEPS, CurveFunction, constant, write_experiment
 
 DECAYS = [{"weight_decay": x} for x in (1e-2, 1e-3, 1e-4, 1e-5)]
-MILLION = {"iterations": 2, "every": 500_000}
 ONLY_REACH = {"FetchReach": 0.95, "FetchPush": 0.2, "FetchSlide": 0.1, "FetchPickAndPlace": 0.0}
 Success = Callable[[str, str, dict[str, Any]], CurveFunction]
 
@@ -32,7 +32,6 @@ def written(
     **settings: Any,
 ) -> Path:
     """The tables of an experiment whose conditions are tasks."""
-    length = {key: settings.pop(key) for key in ("iterations", "every") if key in settings}
 
     def more(arm: str, level: dict[str, Any], spawn: str, task: str) -> dict[str, Any]:
         def columns(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
@@ -41,12 +40,12 @@ def written(
             return own | (extra(task, seed, steps) if extra else {})
 
         here = {} if task == "predator-prey" else {"environment.id": f"{task}-v4"}
-        return {"extra": columns, "spec_overrides": here, **length}
+        return {"extra": columns, "spec_overrides": here}
 
     plan = write_experiment(
         root, name, arms=arms, conditions=[("any", task) for task in tasks], more_of=more,
         curve_of=lambda arm, level, spawn, task: curve_of(arm, task, level),
-        **({"fidelities": ("described",), "iterations": length.get("iterations", 10)} | settings),
+        **({"fidelities": ("described",), "iterations": 10} | settings),
     )  # fmt: skip
     summarise(plan, root)
     return plan.parent.parent
@@ -55,25 +54,36 @@ def written(
 # Claim P7
 
 
-def judged(
-    root: Path,
-    her: Mapping[str, float],
-    ppo: Mapping[str, float] | None = None,
-    curve_of: Success | None = None,
-    **settings: Any,
-) -> Verdict:
-    """P7 where these are the arms' success rates at the largest weight decay, and 0.05 elsewhere;
-    a whole grid of four seeds, if `settings` do not say otherwise.
-    """
-    arms = {"PPO-HER": her} | ({} if ppo is None else {"PPO": ppo})
-
-    def at_largest(arm: str, task: str, level: dict[str, Any]) -> CurveFunction:
-        return constant(arms[arm][task] if level["weight_decay"] == 1e-2 else 0.05)
-
-    whole = {"levels": DECAYS, "seeds": 4, "fidelities": ("released",), "arms": list(arms)}
-    settings = {**whole, **MILLION, "tasks": list(her), **settings}
-    tables = written(root, "fetch", curve_of or at_largest, **settings)
+def p7_of(tables: Path) -> Verdict:
     return next(v for v in evaluate(tables) if (v.claim, v.fidelity) == ("P7", "released"))
+
+
+def judged(
+    tables: Path,
+    *arms: Mapping[str, float],
+    levels: Sequence[dict[str, float]] = DECAYS,
+    seeds: int = 4,
+    budget: int = 1_000_000,
+) -> Verdict:
+    """P7 where these are the best success rates of PPO-HER (and of PPO) at the largest weight
+    decay, and 0.05 elsewhere: from tables as `summarise` writes them, of what the judge reads.
+    """
+    cells = [
+        {"fidelity": "released", "arm": arm, "level": level_text(level), **level, "spawn": "any",
+         "prey": task, "budget": budget, "n_seeds": seeds,
+         "max_success": success if level["weight_decay"] == 1e-2 else 0.05}
+        for arm, own in zip(("PPO-HER", "PPO"), arms, strict=False)
+        for task, success in own.items() for level in levels
+    ]  # fmt: skip
+    folder = tables / "fetch"
+    folder.mkdir(parents=True)
+    pd.DataFrame(cells).to_csv(folder / "summary.csv", index=False)
+    runs = pd.DataFrame([cell | {"seed": seed} for cell in cells for seed in range(seeds)])
+    runs.to_parquet(folder / "runs.parquet")
+    preset = {"hidden": [64, 64], "steps": budget}
+    plan = {"experiment": "fetch", "source": "x", "preset": preset, "vary": [], "entries": []}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return p7_of(tables)
 
 
 def with_others(reach: float, *others: float) -> dict[str, float]:
@@ -90,9 +100,7 @@ def with_others(reach: float, *others: float) -> dict[str, float]:
         (with_others(0.1, 0.95, 0.1, 0.0), "not reproduced"),
     ],
 )
-def test_fetch_reach_alone_is_learned(
-    tmp_path: Path, her: dict[str, float], verdict: str
-) -> None:
+def test_fetch_reach_alone_is_learned(tmp_path: Path, her: dict[str, float], verdict: str) -> None:
     p7 = judged(tmp_path, her)
     assert p7.verdict == verdict
     assert (p7.n_seeds, p7.n_conditions) == (4, 4)
@@ -114,48 +122,54 @@ def test_what_ppo_alone_learns_is_told_and_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"tasks": FETCH[:3]}, "FetchPickAndPlace not trained"),
         ({"seeds": 3}, "only 3 seeds"),
         ({"levels": DECAYS[:3]}, "only 3 of 4 weight decays"),
-        ({"every": 400_000}, "only 800\u00a0000 of 1\u00a0000\u00a0000 steps"),
+        ({"budget": 800_000}, "only 800\u00a0000 of 1\u00a0000\u00a0000 steps"),
     ],
 )
-def test_incomplete_evidence_is_partly(
-    tmp_path: Path, settings: dict[str, Any], told: str
-) -> None:
+def test_incomplete_evidence_is_partly(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
     p7 = judged(tmp_path, ONLY_REACH, **settings)
     assert p7.verdict == "partly"
     assert told in p7.note
 
 
-def test_the_best_hundred_episodes_of_half_of_the_seeds_count(tmp_path: Path) -> None:
-    def falls_back(fails_from: int) -> Success:
-        def curve_of(arm: str, task: str, level: dict[str, Any]) -> CurveFunction:
-            def curve(seed: int, steps: np.ndarray) -> np.ndarray:
-                best = 0.95 if task == "FetchReach" and seed < fails_from else 0.1
-                return np.where(steps == steps[0], best, 0.05)
-
-            return curve
-
-        return curve_of
-
-    assert judged(tmp_path / "three", ONLY_REACH, curve_of=falls_back(3)).verdict == "reproduced"
-    two = judged(tmp_path / "two", ONLY_REACH, curve_of=falls_back(2))
-    assert two.verdict == "not reproduced"
-    assert "FetchReach 0.525" in two.measured
-
-
-def test_without_fetch_reach_or_a_hundred_episodes_it_is_not_tested(tmp_path: Path) -> None:
-    p7 = judged(tmp_path / "push", ONLY_REACH, tasks=FETCH[1:])
+def test_a_task_that_was_not_tried_is_missing_unless_it_is_fetch_reach(tmp_path: Path) -> None:
+    p7 = judged(tmp_path / "three", {task: ONLY_REACH[task] for task in FETCH[:3]})
+    assert p7.verdict == "partly"
+    assert "FetchPickAndPlace not trained" in p7.note
+    p7 = judged(tmp_path / "others", {task: ONLY_REACH[task] for task in FETCH[1:]})
     assert p7.verdict == "not tested"
     assert "PPO-HER has no run of a hundred episodes on FetchReach" in p7.measured
-    p7 = judged(
-        tmp_path / "few", ONLY_REACH,
+    assert p7_of(tmp_path / "nothing").measured == "Not tested: the experiment has no results."
+
+
+def trained(root: Path, best: Callable[[str, int], float], **more: Any) -> Verdict:
+    """P7 of runs that have this success by task and seed in the first of two rows, then 0.05."""
+
+    def curve_of(arm: str, task: str, level: dict[str, Any]) -> CurveFunction:
+        return lambda seed, steps: np.where(steps == steps[0], best(task, seed), 0.05)
+
+    return p7_of(written(
+        root, "fetch", curve_of, FETCH, ["PPO-HER"], levels=DECAYS[:1], seeds=4, iterations=2,
+        fidelities=("released",), **more,
+    ))  # fmt: skip
+
+
+def test_the_best_hundred_episodes_of_half_of_the_seeds_count(tmp_path: Path) -> None:
+    def until(fails_from: int) -> Callable[[str, int], float]:
+        return lambda task, seed: 0.95 if task == "FetchReach" and seed < fails_from else 0.1
+
+    three, two = (trained(tmp_path / str(n), until(n)) for n in (3, 2))
+    assert three.verdict == "partly" and "FetchReach 0.95, FetchPush 0.1," in three.measured
+    assert two.verdict == "not reproduced" and "FetchReach 0.525, FetchPush 0.1," in two.measured
+
+
+def test_fewer_than_a_hundred_episodes_are_no_evidence(tmp_path: Path) -> None:
+    p7 = trained(
+        tmp_path, lambda *_: 0.95,
         extra=lambda task, seed, steps: {"episodes": np.full(steps.shape, 99.0)},
     )  # fmt: skip
     assert p7.verdict == "not tested"
-    (none,) = {v.measured for v in evaluate(tmp_path / "nothing") if v.claim == "P7"}
-    assert none == "Not tested: the experiment has no results."
 
 
 # Question 8
@@ -190,21 +204,27 @@ def of_movement(
     return written(root, "moving_goals", curve_of, list(gains), **(settings | more))
 
 
+@pytest.fixture(scope="module")
+def movement(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of four tasks."""
+    return of_movement(tmp_path_factory.mktemp("movement"), GAINS)
+
+
 def answered(tables: Path, name: str) -> Answer:
     everything = [*answers(tables), *ask(other_systems.QUESTIONS, tables)]
     (found,) = [answer for answer in everything if answer.id == name]
     return found
 
 
-def test_how_often_the_goal_moves_is_a_number_of_each_run(tmp_path: Path) -> None:
-    runs = read_table(of_movement(tmp_path, GAINS) / "moving_goals/runs.parquet")
+def test_how_often_the_goal_moves_is_a_number_of_each_run(movement: Path) -> None:
+    runs = read_table(movement / "moving_goals/runs.parquet")
     run = runs[(runs["prey"] == "FetchReach") & (runs["arm"] == "PPO") & (runs["seed"] == 3)]
     assert run["goal_moved_first"].item() == pytest.approx(0.705)
     assert run["goal_moved_mean"].item() == pytest.approx((0.705 + 9 * 0.5) / 10)
 
 
-def test_tasks_beside_the_papers_are_all_compared_by_success(tmp_path: Path) -> None:
-    folder = of_movement(tmp_path, GAINS) / "moving_goals"
+def test_tasks_beside_the_papers_are_all_compared_by_success(movement: Path) -> None:
+    folder = movement / "moving_goals"
     tests = read_table(folder / "tests.csv")
     assert set(tests["metric"]) == {"success_auc", "final_evaluation_success"}
     assert set(tests["prey"]) == set(GAINS)

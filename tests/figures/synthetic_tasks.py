@@ -120,9 +120,7 @@ def fidelity_of(name: str) -> str:
     return FIDELITY.get(name, "described")
 
 
-def _columns(
-    name: str, task: str, seed: int, success: Array, steps: Array
-) -> dict[str, Array]:
+def _columns(name: str, task: str, seed: int, success: Array, steps: Array) -> dict[str, Array]:
     """Returns that have no scale of -1 to 1, and what the algorithms note; of point_reach a row is
     an episode, whose success is all or nothing.
     """

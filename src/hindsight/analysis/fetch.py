@@ -84,10 +84,11 @@ def best_medians(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
     """
     runs = runs[runs["prey"].isin(FETCH)].dropna(subset=["max_success"])
     medians = runs.groupby(["arm", "prey", "level"])["max_success"].median()
-    best: dict[str, dict[str, float]] = {}
-    for (arm, task), values in medians.groupby(level=["arm", "prey"]):
-        best.setdefault(str(arm), {})[str(task)] = float(values.max())
-    return {arm: {t: own[t] for t in FETCH if t in own} for arm, own in best.items()}
+    best = medians.groupby(level=["arm", "prey"]).max().unstack("arm").reindex(list(FETCH))
+    return {
+        str(arm): {str(task): float(success) for task, success in own.dropna().items()}
+        for arm, own in best.items()
+    }
 
 
 def is_learned(success: float) -> bool:
@@ -217,14 +218,15 @@ def moving_goals(evidence: Evidence) -> tuple[str, Numbers]:
         raise Untested(f"{' and '.join(absent)} has no results")
     tests = read(evidence, "moving_goals", "tests.csv")
     moved, gain = goal_movement(runs), gains(tests, HER)
-    tasks = [task for task in moved.index if task in gain.index]
+    moves, gained = _by_task(moved), _by_task(gain)
+    tasks = [task for task in moves if task in gained]
     if not tasks:
         raise Untested("no task has both arms and a record of how often its achieved goal moves")
     moved, gain = moved.loc[tasks], gain.loc[tasks]
     listed = [
-        f"{task} {row['first']:.0%} ({row['mean']:.0%} over PPO's training), "
-        f"{_gain_words(gain.loc[task])}"
-        for task, row in moved.iterrows()
+        f"{task} {moves[task]['first']:.0%} ({moves[task]['mean']:.0%} over PPO's training), "
+        f"{_gain_words(gained[task])}"
+        for task in tasks
     ]
     counts = runs[runs["arm"] == HER].groupby("prey")["seed"].nunique()
     words = (
@@ -238,14 +240,19 @@ def moving_goals(evidence: Evidence) -> tuple[str, Numbers]:
     words += _correlation_words(rank, p_value, len(tasks))
     numbers: Numbers = {
         "rank correlation": {"value": rank, "p": p_value, "tasks": len(tasks)},
-        **{task: {"goal moves": dict(moved.loc[task]), HER: _numbers(gain.loc[task])}
-           for task in tasks},
-    }  # fmt: skip
+        **{task: {"goal moves": dict(moves[task]), HER: _numbers(gained[task])} for task in tasks},
+    }
     for arm in dict.fromkeys(runs["arm"]):
         if arm not in (PPO, HER) and len(against := gains(tests, arm, HER)):
             words += f" {_against_words(arm, against)}"
-            numbers[f"{arm} less {HER}"] = {t: _numbers(row) for t, row in against.iterrows()}
+            numbers[f"{arm} less {HER}"] = {
+                task: _numbers(row) for task, row in _by_task(against).items()
+            }
     return words, numbers
+
+
+def _by_task(table: pd.DataFrame) -> dict[str, pd.Series]:
+    return {str(task): row for task, row in table.iterrows()}
 
 
 def _correlation_words(rank: float, p_value: float, n: int) -> str:

@@ -169,7 +169,7 @@ def moving_goals(tables: Tables) -> Figure:
     ax = _panel_of_gains(fig, below)
     moved = goal_movement(tables.read("runs.parquet", ["goal_moved_first", "goal_moved_mean"]))
     tests = tables.read("tests.csv")
-    where = side_by_side(moved["first"].to_dict(), BESIDE)
+    where = side_by_side({str(t): float(x) for t, x in moved["first"].items()}, BESIDE)
     if not where or tests.empty:
         style.note(ax, "not recorded how often the goal moves" if not where else "nothing to pair")
         return fig
@@ -183,8 +183,8 @@ def moving_goals(tables: Tables) -> Figure:
         ax.vlines(x, found["low"], found["high"], color=look.colour, linewidth=1.3, alpha=0.75)
         ax.plot(x, found["mean_difference"], color=look.colour, marker=look.marker,
                 markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
-    for task, x in where.items():
-        ax.annotate(task, (x, 1.02), xycoords=("data", "axes fraction"), rotation=35, ha="left",
+    for task, place in where.items():
+        ax.annotate(task, (place, 1.02), xycoords=("data", "axes fraction"), rotation=35, ha="left",
                     va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
     return fig
 
