@@ -311,7 +311,7 @@ def test_which_arm_learns_what_in_how_many_steps(tmp_path: Path) -> None:
         "FetchPush": {"SAC-HER": 15, "TD3-HER": np.inf},
     }
     assert "learn 2 of 2 tasks" in found.answer and "over 3 seeds" in found.answer
-    assert "TD3-HER not within 40\u00a0960 (0.89 at the end)" in found.answer
+    assert "TD3-HER not within 40\u00a0960 steps (0.89 at the end)" in found.answer
     assert "weight decay" not in found.answer
 
     written(

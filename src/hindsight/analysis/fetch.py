@@ -142,7 +142,7 @@ def yardstick(evidence: Evidence) -> tuple[str, Numbers]:
             told.append(
                 f"{arm} after {count(steps)} steps"
                 if steps < math.inf
-                else f"{arm} not within {count(budget)} ({end:.2f} at the end)"
+                else f"{arm} not within {count(budget)} steps ({end:.3g} at the end)"
             )
         parts.append(f"{task}: {', '.join(told)}")
     arms = set(rows["arm"])

@@ -35,10 +35,12 @@ def weight_decays(tables: Tables) -> Figure:
         for row, text in levels.items()
         for task in tasks
     }
-    return success.curves(
+    fig, axes = success.curves(
         plan, tables.fidelity, title, list(levels), tasks, keys, _looks(arms), _training(tables),
-        label=success.IN_TRAINING, median=True,
-    )[0]  # fmt: skip
+        label=success.IN_TRAINING, median=True, said=f"dotted: {LEARNED:g}",
+    )  # fmt: skip
+    _mark_learned(axes)
+    return fig
 
 
 def rollout_lengths(tables: Tables) -> Figure:
@@ -122,9 +124,13 @@ def off_policy(tables: Tables) -> Figure:
     fig, axes = success.curves(
         plan, tables.fidelity, title, [""], tasks, keys, _looks(arms), course, log=True, said=said
     )
+    _mark_learned(axes)
+    return fig
+
+
+def _mark_learned(axes: Mapping[tuple[str, str], Axes]) -> None:
     for ax in axes.values():
         ax.axhline(LEARNED, color=style.FAINT, linestyle=(0, (1, 2)), linewidth=0.9)
-    return fig
 
 
 def _of_fetch(tables: Tables, tasks: Sequence[str]) -> tuple[list[dict[str, Any]], pd.DataFrame]:
@@ -159,7 +165,7 @@ def moving_goals(tables: Tables) -> Figure:
         "below: mean difference of success over training, paired by seed, bars: 95 % interval; "
         "tasks whose goals move as often stand side by side"
     )
-    below = 3.9
+    below = 3.6
     fig, axes = success.curves(
         plan, tables.fidelity, title, [""], list(names.values()), keys, _looks(arms),
         _training(tables), label=success.IN_TRAINING, said=said, below=below,
@@ -184,7 +190,7 @@ def moving_goals(tables: Tables) -> Figure:
         ax.plot(x, found["mean_difference"], color=look.colour, marker=look.marker,
                 markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
     for task, place in where.items():
-        ax.annotate(task, (place, 1.02), xycoords=("data", "axes fraction"), rotation=35, ha="left",
+        ax.annotate(task, (place, 1.02), xycoords=("data", "axes fraction"), rotation=30, ha="left",
                     va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
     return fig
 
@@ -192,7 +198,7 @@ def moving_goals(tables: Tables) -> Figure:
 def _panel_of_gains(fig: Figure, inches: float) -> Axes:
     """Axes in the `inches` below a grid, with room for names above them and to their right."""
     width, height = fig.get_size_inches()
-    left, right, bottom, top = 0.68, 1.5, 0.5, 1.35
+    left, right, bottom, top = 0.68, 1.5, 0.5, 1.1
     ax = fig.add_axes((left / width, bottom / height, 1 - (left + right) / width,
                        (inches - bottom - top) / height))  # fmt: skip
     ax.axhline(0, color=style.FAINT, linewidth=0.8)

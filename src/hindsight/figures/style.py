@@ -62,6 +62,7 @@ SYMBOLS = {
     "until_success": "off at ",
     "exploration": "",
     "n_bits": "n = ",
+    "weight_decay": "weight decay ",
     "n_steps": "rollout ",
 }
 

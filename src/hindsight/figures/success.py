@@ -1,5 +1,6 @@
 """Grids of success over steps, for tasks whose returns have no common scale."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def curves(
 
     keys: of each panel (row, column), the places in `course` of its lines by their names; course:
     every seed's success_rate over env_steps. Lines are means over seeds, or medians with the
-    middle half. Each column has its own range of steps, by powers of ten if `log`.
+    middle half. Each column has its own range of steps, on a logarithmic axis if `log`.
     """
     if course.empty:
         return style.nothing(title, plan["source"], fidelity), {}
@@ -55,8 +56,7 @@ def curves(
     pieces, planned = by_condition(course), planned_of(plan)
     ranges = {column: _range(column, keys, pieces, course) for column in columns}
     unit, x_label = style.steps_axis(min(end for _, end in ranges.values()))
-    if log:
-        unit, x_label = 1.0, "environment steps (by powers of ten)"
+    x_label += ", logarithmic" if log else ""
     labels = [style.RowLabel(row, row) for row in rows]
     fig, axes = style.grid(labels, columns, head, x_label, label, below=below, share_x="col")
     for panel, ax in axes.items():
@@ -73,8 +73,7 @@ def curves(
         own = {panel: ax for panel, ax in axes.items() if panel[1] == column}
         if log:
             for ax in own.values():
-                ax.set_xscale("log")
-                ax.set_xlim(start / 1.25 / unit, 1.25 * end / unit)
+                _log_axis(ax, start / unit, end / unit)
         else:
             style.limit_x(own, end / unit)
     share_axis(next(iter(axes.values())))
@@ -100,6 +99,18 @@ def _range(
         if name == column and key in pieces
     ] or [course["env_steps"]]
     return float(min(x.min() for x in own)), float(max(x.max() for x in own))
+
+
+def _log_axis(ax: Axes, start: float, end: float) -> None:
+    """A logarithmic x axis with at least two ticks, and no more than fit a panel."""
+    ax.set_xscale("log")
+    low, high = start / 1.25, 1.25 * end
+    powers = [10.0**n for n in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    between = (1, 2, 5) if high < 10 * low else (1, 3) if high < 100 * low else (1,)
+    ticks = [m * power for power in powers for m in between if low <= m * power <= high]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlim(low, high)
 
 
 def middle(piece: pd.DataFrame, *, median: bool) -> pd.DataFrame:
