@@ -48,7 +48,7 @@ def answered(tables: Path, name: str) -> Answer:
 
 def test_without_results_every_question_is_asked_and_not_tested(tmp_path: Path) -> None:
     found = answers(tmp_path)
-    assert [answer.id for answer in found] == ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7"]
+    assert [answer.id for answer in found] == ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"]
     for answer in found:
         assert answer.status == "not tested"
         assert answer.answer == "Not tested: the experiment has no results."

@@ -39,7 +39,7 @@ def by_arm(**curves: CurveFunction) -> Curves:
 
 
 def test_claims_and_judges_are_the_same_list() -> None:
-    papers = ["P1", "P2", "P3", "P4", "P5", "P6", "P8", "M1", "M2", "M3", "M4", "M5"]
+    papers = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "M1", "M2", "M3", "M4", "M5"]
     assert list(CLAIMS) == list(JUDGES) == papers
     for claim in CLAIMS.values():
         assert claim.rule.startswith("Reproduced: ")
@@ -291,6 +291,6 @@ def test_claims_json_is_valid_and_holds_rule_and_verdict(tmp_path: Path) -> None
     assert first["effect"] is None
     answers = json.loads((tmp_path / "answers.json").read_text(), parse_constant=refuse)
     ids = [row["id"] for row in answers]
-    assert ids[:7] == ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7"]
-    assert all(name.startswith("T") for name in ids[7:]) and len(set(ids)) == len(ids)
+    assert ids[:8] == ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"]
+    assert all(name.startswith("T") for name in ids[8:]) and len(set(ids)) == len(ids)
     assert {row["status"] for row in answers} == {"not tested"}

@@ -102,7 +102,7 @@ def test_rows_of_one_episode_each_are_all_kept(tmp_path: Path) -> None:
 
 def test_without_results_every_question_is_asked_and_not_tested(tmp_path: Path) -> None:
     found = ask(other_systems.QUESTIONS, tmp_path)
-    assert [answer.id for answer in found] == ["T1", "T2", "T3", "T4"]
+    assert [answer.id for answer in found] == ["T1", "T2", "T3", "T4", "T5", "T6"]
     for answer in found:
         assert answer.answer == "Not tested: the experiment has no results."
         assert answer.section == "other systems"

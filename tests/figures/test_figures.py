@@ -34,7 +34,11 @@ DRAWN = [
     if (spec.fidelity != "described" or spec.experiment in ("algorithms", "near_far"))
     and spec.experiment not in TASKS  # test_other_tasks.py draws those
 ]
-GRIDS = [name for name in FIGURES if name.startswith("ppo_her") and name != "ppo_her_fig1"]
+GRIDS = [
+    name
+    for name, spec in FIGURES.items()
+    if name.startswith("ppo_her") and spec.experiment not in ("environment", *TASKS)
+]
 
 
 @cache

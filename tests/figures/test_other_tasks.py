@@ -15,15 +15,15 @@ from matplotlib.figure import Figure
 from hindsight.figures import FIGURES, names_for, notebook, style
 from hindsight.figures.tables import Tables
 from tests.figures import synthetic_tasks
-from tests.figures.synthetic_tasks import EXPERIMENTS, top
+from tests.figures.synthetic_tasks import EXPERIMENTS, fidelity_of, top
 
-NAMES = [name for name in EXPERIMENTS for name in names_for(name, ["described"])]
+NAMES = [name for name in EXPERIMENTS for name in names_for(name, [fidelity_of(name)])]
 MEAN_OF_SEEDS = -0.002  # of five seeds, each a thousandth less than the one before
 
 
 @pytest.fixture(scope="session")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """results/tables/laptop of all five experiments."""
+    """results/tables/laptop of all experiments."""
     root = tmp_path_factory.mktemp("tasks")
     for name in EXPERIMENTS:
         folder = synthetic_tasks.write(root, name)
@@ -55,17 +55,20 @@ def test_every_experiment_on_a_task_has_figures_and_they_are_all_drawn_here() ->
     assert set(NAMES) == {
         "notebook_described", "point_reach_described", "bit_flipping_described",
         "bit_flipping_curves_described", "bit_strategies_described", "reach_strategies_described",
-        "question_generalise_described",
+        "question_generalise_described", "ppo_her_fig5_described", "fetch_rollout",
+        "fetch_off_policy_described", "fetch_strategies_described",
+        "question_moving_goals_described",
     }  # fmt: skip
     assert names_for("bit_flipping", ["released"]) == ["bit_flipping", "bit_flipping_curves"]
-    assert names_for("point_reach", ["released"]) == []
+    assert names_for("point_reach", ["released"]) == names_for("fetch_rollout", ["described"]) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_say_where_they_are_from_and_stay_within_their_page(name: str, tasks: Path) -> None:
     figure = drawn(name, tasks)
     said = texts(figure)
-    for expected in ("preset laptop", "network 2 × 64", "described fidelity", "5 seeds"):
+    fidelity = FIGURES[name].fidelity
+    for expected in ("preset laptop", "network 2 × 64", f"{fidelity} fidelity", "5 seeds"):
         assert expected in said
     figure.draw_without_rendering()
     for text in [*figure.texts, *(t for g in figure.legends for t in g.get_texts())]:
@@ -92,7 +95,7 @@ def test_without_tables_a_figure_says_that_nothing_was_trained(
 def test_every_figure_of_one_seed_and_one_level_is_drawn(experiment: str, tmp_path: Path) -> None:
     levels = EXPERIMENTS[experiment][1][:1]
     folder = synthetic_tasks.write(tmp_path, experiment, seeds=1, levels=levels, iterations=12)
-    for name in names_for(experiment, ["described"]):
+    for name in names_for(experiment, [fidelity_of(experiment)]):
         assert "1 seed" in texts(drawn(name, folder.parent))
 
 

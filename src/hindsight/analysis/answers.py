@@ -11,6 +11,7 @@ import pandas as pd
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import FEWEST_LEVELS
 from hindsight.analysis.effects import CONDITION, RUN, Effect, effect, paired
+from hindsight.analysis.fetch import moving_goals
 from hindsight.analysis.judges import stability as stability_of_runs
 from hindsight.analysis.questions import (
     Answer,
@@ -328,6 +329,11 @@ QUESTIONS = (
     Question(
         "Q7", "Are near misses more informative than far ones?",
         "near_far", "question_near_far", near_far, ("described",),
+    ),
+    Question(
+        "Q8", "Q1, on Fetch, too: does hindsight's benefit grow with how often the achieved goal "
+        "moves?",
+        "moving_goals", "question_moving_goals", moving_goals, ("described",),
     ),
 )  # fmt: skip
 

@@ -113,6 +113,17 @@ CLAIMS = {
             ),
         ),
         Claim(
+            "P7", _PAPER, "On the Fetch tasks, PPO-HER learns FetchReach only.",
+            "highest success rate of a hundred episodes: median over seeds, best weight decay",
+            "1 of 4",
+            "Reproduced: all four tasks were trained, and PPO-HER learns FetchReach and none of "
+            "the other three. Partly: PPO-HER learns FetchReach and at most one other, or all of "
+            "the former on incomplete evidence (tasks, seeds, weight decays or steps missing). "
+            "Otherwise not reproduced. An arm learns a task if at some weight decay the median "
+            "over seeds of the highest success rate of a run's last hundred episodes is at least "
+            "0.9.",
+        ),
+        Claim(
             "P8", _PAPER, "Stability falls as the policy improves and its entropy falls.",
             "PPO-HER runs that reach return 0: rank correlation of entropy and success, downward "
             "steps in the lower-entropy half less those in the higher, return lost after the best",

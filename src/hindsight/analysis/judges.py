@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
+from hindsight.analysis.fetch import learns_reach_only
 from hindsight.analysis.verdicts import (
     HER,
     LEARNT,
@@ -516,6 +517,7 @@ JUDGES: dict[str, Callable[[Evidence], Verdict]] = {
     "P4": solves_more,
     "P5": less_sensitive,
     "P6": holds_up,
+    "P7": learns_reach_only,
     "P8": loses_stability,
 }
 

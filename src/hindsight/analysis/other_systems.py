@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
 from hindsight.analysis.effects import NAN, Effect, effect, paired
+from hindsight.analysis.fetch import yardstick
 from hindsight.analysis.questions import Numbers, Question, Untested, read, told
 from hindsight.analysis.verdicts import Evidence
 from hindsight.specs.tasks import PointReachSpec
@@ -138,7 +139,7 @@ def _listed(means: pd.Series) -> str:
 
 
 def best_strategy(evidence: Evidence, experiment: str) -> tuple[str, Numbers]:
-    """T3 and T4: the setting with the largest area under the curve of success, and the others."""
+    """T3, T4, T6: the setting with the largest area under the curve of success, and the others."""
     runs = read(evidence, experiment, "runs.parquet").dropna(subset=[AREA])
     names = runs[["strategy", "k"]].drop_duplicates()
     if len(names) < 2:
@@ -192,6 +193,11 @@ def bit_strategies(evidence: Evidence) -> tuple[str, Numbers]:
 def reach_strategies(evidence: Evidence) -> tuple[str, Numbers]:
     """T4."""
     return best_strategy(evidence, "reach_strategies")
+
+
+def fetch_strategies(evidence: Evidence) -> tuple[str, Numbers]:
+    """T6."""
+    return best_strategy(evidence, "fetch_strategies")
 
 
 def _mean(values: Array) -> Spread:
@@ -254,5 +260,13 @@ QUESTIONS = (
     Question(
         "T4", "Which goals, and how many of them, are best on the point mass?",
         "reach_strategies", "reach_strategies", reach_strategies, ("described",), SECTION,
+    ),
+    Question(
+        "T5", "Does anything learn the Fetch tasks here, and in how many steps?",
+        "fetch_off_policy", "fetch_off_policy", yardstick, ("described",), SECTION,
+    ),
+    Question(
+        "T6", "Which goals are best on FetchReach?",
+        "fetch_strategies", "fetch_strategies", fetch_strategies, ("described",), SECTION,
     ),
 )  # fmt: skip

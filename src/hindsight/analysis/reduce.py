@@ -24,7 +24,7 @@ RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
     "solved", "solve_step", "perfect_step", "end_step", "switch_step", "minutes", "updates",
     "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
-    "success_auc",
+    "success_auc", "max_success", "goal_moved_first", "goal_moved_mean",
 )  # fmt: skip
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
@@ -86,7 +86,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     success, returns, updates = (matrix(c) for c in ("success_rate", "return_mean", "updates"))
     minutes = matrix(cell.clock_column) / 60.0
     traces = {name: matrix(name) for name in TRACED}
-    episodes = matrix("episodes")
+    episodes, goal_moved = matrix("episodes"), matrix("goal_moved")
+    of_hundred = np.where(episodes >= metrics.SOLVED_EPISODES, success, np.nan)
     first = metrics.first_solved(success, episodes)
     last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
@@ -114,6 +115,9 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         # Another task's returns have no scale of 0 to 1.
         "auc": area if unit_returns else np.full(area.shape, np.nan),
         "success_auc": np.nanmean(full_success, axis=1),
+        "max_success": np.fmax.reduce(of_hundred, axis=1),
+        "goal_moved_first": goal_moved[:, 0],
+        "goal_moved_mean": metrics.mean_over_seeds(goal_moved.T),  # turned: over steps
     })  # fmt: skip
     solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
     return Reduced(

@@ -146,26 +146,24 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         common = _common_row(cell, compared[_place(key)])
         summaries.append(key | _summary_row(cell, steps, minutes) | common)
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
-    # The papers' statistics suppose returns in [-1, 1]; other tasks are judged by success.
-    like_papers = [(key, cell) for key, cell in cells if cell.unit_returns]
-    others = [(key, cell) for key, cell in cells if not cell.unit_returns]
+    # The papers' statistics suppose returns in [-1, 1]; other tasks, and what is compared with
+    # them, are judged by success.
+    like_papers = list(cells) if all(cell.unit_returns for _, cell in cells) else []
     paper_runs = _stack([(key, cell.runs) for key, cell in like_papers], keys, RUN_COLUMNS)
-    tests = [pair_tests(like_papers), pair_tests(others, TASK_METRICS)]
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
     scores = score(like_papers, vary)
-    paper_summary = summary[np.array([cell.unit_returns for _, cell in cells], dtype=bool)]
     return {
         "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
         "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
         "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
         "runs.parquet": runs,
         "summary.csv": summary,
-        "tests.csv": next((table for table in tests if not table.empty), tests[0]),
+        "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
         "aggregate.csv": aggregate(paper_runs, vary),
         # Where nothing varies there is nothing to be sensitive to: no rows.
-        "sensitivity.csv": sensitivities(paper_summary if vary else summary[:0]),
+        "sensitivity.csv": sensitivities(summary if vary and like_papers else summary[:0]),
         "m_c.csv": m_c_table(scores, like_papers, vary),
         "best_level.csv": best_levels(scores, vary),
         "time_saved.csv": time_saved(like_papers, vary),

@@ -14,6 +14,7 @@ from hindsight.figures import (
     beside,
     course,
     environment,
+    fetch,
     grids,
     notebook,
     other_tasks,
@@ -61,6 +62,13 @@ _PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         "learning_rate",
         grids.learning_rate,
         _CURVES + "Colour is the learning rate: the closer the colours, the less it matters.",
+    ),
+    "ppo_her_fig5": (
+        "fetch",
+        fetch.weight_decays,
+        "Each panel is one task (column) at one weight decay (row): success in training, with "
+        "random actions. The thick line is the median over seeds, the band holds the middle half "
+        "of the seeds, each thin line is one seed. A task is learned where the line comes near 1.",
     ),
     "ppo_her_figA1": (
         "her_strategy",
@@ -216,6 +224,14 @@ QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         "How learning depends on how far from the final position the goal of a failure is put, "
         "with as many successes as failures.",
     ),
+    "question_moving_goals": (
+        "moving_goals",
+        fetch.moving_goals,
+        "Above, success over training on tasks whose achieved goal moves in every episode, or "
+        "rests until it is touched; below, what hindsight adds to PPO by how often the achieved "
+        "goal moves before anything is learned. Were the benefit to grow with movement, points "
+        "would rise from left to right.",
+    ),
 }
 OTHER_TASKS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
     "notebook": (
@@ -245,6 +261,24 @@ OTHER_TASKS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
     ),
     "bit_strategies": ("bit_strategies", other_tasks.strategies, _BY_STRATEGY),
     "reach_strategies": ("reach_strategies", other_tasks.strategies, _BY_STRATEGY),
+    "fetch_rollout": (
+        "fetch_rollout",
+        fetch.rollout_lengths,
+        "Success at the end, without random actions, by how many steps PPO collects before each "
+        "update: whether longer rollouts help where PPO-HER fails.",
+    ),
+    "fetch_off_policy": (
+        "fetch_off_policy",
+        fetch.off_policy,
+        "The tasks of PPO-HER Fig. 5 with off-policy algorithms and hindsight, and PPO and PPO-HER "
+        "beside them, each within its own budget: whether a task is hard, or hard for PPO.",
+    ),
+    "fetch_strategies": (
+        "fetch_strategies",
+        other_tasks.strategies,
+        "Each panel is one way to choose the goals of relabelled transitions on FetchReach. Below, "
+        "the same at the end, and over the whole of training, which rewards learning early.",
+    ),
 }
 _SHARE = (
     "In each condition, the share of seeds that reached a success rate of 95 % over 100 episodes, "
@@ -264,11 +298,19 @@ ALSO_READ = {
     "s_ratio": ("targeted",),
     "switch_off": ("stop_her", "algorithms"),
     "rarely_moves": ("algorithms",),
+    "fetch_off_policy": ("fetch",),
 }
 #: Experiments that one fidelity alone can train.
-_ONLY = dict.fromkeys(
-    ("near_far", "point_reach", "bit_strategies", "reach_strategies", "generalise"), "described"
-)
+_ONLY = {
+    "fetch_rollout": "released",
+    **dict.fromkeys(
+        (
+            "near_far", "point_reach", "bit_strategies", "reach_strategies", "generalise",
+            "fetch_off_policy", "fetch_strategies", "moving_goals",
+        ),
+        "described",
+    ),
+}  # fmt: skip
 FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
 
 

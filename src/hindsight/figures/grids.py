@@ -344,7 +344,7 @@ def draw_curves(
             if key in pieces:
                 if key in runs:
                     draw_seeds(ax, runs[key], clock, "return_mean", unit, line.look, faint)
-                _median(ax, pieces[key], unit, line.look, order, band=not crowded)
+                draw_median(ax, pieces[key], unit, line.look, order, band=not crowded)
         lacking = {line: key for line, key in keys.items() if key not in pieces}
         say_absent(ax, [(line.label, key in planned) for line, key in lacking.items()], len(keys))
     first = next(iter(axes.values()))
@@ -364,7 +364,7 @@ def planned_of(plan: dict[str, Any]) -> dict[Key, int]:
     }
 
 
-def _median(
+def draw_median(
     ax: Axes, curve: pd.DataFrame, unit: float, look: style.Look, order: int, *, band: bool
 ) -> None:
     """Median and interquartile band; markers are staggered so that equal curves stay visible."""

@@ -13,21 +13,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hindsight.analysis.answers import s_ratio_of
-from hindsight.figures import points, style
-from hindsight.figures.grids import draw_seeds, faintness, planned_of, say_absent, subtitle
+from hindsight.figures import points, style, success
+from hindsight.figures.grids import say_absent, subtitle
 from hindsight.figures.points import Along
-from hindsight.figures.tables import Key, Tables, by_condition, level_text
+from hindsight.figures.tables import Key, Tables, level_text
 
 FINAL, AREA = "final_evaluation_success", "success_auc"
-COURSE = "evaluation success"
 _STRATEGIES = "DQN + HER ("  # begins the name of an arm that has another strategy than future
 #: Groups of arms that share a panel, by the panel's name; DQN + HER is in both.
 _GROUPS = {
     "hindsight and priorities": ("DQN", "DQN + PER", "DQN + HER", "DQN + HER + PER"),
     "which goals": ("DQN + HER", "DQN + HER (final)", "DQN + HER (episode)", "DQN + HER (random)"),
 }
-_DRAWN = "lines: mean over seeds; thin: every seed"
-_BARS = "bars: bootstrap 95 % interval"
 
 
 def bits(tables: Tables) -> Figure:
@@ -39,11 +36,11 @@ def bits(tables: Tables) -> Figure:
         return style.nothing(title, plan["source"], tables.fidelity)
     levels = {level_text(e["level"]): float(e["level"]["n_bits"]) for e in plan["entries"]}
     groups = _groups(plan)
-    drawn = f"episodes without random actions; mean over seeds; {_BARS}; dots: every seed"
-    where = subtitle(plan, tables.fidelity, _counts(runs), drawn)
+    drawn = f"episodes without random actions; mean over seeds; {success.BARS}; dots: every seed"
+    where = subtitle(plan, tables.fidelity, success.seed_counts(runs), drawn)
     head = style.Head(title, where, _handles([arm for arms in groups.values() for arm in arms]))
     fig, axes = points.panels(head, list(groups), style.KEYS["n_bits"])
-    axes[0].set_ylabel(COURSE)
+    axes[0].set_ylabel(success.IN_EVALUATION)
     for ax, arms in zip(axes, groups.values(), strict=True):
         for order, arm in enumerate(arms):
             # Beside one another, where they are equal.
@@ -55,7 +52,7 @@ def bits(tables: Tables) -> Figure:
             ax.plot(x, own[FINAL], color=look.colour, marker=".", markersize=2.5, linestyle="none",
                     alpha=0.5, zorder=1)  # fmt: skip
         ax.set_xticks(sorted(set(levels.values())))
-        _share_axis(ax)
+        success.share_axis(ax)
         lost = [arm for arm in arms if not (runs["arm"] == arm).any()]
         say_absent(ax, [(arm, True) for arm in lost], len(arms) + 1)
     return fig
@@ -78,7 +75,9 @@ def bits_curves(tables: Tables) -> Figure:
     }
     looks = {arm: style.arm_look(arm) for arms in groups.values() for arm in arms}
     columns = [f"n = {levels[text]:g}" for text in texts]
-    return _curves(tables, title, list(groups), columns, keys, looks)[0]
+    course = success.evaluations(tables)
+    rows = list(groups)
+    return success.curves(plan, tables.fidelity, title, rows, columns, keys, looks, course)[0]
 
 
 def strategies(tables: Tables) -> Figure:
@@ -102,12 +101,16 @@ def strategies(tables: Tables) -> Figure:
     runs = tables.read("runs.parquet", ["seed", FINAL, AREA])
     more = [points.dot_handle(style.STRATEGIES[name], name) for name in names]
     below = 2.75
-    said = f"below: mean over seeds; {_BARS}; dots: every seed"
-    fig, axes = _curves(tables, title, [""], names, keys, looks, more=more, said=said, below=below)
+    said = f"below: mean over seeds; {success.BARS}; dots: every seed"
+    fig, axes = success.curves(
+        plan, tables.fidelity, title, [""], names, keys, looks, success.evaluations(tables),
+        more=more, said=said, below=below,
+    )  # fmt: skip
     if not axes:
         return fig
     labels = {FINAL: "success at the end", AREA: "mean success over training"}
-    for ax, (column, label) in zip(_below(fig, below, 2), labels.items(), strict=True):
+    panels = success.panels_below(fig, below, 2)
+    for ax, (column, label) in zip(panels, labels.items(), strict=True):
         ax.set_title(label, loc="left")
         for order, name in enumerate(names):
             aside = 0.09 * (order - (len(names) - 1) / 2)
@@ -124,7 +127,7 @@ def strategies(tables: Tables) -> Figure:
         ax.set_xticks(range(len(copies)), [f"{k:g}" for k in copies])
         ax.set_xlim(-0.4, len(copies) - 0.6)
         ax.set_xlabel("additional goals k (relabelled: k of k + 1)")
-        _share_axis(ax)
+        success.share_axis(ax)
     return fig
 
 
@@ -138,15 +141,18 @@ def generalise(tables: Tables) -> Figure:
     keys = {("", task): {arm: (arm, "", spawn, task) for arm in arms} for task in tasks}
     looks = {arm: style.arm_look(arm) for arm in arms}
     said = (
-        f"below: filled, at the end, and hollow, mean over training; {_BARS}; level lines: "
+        f"below: filled, at the end, and hollow, mean over training; {success.BARS}; level lines: "
         "without S (dotted: over training)"
     )
     below = 2.75
-    fig, axes = _curves(tables, title, [""], tasks, keys, looks, said=said, below=below)
+    fig, axes = success.curves(
+        plan, tables.fidelity, title, [""], tasks, keys, looks, success.evaluations(tables),
+        said=said, below=below,
+    )  # fmt: skip
     if not axes:
         return fig
     runs = tables.read("runs.parquet", ["seed", FINAL, AREA])
-    for ax, task in zip(_below(fig, below, len(tasks)), tasks, strict=True):
+    for ax, task in zip(success.panels_below(fig, below, len(tasks)), tasks, strict=True):
         ax.set_title(f"{task}: success by S", loc="left")
         for arm in arms:
             own = runs[(runs["arm"] == arm) & (runs["prey"] == task)]
@@ -155,7 +161,7 @@ def generalise(tables: Tables) -> Figure:
                     _by_s(ax, arm, own[column], hollow=column == AREA)
         ax.set_xlabel("share of successes S")
         ax.set_xlim(0, 1)
-        _share_axis(ax)
+        success.share_axis(ax)
     return fig
 
 
@@ -184,52 +190,6 @@ def _groups(plan: dict[str, Any]) -> dict[str, list[str]]:
     return more or {name: arms for name, arms in found.items() if arms} or {"": sorted(there)}
 
 
-def _curves(
-    tables: Tables,
-    title: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    keys: Mapping[tuple[str, str], Mapping[str, Key]],
-    looks: Mapping[str, style.Look],
-    *,
-    more: Sequence[Any] = (),
-    said: str = "",
-    below: float = 0.0,
-) -> tuple[Figure, dict[tuple[str, str], Axes]]:
-    """A grid of success over steps, and its panels; none where nothing was trained.
-
-    keys: of each panel (row, column), the places in the tables of its lines by their names.
-    """
-    plan = tables.plan
-    course = tables.read("evaluations.parquet", ["seed", "env_steps", "success_rate"])
-    if course.empty:
-        return style.nothing(title, plan["source"], tables.fidelity), {}
-    counts = _counts(course)
-    drawn = f"{_DRAWN}; {said}" if said else _DRAWN
-    handles = [look.handle(name) for name, look in looks.items()]
-    head = style.Head(title, subtitle(plan, tables.fidelity, counts, drawn), (*handles, *more))
-    unit, x_label = style.steps_axis(float(course["env_steps"].max()))
-    labels = [style.RowLabel(row, row) for row in rows]
-    fig, axes = style.grid(labels, columns, head, x_label, COURSE, below=below)
-    pieces, planned = by_condition(course), planned_of(plan)
-    for panel, ax in axes.items():
-        lines = keys[panel]
-        for order, (name, key) in enumerate(lines.items()):
-            if (piece := pieces.get(key)) is not None:
-                look = looks[name]
-                faint = faintness(len(lines), max(counts))
-                draw_seeds(ax, piece, "env_steps", "success_rate", unit, look, faint)
-                mean = piece.groupby("env_steps")["success_rate"].mean()
-                ax.plot(mean.index / unit, mean, color=look.colour, linestyle=look.line,
-                        linewidth=look.width, marker=look.marker, markersize=3.2,
-                        markevery=(0.06 + 0.05 * (order % 5), 0.26), zorder=3)  # fmt: skip
-        lacking = [(name, key in planned) for name, key in lines.items() if key not in pieces]
-        say_absent(ax, lacking, len(lines))
-    style.limit_x(axes, float(course["env_steps"].max()) / unit)
-    _share_axis(next(iter(axes.values())))
-    return fig, axes
-
-
 def _pooled(runs: pd.DataFrame, at: Mapping[str, float], column: str, look: style.Look) -> Along:
     """Mean and interval over seeds at each level's place."""
     own = runs.dropna(subset=[column])
@@ -241,32 +201,9 @@ def _pooled(runs: pd.DataFrame, at: Mapping[str, float], column: str, look: styl
     return Along(look, spreads, {})
 
 
-def _counts(table: pd.DataFrame) -> list[int]:
-    """The distinct numbers of seeds of the cells."""
-    counts = table.groupby(["arm", "level", "prey"])["seed"].nunique()
-    return sorted({int(n) for n in counts})
-
-
 def _handles(arms: Sequence[str]) -> tuple[Any, ...]:
     return tuple(style.arm_look(arm).handle(arm) for arm in dict.fromkeys(arms))
 
 
 def _k(k: float) -> str:
     return f"k = {k:g}"
-
-
-def _below(fig: Figure, inches: float, count: int) -> list[Axes]:
-    """Panels side by side in the `inches` that a grid left free at its lower edge."""
-    width, height = fig.get_size_inches()
-    left, right, bottom, top, gap = 0.68, 0.44, 0.5, 0.42, 0.5
-    panel = (width - left - right - gap * (count - 1)) / count
-    size = panel / width, (inches - bottom - top) / height
-    return [
-        fig.add_axes(((left + i * (panel + gap)) / width, bottom / height, *size))
-        for i in range(count)
-    ]
-
-
-def _share_axis(ax: Axes) -> None:
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])

@@ -47,6 +47,8 @@ KEYS = {
     "until_success": "success rate at which HER is switched off",
     "exploration": "exploration",
     "n_bits": "bits n",
+    "weight_decay": "weight decay",
+    "n_steps": "steps of a rollout",
 }
 
 SYMBOLS = {
@@ -60,6 +62,8 @@ SYMBOLS = {
     "until_success": "off at ",
     "exploration": "",
     "n_bits": "n = ",
+    "weight_decay": "weight decay ",
+    "n_steps": "rollout ",
 }
 
 M_C = "$M_c$"  # scaled maximum median return x (1 - time to learn / its largest)
@@ -159,6 +163,13 @@ TASK_ARMS = {
     "MEHER, S = 0.5": Look("#21908C", (0, (4, 1, 1, 1)), ">"),
     "MEHER, S = 0.7": Look("#443A83", (0, (1.5, 1)), "d"),
 }
+#: Arms of the Fetch experiments, beside PPO, PPO-HER, and SAC-HER or "moved only".
+FETCH_ARMS = {
+    "TD3-HER": Look("#332288", (0, (7, 1.3)), "^"),
+    "DDPG-HER": Look("#CCBB44", (0, (5, 1.3, 1, 1.3)), "v"),
+    "PPO-HER, after contact": Look("#661155", (0, (3, 1)), "P"),
+    "PPO-HER, moved goals": Look("#E0C040", (0, (1.5, 1)), "d"),
+}
 EXPLORATIONS = {
     "gaussian": Look("#332288", "-", "o"),
     "squashed": Look("#AA4499", (0, (5, 1.3, 1, 1.3)), "^"),
@@ -175,7 +186,7 @@ _MARKERS = "s^Dv<>ph"
 
 def arm_look(arm: str) -> Look:
     """An arm's look; one this page does not know gets greys that depend on its name alone."""
-    known = ARMS | TASK_ARMS
+    known = ARMS | TASK_ARMS | FETCH_ARMS
     if arm in known:
         return known[arm]
     code = zlib.crc32(arm.encode())
@@ -185,8 +196,8 @@ def arm_look(arm: str) -> Look:
 
 
 def in_order(arms: Sequence[str]) -> list[str]:
-    """Arms in the order of ARMS and TASK_ARMS, the others after them by name."""
-    known = [*ARMS, *TASK_ARMS]
+    """Arms in the order in which this page names them, the others after them by name."""
+    known = [*ARMS, *TASK_ARMS, *FETCH_ARMS]
     return sorted(set(arms), key=lambda arm: (known.index(arm) if arm in known else 99, arm))
 
 
@@ -337,8 +348,10 @@ def grid(
     y_label: str,
     share_y: Literal["all", "row"] = "all",
     below: float = 0.0,
+    share_x: Literal["all", "col"] = "all",
 ) -> tuple[Figure, dict[tuple[str, str], Axes]]:
-    """The papers' grid of conditions: rows x prey policies, axes shared, laid out in inches.
+    """The papers' grid of conditions: rows x prey policies, axes shared (x within columns
+    alone, if so asked), laid out in inches.
 
     A column that is no prey policy is its own title.
     Panels keep a legible size: a grid of few columns gets larger panels rather than a narrow
@@ -353,7 +366,7 @@ def grid(
     top = head_inches(head, width) + (0.34 if any("\n" in title for title in titles) else 0.2)
     height = top + bottom + len(rows) * panel_h + (len(rows) - 1) * gap
     fig = Figure(figsize=(width, height), dpi=DPI)
-    axes = fig.subplots(len(rows), len(columns), sharex=True, sharey=share_y, squeeze=False)
+    axes = fig.subplots(len(rows), len(columns), sharex=share_x, sharey=share_y, squeeze=False)
     for ax in axes.flat:
         ax.set_autoscale_on(False)  # limits are set; looking for them again costs half the drawing
     fig.subplots_adjust(

@@ -1,0 +1,246 @@
+"""The Fetch tasks: PPO-HER Fig. 5, a yardstick beside it, and hindsight where goals move or rest.
+
+Success is what counts: returns of -1 a step have no scale in common with other tasks'.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hindsight.analysis.fetch import LEARNED, best_decays, gains, goal_movement
+from hindsight.analysis.verdicts import HER, PPO
+from hindsight.figures import points, style, success
+from hindsight.figures.grids import say_absent, subtitle
+from hindsight.figures.points import Along
+from hindsight.figures.tables import Tables, level_text
+
+FINAL = "final_evaluation_success"
+BESIDE = 0.035  # tasks whose goals move almost as often stand so far apart, in shares of episodes
+TITLE_LETTERS = 20  # of a task's name that fit above a panel
+
+
+def weight_decays(tables: Tables) -> Figure:
+    """PPO-HER Fig. 5: success in training over steps; a column per task, a row per weight decay."""
+    title = "PPO-HER Fig. 5 · Success on the Fetch tasks by weight decay"
+    plan = tables.plan
+    arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
+    levels = {style.level_label(e["level"]): level_text(e["level"]) for e in plan["entries"]}
+    keys = {
+        (row, task): {arm: (arm, text, spawn, task) for arm in arms}
+        for row, text in levels.items()
+        for task in tasks
+    }
+    fig, axes = success.curves(
+        plan, tables.fidelity, title, list(levels), tasks, keys, _looks(arms), _training(tables),
+        label=success.IN_TRAINING, median=True, said=f"dotted: {LEARNED:g}",
+    )  # fmt: skip
+    _mark_learned(axes)
+    return fig
+
+
+def rollout_lengths(tables: Tables) -> Figure:
+    """Success at the end against the length of a rollout: a panel per task, a line per arm."""
+    title = "Success on the Fetch tasks by length of a rollout"
+    plan = tables.plan
+    runs = tables.read("runs.parquet", ["seed", FINAL]).dropna(subset=[FINAL])
+    if runs.empty:
+        return style.nothing(title, plan["source"], tables.fidelity)
+    arms, tasks = _arms(plan), _tasks(plan)
+    levels = {level_text(e["level"]): e["level"] for e in plan["entries"]}
+    drawn = (
+        "episodes without random actions; thick: mean over seeds and weight decays; "
+        f"{success.BARS}; thin: each weight decay; dots: every seed"
+    )
+    where = subtitle(plan, tables.fidelity, success.seed_counts(runs), drawn)
+    head = style.Head(title, where, tuple(look.handle(arm) for arm, look in _looks(arms).items()))
+    fig, axes = points.panels(head, tasks, style.KEYS["n_steps"])
+    axes[0].set_ylabel(success.IN_EVALUATION)
+    lengths = sorted({float(level["n_steps"]) for level in levels.values()})
+    for ax, task in zip(axes, tasks, strict=True):
+        there = runs[runs["prey"] == task]
+        for order, arm in enumerate(arms):
+            # Beside one another, where they are equal.
+            aside = 1.0 + 0.06 * (order - (len(arms) - 1) / 2)
+            own, look = there[there["arm"] == arm], style.arm_look(arm)
+            points.draw_along(ax, _along_lengths(own, levels, look, aside))
+            x = [aside * levels[text]["n_steps"] for text in own["level"]]
+            ax.plot(x, own[FINAL], color=look.colour, marker=".", markersize=2.5, linestyle="none",
+                    alpha=0.5, zorder=1)  # fmt: skip
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(lengths, [f"{n:g}" for n in lengths])
+        ax.minorticks_off()
+        success.share_axis(ax)
+        planned = {e["arm"] for e in plan["entries"] if e["prey"] == task}
+        lacking = [(arm, arm in planned) for arm in arms if not (there["arm"] == arm).any()]
+        say_absent(ax, lacking, len(arms))
+    return fig
+
+
+def _along_lengths(
+    runs: pd.DataFrame, levels: Mapping[str, dict[str, Any]], look: style.Look, aside: float
+) -> Along:
+    """Means over all weight decays by rollout length, and those of each weight decay; intervals
+    over seeds within weight decays.
+    """
+    found: dict[float, dict[float, Any]] = {}
+    for text, own in runs.groupby("level", sort=False):
+        level = levels[str(text)]
+        length, decay = aside * level["n_steps"], float(level["weight_decay"])
+        found.setdefault(length, {})[decay] = own[FINAL].to_numpy(dtype=np.float64)
+    decays = sorted({decay for values in found.values() for decay in values})
+    return Along(
+        look,
+        {length: points.spread(list(values.values())) for length, values in found.items()},
+        {
+            (str(decay), ""): {n: float(v[decay].mean()) for n, v in found.items() if decay in v}
+            for decay in decays
+        },
+    )
+
+
+def off_policy(tables: Tables) -> Figure:
+    """Success in evaluation over steps by powers of ten, a column per task, PPO's beside."""
+    title = "Beside PPO-HER Fig. 5 · What learns the Fetch tasks?"
+    course, plan = success.evaluations(tables), tables.plan
+    arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
+    entries, rows = _of_fetch(tables, tasks)
+    levels = {(e["arm"], e["prey"]): level_text(e["level"]) for e in entries}
+    if entries and not course.empty:
+        course = pd.concat([course, rows])
+        plan["entries"] += entries
+        arms = style.in_order([*arms, *(e["arm"] for e in entries)])
+    keys = {
+        ("", task): {arm: (arm, levels.get((arm, task), ""), spawn, task) for arm in arms}
+        for task in tasks
+    }
+    said = f"dotted: {LEARNED:g}"
+    if entries:
+        said += "; PPO and PPO-HER at the weight decay that is best on the task"
+    fig, axes = success.curves(
+        plan, tables.fidelity, title, [""], tasks, keys, _looks(arms), course, log=True, said=said
+    )
+    _mark_learned(axes)
+    return fig
+
+
+def _mark_learned(axes: Mapping[tuple[str, str], Axes]) -> None:
+    for ax in axes.values():
+        ax.axhline(LEARNED, color=style.FAINT, linestyle=(0, (1, 2)), linewidth=0.9)
+
+
+def _of_fetch(tables: Tables, tasks: Sequence[str]) -> tuple[list[dict[str, Any]], pd.DataFrame]:
+    """Of `fetch`, where it was trained: PPO's and PPO-HER's cells at each task's best weight decay,
+    as entries of its plan, and their evaluations.
+    """
+    other = tables.beside("fetch")
+    if other is None:
+        return [], pd.DataFrame()
+    best = best_decays(other.read("runs.parquet", ["success_auc"]))
+    entries = [
+        e
+        for e in other.plan["entries"]
+        if e["prey"] in tasks and best.get((e["arm"], e["prey"])) == level_text(e["level"])
+    ]
+    wanted = {(e["arm"], level_text(e["level"]), e["prey"]) for e in entries}
+    rows = success.evaluations(other)
+    places = zip(rows["arm"], rows["level"], rows["prey"], strict=True)
+    return entries, rows[[place in wanted for place in places]]
+
+
+def moving_goals(tables: Tables) -> Figure:
+    """Question 8: success on each task, and what hindsight adds by how often its goal moves."""
+    title = "Question 8 · Does hindsight's benefit grow with how often the goal moves?"
+    plan = tables.plan
+    arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
+    names = {task: textwrap.fill(task, TITLE_LETTERS) for task in tasks}
+    keys = {
+        ("", names[task]): {arm: (arm, "", spawn, task) for arm in arms} for task in tasks
+    }  # fmt: skip
+    said = (
+        "below: mean difference of success over training, paired by seed, bars: 95 % interval; "
+        "tasks whose goals move as often stand side by side"
+    )
+    below = 3.6
+    fig, axes = success.curves(
+        plan, tables.fidelity, title, [""], list(names.values()), keys, _looks(arms),
+        _training(tables), label=success.IN_TRAINING, said=said, below=below,
+    )  # fmt: skip
+    if not axes:
+        return fig
+    ax = _panel_of_gains(fig, below)
+    moved = goal_movement(tables.read("runs.parquet", ["goal_moved_first", "goal_moved_mean"]))
+    tests = tables.read("tests.csv")
+    where = side_by_side({str(t): float(x) for t, x in moved["first"].items()}, BESIDE)
+    if not where or tests.empty:
+        style.note(ax, "not recorded how often the goal moves" if not where else "nothing to pair")
+        return fig
+    others = [arm for arm in arms if arm != PPO]
+    for order, arm in enumerate(others):
+        found = gains(tests, arm)
+        found = found[found.index.isin(where)]
+        aside = 0.2 * BESIDE * (order - (len(others) - 1) / 2)
+        x = [where[str(task)] + aside for task in found.index]
+        look = style.arm_look(arm)
+        ax.vlines(x, found["low"], found["high"], color=look.colour, linewidth=1.3, alpha=0.75)
+        ax.plot(x, found["mean_difference"], color=look.colour, marker=look.marker,
+                markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
+    for task, place in where.items():
+        ax.annotate(task, (place, 1.02), xycoords=("data", "axes fraction"), rotation=30, ha="left",
+                    va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
+    return fig
+
+
+def _panel_of_gains(fig: Figure, inches: float) -> Axes:
+    """Axes in the `inches` below a grid, with room for names above them and to their right."""
+    width, height = fig.get_size_inches()
+    left, right, bottom, top = 0.68, 1.5, 0.5, 1.1
+    ax = fig.add_axes((left / width, bottom / height, 1 - (left + right) / width,
+                       (inches - bottom - top) / height))  # fmt: skip
+    ax.axhline(0, color=style.FAINT, linewidth=0.8)
+    ax.set_xlim(-0.06, 1.08)
+    ax.set_xticks(np.linspace(0, 1, 6), [f"{x:g}" for x in np.linspace(0, 1, 6)])
+    ax.set_xlabel("share of an untrained policy's episodes in which the achieved goal moves")
+    ax.set_ylabel("gain in mean success over PPO")
+    return ax
+
+
+def side_by_side(places: Mapping[str, float], least: float) -> dict[str, float]:
+    """Names from left to right; neighbours nearer than `least` are spread around their mean."""
+    groups: list[list[str]] = []
+    for name in sorted(places, key=places.__getitem__):
+        if groups and places[name] - places[groups[-1][-1]] < least:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return {
+        name: float(np.mean([places[x] for x in group])) + least * (i - (len(group) - 1) / 2)
+        for group in groups
+        for i, name in enumerate(group)
+    }
+
+
+def _training(tables: Tables) -> pd.DataFrame:
+    """Every seed's success rate over its last hundred episodes, with random actions."""
+    return tables.read("seed_curves.parquet", ["seed", "env_steps", "success_rate"])
+
+
+def _arms(plan: dict[str, Any]) -> list[str]:
+    return style.in_order([entry["arm"] for entry in plan["entries"]])
+
+
+def _tasks(plan: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(entry["prey"] for entry in plan["entries"]))
+
+
+def _spawn(plan: dict[str, Any]) -> str:
+    """What stands for a spawn where a condition is a task; "" for a plan without entries."""
+    return next((str(entry["spawn"]) for entry in plan["entries"]), "")
+
+
+def _looks(arms: Sequence[str]) -> dict[str, style.Look]:
+    return {arm: style.arm_look(arm) for arm in arms}
