@@ -1,7 +1,9 @@
 """SAC with hindsight on FetchReach, beside Stable-Baselines3's: steps until it reaches.
 
-Both have the same setting (PAPERS: section 2), are tested at the same steps with 20 episodes of the
-mean action, and need as many steps as pass before the first test with a success rate of 0.95.
+Both have the same setting, are tested at the same steps with 20 episodes of the
+mean action, and need as many steps as pass before the first test with a success rate of 0.95.  The
+authors' learning rate of 3e-4, with networks of 2 x 64, reaches nothing in 15 000 steps, ours or
+Stable-Baselines3's: the temperature begins at 1 and falls too slowly.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from hindsight.training.progress import show
 
 TASK = "FetchReach-v4"
 EVERY, EPISODES, ENOUGH, WITHIN = 1000, 20, 0.95, 15_000
-SETTING = {"gamma": 0.95, "tau": 0.005, "batch_size": 256, "learning_rate": 3e-4}
+SETTING = {"gamma": 0.95, "tau": 0.05, "batch_size": 256, "learning_rate": 1e-3}
 WARM_UP = 100
 
 
@@ -107,9 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=WITHIN)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--strategy", default="final", choices=["final", "future", "episode"])
-    parser.add_argument("--k", type=int, default=2)
-    parser.add_argument("--hidden", type=int, nargs="+", default=[64, 64])
+    parser.add_argument("--strategy", default="future", choices=["final", "future", "episode"])
+    parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[256, 256])
     parser.add_argument("--workers", type=int)
     parser.add_argument("--only", choices=["ours", "theirs"])
     wanted = parser.parse_args()

@@ -159,7 +159,7 @@ def build(
             policy_kwargs={
                 "net_arch": list(HIDDEN),
                 "activation_fn": torch.nn.Tanh,
-                "optimizer_kwargs": {"eps": 1e-8},
+                "optimizer_kwargs": {"eps": 1e-8, "weight_decay": spec.weight_decay},
             },
             device="cpu",
         )
@@ -263,7 +263,9 @@ def both(
             move = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(run))
             rows[run] += stale * move
             put_row(twin.model.policy, rows[run])
-    optimiser = Adam(rows.clone(), torch.tensor(learning_rates), eps=1e-8)
+    optimiser = Adam(
+        rows.clone(), torch.tensor(learning_rates), eps=1e-8, weight_decay=spec.weight_decay
+    )
     diagnostics = ppo.update(task.agent, optimiser, samples, order, spec)
     for run, twin in enumerate(twins):
         train(twin, order[:, run], monkeypatch)
@@ -313,6 +315,15 @@ def test_a_full_update(monkeypatch):
     assert int(result.diagnostics.updates[0]) == minibatches(spec) == 40
     before = starting_rows(Task.of("prey", SEEDS[:1], 1).agent, SEEDS[:1])[0]
     assert float((result.rows[0] - before).abs().max()) > 1e-3, "the update must move something"
+
+
+def test_weight_decay(monkeypatch):
+    """Of all parameters, sigma's too, added to the gradient after it is clipped."""
+    spec = PPOSpec(hidden=HIDDEN, n_steps=128, target_kl=None, weight_decay=0.01)
+    result = both(spec, monkeypatch)
+    compare(result)
+    without = both(spec.model_copy(update={"weight_decay": 0.0}), monkeypatch)
+    assert (result.rows - without.rows).abs().amax() > 1e-3
 
 
 def test_two_environments(monkeypatch):

@@ -186,12 +186,16 @@ def described_copies(
     for a, b in segments(rollout.starts[run, env].numpy()):
         if not (rollout.starts[run, env, a] and rollout.terminated[run, env, b]):
             continue
-        path = [obs[a, :G], *(following[t] for t in range(a, b + 1))]
-        if spec.only_if_moved and not moves_away(path):
+        away = [t for t in range(a, b + 1) if math.dist(following[t], obs[a, :G]) > 0.01]
+        if spec.only_if_moved and not away:
             continue
         u = float(uniform[run, env, a, copy])
-        chosen = b if spec.strategy == "final" else a + math.floor(u * (b - a + 1))
-        goal, entries = following[chosen], []
+        choices = away if spec.moved_goals else list(range(a, b + 1))
+        if spec.strategy == "final":
+            choices = [t for t in choices if t == b]
+        if not choices:
+            continue
+        goal, entries = following[choices[math.floor(u * len(choices))]], []
         for t in range(a, b + 1):
             success = math.dist(following[t], goal) <= R[run]
             entries.append(
@@ -288,11 +292,18 @@ def test_released_under_the_filter_equals_the_loops(case, strategy):
             )
 
 
-@given(cases(), STRATEGIES, st.booleans())
+@given(cases(), STRATEGIES, st.booleans(), st.booleans(), st.booleans())
 @quick
-def test_described_equals_the_loops(case, strategy, only_if_moved):
+def test_described_equals_the_loops(case, strategy, only_if_moved, after_contact, moved_goals):
     rollout, uniform, k = case
-    spec = HindsightSpec(strategy=strategy, k=k, fidelity="described", only_if_moved=only_if_moved)
+    spec = HindsightSpec(
+        strategy=strategy,
+        k=k,
+        fidelity="described",
+        only_if_moved=only_if_moved,
+        after_contact=after_contact,
+        moved_goals=moved_goals,
+    )
     uniform = uniform[..., : spec.k]
     paths = relabelled(rollout, spec, uniform)
     advantage = advantages_of(paths)
@@ -303,9 +314,54 @@ def test_described_equals_the_loops(case, strategy, only_if_moved):
                 copies = described_copies(rollout, run, env, copy, spec, uniform)
                 entries = [e for _, each in copies for e in each]
                 at = [first + i for first, each in copies for i in range(len(each))]
-                assert_entries(paths, where, entries, at)
                 expected = [a for _, each in copies for a in proper_advantages(each)]
+                if after_contact:  # what comes before is not learned from
+                    kept = [i for i, t in enumerate(at) if touched(rollout, run, env, t)]
+                    entries, at, expected = ([x[i] for i in kept] for x in (entries, at, expected))
+                assert_entries(paths, where, entries, at)
                 np.testing.assert_allclose(advantage[where][at], expected, rtol=0, atol=1e-5)
+
+
+def touched(rollout: Rollout, run: int, env: int, step: int) -> bool:
+    """Whether the achieved goal has been moved in the episode, by this step or before."""
+    first = step
+    while not rollout.starts[run, env, first]:
+        first -= 1
+    began = rollout.obs[run, env, first, :G]
+    following = rollout.next_achieved[run, env, first : step + 1]
+    return any(math.dist(goal, began) > 0.01 for goal in following)
+
+
+@given(cases())
+@quick
+def test_moved_goals_are_uniform_over_the_moved(case):
+    """Every moved position of an episode is drawn by an equal share of the numbers in [0, 1)."""
+    rollout, _, _ = case
+    spec = HindsightSpec(strategy="episode", fidelity="described", moved_goals=True)
+    shape = (*rollout.rewards.shape, 1)
+    drawn = [
+        relabelled(rollout, spec, torch.full(shape, (i + 0.5) / 60)).obs[..., G : 2 * G]
+        for i in range(60)
+    ]
+    for run, env in np.ndindex(*rollout.rewards.shape[:2]):
+        following = rollout.next_achieved[run, env]
+        for a, b in segments(rollout.starts[run, env].numpy()):
+            if not (rollout.starts[run, env, a] and rollout.terminated[run, env, b]):
+                continue
+            away = [t for t in range(a, b + 1) if touched_at(rollout, run, env, a, t)]
+            if not away or 60 % len(away):
+                continue
+            goals = [tuple(goal[run, env, a].tolist()) for goal in drawn]
+            for t in away:
+                alike = sum(tuple(following[u].tolist()) == tuple(following[t].tolist())
+                            for u in away)  # fmt: skip
+                assert goals.count(tuple(following[t].tolist())) == 60 // len(away) * alike
+
+
+def touched_at(rollout: Rollout, run: int, env: int, first: int, step: int) -> bool:
+    """Whether the achieved goal is, after a step, elsewhere than its episode began."""
+    began, now = rollout.obs[run, env, first, :G], rollout.next_achieved[run, env, step]
+    return math.dist(now, began) > 0.01
 
 
 @given(cases())

@@ -229,6 +229,34 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
     assert counts.tolist() == counted.tolist()
 
 
+@given(cases(), st.sampled_from(["final", "episode"]))
+@quick
+def test_described_copies_can_be_cut_at_their_success(case, strategy):
+    """... which then ends them, terminated; without a success nothing is different."""
+    rollout = case.rollout
+    uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], 1)
+    whole, cut = (
+        on_policy.relabel(
+            rollout,
+            HindsightSpec(strategy=strategy, fidelity="described", cut_at_success=at_success),
+            case.env.parameters,
+            uniform,
+        )
+        for at_success in (False, True)
+    )
+    advantage = estimated(case, cut)
+    for run, env in np.ndindex(*rollout.rewards.shape[:2]):
+        for a, b, complete in case.segments(run, env):
+            if not complete:
+                assert not cut.valid[run, env, a : b + 1].any()
+                continue
+            goal = whole.obs[run, env, a, case.g : 2 * case.g].numpy()
+            entries, after = copy_of(case, run, env, a, b, goal)
+            n = next((i + 1 for i, e in enumerate(entries) if e.success), None)
+            expected = (entries, after) if n is None else (entries[:n], 0.0)
+            assert_copy(case, cut, advantage, (run, env), (a, b), expected)
+
+
 @given(cases(), st.sampled_from(["final", "future", "episode"]), st.integers(1, 2))
 @quick
 def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):

@@ -68,6 +68,11 @@ def test_the_paper_preset_is_the_papers_grid():
         "bit_flipping": 7 * 7 * 2,
         "bit_strategies": 4 * 4,
         "reach_strategies": 4 * 4,
+        "fetch": 2 * 4 * 4 * 2,
+        "fetch_rollout": 2 * 4 * 6 * 4,
+        "fetch_off_policy": 3 * 4,
+        "fetch_strategies": 4,
+        "moving_goals": 5 * 7,
     }
     seeds = {entry.spec.seeds for entry, _ in plan.experiments["learning_rate"]}
     assert seeds == {4}
@@ -99,7 +104,8 @@ def test_the_default_cell_is_trained_once_for_all_experiments():
     others = {"s_ratio", "targeted", "near_far", "rarely_moves", "forced_entropy", "stability"}
     others |= {"stop_her_steps"}  # described only
     others |= {"sac_grid", "sac_stop_her", "point_reach", "bit_flipping", "generalise"}
-    others |= {"bit_strategies", "reach_strategies"}
+    others |= {"bit_strategies", "reach_strategies", "moving_goals", "fetch"}
+    others |= {"fetch_rollout", "fetch_off_policy", "fetch_strategies"}
     assert {experiment for experiment, _ in wanted} == set(plan.experiments) - others
     assert len({name for _, name in wanted}) == 1
 
@@ -232,3 +238,31 @@ def test_conda_and_lock_pin_the_same():
     (pins,) = [part["pip"] for part in conda if isinstance(part, dict)]
     assert set(pins) == lock
     assert "torch==2.13.0" in lock
+
+
+def test_a_task_may_have_keys_of_its_cells():
+    """The authors' SAC batch on Push and Slide, tau on Reach; an arm's own keys come last."""
+    cells = {
+        (entry.prey, entry.arm): entry.spec.algorithm
+        for entry, _ in plan_of(preset="paper").experiments["fetch_off_policy"]
+    }
+    batches = {task: cells[task, "SAC-HER"].batch_size for task, arm in cells if arm == "SAC-HER"}
+    assert batches == {
+        "FetchReach": 256, "FetchPush": 2048, "FetchSlide": 2048, "FetchPickAndPlace": 1024,
+    }  # fmt: skip
+    assert cells["FetchPush", "TD3-HER"].batch_size == 256
+    assert (cells["FetchReach", "SAC-HER"].tau, cells["FetchPush", "SAC-HER"].tau) == (0.005, 0.05)
+
+
+def test_part_of_a_preset_may_be_evaluated_otherwise():
+    plan = plan_of(preset="laptop")
+    points = {name: {entry.spec.evaluation.points for entry, _ in entries}
+              for name, entries in plan.experiments.items()}  # fmt: skip
+    assert points["fetch"] == {10} and points["algorithms"] == {20}
+
+
+@pytest.mark.parametrize("name", ["after_contact", "moved_goals", "cut_at_success"])
+def test_the_authors_code_has_no_such_option(name):
+    """One name for one training: under `released` it is as if it had not been said."""
+    assert HindsightSpec(**{name: True}) == HindsightSpec()
+    assert getattr(HindsightSpec(fidelity="described", **{name: True}), name)

@@ -137,6 +137,48 @@ def test_truncated_episodes_count(environment, rollouts):
         assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))
 
 
+#: Whether a place is not the one where an episode began, by the task's own rule.
+ELSEWHERE = {
+    "point": lambda a, b: math.dist(a, b) > 0.4,
+    "bits": lambda a, b: not np.array_equal(a, b),
+    "continuous": lambda a, b: not np.array_equal(a, b),
+    "prey": lambda a, b: math.dist(a, b) > 1,
+    "object": lambda a, b: math.dist(a, b) > 1,
+}
+
+
+@pytest.mark.parametrize("environment", ELSEWHERE)
+def test_how_often_the_achieved_goal_has_moved(environment, rollouts):
+    """... of the episodes that lie in the rollout whole; the second begins amid one."""
+    prey = {"n_dims": 2, "grid_size": 3, "max_steps": 7, "pushes_object": environment == "object"}
+    here = CellSpec(
+        environment=ENVIRONMENTS.get(environment, prey),
+        algorithm={"hidden": (8, 8), "n_steps": 60, "n_epochs": 1},
+        steps=2000,
+        evaluation={"episodes": 2},
+    )
+    training, found = runs(here, 5, 6), []
+    for _ in range(2):
+        share = training.iterate()["goal_moved"]
+        rollout = rollouts[-1]
+        for run in range(2):
+            moved, began = [], None
+            for t in range(60):
+                if rollout.starts[run, 0, t]:
+                    began = rollout.achieved[run, 0, t].numpy()
+                if began is not None and rollout.over[run, 0, t]:
+                    ended = rollout.next_achieved[run, 0, t].numpy()
+                    moved.append(ELSEWHERE[environment](began, ended))
+            assert float(share[run]) == pytest.approx(np.mean(moved))
+        found += share.tolist()
+    assert any(0 < share < 1 for share in found)
+
+
+def test_without_a_whole_episode_nobody_knows_how_often_it_has_moved():
+    training = runs(cell("point", "ppo", n_steps=8, batch_size=4), 1, 2)
+    assert training.iterate()["goal_moved"].isnan().all()
+
+
 def test_a_categorical_policy_has_no_sigma_and_the_entropy_of_its_choices(rollouts):
     one = runs(cell("bits", "ppo", learning_rate=0.01), 1, 2)
     columns = one.iterate()

@@ -25,4 +25,4 @@ rule train:
         code=fingerprint("train"),
         execution=STAGE.execution,
     shell:
-        "hindsight cell {input.spec:q} {params.execution} > {log:q} 2>&1"
+        "hindsight cell {input.spec:q} {params.execution} --workers {threads} > {log:q} 2>&1"

@@ -59,11 +59,25 @@ def _drawn(first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
     return first + (uniform * (last - first + 1)).long().clamp(max=last - first)
 
 
-def _moved(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
-    """Whether `achieved` [..., step, goal] leaves what was `observed` first in its segment."""
+def _away(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
+    """Whether `achieved` [..., step, goal] is not where a segment's first `observed` was."""
     distance = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
-    largest = torch.zeros_like(distance).scatter_reduce_(-1, first, distance, "amax")
-    return largest.gather(-1, first) > MOVED
+    return distance > MOVED
+
+
+def _so_far(flags: Tensor, first: Tensor) -> Tensor:
+    """How many steps of its segment up to and including each have the flag [..., step]."""
+    count = flags.long().cumsum(-1)
+    return count - (count - flags.long()).gather(-1, first)
+
+
+def _one_of(flags: Tensor, first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
+    """A step drawn uniformly from those of its segment with the flag; the last, where none has."""
+    n = _so_far(flags, first).gather(-1, last)
+    nth = 1 + (uniform * n).long().clamp(max=n - 1)
+    count = flags.long().cumsum(-1)
+    before = (count - flags.long()).gather(-1, first)
+    return torch.where(n > 0, torch.searchsorted(count, before + nth), last)
 
 
 def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
@@ -90,7 +104,8 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
     if not spec.only_if_moved:
         return copies
-    moved = _moved(rollout.achieved, rollout.achieved, first) & (last < steps - 1)
+    away = _away(rollout.achieved, rollout.achieved, first)
+    moved = (_so_far(away, first).gather(-1, last) > 0) & (last < steps - 1)
     return replace(copies, valid=moved.repeat_interleave(spec.k, dim=2))
 
 
@@ -119,36 +134,44 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
 
     Only episodes that lie in the rollout whole are copied.  A copy has one goal, achieved *after*
     an action of the episode: after its last (`final`), or after one drawn for the copy (`episode`).
-    It is what the environment would have shown under that goal.  Where success terminates, it ends,
-    terminated, at its first success; where it does not, it goes on to the time limit, rewarded
-    wherever the goal is achieved, and what follows has the value of its last observation.
+    It is what the environment would have shown under that goal.  Where success terminates (or with
+    `cut_at_success`), it ends, terminated, at its first success; where it does not, it goes on to
+    the time limit, rewarded wherever the goal is achieved, and what follows has the value of its
+    last observation.
     """
     k, steps = spec.k, rollout.rewards.shape[-1]
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    whole = rollout.whole
+    learned = rollout.whole
+    away = _away(rollout.next_achieved, rollout.achieved, first)
     if spec.only_if_moved:
-        whole = whole & _moved(rollout.next_achieved, rollout.achieved, first)
+        learned = learned & (_so_far(away, first).gather(-1, last) > 0)
+    if spec.after_contact:
+        learned = learned & (_so_far(away, first) > 0)
 
     def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
         return x.repeat_interleave(k, dim=1)
 
-    first, last = copied(first), copied(last)
-    uniform = uniform.movedim(-1, 2).flatten(1, 2)
+    first, last, valid, away = copied(first), copied(last), copied(learned), copied(away)
     # One number per episode and copy: that of the episode's first step.
-    chosen = last if spec.strategy == "final" else _drawn(first, last, uniform.gather(-1, first))
+    number = uniform.movedim(-1, 2).flatten(1, 2).gather(-1, first)
+    if spec.strategy == "final":
+        chosen = last
+    elif spec.moved_goals:
+        chosen = _one_of(away, first, last, number)
+    else:
+        chosen = _drawn(first, last, number)
+    if spec.moved_goals:
+        valid = valid & away.gather(-1, chosen)
     next_achieved = copied(rollout.next_achieved)
     goal = at_step(next_achieved, chosen)
     never = torch.zeros_like(chosen, dtype=torch.bool)
     rewards, success = task.reward(next_achieved, goal, never)
     ends = torch.arange(steps, device=chosen.device) == last
-    valid, cuts = copied(whole), None
+    cuts = None
     if rollout.cuts is not None:
         cuts = Cuts(ends, with_goal(copied(rollout.cuts.next_obs), goal))
-    if task.terminates_on_success:
-        # Successes up to and including each step, counted within the segment.
-        count = success.long().cumsum(-1)
-        before = (count - success.long()).gather(-1, first)
-        reached_before = (count - success.long() - before) > 0
+    if task.terminates_on_success or spec.cut_at_success:
+        reached_before = _so_far(success, first) - success.long() > 0
         valid = valid & ~reached_before
         ends = success | ends
         cuts = cuts and cuts._replace(truncated=cuts.truncated & ~success)

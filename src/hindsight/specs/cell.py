@@ -28,6 +28,8 @@ Schedule = Literal["constant", "linear"]
 
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 PREYS: tuple[Prey, ...] = get_args(Prey)
+#: Of hindsight, what the authors' code has not.
+DESCRIBED_ONLY = ("after_contact", "moved_goals", "cut_at_success")
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 
 
@@ -93,6 +95,8 @@ class PPOSpec(Spec):
     max_grad_norm: Positive = 0.5
     target_kl: Positive | None = 0.05
     sigma_init: Positive = 1.0
+    #: Of all parameters, added to the gradient (as Stable-Baselines3 hands it to Adam).
+    weight_decay: NonNegative = 0.0
     #: Falls to 0 over the budget if linear.
     learning_rate_schedule: Schedule = "constant"
     #: Gaussian: clipped at the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
@@ -118,7 +122,14 @@ class HindsightSpec(Spec):
     strategy: Strategy = "final"
     k: Count = 1
     fidelity: Fidelity = "released"
+    #: Only segments in which the achieved goal moves are copied (PPO-HER: trajectory filter), ...
     only_if_moved: bool = False
+    #: ... only their steps from the first that moves it, ...
+    after_contact: bool = False
+    #: ... only towards goals that are not where it began.
+    moved_goals: bool = False
+    #: A described copy ends at its first success, also where the task's own episodes go on.
+    cut_at_success: bool = False
     #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
     s_ratio: Fraction | None = None
     #: Goals of failure copies: anywhere in the box, or near the final position ...
@@ -149,11 +160,21 @@ class HindsightSpec(Spec):
 
     @model_validator(mode="after")
     def _s_ratio_is_of_final(self) -> "HindsightSpec":
-        if self.s_ratio is not None and (self.strategy != "final" or self.only_if_moved):
+        chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
+        if self.s_ratio is not None and (self.strategy != "final" or chooses):
+            without = ", ".join(chooses) or "only_if_moved"
             raise ValueError(
-                "an s_ratio needs the strategy 'final' without only_if_moved: it chooses among "
+                f"an s_ratio needs the strategy 'final' without {without}: it chooses among "
                 "copies for the final achieved goal and copies that fail"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _described_only(self) -> "HindsightSpec":
+        # What the authors' code has not, `released` has not: one name for one training.
+        if self.fidelity == "released":
+            for name in DESCRIBED_ONLY:
+                object.__setattr__(self, name, False)
         return self
 
     @model_validator(mode="after")
@@ -323,6 +344,7 @@ class CellSpec(Spec):
             how += "-decay" if alg.learning_rate_schedule == "linear" else ""
             how += f"-entropy{alg.ent_coef:g}" if alg.ent_coef else ""
             how += f"-sigma{alg.sigma_init:g}" if alg.sigma_init != 1 else ""
+            how += f"-wd{alg.weight_decay:g}" if alg.weight_decay else ""
         if (replay := self.replay) is not None:
             if replay.strategy is not None:
                 how += f"-her-{replay.strategy}-k{replay.k}-{replay.fidelity}"
@@ -332,6 +354,9 @@ class CellSpec(Spec):
         if her is not None:
             how += f"-her-{her.strategy}" + (f"-k{her.k}" if her.strategy != "final" else "")
             how += f"-{her.fidelity}" + ("-moved" if her.only_if_moved else "")
+            how += "-contact" if her.after_contact else ""
+            how += "-goals" if her.moved_goals else ""
+            how += "-cut" if her.cut_at_success else ""
             how += f"-S{her.s_ratio:g}" if her.s_ratio is not None else ""
             how += f"-targeted{her.failure_distance:g}" if her.failures == "targeted" else ""
             how += f"-until{her.until_success:g}" if her.until_success is not None else ""

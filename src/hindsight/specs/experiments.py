@@ -75,7 +75,8 @@ class Experiment(Spec):
     title: Words
     figures: Words
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
-    #: Environments by name, in place of the papers' conditions: id, and keys of the environment.
+    #: Environments by name, in place of the papers' conditions: id, keys of the environment, and
+    #: under `keys` those of its cells there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
@@ -93,6 +94,7 @@ class Part(Spec):
     levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     seeds: Count | None = None
     steps: Count | None = None
+    evaluation: EvaluationSpec | None = None
 
     def has(self, fidelity: Fidelity, spawn: str, prey: str, level: dict[str, Any]) -> bool:
         """Whether a place of the grid belongs to it; `prey` is a task's name where spawn is ANY."""
@@ -303,15 +305,17 @@ def _cell(
     where = f"experiments.{name}, {arm_name}, {place}"
     steps = min([size.steps, *(part.steps for part in parts if part.steps)])
     seeds = min([size.seeds, experiment.seeds, *(part.seeds for part in parts if part.seeds)])
+    environment: dict[str, Any] = {"spawn": spawn, "prey": prey, "fidelity": fidelity}
+    if spawn == ANY:
+        environment = dict(experiment.tasks[prey])
+    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **level}
     values: dict[str, Any] = {
-        "environment": dict(experiment.tasks[prey])
-        if spawn == ANY
-        else {"spawn": spawn, "prey": prey, "fidelity": fidelity},
+        "environment": environment,
         "algorithm": {"name": arm.algorithm, "hidden": size.hidden},
         "seeds": seeds,
         "steps": steps,
         "early_end": size.early_end,
-        "evaluation": size.evaluation,
+        "evaluation": [size.evaluation, *(p.evaluation for p in parts if p.evaluation)][-1],
     }
     her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
     if arm.algorithm == "ppo":
@@ -321,7 +325,7 @@ def _cell(
         # The papers show off-policy curves in so many equal bins.
         values["algorithm"]["log_interval"] = max(1, steps // BINS)
         values["replay"] = her
-    for key, value in {**experiment.keys, **arm.keys, **level}.items():
+    for key, value in keys.items():
         put(values, key, value, where)
     try:
         return CellSpec.model_validate(values)

@@ -20,7 +20,7 @@ from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
-from hindsight.replay.rollout import Rollout, Trajectories, segment_starts
+from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.cell import CellSpec, PPOSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.policies import Policy, agent_of, policy_of
@@ -53,7 +53,12 @@ class OnPolicyRuns(Runs):
         self.agent: ppo.ActorCritic = agent_of(spec)
         rows = [self.agent.initial_row(seed, self.algorithm.sigma_init) for seed in self.seeds]
         rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
-        self.optimiser = Adam(torch.stack(rows).to(self.device), rate, eps=ADAM_EPS)
+        self.optimiser = Adam(
+            torch.stack(rows).to(self.device),
+            rate,
+            eps=ADAM_EPS,
+            weight_decay=self.algorithm.weight_decay,
+        )
         #: What the last iteration learned from: runs, samples, and their trajectories.
         self.learned: list[tuple[Tensor, Samples, Trajectories, Trajectories | None]] = []
 
@@ -82,6 +87,7 @@ class OnPolicyRuns(Runs):
         rollout = ppo.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
         self.recent.add(rollout.rewards, rollout.over, rollout.success)
         columns = self.episodes()
+        columns["goal_moved"] = goal_moved(rollout, self.env.parameters)
         self.clock.lap(everyone)
         self.learned = []
         for mode, runs in self._modes(columns["success_rate"]):
@@ -253,6 +259,19 @@ def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Traje
     difference = copies.log_prob - original.flatten(1)
     largest = torch.where(copies.valid, difference, -math.inf).amax(1)
     return torch.where(copies.valid.any(1), largest, math.nan)
+
+
+def goal_moved(rollout: Rollout, task: Task) -> Tensor:
+    """Share of a rollout's whole episodes whose achieved goal ends elsewhere, [run]; NaN for none.
+
+    Elsewhere: where it would not count as the goal that was achieved at the beginning, as the task
+    itself judges.
+    """
+    first = segment_starts(rollout.starts)
+    never = torch.zeros_like(rollout.success)
+    _, same = task.reward(rollout.next_achieved, at_step(rollout.achieved, first), never)
+    last = rollout.whole & rollout.over
+    return (last & ~same).sum((1, 2)) / last.sum((1, 2))
 
 
 def success_counts(paths: Trajectories, terminates_on_success: bool = True) -> Tensor:
