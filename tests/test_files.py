@@ -1,10 +1,13 @@
 """Files appear whole or not at all."""
 
+import resource
 from pathlib import Path
 
 import pytest
+import torch
 
-from hindsight.files import FileError, write_whole
+from hindsight.files import DamagedError, FileError, write_whole
+from hindsight.training.files import load, save
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
@@ -31,3 +34,20 @@ def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path: Path) -> 
     write_whole(path, writes)
     assert path.read_text() == "all of it"
     assert [p.name for p in path.parent.iterdir()] == ["table.csv"]
+
+
+def test_a_checkpoint_that_finds_no_room_says_why(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(FileError, match=r"cell\.pt: cannot be written: File too large$"):
+            save(tmp_path / "cell.pt", {"rows": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_with_foreign_objects_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    torch.save({"rows": Path("anything")}, tmp_path / "cell.pt")
+    with pytest.raises(DamagedError, match=r"cell\.pt: [^\n]* the safe loader refuses [^\n]*$"):
+        load(tmp_path / "cell.pt")

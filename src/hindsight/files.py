@@ -56,5 +56,5 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         finally:
             beside.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:
-        # torch reports a full disk as a RuntimeError of its archive writer.
+        # torch's archive writer has RuntimeErrors of its own.
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error

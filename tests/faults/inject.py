@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -409,7 +410,7 @@ def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) ->
         left.write_bytes(whole)
         before, after = pq.read_table(left), pq.read_table(right)
         demand(before.to_pandas().equals(after.to_pandas()), "changed, and used")  # NaN is NaN
-        about = (table.schema.metadata[ABOUT] for table in (before, after))
+        about = (data.schema.metadata[ABOUT] for data in (before, after))
         demand(len(set(about)) == 1, "metadata changed, and used")
         left.unlink()
         path.unlink()
@@ -652,6 +653,12 @@ def table(found: list[Told]) -> str:
     return "\n".join(lines)
 
 
+def shortened(line: str) -> str:
+    """Without this machine's names and numbers, and without the details of cells' names."""
+    line = re.sub(r"/\S*/(?=project-)| \(process [^)]*\)", "", line)
+    return re.sub(r"(?<=[/ ])((?:ppo|dqn)-)[^\s/:]*-([0-9a-f]{10})", r"\1…-\2", line)
+
+
 def examples(found: list[Told]) -> str:
     """Markdown: for each kind of fault one sentence that was said of it, if one was."""
     telling = (
@@ -666,7 +673,7 @@ def examples(found: list[Told]) -> str:
     for kind, _, said in found:
         for line in said:
             if kind not in lines and any(word in line for word in telling):
-                lines[kind] = f"- {kind}: `{line.strip()}`"
+                lines[kind] = f"- {kind}: `{shortened(line.strip())}`"
     return "\n".join(lines.values())
 
 
@@ -709,6 +716,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
+    # Whoever is started with nohup, or in the background, would hand ignored signals on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     found, began = [], time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 from zipfile import ZipFile
 
@@ -21,7 +22,13 @@ def write_curves(path: Path, columns: dict[str, Any], metadata: dict[str, Any]) 
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """A checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
-    write_whole(path, lambda beside: torch.save(state, beside))
+
+    def write(beside: Path) -> None:
+        # Through Python's own file a full disk is told as such; torch's says "iostream error".
+        with beside.open("wb") as file:
+            torch.save(state, file)
+
+    write_whole(path, write)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -42,7 +49,10 @@ def load(path: Path) -> dict[str, Any]:
     except Exception as error:  # a foreign file can make the loader raise anything
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {reason(error)}") from error
-        raise DamagedError(f"{path}: is damaged or no checkpoint: {reason(error)}", path) from error
+        # torch explains at length how a foreign object could be loaded nevertheless.
+        refused = isinstance(error, UnpicklingError)
+        why = "the safe loader refuses what is in it" if refused else reason(error)
+        raise DamagedError(f"{path}: is damaged or no checkpoint: {why}", path) from error
     if not isinstance(state, dict):
         raise DamagedError(f"{path}: is no checkpoint", path)
     return state
