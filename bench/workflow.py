@@ -118,7 +118,7 @@ def compare(folder: Path, config: list[str], slots: int) -> None:
     stage = Stage.of(Plan.of(load(folder / "config.yaml", overrides)))
     benchmarks = folder / "results/benchmarks"
     rows = []
-    for name in files_below(benchmarks) & stage.plan.cells.keys():
+    for name in files_below(benchmarks, ".tsv") & stage.plan.cells.keys():
         path = benchmarks / f"{name}.tsv"
         seconds = float(pd.read_table(path)["s"].iloc[0])
         ended = path.stat().st_mtime

@@ -24,9 +24,15 @@ def save(path: Path, state: dict[str, Any]) -> None:
     """A checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
 
     def write(beside: Path) -> None:
-        # Through Python's own file a full disk is told as such; torch's says "iostream error".
+        # By itself torch calls a full disk an "iostream error".  Through Python's file it is told
+        # as such, but then the archive cannot be closed, which is another error.
         with beside.open("wb") as file:
-            torch.save(state, file)
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
 
     write_whole(path, write)
 
