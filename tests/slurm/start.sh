@@ -29,8 +29,8 @@ if [ ${#missing[@]} -gt 0 ]; then
   # None of the packages' own daemons starts while they are installed.
   policy=/usr/sbin/policy-rc.d
   [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && trap 'rm -f "$policy"' EXIT; }
-  install() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1; }
-  install || { apt-get update -qq && install; } || { say "cannot install ${missing[*]}"; exit 1; }
+  add() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1; }
+  add || { apt-get update -qq && add; } || { say "cannot install ${missing[*]}"; exit 1; }
 fi
 
 mkdir -p "$STATE"/{run,log,controller,node} /etc/slurm
