@@ -22,6 +22,7 @@ if not workflow.remote_exec:
         input:
             STAGE.page,
             STAGE.scoreboard,
+            STAGE.claims,
             STAGE.drawn,
 
     # Draws and judges what has been trained so far.
@@ -29,4 +30,5 @@ if not workflow.remote_exec:
         input:
             STAGE.page,
             STAGE.scoreboard,
+            STAGE.claims,
             STAGE.present.drawn,

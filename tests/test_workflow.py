@@ -1,6 +1,34 @@
-"""What the workflow finds in its folders."""
+"""What the workflow finds in its folders, and what it leaves there."""
 
-from hindsight.workflow import files_below
+from pathlib import Path
+
+from hindsight.specs.experiments import Plan, load
+from hindsight.workflow import Stage, files_below
+
+CONFIG = Path(__file__).parents[1] / "config.yaml"
+
+
+def stage_of(*experiments):
+    select = {name: {"spawns": ["random"], "preys": ["static"]} for name in experiments}
+    return Stage.of(Plan.of(load(CONFIG, {"preset": "smoke", "select": select})))
+
+
+def test_tables_of_what_is_no_longer_selected_go(tmp_path, monkeypatch):
+    """Else verdicts and page would tell of it; others' tables, and the picture's episodes, stay."""
+    monkeypatch.chdir(tmp_path)
+    stage = stage_of("algorithms", "stability")
+    stage.write_plans()
+    tables = Path(stage.tables)
+    for name in ("algorithms", "stability", "environment"):
+        (tables / name).mkdir(exist_ok=True)
+        (tables / name / "summary.csv").touch()
+    stage.forget_unselected()
+    assert {path.parent.name for path in tables.glob("*/summary.csv")} == {
+        "algorithms", "stability", "environment",
+    }  # fmt: skip
+    stage_of("algorithms").forget_unselected()
+    assert {path.name for path in tables.iterdir()} == {"algorithms", "environment"}
+    assert (tables / "algorithms" / "summary.csv").exists()
 
 
 def test_only_files_of_the_kind_that_is_asked_for_are_there(tmp_path):

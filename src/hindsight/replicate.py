@@ -204,7 +204,7 @@ def _lines(path: Path) -> list[str]:
 def _what_came_out(stage: Stage) -> None:
     """The verdicts, and where everything is."""
     print("\nThe claims")
-    for row in json.loads(Path(stage.tables, "claims.json").read_text(encoding="utf-8")):
+    for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:15} {row['sentence']}")
     print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     print(f"Tables     {stage.tables}/*/summary.csv, .tex")

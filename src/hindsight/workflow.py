@@ -176,6 +176,11 @@ class Stage:
         return [f"{self.tables}/{name}/summary.csv" for name in self.experiments]
 
     @property
+    def claims(self) -> str:
+        """The verdicts."""
+        return f"{self.tables}/claims.json"
+
+    @property
     def page(self) -> str:
         """The self-contained HTML page."""
         return f"{self.folder}/report.html"
@@ -264,6 +269,14 @@ class Stage:
             return
         for name, spec in self.plan.cells.items():
             write_if_changed(TRAINED / "specs" / f"{name}.json", spec.model_dump_json(indent=1))
+
+    def forget_unselected(self) -> None:
+        """Delete tables of experiments that are not in the plan: verdicts and page would tell of
+        them.  They are made again from their cells when they are selected again.
+        """
+        for plan in Path(self.tables).glob("*/plan.json"):
+            if plan.parent.name not in self.plan.experiments:
+                shutil.rmtree(plan.parent)
 
     def forget_finished(self) -> None:
         """Delete the last checkpoints of cells that are there: Snakemake knows it by now."""

@@ -3,7 +3,6 @@
 import itertools
 import json
 import shutil
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,11 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 
-from hindsight.figures import ALSO_READ, FIGURES, fetch, style
+from hindsight.figures import ALSO_READ, fetch, style
 from tests.analysis.synthetic import N_STEPS
 from tests.figures import synthetic_tasks
+from tests.figures.reading import drawn, labels, texts
 from tests.figures.synthetic_tasks import EXPERIMENTS, FETCH, MOVES, top
 
 OF_SEEDS = -0.002  # mean and median of five seeds, each a thousandth less than the one before
@@ -34,22 +33,6 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("fetch", "fetch_rollout", "fetch_off_policy", "moving_goals"):
         folder = synthetic_tasks.write(root, name, rows_of=rows_of)
     return folder.parent
-
-
-@cache
-def drawn(name: str, tables: Path) -> Figure:
-    with style.styled():
-        return FIGURES[name].function(tables / FIGURES[name].experiment)
-
-
-def texts(figure: Figure) -> str:
-    inside = [text.get_text() for ax in figure.axes for text in ax.texts]
-    words = [*(text.get_text() for text in figure.texts), *inside]
-    return " ".join(words).replace("\u00a0", " ")
-
-
-def labels(figure: Figure) -> list[str]:
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 def curve(ax: Axes, arm: str) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,11 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
 from hindsight.figures import FIGURES, names_for, notebook, style
 from hindsight.figures.tables import Tables
 from tests.figures import synthetic_tasks
+from tests.figures.reading import drawn, labels, texts
 from tests.figures.synthetic_tasks import EXPERIMENTS, fidelity_of, top
 
 NAMES = [name for name in EXPERIMENTS for name in names_for(name, [fidelity_of(name)])]
@@ -28,21 +27,6 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in EXPERIMENTS:
         folder = synthetic_tasks.write(root, name)
     return folder.parent
-
-
-@cache
-def drawn(name: str, tables: Path) -> Figure:
-    with style.styled():
-        return FIGURES[name].function(tables / FIGURES[name].experiment)
-
-
-def texts(figure: Figure) -> str:
-    inside = [text.get_text() for ax in figure.axes for text in ax.texts]
-    return " ".join([*(text.get_text() for text in figure.texts), *inside])
-
-
-def labels(figure: Figure) -> list[str]:
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 def marked(ax: Axes, marker: str) -> np.ndarray:

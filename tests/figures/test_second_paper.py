@@ -4,7 +4,6 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,24 +19,9 @@ from hindsight.figures.points import ALL
 from hindsight.figures.tables import Tables
 from tests.figures import second_paper
 from tests.figures.conftest import TWO_CONDITIONS
+from tests.figures.reading import drawn, labels, texts
 
 NEW = [name for name, spec in FIGURES.items() if spec.experiment in second_paper.EXPERIMENTS]
-
-
-@cache
-def drawn(name: str, tables: Path) -> Figure:
-    with style.styled():
-        return FIGURES[name].function(tables / FIGURES[name].experiment)
-
-
-def texts(figure: Figure) -> str:
-    inside = [text.get_text() for ax in figure.axes for text in ax.texts]
-    words = [*(text.get_text() for text in figure.texts), *inside]
-    return " ".join(words).replace("\u00a0", " ")
-
-
-def labels(figure: Figure) -> list[str]:
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 def notes(ax: Axes) -> list[str]:

@@ -24,6 +24,8 @@ try:
     STAGE = Stage.of(Plan.of(parse_config(config)))
     if not workflow.remote_exec:
         STAGE.write_plans()
+    if workflow.is_main_process and not workflow.output_settings.dryrun:
+        STAGE.forget_unselected()
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 

@@ -3,7 +3,7 @@ rule claims:
     input:
         STAGE.all_tables,
     output:
-        claims=f"{STAGE.tables}/claims.json",
+        claims=STAGE.claims,
         answers=f"{STAGE.tables}/answers.json",
     log:
         f"results/logs/claims/{STAGE.source}.log",
@@ -18,7 +18,7 @@ rule claims:
 
 rule report:
     input:
-        claims=f"{STAGE.tables}/claims.json",
+        claims=STAGE.claims,
         answers=f"{STAGE.tables}/answers.json",
         tables=STAGE.all_tables,
         figures=lambda wildcards: asked().drawn,

@@ -6,6 +6,8 @@ is told only where its interval allows it.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -185,21 +187,6 @@ def best_strategy(evidence: Evidence, experiment: str) -> tuple[str, Numbers]:
     return words, numbers
 
 
-def bit_strategies(evidence: Evidence) -> tuple[str, Numbers]:
-    """T3."""
-    return best_strategy(evidence, "bit_strategies")
-
-
-def reach_strategies(evidence: Evidence) -> tuple[str, Numbers]:
-    """T4."""
-    return best_strategy(evidence, "reach_strategies")
-
-
-def fetch_strategies(evidence: Evidence) -> tuple[str, Numbers]:
-    """T6."""
-    return best_strategy(evidence, "fetch_strategies")
-
-
 def _mean(values: Array) -> Spread:
     """The mean over seeds with its bootstrap interval."""
     low, high = statistics.bootstrap([values], statistics.mean, np.random.default_rng(0))
@@ -255,11 +242,13 @@ QUESTIONS = (
     ),
     Question(
         "T3", "Which goals, and how many of them, are best when flipping bits?",
-        "bit_strategies", "bit_strategies", bit_strategies, ("described",), SECTION,
+        "bit_strategies", "bit_strategies",
+        partial(best_strategy, experiment="bit_strategies"), ("described",), SECTION,
     ),
     Question(
         "T4", "Which goals, and how many of them, are best on the point mass?",
-        "reach_strategies", "reach_strategies", reach_strategies, ("described",), SECTION,
+        "reach_strategies", "reach_strategies",
+        partial(best_strategy, experiment="reach_strategies"), ("described",), SECTION,
     ),
     Question(
         "T5", "Does anything learn the Fetch tasks here, and in how many steps?",
@@ -267,6 +256,7 @@ QUESTIONS = (
     ),
     Question(
         "T6", "Which goals are best on FetchReach?",
-        "fetch_strategies", "fetch_strategies", fetch_strategies, ("described",), SECTION,
+        "fetch_strategies", "fetch_strategies",
+        partial(best_strategy, experiment="fetch_strategies"), ("described",), SECTION,
     ),
 )  # fmt: skip

@@ -28,9 +28,9 @@ Schedule = Literal["constant", "linear"]
 
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 PREYS: tuple[Prey, ...] = get_args(Prey)
+SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 #: Of hindsight, what the authors' code has not.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "cut_at_success")
-SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 
 
 class PredatorPreySpec(Spec):
