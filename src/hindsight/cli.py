@@ -53,7 +53,6 @@ def main() -> None:
     import os
     import sys
 
-    from hindsight.analysis.cells import ResultError
     from hindsight.files import DamagedError, FileError
     from hindsight.interruption import end_with_parent
 
@@ -64,7 +63,7 @@ def main() -> None:
             app()
         except DamagedError as error:
             raise FileError(f"{error}{_set_aside(error.paths)}") from None
-    except (SpecError, EnvironmentFailure, FileError, ResultError, OSError) as error:
+    except (SpecError, EnvironmentFailure, FileError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
 

@@ -46,7 +46,7 @@ RUN_KEYS = ("seed", "perfect_step", "end_step", "ended")
 CLOCKS = {"cpu": "cpu_seconds", "wall": "wall_seconds"}
 
 
-class ResultError(Exception):
+class ResultError(FileError):
     """A results file that cannot be used; the message names it and says why in one sentence."""
 
 

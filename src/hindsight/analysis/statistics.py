@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy  # loads scipy.stats at its first use: a second that most figures do without
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]

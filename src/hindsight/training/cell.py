@@ -6,13 +6,13 @@ at the end), `checkpoints/<name>.pt` (while it trains).
 
 import glob
 import json
+import math
 import os
 import platform
 import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -184,24 +183,25 @@ class CellTraining:
         for name, value in rows.items():
             self.columns[f"{phase}/{name}"].append(value)
 
-    def _frames(self) -> Iterator[pd.DataFrame]:
+    def _table(self) -> pa.Table:
+        """The curves, sorted by phase, seed, step; NaN where a phase lacks a column."""
+        phases = []
         for phase in ("train", "evaluation"):
             columns = {
                 name.removeprefix(f"{phase}/"): np.concatenate(parts)
                 for name, parts in self.columns.items()
                 if name.startswith(f"{phase}/")
             }
-            yield pd.DataFrame({"phase": phase, **columns})
-
-    def _table(self) -> dict[str, np.ndarray]:
-        """The curves' columns, sorted by phase, seed, step."""
-        curves = pd.concat(self._frames()).sort_values(["phase", "seed", "env_steps"])
-        return {
-            str(name): curves[name].to_numpy(
-                dtype=object if name == "phase" else INTEGERS.get(str(name), "float32")
-            )
-            for name in curves.columns
-        }
+            rows = len(next(iter(columns.values()), ()))
+            phases.append(pa.table({"phase": [phase] * rows, **columns}))
+        table = pa.concat_tables(phases, promote_options="default")
+        table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
+        curves = {"phase": table["phase"]}
+        for name in table.column_names[1:]:
+            integer = INTEGERS.get(name)
+            column = table[name].cast(integer or "float32")
+            curves[name] = column if integer else column.fill_null(math.nan)
+        return pa.table(curves)
 
     def _metadata(self) -> dict[str, Any]:
         device = torch.device(self.execution.device)

@@ -14,9 +14,9 @@ from hindsight.files import DamagedError, FileError, reason, write_whole
 from hindsight.integrity import sealed
 
 
-def write_curves(path: Path, columns: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """A cell's curves, columns of equal length, with what is known about them, as parquet."""
-    table = sealed(pa.table(columns), json.dumps(metadata))
+def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
+    """A cell's curves, with what is known about them, as parquet."""
+    table = sealed(curves, json.dumps(metadata))
     write_whole(path, lambda beside: pq.write_table(table, beside, compression="zstd"))
 
 
