@@ -198,6 +198,16 @@ def test_what_was_planned_and_is_missing_is_said_what_was_not_is_noted(
     assert not said[0]
 
 
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [(2, "missing: PPO-HER variant 0,\nPPO-HER variant 1"), (6, "missing: 6 of 7")],
+)
+def test_a_list_of_what_is_missing_does_not_cover_the_curves(lost: int, said: str) -> None:
+    ax = Figure().subplots()
+    grids.say_absent(ax, [(f"PPO-HER variant {i}", True) for i in range(lost)], 7)
+    assert [text.get_text() for text in ax.texts] == [said]
+
+
 def test_a_preset_without_the_figure_s_arm_gets_a_note_instead_of_an_error(
     tables: Path, tmp_path: Path
 ) -> None:
