@@ -19,8 +19,9 @@ replicate: .venv/ready
 figures: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) --published -- $(ARGS)
 
+# A process per core; the tests of one file stay together, for what they share is made once.
 test: .venv/ready lint
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile $(ARGS)
 
 test-slurm: .venv/ready
 	$(BIN)/python -m pytest -m slurm tests/slurm --durations=0 -rs $(ARGS)

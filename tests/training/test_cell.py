@@ -16,6 +16,7 @@ import torch
 from hindsight.analysis.cells import load_cell
 from hindsight.files import FileError
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
 from hindsight.training.cell import CellTraining, Execution, train_cell
 from hindsight.training.files import load
 
@@ -187,6 +188,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     blocked.write_text("a file where a folder should be")
     with pytest.raises(FileError, match=r"blocked.*cannot be written"):
         train_cell(SPEC, blocked)
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("gpu", "device 'gpu' is unknown; there are cpu, cuda, cuda:1, ..."),
+        ("cuda:", "device 'cuda:' is unknown"),
+        ("cuda:99", "device cuda:99: torch .* finds [0-9]+ GPUs on "),
+    ],
+)
+def test_a_device_that_is_not_there_is_told_before_training(tmp_path, device, said):
+    with pytest.raises(SpecError, match=said):
+        train_cell(SPEC, tmp_path, Execution(device=device))
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_policy_file_holds_every_run(tmp_path):

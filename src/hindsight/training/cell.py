@@ -9,6 +9,7 @@ import json
 import math
 import os
 import platform
+import re
 import signal
 import sys
 import time
@@ -32,6 +33,7 @@ from hindsight.interruption import Interrupted, Notice, noticed
 from hindsight.locks import held
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import group_size
+from hindsight.specs.errors import SpecError
 from hindsight.training.files import load, save, write_curves
 from hindsight.training.loops import runs_of
 from hindsight.training.progress import Progress, Tell
@@ -56,6 +58,18 @@ class Execution:
     keep_finished: bool = False
 
 
+def must_be_usable(device: str) -> None:
+    """Raise SpecError for a device that is none, or that this machine has not."""
+    if not re.fullmatch("cpu|cuda(:[0-9]{1,3})?", device):
+        raise SpecError(f"device {device!r} is unknown; there are cpu, cuda, cuda:1, ...")
+    index = int(device.partition(":")[2] or 0)
+    if device != "cpu" and index >= (there := torch.cuda.device_count()):
+        raise SpecError(
+            f"device {device}: torch {torch.__version__} finds {there} GPUs on {platform.node()}; "
+            "cpu needs none"
+        )
+
+
 def prepare_process(device: str) -> None:
     """One thread, no denormals, and memory that is kept instead of given back to the kernel.
 
@@ -78,6 +92,7 @@ class CellTraining:
     """The training of one cell, group of runs by group of runs."""
 
     def __init__(self, spec: CellSpec, root: Path, execution: Execution, tell: Tell) -> None:
+        must_be_usable(execution.device)
         self.spec, self.root, self.execution, self.tell = spec, root, execution, tell
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
         self.ended: list[dict[str, Any]] = []
