@@ -3,6 +3,7 @@
 STATE=/var/lib/hindsight-slurm
 # Where SLURM looks by itself: the executor's job steps know no other place.
 CONF=/etc/slurm/slurm.conf
+GRES=/etc/slurm/gres.conf
 MARK="# written by hindsight's tests/slurm/start.sh"
 
 say() { printf 'test-slurm: %s\n' "$*"; }

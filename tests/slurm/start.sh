@@ -77,9 +77,13 @@ KillWait=2
 MinJobAge=600
 AccountingStorageType=accounting_storage/$([ -z "$accounting" ] && echo none || echo slurmdbd)
 $([ -z "$accounting" ] || echo AccountingStorageHost=localhost)
-NodeName=localhost NodeAddr=127.0.0.1 CPUs=$cores RealMemory=$memory State=UNKNOWN
+GresTypes=gpu
+NodeName=localhost NodeAddr=127.0.0.1 CPUs=$cores RealMemory=$memory Gres=gpu:1 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES DefaultTime=10 MaxTime=INFINITE State=UP
 END
+
+# SLURM counts a GPU, whether the machine has one or not.
+printf '%s\nName=gpu Count=1\n' "$MARK" > "$GRES"
 
 if ! munge -n >/dev/null 2>&1; then
   install -d -o munge -g munge -m 755 /run/munge

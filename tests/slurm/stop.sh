@@ -23,7 +23,7 @@ end slurmctld 15
 end slurmdbd 15
 end mariadbd 20
 end munged 5 munge
-for file in /etc/slurm/slurm.conf /etc/slurm/slurmdbd.conf; do
+for file in "$CONF" "$GRES" /etc/slurm/slurmdbd.conf; do
   ! grep -qsF "$MARK" "$file" || rm -f "$file"
 done
 rm -rf "$STATE"

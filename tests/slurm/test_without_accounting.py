@@ -3,11 +3,16 @@
 Without accounting, as on many a small cluster: only the queue tells what became of a job.
 """
 
+import re
 import signal
 import subprocess
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
+
+from hindsight.specs.cost import cells_per_job
 
 from .conftest import HERE, PROFILE, QUICK, bash, smoke, started, until
 from .same import assert_same_as_local
@@ -16,18 +21,6 @@ pytestmark = pytest.mark.slurm
 
 # Every cell its own job, whatever its length; minutes that do for a machine with much else to do.
 ALONE = ("--group-components", "train_32=1", "--set-resources", "train:runtime=30")
-#: Nine cells, of every kind of training but one.
-PART = {
-    "algorithms": {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]},
-    "bit_flipping": {
-        "fidelities": ["described"],
-        "levels": {"n_bits": [5]},
-        "arms": {
-            f"DQN + HER ({strategy})": {"levels": {"n_bits": [10]}}
-            for strategy in ("final", "episode", "random")
-        },
-    },
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,11 +30,11 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(*n_epochs, steps=5120, preys=("static",)):
+def arms(*n_epochs, steps=5120, preys=("static",), device="cpu"):
     """A configuration with a cell of two small runs for each number of epochs (and prey)."""
     return {
         "preset": "tiny",
-        "execution": {"checkpoint_seconds": 0.3},
+        "execution": {"checkpoint_seconds": 0.3, "device": device},
         "experiments": {
             "faults": {
                 "title": "faults",
@@ -71,7 +64,8 @@ def stories(make_project):
             "jobs": pool.submit(jobs_that_end_early, make_project(arms(40, 41, 42, 43))),
             "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
             "disk": pool.submit(a_full_disk, make_project(arms(1, preys=("static", "repel")))),
-            "smoke": pool.submit(a_part_of_smoke, make_project(smoke(PART))),
+            "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, device="cuda"))),
+            "smoke": pool.submit(the_smoke_preset, make_project(smoke())),
         }
 
 
@@ -171,21 +165,41 @@ def test_a_disk_that_is_full_for_one_cell_of_a_job(stories, local):
     assert_same_as_local(project, cells, local)
 
 
-def a_part_of_smoke(project):
+def a_cell_on_a_gpu(project):
+    (name,) = project.plan().cells
+    ended = project.wait(project.train(name, options=("--retries", "0")))
+    (job,) = re.findall(r"SLURM jobid (\d+)", ended[1])
+    return project, name, bash(f"scontrol show job {job}"), *ended
+
+
+def test_a_gpu_is_asked_for(stories):
+    """SLURM gives the job one; where torch finds none, the cell says so and nothing is trained."""
+    project, name, job, status, told = stories["gpu"].result()
+    assert re.search("TresPerJob=gres:gpu:1$", job, re.MULTILINE), job
+    if torch.cuda.is_available():
+        assert status == 0, told
+    else:
+        assert status == 1
+        assert "error: device cuda: torch" in project.log(name)
+        assert f"output: results/cells/{name}.parquet" in told and "error: device cuda" in told
+
+
+def the_smoke_preset(project):
     command = ("hindsight", "replicate", "--", *PROFILE, *QUICK)
     return project, *project.wait(project.start(*command))
 
 
-def test_a_part_of_the_smoke_preset(stories, local):
+def test_the_smoke_preset(stories, local):
     """Figures and verdicts, from the numbers that this process computes."""
     project, status, told = stories["smoke"].result()
     assert status == 0, told
     cells = project.plan().cells
-    assert len(cells) == 8
     assert (project.folder / "figures/smoke/report.html").exists()
     # In no more jobs than cells of their length need.
+    sizes = Counter(cells_per_job(spec) for spec in cells.values())
     log = (project.folder / "results/logs/snakemake.log").read_text()
-    assert log.count("has been submitted with SLURM jobid") <= -(-len(cells) // 32) + 1
+    jobs = log.count("has been submitted with SLURM jobid")
+    assert jobs <= sum(-(-n // size) for size, n in sizes.items()) + 1
     assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
     assert_same_as_local(project, cells, local)
 
