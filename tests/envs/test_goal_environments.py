@@ -518,3 +518,20 @@ def test_fetch_is_what_the_papers_say(name):
     assert torch.equal(achieved, next_obs[..., part])
     rewards, _ = env.parameters.reward(achieved, next_obs[..., 3:6], terminated)
     assert set(rewards.unique().tolist()) <= {-1.0, 0.0}
+
+
+@pytest.mark.parametrize("name", FETCH)
+def test_quick_observations_are_the_library_s_own_to_the_bit(name):
+    ours, theirs = GymnasiumSpec(id=name).make(), gym.make(name, disable_env_checker=True)
+    assert ours.unwrapped._utils is not theirs.unwrapped._utils
+    generator = np.random.default_rng(3)
+    for episode in range(2):
+        seen = [env.reset(seed=episode)[0] for env in (ours, theirs)]
+        for _ in range(30):
+            assert all(np.array_equal(seen[0][key], seen[1][key]) for key in seen[1])
+            # Not a view of the simulation, which goes on.
+            assert not np.shares_memory(seen[0]["observation"], ours.unwrapped.data.qpos)
+            action = generator.uniform(-1, 1, 4)
+            steps = [env.step(action) for env in (ours, theirs)]
+            assert steps[0][1:] == steps[1][1:]
+            seen = [step[0] for step in steps]

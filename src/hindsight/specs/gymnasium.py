@@ -20,6 +20,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from hindsight.envs.robots import quicken
 from hindsight.specs.base import Count, Spec
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 
@@ -152,13 +153,15 @@ def _made(
     name: str, kwargs: dict[str, Any], limit: int | None, options: dict[str, Any]
 ) -> gym.Env[Any, Any]:
     try:
-        return gym.make(
+        env = gym.make(
             name, max_episode_steps=limit, disable_env_checker=True, **options, **kwargs
         )
     except gym.error.Error as error:
         raise SpecError(f"{name} cannot be made: {_one_line(error)}") from None
     except Exception as error:
         raise EnvironmentFailure.of(f"{name}: making it with {kwargs} failed", error) from error
+    quicken(env)
+    return env
 
 
 def _one_line(error: Exception) -> str:
