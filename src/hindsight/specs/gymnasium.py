@@ -153,9 +153,7 @@ def _made(
     name: str, kwargs: dict[str, Any], limit: int | None, options: dict[str, Any]
 ) -> gym.Env[Any, Any]:
     try:
-        env = gym.make(
-            name, max_episode_steps=limit, disable_env_checker=True, **options, **kwargs
-        )
+        env = gym.make(name, max_episode_steps=limit, disable_env_checker=True, **options, **kwargs)
     except gym.error.Error as error:
         raise SpecError(f"{name} cannot be made: {_one_line(error)}") from None
     except Exception as error:
