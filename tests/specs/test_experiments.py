@@ -266,3 +266,11 @@ def test_the_authors_code_has_no_such_option(name):
     """One name for one training: under `released` it is as if it had not been said."""
     assert HindsightSpec(**{name: True}) == HindsightSpec()
     assert getattr(HindsightSpec(fidelity="described", **{name: True}), name)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_what_a_preset_selects_can_stand_on_snakemakes_command_line(preset):
+    """Which reads every word within a key as text, numbers too."""
+    select = yaml.safe_load(CONFIG.read_text())["presets"][preset]["select"]
+    as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
+    assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells

@@ -1,7 +1,7 @@
 """Observations of gymnasium-robotics' MuJoCo robots in a third less time, to the same bit.
 
-Its `robot_get_obs` looks up every joint by name, twice a step: a third of the time of a Fetch task's
-step.  Here the places of the joints are looked up once.
+Its `robot_get_obs` looks up every joint by name, twice a step: a third of a Fetch task's time.
+Here the places of the joints are looked up once.
 """
 
 import sys

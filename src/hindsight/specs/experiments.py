@@ -9,12 +9,13 @@ not depend on its neighbours.
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hindsight.files import write_whole
 from hindsight.specs.base import Count, Positive, Spec
@@ -51,12 +52,22 @@ SECTIONS: dict[str, tuple[type[Spec], ...]] = {
 }
 
 
+def _number(value: Any) -> Any:
+    """A number where it is one: within a key on its command line Snakemake reads words only."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(value) if isinstance(value, str) else value
+    return value
+
+
+Level = Annotated[Any, BeforeValidator(_number)]
 #: Names of experiments and presets are names of folders; names of arms stand in figures.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
 Device = Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]{1,3})?)$")]
 #: Points of an off-policy algorithm's curves (PPO-HER Fig. 2).
 BINS = 100
+
 #: Where a condition is a task of its own and no prey, it has no spawn.
 ANY = "any"
 
@@ -79,7 +90,7 @@ class Experiment(Spec):
     #: under `keys` those of its cells there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
-    vary: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Count = 16
 
@@ -91,7 +102,7 @@ class Part(Spec):
     preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
-    levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     seeds: Count | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
