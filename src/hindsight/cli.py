@@ -237,19 +237,12 @@ def cell(
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
-    import json
-
-    from hindsight.specs.cell import CellSpec
     from hindsight.specs.cost import cells_per_job
-    from hindsight.specs.errors import validated
+    from hindsight.specs.experiments import read_spec
 
-    try:
-        values = json.loads(spec.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{spec}: cannot be read as a specification: {error}") from error
+    checked = read_spec(spec)  # told before torch takes its second
     from hindsight.training.cell import Execution
 
-    checked = validated(CellSpec, values)
     shares_a_job = cells_per_job(checked) > 1
     execution = Execution(device, runs_per_axis, checkpoint_seconds, workers, shares_a_job)
     _train(checked, out, execution)

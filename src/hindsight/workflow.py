@@ -28,6 +28,7 @@ from hindsight.specs.experiments import (
     TRAINED,
     Plan,
     as_json,
+    spec_path,
     write_if_changed,
 )
 from hindsight.specs.queue_simulation import Queued, jobs_of
@@ -207,10 +208,10 @@ class Stage:
 
     def spec_of(self, wildcards: Any) -> CellSpec:
         """The cell a job is for; SpecError if the plan has none of that name."""
-        spec = self.plan.cells.get(wildcards.cell)
-        if spec is None:
-            raise SpecError(f"cell {wildcards.cell!r} is none of {self.source}'s")
-        return spec
+        try:
+            return self.plan.cells[wildcards.cell]
+        except KeyError:
+            raise SpecError(f"cell {wildcards.cell!r} is none of {self.source}'s") from None
 
     @cached_property
     def _first(self) -> set[str]:
@@ -268,7 +269,7 @@ class Stage:
         if self.never_train:
             return
         for name, spec in self.plan.cells.items():
-            write_if_changed(TRAINED / "specs" / f"{name}.json", spec.model_dump_json(indent=1))
+            write_if_changed(spec_path(name), spec.model_dump_json(indent=1))
 
     def forget_unselected(self) -> None:
         """Delete tables of experiments that are not in the plan: verdicts and page would tell of

@@ -8,7 +8,7 @@ import yaml
 
 from hindsight.specs.cell import HindsightSpec, PPOSpec, PredatorPreySpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import Plan, load, parse, write_if_changed
+from hindsight.specs.experiments import Plan, load, parse, spec_path, write_if_changed
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
@@ -204,7 +204,7 @@ def dump_select(plan):
 )
 def test_bad_configuration_is_told_in_one_sentence(overrides, named):
     with pytest.raises(SpecError) as caught:
-        load(CONFIG, overrides)
+        plan_of(**overrides)
     assert "\n" not in str(caught.value)
     for word in named:
         assert word in str(caught.value)
@@ -274,3 +274,15 @@ def test_what_a_preset_selects_can_stand_on_snakemakes_command_line(preset):
     select = yaml.safe_load(CONFIG.read_text())["presets"][preset]["select"]
     as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
     assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells
+
+
+def test_a_job_reads_the_cells_that_were_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = load(CONFIG, {"preset": "smoke"})
+    planned = Plan.of(config).cells
+    name, spec = next(iter(planned.items()))
+    write_if_changed(spec_path(name), spec.model_dump_json())
+    written = Plan.as_written(config).cells
+    assert written[name] == spec
+    with pytest.raises(SpecError, match=r"Reach\.json: cannot be read as a specification"):
+        written["Fetch/Reach"]

@@ -152,7 +152,7 @@ HER: dict[str, Any] = {"PPO-HER": {"her": "final"}}
 )
 def test_an_experiment_that_cannot_be_is_told_in_one_sentence(experiment, named):
     with pytest.raises(SpecError) as caught:
-        parse(config(**experiment))
+        Plan.of(parse(config(**experiment)))
     message = str(caught.value)
     assert "\n" not in message and message.startswith("experiments.mine")
     for word in named:

@@ -21,7 +21,9 @@ try:
     if workflow.is_main_process and not workflow.output_settings.dryrun:
         end_with_parent(signal.SIGKILL)
         HEAD = only_head()
-    STAGE = Stage.of(Plan.of(parse_config(config)))
+    # A job on a cluster is for cells that the head has planned and written.
+    plan_of = Plan.as_written if workflow.remote_exec else Plan.of
+    STAGE = Stage.of(plan_of(parse_config(config)))
     if not workflow.remote_exec:
         STAGE.write_plans()
     if workflow.is_main_process and not workflow.output_settings.dryrun:
