@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
+from hindsight.envs.run_axis import OnRunAxis
 from hindsight.envs.step import Step
 from hindsight.specs.cell import Fidelity, PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
@@ -177,7 +178,7 @@ def spawn(
         positions[near] = generator.uniform(-box, box, (int(near.sum()), bodies * n))
 
 
-class PredatorPrey:
+class PredatorPrey(OnRunAxis):
     """[run, env] predator-prey environments; an episode that ends is followed by the next at once.
 
     Its time limit terminates an episode with a failure, as in the papers; nothing is truncated.
@@ -190,6 +191,7 @@ class PredatorPrey:
     terminates_on_success = Parameters.terminates_on_success
     truncates = False
 
+    ROWS = ("block", "_drawn", "_beginnings")
     #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
     BLOCK = 256
 
@@ -304,24 +306,6 @@ class PredatorPrey:
         self.elapsed.zero_()
         self.episode.zero_()
         self.state.copy_(self._beginning())
-
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
-        kept = runs.tolist()
-        self.specs = [self.specs[i] for i in kept]
-        self.seeds = [self.seeds[i] for i in kept]
-        for name in ("state", "elapsed", "episode", "block", "_drawn", "_beginnings"):
-            value = getattr(self, name)
-            setattr(self, name, value[runs.to(value.device)])
-        self._prepare()
-
-    def cpu_seconds(self) -> float:
-        """Processor time of other processes: there are none."""
-        return 0.0
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps; everything else follows from the specification."""
-        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Continue where `state_dict` was taken."""

@@ -7,7 +7,7 @@ how an episode begins; `Environments` keeps [run, env] of them going.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +26,41 @@ def per_run(values: Tensor, like: Tensor) -> Tensor:
     return values.view(-1, *[1] * (like.dim() - 1))
 
 
-class Environments(ABC, Generic[TaskSpec]):
+class OnRunAxis(ABC):
+    """Environments [run, env] whose runs may leave, and whose checkpoint is where they stand."""
+
+    specs: list[Any]  # [run]
+    seeds: list[int]  # [run]
+    state: Tensor  # [run, env, obs], the current observations
+    elapsed: Tensor  # [run, env], steps of the current episode
+    episode: Tensor  # [run, env], its number
+    #: What else has a row per run.
+    ROWS: tuple[str, ...] = ("_drawn", "_beginnings")
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """What follows from the runs on the axis, whenever they change."""
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices; the others leave the axis."""
+        kept = runs.tolist()
+        self.specs = [self.specs[i] for i in kept]
+        self.seeds = [self.seeds[i] for i in kept]
+        for name in ("state", "elapsed", "episode", *self.ROWS):
+            value = getattr(self, name)
+            setattr(self, name, value[runs.to(value.device)])
+        self._prepare()
+
+    def cpu_seconds(self) -> float:
+        """Processor time of other processes: there are none."""
+        return 0.0
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps; everything else follows from the specification."""
+        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
+
+
+class Environments(OnRunAxis, Generic[TaskSpec]):
     """[run, env] environments of one task; an episode that is over is followed by the next at once.
 
     Episode e of a run begins in the same state in every algorithm that is trained with that seed:
@@ -106,24 +140,6 @@ class Environments(ABC, Generic[TaskSpec]):
         self._drawn.masked_fill_(self._drawn > 2, 0)  # the first blocks have been overwritten
         self._draw_beginnings()
         self.state = self._beginning()
-
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
-        kept = runs.tolist()
-        self.specs = [self.specs[i] for i in kept]
-        self.seeds = [self.seeds[i] for i in kept]
-        for name in ("state", "elapsed", "episode", "_drawn", "_beginnings"):
-            value = getattr(self, name)
-            setattr(self, name, value[runs.to(value.device)])
-        self._prepare()
-
-    def cpu_seconds(self) -> float:
-        """Processor time of other processes: there are none."""
-        return 0.0
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps; everything else follows from the specification."""
-        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Continue where `state_dict` was taken."""
