@@ -186,7 +186,7 @@ def test_a_gpu_is_asked_for(stories):
 
 def the_smoke_preset(project):
     command = ("hindsight", "replicate", "--", *PROFILE, *QUICK)
-    return project, *project.wait(project.start(*command))
+    return project, *project.wait(project.start(*command), seconds=1800)
 
 
 def test_the_smoke_preset(stories, local):
