@@ -26,8 +26,6 @@ try:
     STAGE = Stage.of(plan_of(parse_config(config)))
     if not workflow.remote_exec:
         STAGE.write_plans()
-    if workflow.is_main_process and not workflow.output_settings.dryrun:
-        STAGE.forget_unselected()
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -55,6 +53,7 @@ def one_core(wildcards):
 
 
 onstart:
+    STAGE.forget_unselected()
     if asked() is STAGE:
         cancel_left_jobs()
 
