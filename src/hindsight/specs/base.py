@@ -8,6 +8,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+#: Names of devices.
+DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 
 
 class Spec(BaseModel):

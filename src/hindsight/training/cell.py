@@ -31,6 +31,7 @@ from hindsight.fingerprint import fingerprint
 from hindsight.integrity import ABOUT, is_whole
 from hindsight.interruption import Interrupted, Notice, noticed
 from hindsight.locks import held
+from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import group_size
 from hindsight.specs.errors import SpecError
@@ -60,13 +61,13 @@ class Execution:
 
 def must_be_usable(device: str) -> None:
     """Raise SpecError for a device that is none, or that this machine has not."""
-    if not re.fullmatch("cpu|cuda(:[0-9]{1,3})?", device):
+    if not re.fullmatch(DEVICES, device):
         raise SpecError(f"device {device!r} is unknown; there are cpu, cuda, cuda:1, ...")
     index = int(device.partition(":")[2] or 0)
     if device != "cpu" and index >= (there := torch.cuda.device_count()):
         raise SpecError(
             f"device {device}: torch {torch.__version__} finds {there} GPUs on {platform.node()}; "
-            "cpu needs none"
+            "the device cpu needs none"
         )
 
 
