@@ -31,6 +31,16 @@ def test_tables_of_what_is_no_longer_selected_go(tmp_path, monkeypatch):
     assert (tables / "algorithms" / "summary.csv").exists()
 
 
+def test_episodes_are_not_played_again_without_policies(tmp_path, monkeypatch):
+    """Episodes an earlier run played stay, where the main experiment is not selected any more."""
+    monkeypatch.chdir(tmp_path)
+    stage = stage_of("stability")
+    Path(stage.episodes).parent.mkdir(parents=True)
+    Path(stage.episodes).touch()
+    assert "environment" not in stage.drawn_experiments
+    assert "environment" in stage_of("algorithms").drawn_experiments
+
+
 def test_only_files_of_the_kind_that_is_asked_for_are_there(tmp_path):
     place = tmp_path / "random-static-n3-G10-r0.5"
     place.mkdir()

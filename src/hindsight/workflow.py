@@ -146,7 +146,9 @@ class Stage:
     def drawn_experiments(self) -> list[str]:
         """Experiments of which there is something to draw."""
         trained = [name for name in self.experiments if self.cells_of(name)]
-        return ["environment"] * bool(self.policies or Path(self.episodes).exists()) + trained
+        published = self.plan.config.results == "published"
+        pictured = Path(self.episodes).exists() if published else self.policies
+        return ["environment"] * bool(pictured) + trained
 
     def drawn_of(self, experiment: str) -> list[str]:
         """Files of an experiment's figures."""
