@@ -338,3 +338,30 @@ def test_continuous_actions_are_checked(action: Any) -> None:
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"action: .* is not allowed; it takes 3 finite numbers"):
         env.step(action)
+
+
+def test_a_picture() -> None:
+    env = make(n_bits=4, render_mode="rgb_array")
+    with pytest.raises(gymnasium.error.ResetNeeded, match="no episode to draw"):
+        env.render()
+    env.reset(options={"achieved_goal": [0, 1, 0, 0], "desired_goal": [0, 1, 0, 1]})
+    before = env.render()
+    env.step(3)
+    after = env.render()
+    assert before is not None and after is not None
+    assert before.shape == after.shape == (240, 480, 3) and before.dtype == np.uint8
+    # The wrong bit, right of all others, had a frame and has none.
+    dark = (before[50:] < 60).all(-1)
+    assert dark.sum() > 100 and np.nonzero(dark)[1].max() > 440
+    assert np.nonzero(dark[:, 60:])[1].min() + 60 > 360
+    changed = (before != after).any(-1)[50:]
+    assert np.nonzero(changed)[1].min() > 360
+
+
+def test_without_a_render_mode_nothing_is_drawn() -> None:
+    env = make(n_bits=3)
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="draws nothing without a render mode"):
+        assert env.render() is None
+    with pytest.raises(ValueError, match="render_mode: 'human' is not allowed"):
+        BitFlippingEnv(n_bits=3, render_mode="human")

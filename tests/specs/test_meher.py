@@ -147,7 +147,10 @@ HER: dict[str, Any] = {"PPO-HER": {"her": "final"}}
             ["mine, future", "strategy 'final'"],
         ),
         ({"arms": {"x": {"her": "final", "keys": {"then": "meher"}}}}, ["mine, x", "s_ratio"]),
-        ({"arms": HER, "keys": {"until_succes": 0.4}}, ["'until_succes' is no key of a cell"]),
+        (
+            {"arms": HER, "keys": {"until_succes": 0.4}},
+            ["'until_succes' is no key of a cell; did you mean 'until_success'?"],
+        ),
     ],
 )
 def test_an_experiment_that_cannot_be_is_told_in_one_sentence(experiment, named):

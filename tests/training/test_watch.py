@@ -17,6 +17,7 @@ from PIL import Image
 from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.task_faces import draw_bits
 from hindsight.files import FileError
 from hindsight.specs.cell import PREYS, CellSpec, PPOSpec, PredatorPreySpec, Prey
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -28,6 +29,7 @@ from hindsight.training.watch import (
     Filmed,
     animate,
     choose_headless,
+    film,
     play,
     play_policy,
     play_to_watch,
@@ -197,18 +199,50 @@ def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
     path = tmp_path / "policy.pt"
     save(path, {"spec": spec.model_dump_json(), "seeds": [5], "rows": row[None]})
     films = play_to_watch(path, 5, 2, 0)
-    assert [len(film.frames) for film in films if isinstance(film, Filmed)] == [4, 4]
+    assert [len(each.frames) for each in films if isinstance(each, Filmed)] == [4, 4]
     env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
-    for film in films:
+    for each in films:
         for _ in range(3):
             step = env.step(policy_of(spec, row[None])(env.state))
-        assert bool(step.truncated) and film.caught == bool(step.success)
+        assert bool(step.truncated) and each.caught == bool(step.success)
     animate(films, tmp_path / "film.gif")
     with Image.open(tmp_path / "film.gif") as gif:
         shown = films[0].frames[0]
         assert gif.size == shown.shape[1::-1] and gif.n_frames > 2
         difference = np.asarray(gif.convert("RGB"), float) - shown
     assert np.abs(difference).mean() < 5  # colours of a GIF are few
+
+
+def test_flipped_bits_are_drawn() -> None:
+    """Of one bit: whatever is done flips it, so that what begins wrong ends well."""
+    environment = {"id": "BitFlipping-v0", "n_bits": 1}
+    spec = CellSpec.model_validate({"environment": environment, "algorithm": {"name": "dqn"}})
+    films = film(spec, initial_row(spec), 12)
+    wrong_at_first = []
+    for filmed in films:
+        shown = [
+            [a != b for a in (0, 1) for b in (0, 1) if np.array_equal(frame, bits(a, b, step))]
+            for step, frame in enumerate(filmed.frames)
+        ]
+        assert [len(states) for states in shown] == [1, 1]
+        assert shown[0] != shown[1] and filmed.caught == shown[0][0]
+        wrong_at_first.append(shown[0][0])
+    assert len(set(wrong_at_first)) == 2
+
+
+def bits(bit: int, goal: int, step: int) -> np.ndarray:
+    return draw_bits(np.array([bit]), np.array([goal]), step)
+
+
+def test_a_point_mass_is_drawn() -> None:
+    environment = {"id": "PointReach-v0", "max_steps": 3}
+    spec = CellSpec.model_validate({"environment": environment, "algorithm": {"name": "td3"}})
+    (resting,) = film(spec, 0 * initial_row(spec), 1)
+    assert len(resting.frames) == 4 and not resting.caught
+    # Without a force it stays: nothing changes but the title's number of steps.
+    for frame in resting.frames[1:]:
+        changed = np.nonzero((frame != resting.frames[0]).any((1, 2)))[0]
+        assert len(changed) and changed.max() < 60
 
 
 def works(*ways: str) -> Callable[..., Any]:

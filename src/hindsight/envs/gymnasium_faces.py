@@ -5,7 +5,7 @@ imports it.  The physics is `predator_prey.advance` with one run and one environ
 second one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 import gymnasium
@@ -57,11 +57,7 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         Raises:
             SpecError (a ValueError): one sentence that names the parameter.
         """
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(
-                f"render_mode: {render_mode!r} is not allowed; it is 'rgb_array' or None"
-            )
-        self.render_mode = render_mode
+        self.render_mode = known_mode(render_mode)
         self.parameters = validated(PredatorPreySpec, parameters)
         n, g = self.parameters.n_dims, self.parameters.grid_size
         # A velocity along an axis is v_max up to rounding, which must not leave the space.
@@ -262,7 +258,14 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
         return numbers
 
 
-def draws(render_mode: str | None, name: str, episode: Sequence[Any]) -> bool:
+def known_mode(render_mode: str | None) -> str | None:
+    """The render mode, if it is one that these faces have; ValueError otherwise."""
+    if render_mode not in (None, "rgb_array"):
+        raise ValueError(f"render_mode: {render_mode!r} is not allowed; it is 'rgb_array' or None")
+    return render_mode
+
+
+def draws(render_mode: str | None, name: str, episode: Sized) -> bool:
     """Whether `render` draws: it warns without a mode, raises ResetNeeded without an episode."""
     if render_mode is None:
         gymnasium.logger.warn(
@@ -270,7 +273,7 @@ def draws(render_mode: str | None, name: str, episode: Sequence[Any]) -> bool:
             f'gymnasium.make("{name}", render_mode="rgb_array")'
         )
         return False
-    if not episode:
+    if not len(episode):
         raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
     return True
 

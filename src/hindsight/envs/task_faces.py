@@ -14,12 +14,12 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, Rectangle
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from hindsight.envs import bit_flipping, point_reach
-from hindsight.envs.gymnasium_faces import draws, timed_out, truth
+from hindsight.envs.gymnasium_faces import draws, known_mode, timed_out, truth
 from hindsight.envs.render import PREDATOR, PREY, SHADOW, pixels_of
 from hindsight.envs.step import Step
 from hindsight.specs.errors import validated
@@ -36,7 +36,7 @@ class GoalTask(gymnasium.Env[Any, Any], Generic[TaskSpec]):
     parameters: TaskSpec
     observation_space: Dict
     terminates_on_success: bool
-    _state: Tensor  # [1, 1, obs]
+    _state: Tensor = torch.empty(0)  # [1, 1, obs], of an episode
     _elapsed: Tensor  # [1, 1]
     _over = True
 
@@ -185,11 +185,7 @@ class PointReachEnv(GoalTask[PointReachSpec]):
         Raises:
             SpecError (a ValueError): one sentence that names the parameter.
         """
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(
-                f"render_mode: {render_mode!r} is not allowed; it is 'rgb_array' or None"
-            )
-        self.render_mode = render_mode
+        self.render_mode = known_mode(render_mode)
         self.parameters = spec = validated(PointReachSpec, parameters)
         self._values = point_reach.Parameters.of([spec], torch.device("cpu"))
         position, target = (Box(-spec.range, spec.range, (2,), np.float32) for _ in range(2))
@@ -257,21 +253,32 @@ class BitFlippingEnv(GoalTask[BitFlippingSpec]):
 
     terminates_on_success = bit_flipping.Parameters.terminates_on_success
 
-    def __init__(self, **parameters: Any) -> None:
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 2}  # noqa: RUF012, as gymnasium's own
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         """An environment with the parameters of `BitFlippingSpec`, and its defaults.
 
         Args:
+            render_mode: "rgb_array", or None for no pictures.
             parameters: n_bits, max_steps, continuous.
 
         Raises:
             SpecError (a ValueError): one sentence that names the parameter.
         """
+        self.render_mode = known_mode(render_mode)
         self.parameters = spec = validated(BitFlippingSpec, parameters)
         n = spec.n_bits
         names = ("achieved_goal", "desired_goal", "observation")
         self.observation_space = Dict({name: MultiBinary(n) for name in names})
         self.action_space = Box(-1, 1, (n,), np.float32) if spec.continuous else Discrete(n)
         self._max_steps = torch.tensor([[spec.step_limit]])
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Bits and goal as an image [240, 480, 3]; None without a render mode."""
+        if not draws(self.render_mode, "BitFlipping-v0", self._state):
+            return None
+        obs = self._observation()
+        return draw_bits(obs["achieved_goal"], obs["desired_goal"], int(self._elapsed))
 
     def _spawn(self) -> Array:
         return bit_flipping.spawn(self.parameters, (), self.np_random).reshape(2, -1)
@@ -345,4 +352,29 @@ def draw_reach(path: Array, target: Array, spec: PointReachSpec) -> NDArray[np.u
     distance = float(np.linalg.norm(path[-1] - target))
     there = "reached" if distance <= spec.threshold else f"distance {distance:.2f}"
     axes.set_title(f"step {len(path) - 1}, {there}")
+    return pixels_of(figure)
+
+
+def draw_bits(bits: Array, goal: Array, steps: int) -> NDArray[np.uint8]:
+    """Bits [n] above their goal [n] as an image [240, 480, 3]; a wrong bit has a frame."""
+    figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
+    wrong = np.flatnonzero(bits != goal)
+    for height, row, look in ((1, bits, PREDATOR), (0, goal, PREY)):
+        for i, bit in enumerate(row):
+            filled = look["color"] if bit else "none"
+            axes.add_patch(
+                Rectangle((i + 0.1, height + 0.1), 0.8, 0.8, facecolor=filled, edgecolor=SHADOW)
+            )
+    for place in wrong:
+        axes.add_patch(Rectangle((float(place), 0), 1, 2, facecolor="none", edgecolor="black"))
+    axes.set_xlim(-0.1, len(bits) + 0.1)
+    axes.set_ylim(-0.1, 2.1)
+    axes.set_xticks([])
+    axes.set_yticks([0.5, 1.5], ["goal", "bits"])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    there = f"{len(wrong)} of {len(bits)} wrong" if len(wrong) else "reached"
+    axes.set_title(f"step {steps}, {there}")
     return pixels_of(figure)

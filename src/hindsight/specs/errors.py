@@ -2,6 +2,7 @@
 
 import difflib
 import traceback
+from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -74,8 +75,13 @@ def _did_you_mean(key: str, model: Any) -> str:
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return ""
     names = list(model.model_fields)
-    close = difflib.get_close_matches(key, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(names))}"
+    return guess(key, names) or f"; there are {', '.join(sorted(names))}"
+
+
+def guess(key: str, names: Iterable[str]) -> str:
+    """The end of a sentence that offers the name that was meant; empty where none is close."""
+    close = difflib.get_close_matches(key, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 Model = TypeVar("Model", bound=BaseModel)

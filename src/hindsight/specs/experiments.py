@@ -32,7 +32,7 @@ from hindsight.specs.cell import (
     Prey,
     Spawn,
 )
-from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.errors import SpecError, guess, one_sentence, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.replay import ReplaySpec
 
@@ -350,7 +350,8 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         return
     homes = [s for s, models in SECTIONS.items() if any(key in m.model_fields for m in models)]
     if not homes:
-        raise SpecError(f"{where}: {key!r} is no key of a cell")
+        keys = {name for models in SECTIONS.values() for m in models for name in m.model_fields}
+        raise SpecError(f"{where}: {key!r} is no key of a cell{guess(key, keys)}")
     for home in homes:
         if home in values and key in _kind(home, values[home]).model_fields:
             values[home][key] = value

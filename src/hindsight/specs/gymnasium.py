@@ -4,7 +4,6 @@ Sizes are the environment's own: it is made once per process, when its specifica
 that what does not fit is told before anything is trained.
 """
 
-import difflib
 import importlib
 import io
 import json
@@ -22,7 +21,7 @@ from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
 from hindsight.specs.base import Count, Spec
-from hindsight.specs.errors import EnvironmentFailure, SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError, guess
 
 #: Tasks that have specifications of their own.
 OURS = ("PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0")
@@ -135,8 +134,7 @@ def _registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
-        close = difflib.get_close_matches(name, OURS, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        meant = guess(name, OURS)
         raise SpecError(f"{name!r} is unknown: {_one_line(error)}{meant}") from None
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Discrete
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -33,7 +35,7 @@ HEADLESS = ("egl", "osmesa")
 
 @dataclass(frozen=True)
 class Filmed:
-    """One episode of a foreign environment, as it draws itself."""
+    """One episode of an environment that draws itself."""
 
     frames: list[NDArray[Any]]  # of [height, width, 3] uint8: the start, then after each step
     frames_per_second: int
@@ -42,13 +44,9 @@ class Filmed:
 
 @torch.no_grad()
 def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Evaluation episodes of one run's policy, `row` [parameter], with the mean action."""
+    """Predator-prey's evaluation episodes by a run's policy, `row` [parameter], mean actions."""
     where, act = spec.environment, policy_of(spec, row[None])
-    if not isinstance(where, PredatorPreySpec):
-        raise FileError(
-            f"{where.id}: no episodes of it can be drawn, only of PredatorPrey-v0 and "
-            "of gymnasium's environments"
-        )
+    assert isinstance(where, PredatorPreySpec)
     env = PredatorPrey([where], [seed], episodes, evaluation=True)
     n, box, longest = env.n, where.grid_size, 1 + where.max_steps
     env.prepare_rollout(0, longest)
@@ -109,36 +107,44 @@ def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]
 
 
 def play_to_watch(path: Path, run: int, episodes: int, seed: int) -> list[Episode] | list[Filmed]:
-    """The same, or what a foreign environment draws."""
+    """The same, or what another environment draws of itself."""
     spec, row = read_policy(path, run)
-    if isinstance(spec.environment, GymnasiumSpec):
-        return film(spec, row, episodes, seed)
-    return list(play(spec, row, episodes, seed))
+    if isinstance(spec.environment, PredatorPreySpec):
+        return play(spec, row, episodes, seed)
+    return film(spec, row, episodes, seed)
 
 
 @torch.no_grad()
 def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Filmed]:
-    """Evaluation episodes of one run's policy in a foreign environment, as it draws itself.
+    """Episodes of one run's policy, with mean actions, as the environment draws itself.
 
     Raises:
         FileError: it cannot draw itself without a screen.
     """
     where, act = spec.environment, policy_of(spec, row[None])
-    assert isinstance(where, GymnasiumSpec)
-    choose_headless(where)
-    env = where.make(render_mode="rgb_array")
+    if isinstance(where, GymnasiumSpec):
+        choose_headless(where)
+        env = where.make(render_mode="rgb_array")
+    else:
+        parameters = where.model_dump(exclude={"id"})
+        env = gymnasium.make(where.id, render_mode="rgb_array", **parameters)
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
-    filmed = []
+    space, filmed = env.action_space, []
+    assert isinstance(space, Box | Discrete)
     for episode in range(episodes):
         obs, _ = env.reset(seed=Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, episode))
         frames, over, success = [_frame(env)], False, False
         while not over:
             action = act(torch.from_numpy(row_of(obs))[None, None]).reshape(-1).numpy()
-            obs, reward, *ends, info = env.step(action_of(where.facts.action, action))
+            obs, reward, *ends, info = env.step(action_of(space, action))
             frames.append(_frame(env))
             over = any(ends)
-            success = is_success(where.facts, reward, info)
+            success = (
+                is_success(where.facts, reward, info)
+                if isinstance(where, GymnasiumSpec)
+                else info["is_success"]
+            )
         filmed.append(Filmed(frames, int(env.metadata.get("render_fps", 25)), success))
     env.close()
     return filmed
