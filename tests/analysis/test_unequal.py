@@ -47,6 +47,19 @@ def test_sizes_are_said_where_they_differ(verdicts: dict[str, Verdict]) -> None:
         assert "budgets differ" in verdicts[claim].note
 
 
+def test_clocks_are_said_where_they_differ(verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+    """A run's minutes are its share of what five runs took together, or four."""
+    clocks = (
+        "not timed alike (PPO and PPO-HER on unknown, 5 runs sharing an axis; "
+        "SAC and SAC-HER on unknown, 4 runs sharing an axis)"
+    )
+    assert clocks in verdicts["P3"].note
+    assert "timed" not in verdicts["P2"].note
+    folder = unequal.write(tmp_path, conditions=CONDITIONS[:1], iterations=6, seeds=4)
+    alike = {verdict.claim: verdict for verdict in evaluate(folder.parent)}["P3"]
+    assert alike.verdict != "not tested" and "timed" not in alike.note
+
+
 def test_the_faster_learner_is_named(verdicts: dict[str, Verdict]) -> None:
     p2 = verdicts["P2"]
     assert p2.verdict == "not reproduced"

@@ -27,6 +27,7 @@ from hindsight.analysis.verdicts import (
     Evidence,
     Verdict,
     caveats,
+    clocks,
     count,
     fewest_seeds,
     mean_interval,
@@ -212,6 +213,8 @@ def _race_verdict(
         missing.append("algorithms: budgets differ")
     elif raced["n_seeds"].nunique() > 1:
         note = f"{sizes(raced)}; {note}"
+    if unit == "minutes" and (told := clocks(raced)):
+        note = f"not timed alike ({told}); {note}"
     if (unequal or few < every) and PPO in set(summary["arm"]):
         pair = race_of(summary[summary["arm"].isin([PPO, HER])], False)
         measured += f" Against PPO alone, it does so in {pair.words()}."

@@ -41,7 +41,8 @@ class Reduced:
     1), minutes, updates (of an iteration) and each of `traces` `[seed, step]`; runs and
     evaluations: one frame each with a column `seed`; switches: whether the specification has
     hindsight end before the run does; unit_returns: whether returns lie in [-1, 1], as the papers'
-    statistics suppose; by_episode: whether no row holds more than one episode.
+    statistics suppose; by_episode: whether no row holds more than one episode; timed_on: the
+    machine, and how many runs shared its time.
     """
 
     budget: int
@@ -58,6 +59,7 @@ class Reduced:
     switches: bool
     unit_returns: bool
     by_episode: bool
+    timed_on: str
 
 
 def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
@@ -123,8 +125,15 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, solved, minutes, updates, traces, runs,
         evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
-        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
+        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()), _timed_on(cell),
     )  # fmt: skip
+
+
+def _timed_on(cell: Cell) -> str:
+    """`AMD EPYC, 16 runs sharing an axis`."""
+    machine = cell.metadata["machine"]
+    name = machine.get("gpu", machine.get("processor", "unknown"))
+    return f"{name}, {cell.metadata['runs_per_axis']} runs sharing an axis"
 
 
 def _switches(cell: Cell) -> bool:

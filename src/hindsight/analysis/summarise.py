@@ -58,7 +58,7 @@ SUMMARY_COLUMNS = (
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
     "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
-    "budget", *COMMON_COLUMNS,
+    "timed_on", "budget", *COMMON_COLUMNS,
 )  # fmt: skip
 TEST_COLUMNS = (
     "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "steps", "metric",
@@ -235,7 +235,7 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
 def _common_row(cell: Reduced, common: Common) -> Key:
     """The papers' statistics within what all arms of a condition had; NaN without any value."""
     edges, by_minutes = common.returns_by_minutes(cell)
-    row: Key = {"budget": cell.budget}
+    row: Key = {"budget": cell.budget, "timed_on": cell.timed_on}
     for unit, had, x, returns in (
         ("steps", common.budget, common.grid, common.returns(cell)),
         ("minutes", common.minutes, edges, by_minutes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -132,12 +132,26 @@ def sizes(summary: pd.DataFrame) -> str:
     """`PPO and PPO-HER 16 seeds, 500 000 steps; SAC 4 seeds, 25 000 steps`: arms of one size
     together.
     """
+
+    def size(rows: pd.DataFrame) -> str:
+        seeds, budgets = (sorted(set(rows[name])) for name in ("n_seeds", "budget"))
+        return f"{' or '.join(map(str, seeds))} seeds, {' or '.join(map(count, budgets))} steps"
+
+    return _by_arm(summary, size)
+
+
+def clocks(summary: pd.DataFrame) -> str:
+    """`PPO on AMD EPYC, 16 runs sharing an axis; SAC on ...`; "" if all arms were timed alike."""
+    told = _by_arm(summary, lambda rows: f"on {' or '.join(sorted(set(rows['timed_on'])))}")
+    return told if summary["timed_on"].nunique() > 1 else ""
+
+
+def _by_arm(summary: pd.DataFrame, say: Callable[[pd.DataFrame], str]) -> str:
+    """What there is to say of each arm, once for those of which it is the same."""
     arms: dict[str, list[str]] = {}
     for arm, rows in summary.groupby("arm", sort=False):
-        seeds, budgets = (sorted(set(rows[name])) for name in ("n_seeds", "budget"))
-        size = f"{' or '.join(map(str, seeds))} seeds, {' or '.join(map(count, budgets))} steps"
-        arms.setdefault(size, []).append(str(arm))
-    return "; ".join(f"{' and '.join(names)} {size}" for size, names in arms.items())
+        arms.setdefault(say(rows), []).append(str(arm))
+    return "; ".join(f"{' and '.join(names)} {words}" for words, names in arms.items())
 
 
 def mean_interval(values: Array) -> tuple[float, float, float]:
