@@ -1,5 +1,8 @@
-"""What a cell costs on one core, by a rule fitted to measurements (bench/ppo.py; one core of an
-AMD EPYC of 2025): good to some tens of per cent, meant for planning, not for claims.
+"""What a cell costs on one core, by a rule fitted to measurements.
+
+PPO: bench/ppo.py, one core of an AMD EPYC of 2025; off-policy: cells trained on one of an Intel
+Xeon of 2023.  Good to some tens of per cent there, three times too low on older cores: meant for
+planning, not for claims.
 """
 
 import math
@@ -14,8 +17,12 @@ UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run an
 LARGE_NETWORK = 100_000
 
 
-#: An update of SAC: fixed, and per run, weight and sample; a step and its storage.
-OFF_POLICY_UPDATE_MS, OFF_POLICY_RUN_MS, OFF_POLICY_STEP_MS = 1.0, 2.0e-7, 0.25
+#: An off-policy update: fixed, and per run and sample for each weight and each hidden unit; a step
+#: and its storage (SAC and DQN of 64, DDPG of 2 x 256).
+OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 1.0, 0.25
+OFF_POLICY_WEIGHT_MS, OFF_POLICY_UNIT_MS = 2.0e-7, 7.4e-6
+#: Passes through a network, forward and backward, in an update: in units of DDPG's ten.
+PASSES = {"dqn": 0.5, "ddpg": 1.0, "td3": 1.5, "sac": 1.6}
 #: A step of one foreign environment: a robot arm's, on one core.
 FOREIGN_STEP_MS = 1.0
 #: Memory of one, in megabytes.
@@ -63,11 +70,11 @@ def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
     if not isinstance(algorithm, PPOSpec):
         steps = spec.steps / algorithm.n_envs
         updates = steps / algorithm.train_freq * algorithm.gradient_steps
-        each = runs * weights(spec) * algorithm.batch_size * OFF_POLICY_RUN_MS
-        return (
-            4
-            + groups * (steps * OFF_POLICY_STEP_MS + updates * (OFF_POLICY_UPDATE_MS + each)) / 1e3
+        sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(algorithm.hidden) * OFF_POLICY_UNIT_MS
+        update = OFF_POLICY_UPDATE_MS + (
+            runs * algorithm.batch_size * PASSES[algorithm.name] * sample
         )
+        return 4 + groups * (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
     copies = spec.hindsight.k if spec.hindsight is not None else 0
     rollout = algorithm.n_steps * algorithm.n_envs
     minibatches = rollout * (1 + copies) / algorithm.batch_size * algorithm.n_epochs
