@@ -199,6 +199,22 @@ def test_tables_of_the_second_paper_are_in_words(project: Project) -> None:
         assert title in project.html and title in project.markdown
 
 
+def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
+    project: Project, tmp_path: Path
+) -> None:
+    root = shutil.copytree(project.root, tmp_path / "copy")
+    tables, figures = root / "results/tables/laptop", root / "figures/laptop"
+    name = "meher_fig6_described"
+    assert f"{name}.png" in project.markdown and (figures / f"{name}.png").exists()
+    summary = tables / "stop_her/summary.csv"
+    summary.write_text(summary.read_text().splitlines()[0] + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        build(tables, figures, tmp_path / "report.html", tmp_path / "REPLICATION.md")
+    told = (tmp_path / "REPLICATION.md").read_text(encoding="utf-8")
+    assert f"{name}.png" not in told and "meher_fig3.png" in told
+
+
 def test_without_answers_there_is_no_such_section(project: Project, tmp_path: Path) -> None:
     tables, figures = tmp_path / "laptop", project.root / "figures/laptop"
     shutil.copytree(project.root / "results/tables/laptop", tables)

@@ -141,7 +141,8 @@ def gather(tables: Path, figures: Path, deviations: Path) -> Report:
         raise FileNotFoundError(f"{tables}: there is no experiment's plan.json in it")
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
-    questions = read_questions(tables / "answers.json", figures)
+    drawn = _drawn(tables, figures)
+    questions = read_questions(tables / "answers.json", drawn)
     # A question's figure stands beside its answer, and there alone.
     shown = {picture.name for question in questions for picture in question.pictures.values()}
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
@@ -152,8 +153,8 @@ def gather(tables: Path, figures: Path, deviations: Path) -> Report:
         claims=read_claims(tables / "claims.json"),
         questions=questions,
         chapters=[
-            _environment(figures),
-            *(_chapter(plan, tables, figures, shown) for plan in plans),
+            _environment(drawn),
+            *(_chapter(plan, tables, drawn, shown) for plan in plans),
         ],
         provenance=collect(plans),
         deviations=deviations.read_text(encoding="utf-8"),
@@ -170,7 +171,19 @@ def read_claims(path: Path) -> list[Claim]:
     return list(claims.values())
 
 
-def read_questions(path: Path, figures: Path) -> list[Question]:
+def _drawn(tables: Path, figures: Path) -> dict[str, Path]:
+    """The figures there are, by name, but for those left of experiments without any result."""
+    found = {name: figures / f"{name}.png" for name in FIGURES}
+    told = {path.parent.name for path in tables.glob("*/summary.csv") if not read_table(path).empty}
+    told.add("environment")
+    return {
+        name: path
+        for name, path in found.items()
+        if path.exists() and FIGURES[name].experiment in told
+    }
+
+
+def read_questions(path: Path, drawn: dict[str, Path]) -> list[Question]:
     """answers.json, one row per question and fidelity; none if there is no such file."""
     if not path.exists():
         return []
@@ -180,7 +193,7 @@ def read_questions(path: Path, figures: Path) -> list[Question]:
         new = Question(*named, {}, {}, row.get("section", "open questions"))
         question = questions.setdefault(row["id"], new)
         question.answers[row["fidelity"]] = row
-        if (picture := figures / f"{row['figure']}.png").exists():
+        if picture := drawn.get(row["figure"]):
             caption = FIGURES[row["figure"]].caption
             fidelity = row["fidelity"]
             question.pictures[fidelity] = Picture(row["figure"], picture, caption, fidelity)
@@ -201,15 +214,15 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _environment(figures: Path) -> Chapter:
+def _environment(drawn: dict[str, Path]) -> Chapter:
     return Chapter(
         "environment", "The environment", "Fig. 1 of both papers", {},
-        _pictures("environment", figures),
+        _pictures("environment", drawn),
     )  # fmt: skip
 
 
 def _chapter(
-    plan: dict[str, Any], tables: Path, figures: Path, elsewhere: Collection[str]
+    plan: dict[str, Any], tables: Path, drawn: dict[str, Path], elsewhere: Collection[str]
 ) -> Chapter:
     """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`."""
     name = plan["experiment"]
@@ -233,7 +246,7 @@ def _chapter(
             columns = present.columns_of(file, settings, of_tasks=of_tasks)
             words = present.table(f"{title}, {fidelity}", rows, columns)
             shown.setdefault(file, []).append(words)
-    pictures = [picture for picture in _pictures(name, figures) if picture.name not in elsewhere]
+    pictures = [picture for picture in _pictures(name, drawn) if picture.name not in elsewhere]
     return Chapter(name, plan["title"], plan["figures"], shown, pictures)
 
 
@@ -246,11 +259,11 @@ def _settings_of_tasks(plan: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _pictures(experiment: str, figures: Path) -> list[Picture]:
+def _pictures(experiment: str, drawn: dict[str, Path]) -> list[Picture]:
     return [
-        Picture(name, figures / f"{name}.png", spec.caption, spec.fidelity or "")
-        for name, spec in FIGURES.items()
-        if spec.experiment == experiment and (figures / f"{name}.png").exists()
+        Picture(name, path, FIGURES[name].caption, FIGURES[name].fidelity or "")
+        for name, path in drawn.items()
+        if FIGURES[name].experiment == experiment
     ]
 
 
