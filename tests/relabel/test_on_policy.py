@@ -196,6 +196,8 @@ def described_copies(
         if not choices:
             continue
         goal, entries = following[choices[math.floor(u * len(choices))]], []
+        if spec.inside is not None and max(map(abs, goal)) > spec.inside * BOX:
+            continue
         for t in range(a, b + 1):
             success = math.dist(following[t], goal) <= R[run]
             entries.append(
@@ -244,6 +246,8 @@ def assert_entries(
 
 
 STRATEGIES = st.sampled_from(["final", "future", "episode"])
+BOX = PredatorPreySpec().grid_size
+SHARES = (None, 0.25, 0.45)  # of the box, beyond which a goal of some walks lies
 
 
 @given(cases(), STRATEGIES)
@@ -292,9 +296,11 @@ def test_released_under_the_filter_equals_the_loops(case, strategy):
             )
 
 
-@given(cases(), STRATEGIES, st.booleans(), st.booleans(), st.booleans())
+@given(cases(), STRATEGIES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from(SHARES))
 @quick
-def test_described_equals_the_loops(case, strategy, only_if_moved, after_contact, moved_goals):
+def test_described_equals_the_loops(
+    case, strategy, only_if_moved, after_contact, moved_goals, inside
+):
     rollout, uniform, k = case
     spec = HindsightSpec(
         strategy=strategy,
@@ -303,6 +309,7 @@ def test_described_equals_the_loops(case, strategy, only_if_moved, after_contact
         only_if_moved=only_if_moved,
         after_contact=after_contact,
         moved_goals=moved_goals,
+        inside=inside,
     )
     uniform = uniform[..., : spec.k]
     paths = relabelled(rollout, spec, uniform)

@@ -18,6 +18,13 @@ from hindsight.specs.errors import SpecError, validated
         ({"seeds": 0}, ["seeds", "0"]),
         ({"steps": 2047}, ["2047", "one rollout", "2048"]),
         ({"algorithm": {"hidden": [64, 0]}}, ["algorithm.hidden.1", "0"]),
+        (
+            {
+                "environment": {"id": "BitFlipping-v0"},
+                "hindsight": {"fidelity": "described", "inside": 0.9},
+            },
+            ["inside is a share of a box", "BitFlipping-v0 has not"],
+        ),
         ({"hindsight": {"strategy": "last"}}, ["hindsight.strategy", "last", "final"]),
         ({"hindsight": {"k": 0}}, ["hindsight.k", "0"]),
         ({"early_end": 0.5}, ["early_end", "0.5"]),

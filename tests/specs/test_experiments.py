@@ -63,7 +63,7 @@ def test_the_paper_preset_is_the_papers_grid():
         "rarely_moves": 3 * 4 * 2,
         "sac_grid": 3 * 5 * 3,
         "sac_stop_her": 2 * 12 * 2,
-        "generalise": 5 * 2,
+        "generalise": 5 * 2 + 2,
         "point_reach": 3,
         "bit_flipping": 7 * 7 * 2,
         "bit_strategies": 4 * 4,
@@ -130,6 +130,35 @@ def test_a_single_arm_can_be_narrowed():
     assert {e.spec.seeds for e in by_arm["SAC-HER"]} == {3}
 
 
+def test_a_task_can_be_narrowed():
+    """Named alone it is whole; an arm's part and a task's must both hold, and the least counts."""
+    tasks = {"FetchReach": {"seeds": 2, "steps": 12_000}, "FetchPush": {"steps": 50_000}}
+    arms = {"SAC-HER": {"tasks": ["FetchReach"]}, "DDPG-HER": {"steps": 20_000}}
+    select = {"fetch_off_policy": {"tasks": tasks, "arms": arms, "seeds": 3}}
+    entries = plan_of(preset="large", select=select).experiments["fetch_off_policy"]
+    assert {(e.arm, e.prey): (e.spec.seeds, e.spec.steps) for e, _ in entries} == {
+        ("SAC-HER", "FetchReach"): (2, 12_000),
+        ("TD3-HER", "FetchReach"): (2, 12_000),
+        ("DDPG-HER", "FetchReach"): (2, 12_000),
+        ("TD3-HER", "FetchPush"): (3, 50_000),
+        ("DDPG-HER", "FetchPush"): (3, 20_000),
+    }
+    whole = {"FetchReach": {}, "FetchPush": {}}
+    by_name, by_key = (
+        plan_of(select={"fetch_off_policy": {"tasks": tasks}}) for tasks in (list(whole), whole)
+    )
+    assert by_name == by_key
+
+
+def test_an_arm_may_be_for_some_tasks_only():
+    by_task = {}
+    for entry, _ in plan_of(preset="paper").experiments["generalise"]:
+        by_task.setdefault(entry.prey, set()).add(entry.arm)
+    more = {"PPO-HER, cut", "PPO-HER, cut, inside"}
+    assert by_task["PointReach"] - by_task["BitFlipping"] == more
+    assert by_task["BitFlipping"] < by_task["PointReach"]
+
+
 def test_a_task_takes_the_place_of_the_conditions():
     entries = plan_of(preset="paper").experiments["bit_flipping"]
     assert {(e.spawn, e.prey) for e, _ in entries} == {("any", "BitFlipping")}
@@ -194,8 +223,23 @@ def dump_select(plan):
             {"select": {"algorithms": {"arms": {"SAK": {}}}}},
             ["select.algorithms.arms", "'SAK' is unknown", "SAC-HER"],
         ),
-        ({"select": {"algorithms": {"arms": {"SAC": {"seds": 1}}}}}, ["arms.SAC.seds"]),
+        (
+            {"select": {"algorithms": {"arms": {"SAC": {"seds": 1}}}}},
+            ["arms.SAC.seds", "did you mean 'seeds'"],
+        ),
+        (
+            {"select": {"fetch": {"tasks": {"FetchPush": {"stepps": 1}}}}},
+            ["fetch.tasks.FetchPush.stepps", "did you mean 'steps'"],
+        ),
+        (
+            {"select": {"fetch": {"tasks": {"FetchPush": {"levels": {"k": [1]}}}}}},
+            ["select.fetch.tasks.FetchPush.levels", "'k' is not varied", "weight_decay"],
+        ),
         ({"select": {"point_reach": {"tasks": ["Reach"]}}}, ["'Reach' is unknown", "PointReach"]),
+        (
+            {"experiments": {"e": {"title": "t", "figures": "f", "arms": {"A": {"tasks": ["T"]}}}}},
+            ["experiments.e", "arms.A.tasks: 'T' is unknown"],
+        ),
         ({"preset": "published"}, ["preset 'published' is unknown", "large"]),
         ({"results": "cached"}, ["results", "cached", "trained"]),
         ({"execution": {"devices": "cpu"}}, ["execution.devices", "device"]),
@@ -261,11 +305,14 @@ def test_part_of_a_preset_may_be_evaluated_otherwise():
     assert points["fetch"] == {10} and points["algorithms"] == {20}
 
 
-@pytest.mark.parametrize("name", ["after_contact", "moved_goals", "cut_at_success"])
-def test_the_authors_code_has_no_such_option(name):
+@pytest.mark.parametrize(
+    "option",
+    [{"after_contact": True}, {"moved_goals": True}, {"cut_at_success": True}, {"inside": 0.9}],
+)
+def test_the_authors_code_has_no_such_option(option):
     """One name for one training: under `released` it is as if it had not been said."""
-    assert HindsightSpec(**{name: True}) == HindsightSpec()
-    assert getattr(HindsightSpec(fidelity="described", **{name: True}), name)
+    assert HindsightSpec(**option) == HindsightSpec()
+    assert HindsightSpec(fidelity="described", **option) != HindsightSpec(fidelity="described")
 
 
 @pytest.mark.parametrize("preset", preset_names())

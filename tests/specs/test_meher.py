@@ -35,6 +35,11 @@ def cell(**hindsight: Any) -> CellSpec:
         ({"s_ratio": 0.5, "strategy": "future"}, ["s_ratio", "strategy 'final'"]),
         ({"s_ratio": 0.5, "strategy": "episode", "fidelity": "described"}, ["strategy 'final'"]),
         ({"s_ratio": 0.5, "only_if_moved": True}, ["s_ratio", "without only_if_moved"]),
+        (
+            {"s_ratio": 0.5, "inside": 0.9, "fidelity": "described"},
+            ["s_ratio", "without inside"],
+        ),
+        ({"inside": 1.0}, ["hindsight.inside", "1.0", "less than 1"]),
         ({"failures": "near"}, ["hindsight.failures", "near", "'untargeted' or 'targeted'"]),
         ({"failure_distance": 1.0}, ["hindsight.failure_distance", "1.0", "greater than 1"]),
         ({"failure_distance": float("inf")}, ["hindsight.failure_distance", "inf"]),

@@ -403,7 +403,7 @@ def draw_seeds(
             colors=look.colour,
             linewidths=0.45,
             alpha=alpha,
-            zorder=0.5,
+            zorder=0.7,  # above the grid
             rasterized=True,
         ),
         autolim=False,

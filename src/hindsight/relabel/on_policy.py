@@ -164,6 +164,8 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         valid = valid & away.gather(-1, chosen)
     next_achieved = copied(rollout.next_achieved)
     goal = at_step(next_achieved, chosen)
+    if spec.inside is not None:
+        valid = valid & task.contains(goal / spec.inside)
     never = torch.zeros_like(chosen, dtype=torch.bool)
     rewards, success = task.reward(next_achieved, goal, never)
     ends = torch.arange(steps, device=chosen.device) == last

@@ -30,7 +30,7 @@ FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 PREYS: tuple[Prey, ...] = get_args(Prey)
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 #: Of hindsight, what the authors' code has not.
-DESCRIBED_ONLY = ("after_contact", "moved_goals", "cut_at_success")
+DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
 
 
 class PredatorPreySpec(Spec):
@@ -128,6 +128,8 @@ class HindsightSpec(Spec):
     after_contact: bool = False
     #: ... only towards goals that are not where it began.
     moved_goals: bool = False
+    #: ... only towards goals with no coordinate beyond this share of the box's half-width.
+    inside: Annotated[float, Field(gt=0, lt=1)] | None = None
     #: A described copy ends at its first success, also where the task's own episodes go on.
     cut_at_success: bool = False
     #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
@@ -174,7 +176,7 @@ class HindsightSpec(Spec):
         # What the authors' code has not, `released` has not: one name for one training.
         if self.fidelity == "released":
             for name in DESCRIBED_ONLY:
-                object.__setattr__(self, name, False)
+                object.__setattr__(self, name, type(self).model_fields[name].default)
         return self
 
     @model_validator(mode="after")
@@ -286,6 +288,11 @@ class CellSpec(Spec):
 
     @model_validator(mode="after")
     def _goals_can_be_drawn(self) -> "CellSpec":
+        boxes = isinstance(self.environment, PredatorPreySpec | PointReachSpec)
+        if not boxes and self.hindsight is not None and self.hindsight.inside is not None:
+            raise ValueError(
+                f"inside is a share of a box that goals lie in, which {self.environment.id} has not"
+            )
         foreign = isinstance(self.environment, GymnasiumSpec)
         if foreign and self.hindsight is not None and self.hindsight.s_ratio is not None:
             raise ValueError(
@@ -356,6 +363,7 @@ class CellSpec(Spec):
             how += f"-{her.fidelity}" + ("-moved" if her.only_if_moved else "")
             how += "-contact" if her.after_contact else ""
             how += "-goals" if her.moved_goals else ""
+            how += f"-inside{her.inside:g}" if her.inside is not None else ""
             how += "-cut" if her.cut_at_success else ""
             how += f"-S{her.s_ratio:g}" if her.s_ratio is not None else ""
             how += f"-targeted{her.failure_distance:g}" if her.failures == "targeted" else ""

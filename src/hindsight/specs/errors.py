@@ -51,16 +51,22 @@ def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str]
             inner = next((m for m in inner if part in (m.__name__, *_tags(m))), None)
             continue
         keys.append(part)
-        if i < len(place) - 1:
+        if get_origin(inner) is dict:  # its keys are names of the person's own
+            inner = _models(get_args(inner)[1])
+        elif i < len(place) - 1:
             field = getattr(inner, "model_fields", {}).get(part)
             inner = _models(field.annotation) if field is not None else None
     return keys, inner
 
 
 def _models(annotation: Any) -> Any:
-    """The model of an annotation, or all of them if it leaves a choice."""
+    """The model of an annotation, all of them if it leaves a choice, or the mapping to models."""
+    if get_origin(annotation) is dict:
+        return annotation
     kinds = get_args(annotation) or (annotation,)
-    bare = (get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds)
+    bare = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
+    if mappings := [kind for kind in bare if get_origin(kind) is dict]:
+        return mappings[0]
     found = tuple(kind for kind in bare if isinstance(kind, type) and issubclass(kind, BaseModel))
     return found[0] if len(found) == 1 else found or None
 

@@ -78,6 +78,8 @@ class Arm(Spec):
 
     algorithm: Literal["ppo", "sac", "td3", "ddpg", "dqn"] = "ppo"
     her: Literal["final", "future", "episode", "random"] | None = None
+    #: The only tasks that it is for; None: all.
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     keys: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -95,13 +97,30 @@ class Experiment(Spec):
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Count = 16
 
+    @model_validator(mode="after")
+    def _arms_are_for_its_tasks(self) -> "Experiment":
+        for name, arm in self.arms.items():
+            for task in arm.tasks or ():
+                if task not in self.tasks:
+                    known = _list(self.tasks)
+                    raise ValueError(f"arms.{name}.tasks: {task!r} is unknown; there are {known}")
+        return self
+
+
+def _as_keys(tasks: Any) -> Any:
+    """A mapping, also where only names are given: all of each."""
+    return {name: {} for name in tasks} if isinstance(tasks, list | tuple) else tasks
+
 
 class Part(Spec):
     """Part of a grid; everything that is not narrowed."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
     preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    #: By name: of each, what is narrowed there in turn.
+    tasks: Annotated[dict[str, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
+        None
+    )
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     seeds: Count | None = None
@@ -116,6 +135,11 @@ class Part(Spec):
             here = spawn in self.spawns and prey in self.preys
         levels = all(level[key] in values for key, values in self.levels.items())
         return here and levels and fidelity in self.fidelities
+
+    def at(self, prey: str) -> list["Part"]:
+        """This part, and what it narrows at a task: of unequal budgets the least counts."""
+        narrowed = (self.tasks or {}).get(prey)
+        return [self, *(narrowed.at(prey) if narrowed is not None else [])]
 
 
 class Selection(Part):
@@ -213,11 +237,12 @@ class Config(Spec):
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
     """ValueError where a part names a task or a level that the experiment's grid has not."""
-    for task in part.tasks or ():
+    for task, narrowed in (part.tasks or {}).items():
         if task not in experiment.tasks:
             raise ValueError(
                 f"{where}.tasks: {task!r} is unknown; there are {_list(experiment.tasks)}"
             )
+        _is_part_of(f"{where}.tasks.{task}", narrowed, experiment)
     for key, levels in part.levels.items():
         if key not in experiment.vary:
             known = _list(experiment.vary)
@@ -293,8 +318,10 @@ def entries(config: Config) -> Iterator[Entry]:
             experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            parts = [selection, selection.arms.get(arm, selection)]
-            if all(part.has(fidelity, spawn, prey, level) for part in parts):
+            parts = [*selection.at(prey), *selection.arms.get(arm, Part()).at(prey)]
+            if prey in (experiment.arms[arm].tasks or [prey]) and all(
+                part.has(fidelity, spawn, prey, level) for part in parts
+            ):
                 spec = _cell(config, name, fidelity, spawn, prey, arm, level, parts)
                 yield Entry(name, fidelity, arm, level, spawn, prey, spec)
 

@@ -1,0 +1,78 @@
+"""Where hindsight's goals lie on the point mass, and what it learns without those at the walls.
+
+PPO-HER takes the positions in which episodes end for goals.  The more its policy drifts, the more
+of them lie at a wall of the square, and goals at a wall teach nothing of goals inside.  Printed
+for each arm of the experiment `generalise` without an S-ratio: the share of episodes, of the
+policy with its random actions, that end at a wall, and the success rate of its mean actions.
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from hindsight.envs.step import Step
+from hindsight.specs.experiments import Plan, load
+from hindsight.training.cell import prepare_process
+from hindsight.training.loops import runs_of
+from hindsight.training.runs import Runs
+
+CONFIG = Path(__file__).parent.parent / "config.yaml"
+SELECT = {"generalise": {"tasks": ["PointReach"]}}
+AT_WALL = 0.98  # of the half-width, in one coordinate at least
+ROLLOUTS = (1, 8, 16, 24, 32, 48)
+
+
+def ends_at_walls(runs: Runs) -> torch.Tensor:
+    """One iteration of the runs; the share of its episodes that end at a wall, [run]."""
+    ended, at_wall = [], []
+    step = runs.env.step
+
+    def watched(actions: torch.Tensor) -> Step:
+        taken = step(actions)
+        ended.append(taken.truncated)
+        at_wall.append(taken.truncated & (taken.next_achieved.abs() > AT_WALL).any(-1))
+        return taken
+
+    runs.env.step = watched  # type: ignore[method-assign]
+    runs.iterate()
+    runs.env.step = step  # type: ignore[method-assign]
+    return torch.stack(at_wall).sum((0, 2)) / torch.stack(ended).sum((0, 2))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first-seed", type=int, default=0, help="the cells' are 0, 1, ...")
+    parser.add_argument("--seeds", type=int, default=8)
+    given = parser.parse_args()
+    prepare_process("cpu")
+    plan = Plan.of(load(CONFIG, {"preset": "large", "select": SELECT}))
+    seeds = list(range(given.first_seed, given.first_seed + given.seeds))
+    table = Table(title=f"PointReach, seeds {seeds[0]} - {seeds[-1]}: by rollouts of 2 048 steps")
+    for title in ("arm", "of each seed", *map(str, ROLLOUTS)):
+        table.add_column(title)
+    for entry, name in plan.experiments["generalise"]:
+        if entry.arm.startswith("MEHER"):
+            continue
+        runs = runs_of(plan.cells[name], seeds, "cpu", 1)
+        walls, learned = [], []
+        for rollout in range(1, ROLLOUTS[-1] + 1):
+            shares = ends_at_walls(runs)
+            if rollout in ROLLOUTS:
+                walls.append(" ".join(f"{x:.2f}" for x in shares.tolist()))
+                success = runs.evaluate()["success_rate"].tolist()
+                learned.append(" ".join(f"{x:.2f}" for x in success))
+        table.add_row(entry.arm, "ends at a wall", *walls)
+        table.add_row("", "success", *learned, end_section=True)
+    Console(width=max(Console().width, 60 + 45 * len(ROLLOUTS))).print(table)
+
+
+if __name__ == "__main__":
+    main()
