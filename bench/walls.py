@@ -55,9 +55,10 @@ def main() -> None:
     prepare_process("cpu")
     plan = Plan.of(load(CONFIG, {"preset": "large", "select": SELECT}))
     seeds = list(range(given.first_seed, given.first_seed + given.seeds))
-    table = Table(title=f"PointReach, seeds {seeds[0]} - {seeds[-1]}: by rollouts of 2 048 steps")
-    for title in ("arm", "of each seed", *map(str, ROLLOUTS)):
-        table.add_column(title)
+    title = (
+        f"PointReach, seeds {seeds[0]} - {seeds[-1]}: mean (lowest - highest) by environment steps"
+    )
+    table = Table("arm", "", *(f"{2048 * n:,}" for n in ROLLOUTS), title=title)
     for entry, name in plan.experiments["generalise"]:
         if entry.arm.startswith("MEHER"):
             continue
@@ -66,12 +67,16 @@ def main() -> None:
         for rollout in range(1, ROLLOUTS[-1] + 1):
             shares = ends_at_walls(runs)
             if rollout in ROLLOUTS:
-                walls.append(" ".join(f"{x:.2f}" for x in shares.tolist()))
-                success = runs.evaluate()["success_rate"].tolist()
-                learned.append(" ".join(f"{x:.2f}" for x in success))
+                walls.append(in_words(shares))
+                learned.append(in_words(runs.evaluate()["success_rate"]))
         table.add_row(entry.arm, "ends at a wall", *walls)
         table.add_row("", "success", *learned, end_section=True)
-    Console(width=max(Console().width, 60 + 45 * len(ROLLOUTS))).print(table)
+    Console(width=150).print(table)
+
+
+def in_words(values: torch.Tensor) -> str:
+    """`0.98 (0.80 - 1.00)`."""
+    return f"{values.mean():.2f} ({values.min():.2f} - {values.max():.2f})"
 
 
 if __name__ == "__main__":
