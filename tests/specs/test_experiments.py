@@ -70,7 +70,7 @@ def test_the_paper_preset_is_the_papers_grid():
         "reach_strategies": 4 * 4,
         "fetch": 2 * 4 * 4 * 2,
         "fetch_rollout": 2 * 4 * 6 * 4,
-        "fetch_off_policy": 3 * 4,
+        "fetch_off_policy": 3 * 4 + 1,
         "fetch_strategies": 4,
         "moving_goals": 5 * 7,
     }
@@ -140,6 +140,7 @@ def test_a_task_can_be_narrowed():
         ("SAC-HER", "FetchReach"): (2, 12_000),
         ("TD3-HER", "FetchReach"): (2, 12_000),
         ("DDPG-HER", "FetchReach"): (2, 12_000),
+        ("SAC-HER, 8 at once", "FetchPush"): (3, 50_000),
         ("TD3-HER", "FetchPush"): (3, 50_000),
         ("DDPG-HER", "FetchPush"): (3, 20_000),
     }
@@ -148,6 +149,12 @@ def test_a_task_can_be_narrowed():
         plan_of(select={"fetch_off_policy": {"tasks": tasks}}) for tasks in (list(whole), whole)
     )
     assert by_name == by_key
+
+
+def test_curves_have_as_many_bins_whatever_the_number_of_environments():
+    entries = plan_of(preset="paper").experiments["fetch_off_policy"]
+    bins = {e.spec.steps / e.spec.iteration_steps for e, _ in entries}
+    assert {e.spec.algorithm.n_envs for e, _ in entries} == {1, 8} and bins == {100}
 
 
 def test_an_arm_may_be_for_some_tasks_only():

@@ -77,6 +77,21 @@ def test_rows_from_before_the_first_update_have_its_columns_without_a_value(vari
     assert int(after["updates"][0]) > 0 and after[loss].isfinite().all()
 
 
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_the_policy_acts_once_enough_steps_were_random(n_envs, monkeypatch):
+    """`learning_starts` counts the steps of all environments of a run, as in Stable-Baselines3."""
+    spec = cell("sac")
+    made = runs(spec.model_copy(update={"algorithm": spec.algorithm.model_copy(
+        update={"n_envs": n_envs, "learning_starts": 30})}), 5)  # fmt: skip
+    acted = []
+    explore = made._explore
+    monkeypatch.setattr(
+        made, "_explore", lambda *given: acted.append(made.steps) or explore(*given)
+    )
+    made.iterate()
+    assert acted == list(range(30 // n_envs, 60))
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_checkpoint_continues_bit_for_bit(variant):
     whole = runs(cell(variant), 3, 4)

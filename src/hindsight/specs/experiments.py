@@ -360,7 +360,8 @@ def _cell(
         values |= {"hindsight": her} if her else {}
     else:
         # The papers show off-policy curves in so many equal bins.
-        values["algorithm"]["log_interval"] = max(1, steps // BINS)
+        n_envs = keys.get("n_envs", 1)
+        values["algorithm"]["log_interval"] = max(1, steps // BINS // n_envs)
         values["replay"] = her
     for key, value in keys.items():
         put(values, key, value, where)

@@ -144,7 +144,7 @@ class OffPolicyRuns(Runs):
         update = 0
         for t in range(steps):
             obs, g = env.state.clone(), env.goal_size
-            is_random = self.steps < spec.learning_starts
+            is_random = self.steps * spec.n_envs < spec.learning_starts
             actions = warm_up[:, :, t] if is_random else self._explore(obs, noise[:, :, t])
             step = env.step(actions)
             desired = obs[..., g : 2 * g]
