@@ -214,9 +214,19 @@ def generalise(evidence: Evidence) -> tuple[str, Numbers]:
         said += f", not told apart from {same}" if same else f", ahead of {' and '.join(others)}"
         if HER in rest:
             said += f"; against {HER} this S {told(rest[HER], 'it')}"
+        more = {
+            arm: effect(paired(arms[arm], arms[HER], "success_auc"))
+            for arm in means
+            if HER in arms and arm.startswith(f"{HER}, ")
+        }
+        said += "".join(f"; {arm} {told(found, 'it')}" for arm, found in more.items())
         sizes = {len(frame) for frame in arms.values()}
         parts.append(f"{said} ({' or '.join(map(str, sorted(sizes)))} seeds).")
-        numbers[str(task)] = means | {f"best less {a}": e.numbers() for a, e in rest.items()}
+        numbers[str(task)] = (
+            means
+            | {f"best less {arm}": found.numbers() for arm, found in rest.items()}
+            | {f"{arm} less {HER}": found.numbers() for arm, found in more.items()}
+        )
     if not parts:
         raise Untested("no task has results at two values of S")
     return " ".join(parts), numbers
