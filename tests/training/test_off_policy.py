@@ -11,6 +11,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import train_cell
 from hindsight.training.loops import runs_of
 from hindsight.training.off_policy import OffPolicyRuns
+from hindsight.training.policies import policy_of
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 12}
 PREY: dict[str, Any] = {"prey": "attract", "max_steps": 8}
@@ -28,6 +29,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "dqn": (BITS, {"name": "dqn"}, {"strategy": "future", "fidelity": "described"}),
     "dqn-prioritized": (BITS, {"name": "dqn"}, {"strategy": "future", "prioritized": True}),
     "dqn-plain": (BITS, {"name": "dqn"}, {}),
+    "sac-normalized": (
+        PREY,
+        {"name": "sac", "n_envs": 2, "normalize_observations": True},
+        {"strategy": "final", "fidelity": "described"},
+    ),
+    "td3-normalized": (POINT, {"name": "td3", "normalize_observations": True}, {}),
 }
 
 
@@ -90,6 +97,18 @@ def test_the_policy_acts_once_enough_steps_were_random(n_envs, monkeypatch):
     )
     made.iterate()
     assert acted == list(range(30 // n_envs, 60))
+
+
+@pytest.mark.parametrize("variant", ["sac-normalized", "td3-normalized"])
+def test_what_is_kept_of_a_run_needs_no_standardised_observations(variant):
+    made = runs(cell(variant), 3, 4)
+    for _ in range(2):
+        made.iterate()
+    obs = made.env.state
+    assert not torch.allclose(made.standardiser(obs), obs, atol=0.1)
+    kept = policy_of(made.spec, made.rows)
+    torch.testing.assert_close(kept(obs), made.policy()(obs), rtol=0, atol=1e-5)
+    assert not torch.allclose(made.state.rows, made.rows)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -91,6 +91,11 @@ class State:
         self.log_alpha = self.actor.rows[:, -1:]
 
     @property
+    def networks(self) -> tuple[Network, ...]:
+        """All there are, as views of the rows."""
+        return self.q, self.target_q, self.pi
+
+    @property
     def rows(self) -> Tensor:
         """The runs' rows [run, parameter], as a copy."""
         return torch.cat([self.critics.rows, self.actor.rows, self.target], dim=1)

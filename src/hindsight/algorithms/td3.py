@@ -80,6 +80,11 @@ class State:
         self.target_pi = Network(actor, self.target_actor)
 
     @property
+    def networks(self) -> tuple[Network, ...]:
+        """All there are, as views of the rows."""
+        return self.q, self.target_q, self.pi, self.target_pi
+
+    @property
     def rows(self) -> Tensor:
         """The runs' rows [run, parameter], as a copy."""
         learned = self.critics.rows, self.actor.rows

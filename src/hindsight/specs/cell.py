@@ -353,6 +353,7 @@ class CellSpec(Spec):
             how += f"-sigma{alg.sigma_init:g}" if alg.sigma_init != 1 else ""
             how += f"-wd{alg.weight_decay:g}" if alg.weight_decay else ""
         if (replay := self.replay) is not None:
+            how += "-normalized" if getattr(alg, "normalize_observations", False) else ""
             if replay.strategy is not None:
                 how += f"-her-{replay.strategy}-k{replay.k}-{replay.fidelity}"
             how += "-prioritized" if replay.prioritized else ""

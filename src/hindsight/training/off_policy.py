@@ -5,7 +5,7 @@ environments.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import dqn
+from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
 from hindsight.specs.cell import CellSpec, PPOSpec
-from hindsight.specs.off_policy import DQNSpec, SACSpec
+from hindsight.specs.off_policy import ContinuousSpec, DQNSpec, SACSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.policies import MODULES, Policy, agent_of, initial_row
 from hindsight.training.runs import Runs
@@ -49,6 +50,11 @@ class OffPolicyRuns(Runs):
             agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
         )
         self.buffer = self._buffer()
+        #: What observations are to the networks; None: what they are.
+        self.standardiser: Standardiser | None = None
+        if isinstance(self.algorithm, ContinuousSpec) and self.algorithm.normalize_observations:
+            size = self.env.observation_size
+            self.standardiser = Standardiser(len(self.seeds), size, self.device)
         #: Of each update of the iteration.
         self._notes: dict[str, list[Tensor]] = {}
 
@@ -74,18 +80,29 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Every run's parameters, [run, parameter]."""
+        """Every run's parameters, [run, parameter], of networks that see what there is to see."""
         rows: Tensor = self.state.rows
-        return rows
+        if self.standardiser is None:
+            return rows
+        folded = self.module.State(
+            self.state.agent, rows, torch.zeros(len(rows), device=self.device)
+        )
+        self.standardiser.fold(folded.networks)
+        kept: Tensor = folded.rows
+        return kept
 
     @property
     def parts(self) -> dict[str, Any]:
         """What else has runs."""
-        return {"agent": self.state, "buffer": self.buffer}
+        standardiser = {"standardiser": self.standardiser} if self.standardiser else {}
+        return {"agent": self.state, "buffer": self.buffer, **standardiser}
 
     def policy(self) -> Policy:
         """Actions that are not random."""
-        return partial(self.module.act, self.state)
+        if self.standardiser is None:
+            return partial(self.module.act, self.state)
+        seen = self.standardiser
+        return lambda obs: self.module.act(self.state, seen(obs))
 
     @torch.no_grad()
     def iterate(self) -> dict[str, Tensor]:
@@ -141,6 +158,7 @@ class OffPolicyRuns(Runs):
         normal = self._update_noise(index, n_updates)
         env.prepare_rollout(index + 1, steps)
         rewards, ended, succeeded = [], [], []
+        observed = []
         update = 0
         for t in range(steps):
             obs, g = env.state.clone(), env.goal_size
@@ -158,12 +176,15 @@ class OffPolicyRuns(Runs):
             rewards.append(reward)
             ended.append(step.terminated | step.truncated)
             succeeded.append(step.success)
+            observed.append(obs)
             self.steps += 1
             if self._is_due(self.steps):
                 for _ in range(spec.gradient_steps):
                     self._update(uniform[:, update], normal[:, update])
                     update += 1
         self.recent.add(*(torch.stack(x, dim=-1) for x in (rewards, ended, succeeded)))
+        if self.standardiser is not None:
+            self.standardiser.update(torch.cat(observed, dim=1))
         return n_updates
 
     def _is_due(self, steps: int) -> bool:
@@ -192,6 +213,8 @@ class OffPolicyRuns(Runs):
             return dqn.act(self.state, obs, noise, spec.epsilon)
         if not isinstance(spec, SACSpec):
             noise = noise * spec.exploration_noise
+        if self.standardiser is not None:
+            obs = self.standardiser(obs)
         actions: Tensor = self.module.act(self.state, obs, noise)
         return actions
 
@@ -223,4 +246,6 @@ class OffPolicyRuns(Runs):
         active = torch.ones(len(self.seeds), dtype=torch.bool, device=self.device)
         if isinstance(self.algorithm, DQNSpec):
             return dqn.update(self.state, batch, self.algorithm, active)
+        if (seen := self.standardiser) is not None:
+            batch = replace(batch, obs=seen(batch.obs), next_obs=seen(batch.next_obs))
         return self.module.update(self.state, batch, noise, self.algorithm, active)
