@@ -222,7 +222,7 @@ def test_a_best_strategy_of_few_seeds_is_told_apart_from_none(tmp_path: Path) ->
 
 def test_the_best_s_on_each_task(tmp_path: Path) -> None:
     success = {
-        "PPO": 0.1, "PPO-HER": 0.3, "PPO-HER, cut": 0.2, "MEHER, S = 0.3": 0.4,
+        "PPO": 0.1, "PPO-HER": 0.3, "PPO-HER (cut)": 0.2, "MEHER, S = 0.3": 0.4,
         "MEHER, S = 0.5": 0.6, "MEHER, S = 0.7": 0.6,
     }  # fmt: skip
     tables = written(
@@ -238,4 +238,4 @@ def test_the_best_s_on_each_task(tmp_path: Path) -> None:
         assert numbers["MEHER, S = 0.3"] == pytest.approx(0.4)
     assert "not told apart from S = 0." in found.answer and "S = 0.3, S" not in found.answer
     assert "against PPO-HER this S raises it by +0.300" in found.answer
-    assert "; PPO-HER, cut lowers it by -0.100" in found.answer
+    assert "; PPO-HER (cut) lowers it by -0.100" in found.answer

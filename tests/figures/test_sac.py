@@ -105,6 +105,15 @@ def test_conditions_in_words(own: list[tuple[str, str]], words: str) -> None:
     assert grids.places_in_words(set(own), set(synthetic.CONDITIONS)) == words
 
 
+def test_tasks_in_words() -> None:
+    tasks = {("any", "FetchReach"), ("any", "FetchPush"), ("any", "FetchSlide")}
+    assert grids.places_in_words({("any", "FetchPush")}, tasks) == "FetchPush"
+    assert (
+        grids.places_in_words(tasks - {("any", "FetchPush")}, tasks) == "FetchReach and FetchSlide"
+    )
+    assert grids.places_in_words(tasks, tasks) == ""
+
+
 def test_final_of_sac_has_as_many_goals_as_k_says() -> None:
     levels = [{"strategy": "final", "k": k} for k in (4, 1)]
     sac = [{"level": level, "cell": f"cell-{level['k']}"} for level in levels]

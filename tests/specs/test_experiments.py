@@ -140,8 +140,8 @@ def test_a_task_can_be_narrowed():
         ("SAC-HER", "FetchReach"): (2, 12_000),
         ("TD3-HER", "FetchReach"): (2, 12_000),
         ("DDPG-HER", "FetchReach"): (2, 12_000),
-        ("SAC-HER, 8 at once", "FetchPush"): (3, 50_000),
-        ("SAC-HER, normalized", "FetchPush"): (3, 50_000),
+        ("SAC-HER (8 at once)", "FetchPush"): (3, 50_000),
+        ("SAC-HER (normalized)", "FetchPush"): (3, 50_000),
         ("TD3-HER", "FetchPush"): (3, 50_000),
         ("DDPG-HER", "FetchPush"): (3, 20_000),
     }
@@ -162,7 +162,7 @@ def test_an_arm_may_be_for_some_tasks_only():
     by_task = {}
     for entry, _ in plan_of(preset="paper").experiments["generalise"]:
         by_task.setdefault(entry.prey, set()).add(entry.arm)
-    more = {"PPO-HER, cut", "PPO-HER, cut, inside"}
+    more = {"PPO-HER (cut)", "PPO-HER (cut, inside)"}
     assert by_task["PointReach"] - by_task["BitFlipping"] == more
     assert by_task["BitFlipping"] < by_task["PointReach"]
 

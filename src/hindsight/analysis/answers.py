@@ -217,7 +217,7 @@ def generalise(evidence: Evidence) -> tuple[str, Numbers]:
         more = {
             arm: effect(paired(arms[arm], arms[HER], "success_auc"))
             for arm in means
-            if HER in arms and arm.startswith(f"{HER}, ")
+            if HER in arms and arm.startswith(f"{HER} (")
         }
         said += "".join(f"; {arm} {told(found, 'it')}" for arm, found in more.items())
         sizes = {len(frame) for frame in arms.values()}

@@ -159,16 +159,16 @@ TASK_ARMS = {
     "DQN + HER (final)": Look("#E69F00", (0, (5, 1.3, 1, 1.3, 1, 1.3)), "p"),
     "DQN + HER (episode)": Look("#009E73", (0, (2, 1)), "h"),
     "DQN + HER (random)": Look("#CC79A7", (0, (8, 1, 1, 1)), "*"),
-    "PPO-HER, cut": Look("#882255", (0, (3, 1, 1, 1, 1, 1)), "8"),
-    "PPO-HER, cut, inside": Look("#1A1A1A", (0, (5, 1)), "H"),
+    "PPO-HER (cut)": Look("#882255", (0, (3, 1, 1, 1, 1, 1)), "8"),
+    "PPO-HER (cut, inside)": Look("#1A1A1A", (0, (5, 1)), "H"),
     "MEHER, S = 0.3": Look("#8FD744", (0, (7, 1.3)), "<"),
     "MEHER, S = 0.5": Look("#21908C", (0, (4, 1, 1, 1)), ">"),
     "MEHER, S = 0.7": Look("#443A83", (0, (1.5, 1)), "d"),
 }
 #: Arms of the Fetch experiments, beside PPO, PPO-HER, and SAC-HER or "moved only".
 FETCH_ARMS = {
-    "SAC-HER, 8 at once": Look("#994F00", (0, (2, 1)), "p"),
-    "SAC-HER, normalized": Look("#009E73", (0, (6, 1, 2, 1)), "h"),
+    "SAC-HER (8 at once)": Look("#994F00", (0, (2, 1)), "p"),
+    "SAC-HER (normalized)": Look("#009E73", (0, (6, 1, 2, 1)), "h"),
     "TD3-HER": Look("#332288", (0, (7, 1.3)), "^"),
     "DDPG-HER": Look("#CCBB44", (0, (5, 1.3, 1, 1.3)), "v"),
     "PPO-HER, after contact": Look("#661155", (0, (3, 1)), "P"),
