@@ -71,4 +71,5 @@ def test_purposes_keep_their_numbers():
         "EVALUATION_SPAWN": 6,
         "EVALUATION_PREY": 7,
         "UPDATE": 8,
+        "UNIFORM_ACTIONS": 9,
     }

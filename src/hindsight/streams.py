@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     EVALUATION_SPAWN = 6
     EVALUATION_PREY = 7
     UPDATE = 8
+    UNIFORM_ACTIONS = 9
 
 
 def stream(seed: int, purpose: Purpose, index: int = 0) -> np.random.Generator:

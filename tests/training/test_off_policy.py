@@ -31,7 +31,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "dqn-plain": (BITS, {"name": "dqn"}, {}),
     "sac-normalized": (
         PREY,
-        {"name": "sac", "n_envs": 2, "normalize_observations": True},
+        {"name": "sac", "n_envs": 2, "normalize_observations": True, "epsilon": 0.3},
         {"strategy": "final", "fidelity": "described"},
     ),
     "td3-normalized": (POINT, {"name": "td3", "normalize_observations": True}, {}),
@@ -97,6 +97,25 @@ def test_the_policy_acts_once_enough_steps_were_random(n_envs, monkeypatch):
     )
     made.iterate()
     assert acted == list(range(30 // n_envs, 60))
+
+
+def test_a_share_of_the_actions_is_uniform():
+    spec = cell("ddpg")
+    more = {"epsilon": 0.3, "learning_starts": 1, "exploration_noise": 0.0}
+    algorithm = spec.algorithm.model_copy(update=more)
+    made = runs(spec.model_copy(update={"algorithm": algorithm}), 1, 2, 3)
+    taken, expected = [], []
+    step, explore = made.env.step, made._explore
+    made.env.step = lambda actions: taken.append(actions.clone()) or step(actions)
+    made._explore = lambda *given: expected.append(explore(*given)) or expected[-1]
+    for _ in range(10):
+        made.iterate()
+    actions, of_the_policy = torch.stack(taken[1:]), torch.stack(expected)
+    others = actions[(actions != of_the_policy).all(-1)]
+    share = len(others) / actions[..., 0].numel()
+    assert share == pytest.approx(0.3, abs=0.04)
+    assert others.abs().max() <= 1 and others.mean().abs() < 0.05
+    assert others.var().item() == pytest.approx(1 / 3, abs=0.03)
 
 
 @pytest.mark.parametrize("variant", ["sac-normalized", "td3-normalized"])

@@ -167,7 +167,6 @@ TASK_ARMS = {
 }
 #: Arms of the Fetch experiments, beside PPO, PPO-HER, and SAC-HER or "moved only".
 FETCH_ARMS = {
-    "SAC-HER (8 at once)": Look("#994F00", (0, (2, 1)), "p"),
     "SAC-HER (normalized)": Look("#009E73", (0, (6, 1, 2, 1)), "h"),
     "TD3-HER": Look("#332288", (0, (7, 1.3)), "^"),
     "DDPG-HER": Look("#CCBB44", (0, (5, 1.3, 1, 1.3)), "v"),

@@ -30,6 +30,7 @@ MEANINGS = {
         "gamma": "discount of the reward of each further step",
         "tau": "share of the way that the target networks move to the others at each update",
         "batch_size": "transitions of an update",
+        "epsilon": "share of actions that are drawn uniformly, further noise left out",
         "normalize_observations": "whether networks see observations in units of their spread",
         "buffer_size": "transitions that the replay keeps; then the oldest give way",
         "learning_starts": "steps with random actions, before the first update",

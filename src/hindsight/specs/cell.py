@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
 from hindsight.specs.gymnasium import OURS, GymnasiumSpec
-from hindsight.specs.off_policy import DDPGSpec, DQNSpec, SACSpec, TD3Spec
+from hindsight.specs.off_policy import ContinuousSpec, DDPGSpec, DQNSpec, SACSpec, TD3Spec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
 
@@ -353,7 +353,9 @@ class CellSpec(Spec):
             how += f"-sigma{alg.sigma_init:g}" if alg.sigma_init != 1 else ""
             how += f"-wd{alg.weight_decay:g}" if alg.weight_decay else ""
         if (replay := self.replay) is not None:
-            how += "-normalized" if getattr(alg, "normalize_observations", False) else ""
+            if isinstance(alg, ContinuousSpec):
+                how += f"-epsilon{alg.epsilon:g}" if alg.epsilon else ""
+                how += "-normalized" if alg.normalize_observations else ""
             if replay.strategy is not None:
                 how += f"-her-{replay.strategy}-k{replay.k}-{replay.fidelity}"
             how += "-prioritized" if replay.prioritized else ""

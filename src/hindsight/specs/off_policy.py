@@ -31,6 +31,8 @@ class ContinuousSpec(OffPolicySpec):
     hidden: tuple[Count, ...] = (64, 64)
     tau: Annotated[float, Field(gt=0, le=1)] = 0.005
     batch_size: Count = 256
+    #: Share of actions drawn uniformly while training (Andrychowicz et al. 2017, appendix A).
+    epsilon: Fraction = 0.0
     #: Networks see observations less their mean so far, in units of their standard deviation.
     normalize_observations: bool = False
 

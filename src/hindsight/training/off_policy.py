@@ -149,6 +149,7 @@ class OffPolicyRuns(Runs):
         spec, env = self.algorithm, self.env
         index = self.steps // CHUNK
         noise, warm_up = self._exploration(index, steps)
+        at_random = self._at_random(index, steps)
         due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
         n_updates = len(due) * spec.gradient_steps
         uniform = draws(self.seeds, index, (n_updates, spec.batch_size, 3))
@@ -164,6 +165,8 @@ class OffPolicyRuns(Runs):
             obs, g = env.state.clone(), env.goal_size
             is_random = self.steps * spec.n_envs < spec.learning_starts
             actions = warm_up[:, :, t] if is_random else self._explore(obs, noise[:, :, t])
+            if at_random is not None:
+                actions = torch.where(at_random[:, :, t, None], warm_up[:, :, t], actions)
             step = env.step(actions)
             desired = obs[..., g : 2 * g]
             reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
@@ -205,6 +208,15 @@ class OffPolicyRuns(Runs):
             return uniform.to(self.device), (uniform[..., 1] * env.n_choices).long()
         normal = np.stack([g.standard_normal(size, np.float32) for g in generators])
         return torch.from_numpy(normal).to(self.device), (2 * uniform - 1).to(self.device)
+
+    def _at_random(self, index: int, steps: int) -> Tensor | None:
+        """Which continuous actions are uniform, [run, env, step]; None: none ever."""
+        spec, size = self.algorithm, (self.algorithm.n_envs, steps)
+        if not isinstance(spec, ContinuousSpec) or not spec.epsilon:
+            return None
+        streams = [stream(seed, Purpose.UNIFORM_ACTIONS, index) for seed in self.seeds]
+        uniform = torch.from_numpy(np.stack([s.random(size, np.float32) for s in streams]))
+        return (uniform < spec.epsilon).to(self.device)
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """The algorithm's random actions."""
