@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
+from hindsight.replay.buffer import draws
 from hindsight.specs.cell import CellSpec
+from hindsight.training import off_policy
 from hindsight.training.cell import train_cell
 from hindsight.training.loops import runs_of
 from hindsight.training.off_policy import OffPolicyRuns
@@ -97,6 +99,29 @@ def test_the_policy_acts_once_enough_steps_were_random(n_envs, monkeypatch):
     )
     made.iterate()
     assert acted == list(range(30 // n_envs, 60))
+
+
+@pytest.mark.parametrize(("log_interval", "indices"), [(60, 4), (100, 4), (50, 2), (30, 2)])
+def test_no_two_chunks_draw_the_same_numbers(log_interval, indices, monkeypatch):
+    """Also where an iteration is no whole number of chunks of fifty steps."""
+    spec = cell("sac")
+    algorithm = spec.algorithm.model_copy(update={"log_interval": log_interval})
+    made = runs(spec.model_copy(update={"algorithm": algorithm}), 5)
+    drawn, prepared = [], []
+    prepare = made.env.prepare_rollout
+    monkeypatch.setattr(
+        off_policy,
+        "draws",
+        lambda seeds, index, size: drawn.append(index) or draws(seeds, index, size),
+    )
+    monkeypatch.setattr(
+        made.env,
+        "prepare_rollout",
+        lambda index, steps: prepared.append(index) or prepare(index, steps),
+    )
+    made.iterate()
+    made.iterate()
+    assert drawn == list(range(indices)) and prepared == [index + 1 for index in drawn]
 
 
 def test_a_share_of_the_actions_is_uniform():

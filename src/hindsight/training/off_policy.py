@@ -80,7 +80,7 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Every run's parameters, [run, parameter], of networks that see what there is to see."""
+        """Every run's parameters [run, parameter], for observations as they are given."""
         rows: Tensor = self.state.rows
         if self.standardiser is None:
             return rows
@@ -147,7 +147,10 @@ class OffPolicyRuns(Runs):
     def _chunk(self, steps: int) -> int:
         """Some steps with their updates; returns the number of updates."""
         spec, env = self.algorithm, self.env
-        index = self.steps // CHUNK
+        # Of this chunk, counted from the run's first: the last of an iteration may be shorter, and
+        # no two chunks may draw the same numbers.
+        iterations, within = divmod(self.steps, spec.log_interval)
+        index = iterations * -(-spec.log_interval // CHUNK) + within // CHUNK
         noise, warm_up = self._exploration(index, steps)
         at_random = self._at_random(index, steps)
         due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
