@@ -249,12 +249,12 @@ def places_in_words(own: set[tuple[str, str]], every: set[tuple[str, str]]) -> s
     """`random spawn`, `random spawn, static or attract`, `3 of 12 conditions`, or tasks by name; ""
     for all.
     """
-    spawns = [name for name in style.SPAWNS if name in {spawn for spawn, _ in own}]
-    preys = [name for name in style.PREYS if name in {prey for _, prey in own}]
     if own == every:
         return ""
     if {spawn for spawn, _ in every}.isdisjoint(style.SPAWNS):
         return " and ".join(sorted(task for _, task in own))
+    spawns = [name for name in style.SPAWNS if name in {spawn for spawn, _ in own}]
+    preys = [name for name in style.PREYS if name in {prey for _, prey in own}]
     if own != {(spawn, prey) for spawn, prey in every if spawn in spawns and prey in preys}:
         return f"{len(own)} of {len(every)} conditions"
     words = []

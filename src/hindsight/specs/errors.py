@@ -61,9 +61,8 @@ def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str]
 
 def _models(annotation: Any) -> Any:
     """The model of an annotation, all of them if it leaves a choice, or the mapping to models."""
-    if get_origin(annotation) is dict:
-        return annotation
-    kinds = get_args(annotation) or (annotation,)
+    is_mapping = get_origin(annotation) is dict
+    kinds = (annotation,) if is_mapping else get_args(annotation) or (annotation,)
     bare = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
     if mappings := [kind for kind in bare if get_origin(kind) is dict]:
         return mappings[0]
