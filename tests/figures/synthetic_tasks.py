@@ -27,8 +27,6 @@ MOVES = {
     "predator-prey": 1.0, "predator-prey with an object": 0.2, "PointReach": 1.0,
     "FetchReach": 0.98, "FetchPush": 0.05,
 }  # fmt: skip
-#: The fidelity under which an experiment is written and drawn; described, unless it is named.
-FIDELITY = {"fetch_rollout": "released"}
 #: Arms, levels of what varies, tasks, rows of a run.
 EXPERIMENTS: dict[str, tuple[Sequence[str], Sequence[Level], Sequence[str], int]] = {
     "point_reach": (
@@ -109,15 +107,10 @@ def write(
     plan = synthetic.write_experiment(
         root, name, arms=arms, levels=levels or all_levels, seeds=seeds, iterations=rows,
         conditions=[("any", task) for task in tasks], curve_of=curve, more_of=more,
-        fidelities=fidelities or (fidelity_of(name),),
+        fidelities=fidelities or ("described",),
     )  # fmt: skip
     summarise(plan, root)
     return plan.parent
-
-
-def fidelity_of(name: str) -> str:
-    """The fidelity under which an experiment is written and drawn."""
-    return FIDELITY.get(name, "described")
 
 
 def _columns(name: str, task: str, seed: int, success: Array, steps: Array) -> dict[str, Array]:

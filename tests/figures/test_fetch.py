@@ -89,7 +89,7 @@ def test_what_is_missing_of_fig_5_is_said(tables: Path, tmp_path: Path) -> None:
 
 
 def test_success_by_rollout_length_is_a_mean_over_weight_decays(tables: Path) -> None:
-    figure = drawn("fetch_rollout", tables)
+    figure = drawn("fetch_rollout_described", tables)
     assert [ax.get_title(loc="left") for ax in figure.axes] == FETCH[:2]
     marker = style.arm_look("PPO-HER").marker
     for task, ax in zip(FETCH[:2], figure.axes, strict=True):

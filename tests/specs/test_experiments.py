@@ -69,7 +69,7 @@ def test_the_paper_preset_is_the_papers_grid():
         "bit_strategies": 4 * 4,
         "reach_strategies": 4 * 4,
         "fetch": 2 * 4 * 4 * 2,
-        "fetch_rollout": 2 * 4 * 6 * 4,
+        "fetch_rollout": 2 * 4 * 6 * 4 * 2,
         "fetch_off_policy": 3 * 4 + 3,
         "fetch_strategies": 4,
         "moving_goals": 5 * 7,

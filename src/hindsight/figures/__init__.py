@@ -301,16 +301,13 @@ ALSO_READ = {
     "fetch_off_policy": ("fetch",),
 }
 #: Experiments that one fidelity alone can train.
-_ONLY = {
-    "fetch_rollout": "released",
-    **dict.fromkeys(
-        (
-            "near_far", "point_reach", "bit_strategies", "reach_strategies", "generalise",
-            "fetch_off_policy", "fetch_strategies", "moving_goals",
-        ),
-        "described",
+_ONLY = dict.fromkeys(
+    (
+        "near_far", "point_reach", "bit_strategies", "reach_strategies", "generalise",
+        "fetch_off_policy", "fetch_strategies", "moving_goals",
     ),
-}  # fmt: skip
+    "described",
+)  # fmt: skip
 FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
 
 
