@@ -79,6 +79,11 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
         (["train", "--steps", "100"], "steps 100 is below one rollout"),
         (["train", "--hidden", "64,x"], "algorithm.hidden.1: 'x'"),
         (["train", "--fidelity", "true", "--her", "final"], "fidelity: 'true'"),
+        (
+            ["train", "--fidelity", "released", "--her", "final", "--set", "inside=0.98"],
+            "--set inside=0.98 has no effect beside strategy final, fidelity released",
+        ),
+        (["train", "--her", "final", "--k", "4"], "--k=4 has no effect beside strategy final"),
         (["watch", "none.pt", "film.gif"], "none.pt"),
         (["cell", "none.json"], "none.json"),
         (["evaluate", "none.pt"], "none.pt"),

@@ -194,7 +194,7 @@ def train(
     """Train one cell, without Snakemake; writes the same files."""
     from hindsight.specs.cell import CellSpec
     from hindsight.specs.errors import validated
-    from hindsight.specs.experiments import overrides_of, put
+    from hindsight.specs.experiments import must_count, overrides_of, put
 
     widths = [width.strip() for width in hidden.split(",") if width.strip()]
     values: dict[str, Any] = {
@@ -219,11 +219,14 @@ def train(
         section = "hindsight" if algorithm is Algorithm.ppo else "replay"
         values[section] = {"strategy": her.value, "fidelity": fidelity}
         values[section] |= {} if k is None else {"k": k}
-    for key, value in overrides_of(keys or [], "--set").items():
+    more = overrides_of(keys or [], "--set")
+    for key, value in more.items():
         put(values, key, value, "--set")
+    spec = validated(CellSpec, values)
+    must_count(spec, values, more, "--set ")
+    must_count(spec, values, [] if k is None else ["k"], "--")
     from hindsight.training.cell import Execution
 
-    spec = validated(CellSpec, values)
     _train(spec, out, Execution(device, runs_per_axis, workers=workers))
 
 

@@ -8,14 +8,14 @@ not depend on its neighbours.
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from hindsight.files import write_whole
 from hindsight.specs.base import DEVICES, Count, Positive, Spec
@@ -389,6 +389,21 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
             f"{where}: {key!r} is no key of {_kind(homes[0], values[homes[0]]).__name__}"
         )
     raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
+
+
+def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str], where: str) -> None:
+    """Raise SpecError for a given key of a cell that its other keys leave without effect."""
+    for key in keys:
+        for section in SECTIONS.keys() & values.keys():
+            part, given = getattr(spec, section), values[section]
+            if key not in given:
+                continue
+            asked = TypeAdapter(type(part).model_fields[key].annotation).validate_python(given[key])
+            if getattr(part, key) != asked:
+                others = ", ".join(
+                    f"{name} {value}" for name, value in given.items() if name != key
+                )
+                raise SpecError(f"{where}{key}={given[key]} has no effect beside {others}")
 
 
 def _kind(section: str, values: dict[str, Any]) -> type[Spec]:
