@@ -156,15 +156,56 @@ def test_the_environment_can_be_another(tmp_path):
     assert same.returns.tolist() == plain.returns.tolist()
 
 
+@pytest.mark.parametrize("kwargs", [{}, {"terminates": True}, {"discrete": True}])
+def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_path):
+    """Observations of any shape, actions in a box of their own, success as the reward says."""
+    spec = CellSpec(
+        environment={"id": "tests.envs.corridor:Corridor-v0", "kwargs": kwargs},
+        algorithm={"hidden": (5,)},
+        steps=10_000,
+        seeds=1,
+    )
+    row = initial_row(spec, 0)
+    row = row + 0.1 * torch.randn(row.shape, generator=torch.Generator().manual_seed(2))
+    file = tmp_path / "policy.pt"
+    save(file, {"spec": spec.model_dump_json(), "seeds": [0], "rows": row[None]})
+    found = evaluate_policy(file, n_episodes=30)
+
+    env = gymnasium.make("tests.envs.corridor:Corridor-v0", **kwargs)
+    returns, successes = [], []
+    for episode in range(30):
+        obs, _ = env.reset(seed=episode)
+        rewards, over = [], False
+        while not over:
+            x = np.concatenate(
+                [obs["achieved_goal"], obs["desired_goal"], obs["observation"].ravel()]
+            ).astype(np.float32)
+            n = 3 if kwargs.get("discrete") else 2
+            outputs = network(row.double().numpy(), (len(x), 5, n), x, np.tanh)
+            first, second = np.clip(outputs[:2], -1, 1)
+            action = outputs.argmax() - 1 if n == 3 else np.array([first, 2 + 2 * second])
+            obs, reward, *ends, _ = env.step(action)
+            rewards.append(reward)
+            over = any(ends)
+        returns.append(sum(rewards))
+        successes.append(rewards[-1] == 0)
+    assert "discrete" in kwargs or 0 < sum(successes) < 30
+    assert len(set(returns)) > 1
+    assert found.returns.tolist() == returns and found.successes.tolist() == successes
+
+
 def test_random_actions_are_those_of_the_policy():
     """Frequencies of choices, moments of numbers: 2 000 draws at one observation."""
     rng = np.random.default_rng(0)
     for name, width in (("ppo-choices", 3), ("ppo", 2)):
         spec, rows = cell(name)
+        if name == "ppo":
+            rows[0, -2:] = -2  # log sigma: none is clipped at the box
         obs = {
             k: rng.integers(0, 2, width) for k in ("achieved_goal", "desired_goal", "observation")
         }
-        act = actor_of(spec, rows[0], torch.Generator().manual_seed(0))
+        env = gymnasium.make(spec.environment.id, **spec.environment.model_dump(exclude={"id"}))
+        act = actor_of(spec, rows[0], env.action_space, torch.Generator().manual_seed(0))
         drawn = np.array([act(obs) for _ in range(2000)])
         x = np.concatenate(list(obs.values())).astype(float)
         outputs = network(rows[0].double().numpy(), (len(x), 5, width), x, np.tanh)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import gymnasium
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.step import Step
+from hindsight.envs.workers import is_success
 from hindsight.relabel.task import Task
 from hindsight.specs.cell import EnvironmentSpec
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -91,3 +93,17 @@ def make(
         [spec] * len(seeds), seeds, n_envs, device=device, evaluation=evaluation
     )
     return made
+
+
+def gymnasium_of(spec: EnvironmentSpec, **options: Any) -> gymnasium.Env[Any, Any]:
+    """A single environment as gymnasium makes it; `options` such as render_mode."""
+    if isinstance(spec, GymnasiumSpec):
+        return spec.make(**options)
+    return gymnasium.make(spec.id, **spec.model_dump(exclude={"id"}), **options)
+
+
+def succeeded(spec: EnvironmentSpec, reward: Any, info: dict[str, Any]) -> bool:
+    """Whether a step of that environment achieved the goal."""
+    if isinstance(spec, GymnasiumSpec):
+        return is_success(spec.facts, reward, info)
+    return bool(info["is_success"])

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -88,7 +88,7 @@ class Arrays:
         self._look()
 
 
-def row_of(obs: dict[str, Any]) -> NDArray[np.float32]:
+def row_of(obs: Mapping[str, Any]) -> NDArray[np.float32]:
     """[obs]: achieved goal, desired goal and observation, side by side."""
     return np.concatenate([np.ravel(obs[key]) for key in KEYS]).astype(np.float32)
 

@@ -10,20 +10,21 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.algorithms import dqn, ppo
+from hindsight.envs.workers import action_of, is_success, row_of
 from hindsight.specs.cell import CellSpec, PPOSpec, has_choices
 from hindsight.specs.errors import SpecError
+from hindsight.specs.gymnasium import KEYS, Facts, GymnasiumSpec
 from hindsight.specs.off_policy import DQNSpec, SACSpec
 from hindsight.training.policies import MODULES, agent_of, n_outputs, policy_of
 from hindsight.training.watch import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
 Actor = Callable[[Mapping[str, Any]], Any]
-#: The order in which our policies see the parts of an observation.
-PARTS = ("achieved_goal", "desired_goal", "observation")
 
 
 class Evaluation(NamedTuple):
@@ -49,7 +50,8 @@ def evaluate_policy(
 ) -> Evaluation:
     """Run episodes and tell their mean return, its standard deviation and the success rate.
 
-    An episode succeeds if `info["is_success"]` of its last step says so.
+    An episode succeeds if `info["is_success"]` of its last step says so, or in a policy's own
+    environment its last reward.
 
     Args:
         policy: a file below results/policies, or a function from observations (dictionaries, as the
@@ -68,29 +70,29 @@ def evaluate_policy(
     """
     if n_episodes < 1:
         raise SpecError(f"n_episodes: {n_episodes} is not allowed; it is 1 or more")
-    spec, act = None, policy
-    if isinstance(policy, str | Path):
-        spec, row = read_policy(Path(policy), run)
-        act = actor_of(spec, row, None if deterministic else torch.Generator().manual_seed(seed))
+    given = dict(parameters or {})
+    if not isinstance(policy, str | Path):
         if environment is None:
-            own = spec.environment.model_dump()
-            environment = own.pop("id")
-            parameters = own | dict(parameters or {})
-    if environment is None:
-        raise SpecError("environment: None is not allowed for a policy that is a function")
-    if isinstance(environment, str):
-        env = _made(environment, dict(parameters or {}))
-    elif parameters:
-        raise SpecError("parameters: they are of an environment that an id names")
+            raise SpecError("environment: None is not allowed for a policy that is a function")
+        return _episodes(policy, _made(environment, given), n_episodes, seed)
+    spec, row = read_policy(Path(policy), run)
+    where, facts = spec.environment, None
+    if environment is not None:
+        env = _made(environment, given)
+    elif isinstance(where, GymnasiumSpec):
+        where = where.model_copy(update={"kwargs": where.kwargs | given})
+        env, facts = where.make(), where.facts
     else:
-        env = environment
-    if spec is not None:
-        _check_fit(spec, env)
-    assert callable(act)
-    return _episodes(act, env, n_episodes, seed)
+        env = _made(where.id, where.model_dump(exclude={"id"}) | given)
+    _check_fit(spec, env)
+    generator = None if deterministic else torch.Generator().manual_seed(seed)
+    act = actor_of(spec, row, env.action_space, generator)
+    return _episodes(act, env, n_episodes, seed, facts)
 
 
-def _episodes(act: Actor, env: gymnasium.Env[Any, Any], n: int, seed: int) -> Evaluation:
+def _episodes(
+    act: Actor, env: gymnasium.Env[Any, Any], n: int, seed: int, facts: Facts | None = None
+) -> Evaluation:
     returns, successes, lengths = np.zeros((3, n))
     for episode in range(n):
         obs, _ = env.reset(seed=seed + episode)
@@ -100,24 +102,32 @@ def _episodes(act: Actor, env: gymnasium.Env[Any, Any], n: int, seed: int) -> Ev
             returns[episode] += float(reward)
             lengths[episode] += 1
             over = bool(terminated or truncated)
-        successes[episode] = info.get("is_success", np.nan)
+        told = info.get("is_success", np.nan)
+        successes[episode] = told if facts is None else is_success(facts, reward, info)
     means = float(returns.mean()), float(returns.std()), float(successes.mean())
     return Evaluation(*means, float(lengths.mean()), returns, successes)
 
 
-def actor_of(spec: CellSpec, row: torch.Tensor, generator: torch.Generator | None = None) -> Actor:
+def actor_of(
+    spec: CellSpec,
+    row: torch.Tensor,
+    space: gymnasium.Space[Any],
+    generator: torch.Generator | None = None,
+) -> Actor:
     """What a run with these parameters [parameter] does in a gymnasium environment.
 
-    generator: of random actions, as in training; None: the deterministic ones.
+    Args:
+        space: the environment's actions, to which the agent's -1 to 1 is scaled.
+        generator: of random actions, as in training; None: the deterministic ones.
     """
-    rows, discrete = row[None], has_choices(spec.environment)
+    assert isinstance(space, Box | Discrete)
+    rows = row[None]
     choose = policy_of(spec, rows) if generator is None else _random(spec, rows, generator)
 
     @torch.no_grad()
     def act(obs: Mapping[str, Any]) -> Any:
-        numbers = np.concatenate([np.asarray(obs[part], np.float32) for part in PARTS])
-        action = choose(torch.from_numpy(numbers)[None, None])[0, 0]
-        return int(action) if discrete else action.numpy()
+        action = choose(torch.from_numpy(row_of(obs))[None, None])
+        return action_of(space, action.reshape(-1).numpy())
 
     return act
 
@@ -151,22 +161,28 @@ def _random(
     return policy_of(spec, rows)
 
 
-def _made(name: str, parameters: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+def _made(
+    environment: str | gymnasium.Env[Any, Any], parameters: dict[str, Any]
+) -> gymnasium.Env[Any, Any]:
+    if not isinstance(environment, str):
+        if parameters:
+            raise SpecError("parameters: they are of an environment that an id names")
+        return environment
     try:
-        return gymnasium.make(name, **parameters)
+        return gymnasium.make(environment, **parameters)
     except SpecError:
         raise
     except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
-        raise SpecError(f"environment {name!r}: {' '.join(str(error).split())}") from error
+        raise SpecError(f"environment {environment!r}: {' '.join(str(error).split())}") from error
 
 
 def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     """SpecError unless the environment has the observations and actions that the policy knows."""
     spaces, wanted = env.observation_space, spec.environment.observation_size
     has = None
-    if isinstance(spaces, gymnasium.spaces.Dict) and set(PARTS) <= set(spaces.keys()):
-        has = sum(int(np.prod(spaces[part].shape or ())) for part in PARTS)
-    discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
+    if isinstance(spaces, Dict) and set(KEYS) <= set(spaces.keys()):
+        has = sum(int(np.prod(spaces[part].shape or ())) for part in KEYS)
+    discrete = isinstance(env.action_space, Discrete)
     n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
     fits = (has, discrete, n) == (
         wanted,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import draw_episode, figure_axes
-from hindsight.envs.workers import Slot, action_of, is_success, row_of
+from hindsight.envs.tasks import gymnasium_of, succeeded
+from hindsight.envs.workers import Slot, action_of, row_of
 from hindsight.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec, PredatorPreySpec
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -124,10 +124,7 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     where, act = spec.environment, policy_of(spec, row[None])
     if isinstance(where, GymnasiumSpec):
         choose_headless(where)
-        env = where.make(render_mode="rgb_array")
-    else:
-        parameters = where.model_dump(exclude={"id"})
-        env = gymnasium.make(where.id, render_mode="rgb_array", **parameters)
+    env = gymnasium_of(where, render_mode="rgb_array")
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
     space, filmed = env.action_space, []
@@ -140,11 +137,7 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             obs, reward, *ends, info = env.step(action_of(space, action))
             frames.append(_frame(env))
             over = any(ends)
-            success = (
-                is_success(where.facts, reward, info)
-                if isinstance(where, GymnasiumSpec)
-                else info["is_success"]
-            )
+            success = succeeded(where, reward, info)
         filmed.append(Filmed(frames, int(env.metadata.get("render_fps", 25)), success))
     env.close()
     return filmed
