@@ -13,6 +13,7 @@ FEW = {
     "learning_rate": {
         "spawns": ["random"],
         "preys": ["static"],
+        "fidelities": ["released"],
         "levels": {"learning_rate": [3e-3]},
     }
 }

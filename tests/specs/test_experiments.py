@@ -45,11 +45,11 @@ def test_the_paper_preset_is_the_papers_grid():
     places = {name: len(entries) for name, entries in plan.experiments.items()}
     assert places == {
         "algorithms": 4 * 12 * 2,
-        "learning_rate": 2 * 3 * 12,
+        "learning_rate": 2 * 3 * 12 * 2,
         "her_strategy": 3 * 4 * 12,
-        "agent_size": 2 * 4 * 12,
-        "grid_size": 2 * 5 * 12,
-        "dimensions": 2 * 5 * 12,
+        "agent_size": 2 * 4 * 12 * 2,
+        "grid_size": 2 * 5 * 12 * 2,
+        "dimensions": 2 * 5 * 12 * 2,
         "s_ratio": 11 * 12 * 2,
         "targeted": 11 * 12 * 2,
         "stop_her": 4 * 12 * 2,
