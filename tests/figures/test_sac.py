@@ -108,9 +108,7 @@ def test_conditions_in_words(own: list[tuple[str, str]], words: str) -> None:
 def test_tasks_in_words() -> None:
     tasks = {("any", "FetchReach"), ("any", "FetchPush"), ("any", "FetchSlide")}
     assert grids.places_in_words({("any", "FetchPush")}, tasks) == "FetchPush"
-    assert (
-        grids.places_in_words(tasks - {("any", "FetchPush")}, tasks) == "FetchReach and FetchSlide"
-    )
+    assert grids.places_in_words(tasks - {("any", "FetchPush")}, tasks) == "FetchReach, FetchSlide"
     assert grids.places_in_words(tasks, tasks) == ""
 
 

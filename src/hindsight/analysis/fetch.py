@@ -153,10 +153,11 @@ def yardstick(evidence: Evidence) -> tuple[str, Numbers]:
     arms = set(rows["arm"])
     learned = [t for t in tasks if any(x["steps"] < math.inf for a, x in numbers[t].items()
                                        if a in arms)]  # fmt: skip
-    counts = sorted({int(n) for n in rows.groupby(["arm", "prey"])["seed"].nunique()})
+    counts = rows.groupby(["arm", "prey"])["seed"].nunique()
+    seeds = " to ".join(dict.fromkeys((str(counts.min()), str(counts.max()))))
     words = (
         f"Off-policy algorithms with hindsight learn {len(learned)} of {len(tasks)} tasks. A "
-        f"success of {LEARNED:g} in evaluation, median over {' or '.join(map(str, counts))} seeds, "
+        f"success of {LEARNED:g} in evaluation, median over {seeds} seeds, "
         f"is first seen on {'; '.join(parts)}."
     )
     if beside is not None:

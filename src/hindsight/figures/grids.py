@@ -219,10 +219,10 @@ def subtitle(
 
 @dataclass(frozen=True)
 class Narrowed:
-    """What an arm had less of than others; seeds and steps None, where "" if they were as many."""
+    """What an arm had less of than others, in ascending order; () and "" where it was as many."""
 
-    seeds: int | None
-    steps: int | None
+    seeds: tuple[int, ...]
+    steps: tuple[int, ...]
     where: str
 
 
@@ -231,15 +231,16 @@ def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
     preset, entries = plan["preset"], plan["entries"]
     everywhere = {(e["spawn"], e["prey"]) for e in entries}
 
-    def most(name: str, arm: str | None = None) -> int:
-        return max(e.get(name, preset[name]) for e in entries if arm in (None, e["arm"]))
+    def less(name: str, arm: str) -> tuple[int, ...]:
+        counts = {e["arm"]: set[int]() for e in entries}
+        for e in entries:
+            counts[e["arm"]].add(e.get(name, preset[name]))
+        return () if counts[arm] == {max(map(max, counts.values()))} else tuple(sorted(counts[arm]))
 
     found = {}
     for arm in style.in_order([e["arm"] for e in entries]):
         own = {(e["spawn"], e["prey"]) for e in entries if e["arm"] == arm}
-        seeds, steps = (
-            most(name, arm) if most(name, arm) < most(name) else None for name in ("seeds", "steps")
-        )
+        seeds, steps = less("seeds", arm), less("steps", arm)
         if seeds or steps or own != everywhere:
             found[arm] = Narrowed(seeds, steps, places_in_words(own, everywhere))
     return found
@@ -252,7 +253,7 @@ def places_in_words(own: set[tuple[str, str]], every: set[tuple[str, str]]) -> s
     if own == every:
         return ""
     if {spawn for spawn, _ in every}.isdisjoint(style.SPAWNS):
-        return " and ".join(sorted(task for _, task in own))
+        return ", ".join(sorted(task for _, task in own))
     spawns = [name for name in style.SPAWNS if name in {spawn for spawn, _ in own}]
     preys = [name for name in style.PREYS if name in {prey for _, prey in own}]
     if own != {(spawn, prey) for spawn, prey in every if spawn in spawns and prey in preys}:
@@ -269,8 +270,9 @@ def narrowed_note(narrowed: dict[str, Narrowed], warn: bool = True) -> str:
     """`SAC, SAC-HER: 4 seeds, 25 000 steps, random spawn`; "" if no arm had less than others."""
     arms: dict[str, list[str]] = {}
     for arm, less in narrowed.items():
-        seeds = style.seeds_note([less.seeds], warn) if less.seeds else ""
-        steps = f"{less.steps:,} steps".replace(",", "\u00a0") if less.steps else ""
+        seeds = style.seeds_note(less.seeds, warn) if less.seeds else ""
+        ends = dict.fromkeys(f"{n:,}" for n in (less.steps[:1] + less.steps[-1:]))
+        steps = f"{' to '.join(ends)} steps".replace(",", "\u00a0") if less.steps else ""
         words = ", ".join(filter(None, (seeds, steps, less.where)))
         arms.setdefault(words, []).append(arm)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in arms.items())

@@ -312,12 +312,12 @@ def draw_head(fig: Figure, head: Head, left: float = 0.12) -> None:
 
 
 def _title(head: Head, width: float) -> list[str]:
-    return textwrap.wrap(head.title, int((width - 0.3) / 0.098))
+    return textwrap.wrap(head.title, int((width - 0.3) / 0.098), break_on_hyphens=False)
 
 
 def _wrap(head: Head, width: float) -> list[str]:
     whole = head.subtitle.replace(" %", "\u00a0%")  # a number keeps its unit
-    return textwrap.wrap(whole, int((width - 0.3) / 0.064))
+    return textwrap.wrap(whole, int((width - 0.3) / 0.064), break_on_hyphens=False)
 
 
 def _legend_rows(head: Head, width: float) -> list[list[Line2D]]:
