@@ -62,9 +62,9 @@ def theirs() -> int:
     return int(model._n_updates)
 
 
-def arithmetic() -> float:
+def arithmetic(dtype: torch.dtype) -> float:
     """Seconds that the matrix products of one update take at this core's own rate."""
-    x, w = torch.randn(BATCH, WIDTH), torch.randn(WIDTH, WIDTH)
+    x, w = torch.randn(BATCH, WIDTH).to(dtype), torch.randn(WIDTH, WIDTH).to(dtype)
     calls = 2000
     start = time.process_time()
     for _ in range(calls):
@@ -86,7 +86,8 @@ def main() -> None:
         updates = train()
         seconds[name] = time.process_time() - start
         print(f"{name}: {seconds[name]:.1f} s for {updates} updates")
-    print(f"the products alone: {arithmetic() * updates:.1f} s")
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        print(f"the products alone, {dtype}: {arithmetic(dtype) * updates:.1f} s")
     print(f"{seconds['Stable-Baselines3'] / seconds['ours']:.2f} x Stable-Baselines3's speed")
     ratio = NOTEBOOK_SECONDS / seconds["ours"]
     print(f"{ratio:.1f} x the notebook's (bar 10: {'met' if ratio >= 10 else 'MISSED'})")
