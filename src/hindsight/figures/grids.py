@@ -232,10 +232,9 @@ def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
     everywhere = {(e["spawn"], e["prey"]) for e in entries}
 
     def less(name: str, arm: str) -> tuple[int, ...]:
-        counts = {e["arm"]: set[int]() for e in entries}
-        for e in entries:
-            counts[e["arm"]].add(e.get(name, preset[name]))
-        return () if counts[arm] == {max(map(max, counts.values()))} else tuple(sorted(counts[arm]))
+        most = max(e.get(name, preset[name]) for e in entries)
+        counts = {e.get(name, preset[name]) for e in entries if e["arm"] == arm}
+        return () if counts == {most} else tuple(sorted(counts))
 
     found = {}
     for arm in style.in_order([e["arm"] for e in entries]):
