@@ -81,9 +81,9 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
         (["train", "--fidelity", "true", "--her", "final"], "fidelity: 'true'"),
         (
             ["train", "--fidelity", "released", "--her", "final", "--set", "inside=0.98"],
-            "--set inside=0.98 has no effect beside strategy final, fidelity released",
+            "error: inside=0.98 has no effect beside strategy final, fidelity released",
         ),
-        (["train", "--her", "final", "--k", "4"], "--k=4 has no effect beside strategy final"),
+        (["train", "--her", "final", "--k", "4"], "error: k=4 has no effect beside strategy final"),
         (["watch", "none.pt", "film.gif"], "none.pt"),
         (["cell", "none.json"], "none.json"),
         (["evaluate", "none.pt"], "none.pt"),

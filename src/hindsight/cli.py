@@ -223,8 +223,7 @@ def train(
     for key, value in more.items():
         put(values, key, value, "--set")
     spec = validated(CellSpec, values)
-    must_count(spec, values, more, "--set ")
-    must_count(spec, values, [] if k is None else ["k"], "--")
+    must_count(spec, values, [*more, *([] if k is None else ["k"])])
     from hindsight.training.cell import Execution
 
     _train(spec, out, Execution(device, runs_per_axis, workers=workers))

@@ -391,7 +391,7 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
 
 
-def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str], where: str) -> None:
+def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> None:
     """Raise SpecError for a given key of a cell that its other keys leave without effect."""
     for key in keys:
         for section in SECTIONS.keys() & values.keys():
@@ -403,7 +403,7 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str], wher
                 others = ", ".join(
                     f"{name} {value}" for name, value in given.items() if name != key
                 )
-                raise SpecError(f"{where}{key}={given[key]} has no effect beside {others}")
+                raise SpecError(f"{key}={given[key]} has no effect beside {others}")
 
 
 def _kind(section: str, values: dict[str, Any]) -> type[Spec]:
