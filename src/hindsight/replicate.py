@@ -22,6 +22,7 @@ from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
 from hindsight.specs.cost import seconds
 from hindsight.specs.experiments import Plan, load, overrides_of
+from hindsight.training.progress import shown
 from hindsight.workflow import Stage, files_below
 
 LOG = Path("results/logs/snakemake.log")
@@ -129,14 +130,15 @@ class _Watch:
         text = f"{len(self.there)} of {len(self.work)} cells"
         if under_way:
             speed = sum(p["steps_per_second"] for p in under_way)
-            returns = ", ".join(f"{p['return_mean']:+.2f}" for p in under_way)
+            returns = ", ".join(shown(p["return_mean"], "+.2f") for p in under_way)
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
             text += "  tables, figures, report"
         left = sum(self.work[name] for name in self.work.keys() - self.there) - part
         elapsed = time.monotonic() - self.started
         if done > 0 and left > 0 and elapsed > 5:
-            text += f"  about {left * elapsed / done / 60:.0f} min left"
+            minutes = left * elapsed / done / 60
+            text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
         return len(self.there), text
 
 

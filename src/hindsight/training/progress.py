@@ -1,6 +1,7 @@
 """How far a cell is: a bar in a terminal, lines in a log, a small file for whoever watches."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,9 +29,14 @@ class Progress:
         left = (self.of - self.steps) / max(self.steps_per_second, 1e-9) / 60
         return (
             f"{self.steps / self.of:4.0%}  {self.steps_per_second:,.0f} steps/s  "
-            f"return {self.return_mean:+.2f}  success {self.success_rate:.0%}  "
+            f"return {shown(self.return_mean, '+.2f')}  success {shown(self.success_rate, '.0%')}  "
             f"at most {left:.1f} min left"
         )
+
+
+def shown(value: float, form: str) -> str:
+    """A number; a dash for one that there is not, before the first episode is over."""
+    return "–" if math.isnan(value) else format(value, form)
 
 
 Tell = Callable[[Progress], None]
