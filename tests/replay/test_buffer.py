@@ -1,6 +1,9 @@
 """The core against a buffer of plain lists that draws by the same random numbers."""
 
+import copy
 import math
+import pickle
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -307,13 +310,23 @@ def test_a_cut_trajectory_ends_where_it_was_cut():
     compare(both.buffer.sample(uniform, reward), both.expected(uniform), both.buffer.relabelling)
 
 
-def test_it_continues_where_it_was_saved():
+def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
+    other = ReplayBuffer(2, 2, 30, ROW, buffer.relabelling)
+    other.load_state_dict(buffer.state_dict())
+    return other
+
+
+@pytest.mark.parametrize(
+    "copied", [from_state, copy.deepcopy, lambda buffer: pickle.loads(pickle.dumps(buffer))]
+)
+@pytest.mark.parametrize("steps", [6, 25])
+def test_it_continues_where_it_was_saved(steps, copied):
+    """Before it is full, too, where not all that it holds has been written."""
     how = Relabelling("random", k=3, terminates_on_success=True)
     both = Both.of(2, 2, 15, how)
-    for _ in range(25):
+    for _ in range(steps):
         both.step(0.3)
-    other = ReplayBuffer(2, 2, 30, ROW, how)
-    other.load_state_dict(both.buffer.state_dict())
+    other = copied(both.buffer)
     for _ in range(25):
         both.step(0.3)
         add(other, *both.history[-1])
@@ -361,7 +374,7 @@ def test_predator_prey_by_hand(strategy, fidelity):
             key = tuple(done.next_achieved[place].tolist())
             ways[key] = (bool(done.terminated[place]), bool(done.success[place]))
     uniform = rng.random((2, 3000, 3))
-    batch = buffer.sample(uniform, env.parameters.reward)
+    batch = buffer.sample(uniform, env.task.reward)
     seen = set()
     relabelled = uniform[..., 1] < 2 / 3
     for place in zip(*relabelled.nonzero(), strict=True):
@@ -427,9 +440,48 @@ def test_errors_leave_the_buffer_as_it_was():
         buffer.add_episodes(torch.zeros(1, 1, 11, ROW.width))
     assert len(buffer) == buffer.position == 0
     buffer.add(*step, flag)
+    with pytest.raises(
+        ValueError, match=r"rows: shape \(1, 1, 2, 1\) is not allowed; it is \(1, 1,"
+    ):
+        buffer.add_episodes(torch.zeros(1, 1, 2, 1))
     with pytest.raises(ValueError, match="while others are open"):
         buffer.add_episodes(torch.zeros(1, 1, 2, ROW.width))
     assert buffer.position == 1 and buffer.elapsed.item() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "wanted"),
+    [
+        ("obs", (2, 3, OBS - 1), (2, 3, OBS)),
+        ("next_obs", (2, 3, OBS + 1), (2, 3, OBS)),
+        ("actions", (2, 3, ACTION - 1), (2, 3, ACTION)),
+        ("actions", (2, 3), (2, 3, ACTION)),
+        ("rewards", (2, 1), (2, 3)),
+        ("terminated", (3,), (2, 3)),
+        ("truncated", (2, 3, 1), (2, 3)),
+        ("success", (1, 3), (2, 3)),
+    ],
+)
+def test_shapes_that_would_shift_or_spread(name, shape, wanted):
+    """Columns that are too few move those after them; sizes of 1 spread over runs."""
+    buffer = ReplayBuffer(2, 3, 30, ROW, Relabelling(terminates_on_success=True))
+    flag = torch.zeros(2, 3, dtype=torch.bool)
+    step = {"obs": torch.zeros(2, 3, OBS), "actions": torch.zeros(2, 3, ACTION)}
+    step |= {"rewards": torch.zeros(2, 3), "next_obs": torch.zeros(2, 3, OBS)}
+    step |= {"terminated": flag, "truncated": flag, "success": flag}
+    buffer.add(**step)
+    wrong = torch.zeros(shape, dtype=step[name].dtype)
+    message = rf"{name}: shape \({', '.join(map(str, shape))}.*\) is not allowed; it is "
+    with pytest.raises(ValueError, match=message + re.escape(str(wanted))):
+        buffer.add(**{**step, name: wrong})
+    assert buffer.position == 1
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5, "many"])
+def test_sizes_that_cannot_be(number):
+    for name, sizes in (("n_envs", (1, number, 10)), ("size", (1, 1, number))):
+        with pytest.raises(ValueError, match=f"{name}: {number!r} is not allowed; it is a whole"):
+            ReplayBuffer(*sizes, ROW, Relabelling())
 
 
 def test_draws_are_a_function_of_seed_and_index():

@@ -1,5 +1,6 @@
 """The NumPy face against plain lists that draw by the same generator, and its errors."""
 
+import copy
 import pickle
 import re
 import zipfile
@@ -280,6 +281,23 @@ def test_gymnasium_environments_one_and_several():
         env.close()
 
 
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
+def test_environments_that_reset_within_a_step_are_refused(mode):
+    """Their next observation may be a reset's; gymnasium's default is one of them."""
+
+    def make():
+        return gymnasium.make("BitFlipping-v0", n_bits=4)
+
+    options = {} if mode == "NEXT_STEP" else {"autoreset_mode": mode.title().replace("_", "")}
+    env = gymnasium.vector.SyncVectorEnv([make] * 2, **options)
+    assert env.metadata["autoreset_mode"].name == mode
+    with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed, since next_"):
+        HindsightReplayBuffer(50, env)
+    wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
+    with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed"):
+        HindsightReplayBuffer(50, wrapped)
+
+
 def test_goals_of_other_shapes_and_actions_without_one():
     """Spaces of pictures, single numbers and choices come out as they went in."""
     env = Numbered()
@@ -374,6 +392,19 @@ def test_a_cut_trajectory_is_sampled_and_what_follows_begins_another():
         ({"size": 10.5}, "size: 10.5 is not allowed"),
         ({"max_episode_len": 0}, "max_episode_len: 0 is not allowed"),
         ({"max_episode_len": 50}, "size: 10 is not allowed; an episode may have 50 steps"),
+        ({"prioritized": True, "alpha": "x"}, r"alpha: 'x' is not allowed; it lies in \[0, 1\]"),
+        ({"prioritized": True, "alpha": np.nan}, "alpha: nan is not allowed"),
+        ({"seed": -1}, "seed: -1 is not allowed; it is a whole number from 0 on"),
+        ({"seed": "a"}, "seed: 'a' is not allowed"),
+        ({"env": Numbered(0)}, "n_envs: 0 is not allowed; it is a whole number from 1 on"),
+        ({"env": None}, "env: None is not allowed; it is an environment, with observation_space"),
+        ({"env": "PointReach-v0"}, "env: 'PointReach-v0' is not allowed"),
+        ({"compute_reward": 3}, "compute_reward: 3 is not allowed; it is a function of "),
+        ({"compute_terminated": False}, "compute_terminated: False is not allowed"),
+        ({"info_keys": "extra"}, r"info_keys: 'extra' is not allowed; it is a tuple, \('extra',\)"),
+        ({"info_keys": ("reward",)}, "info_keys: 'reward' is not allowed; each is a string, there"),
+        ({"info_keys": ("next observation",)}, "info_keys: 'next observation' is not allowed"),
+        ({"info_keys": ("a", "a")}, "info_keys: 'a' is not allowed; each is a string, there once"),
         ({"prioritized": True, "alpha": -1}, r"alpha: -1 is not allowed; it lies in \[0, 1\]"),
     ],
 )
@@ -448,7 +479,17 @@ def image(buffer: HindsightReplayBuffer) -> list[bytes]:
         ({"reward": np.array([1.0])}, "reward: an array of shape"),
         ({"reward": float("nan")}, "reward: (nan|inf) is not allowed; every number must be finite"),
         ({"terminated": None}, "terminated: .* type object"),
-        ({"truncated": "no"}, "truncated: 'no' is not allowed; it takes truth values"),
+        ({"terminated": -1}, "terminated: -1 is not allowed; it is true or false, or 1 or 0"),
+        (
+            {"terminated": np.zeros(1, bool)},
+            r"terminated: .* shape \(1,\) .* truth values of shape",
+        ),
+        (
+            {"truncated": "no"},
+            r"truncated: .* type <U2 is not allowed; it takes truth values of sh",
+        ),
+        ({"truncated": np.nan}, "truncated: nan is not allowed; it is true or false, or 1 or 0"),
+        ({"truncated": 0.5}, "truncated: 0.5 is not allowed"),
         ({"info": {}}, "info: 'extra' is missing, which info_keys names"),
         ({"info": {"extra": "?"}}, "extra: .* type <U1 is not allowed"),
     ],
@@ -480,6 +521,55 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
     assert len(buffer) == 8
 
 
+class Failing(Numbered):
+    """Raises at a call of a method of its own, counted from 1."""
+
+    calls, fails_at = 0, 0
+
+    def compute_reward(self, achieved, desired, infos):
+        self.calls += 1
+        if self.calls == self.fails_at:
+            raise ZeroDivisionError("the environment's own")
+        return super().compute_reward(achieved, desired, infos)
+
+
+def everything(buffer: HindsightReplayBuffer) -> list:
+    """Priorities, what has been dropped but not written over, and the generator included."""
+    state = buffer.episodes.buffer.state_dict()
+    return [image(buffer), buffer.episodes.rng.bit_generator.state] + [
+        (name, np.asarray(values).tobytes()) for name, values in state.items()
+    ]
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("strategy", ["final", "random"])
+@pytest.mark.parametrize(("relabel_at", "calls"), [("sampling", 2), ("episode_end", 6)])
+def test_functions_that_raise_leave_the_buffer_as_it_was(relabel_at, calls, strategy, prioritized):
+    """Two episodes end in one step, whichever call fails; full, so that old ones are in the way."""
+    env = Failing(2)
+    options = {"k": 2, "relabel_at": relabel_at, "strategy": strategy, "prioritized": prioritized}
+    buffer, never = (
+        HindsightReplayBuffer(40, e, seed=0, max_episode_len=5, **options)
+        for e in (env, Numbered(2))
+    )
+    no = np.zeros(2, bool)
+    for each in (buffer, never):
+        for i in range(29):
+            add(each, np.array([2 * i, 2 * i + 1]), no, no | (i % 5 == 4))
+    assert buffer.episodes.buffer.position > 40 and buffer.episodes.n_open == [4, 4]
+    before = everything(buffer)
+    assert before == everything(never)
+    for call in range(1, calls + 1):
+        env.calls, env.fails_at = 0, call
+        with pytest.raises(ZeroDivisionError):
+            add(buffer, np.array([58, 59]), ~no, no)
+        assert everything(buffer) == before
+    env.fails_at = 0
+    for each in (buffer, never):
+        add(each, np.array([58, 59]), ~no, no)
+    assert everything(buffer) == everything(never) != before
+
+
 def test_episodes_that_are_too_long():
     buffer = HindsightReplayBuffer(50, Numbered(), max_episode_len=3, seed=0)
     for i in range(3):
@@ -491,7 +581,26 @@ def test_episodes_that_are_too_long():
     obs, after = observed(whole), observed(whole, after=True)
     with pytest.raises(ValueError, match="an episode of 4 steps"):
         buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, True)
+    obs, after = observed(whole[:0]), observed(whole[:0], after=True)
+    with pytest.raises(ValueError, match="an episode of 0 steps is not allowed; there is room for"):
+        buffer.add_episode(obs, np.zeros((0, ACTION)), [], after, True)
+    obs, after = observed(whole[:3]), observed(whole[:3], after=True)
+    with pytest.raises(ValueError, match="terminated: nan is not allowed"):
+        buffer.add_episode(obs, numbers(whole[:3], "action"), np.zeros(3), after, np.nan)
+    with pytest.raises(ValueError, match=r"achieved_goal: .* it takes numbers of shape"):
+        buffer.add_episode(obs, numbers(whole[:3], "action"), 1.0, after, True)
     assert image(buffer) == before
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("name", ["compute_reward", "compute_terminated"])
+def test_functions_that_return_what_is_no_number(name):
+    for value in (np.nan, -np.inf, 1e39):
+        wrong = np.array([0.0] * 7 + [value])
+        buffer = HindsightReplayBuffer(50, Numbered(), seed=0, **{name: lambda *_, w=wrong: w})
+        add(buffer, np.array(0), False, True)
+        with pytest.raises(ValueError, match=f"{name}: it returned (nan|-?inf), which is not allo"):
+            buffer.sample(8)
 
 
 def test_functions_that_return_another_shape():
@@ -506,7 +615,7 @@ def test_functions_that_return_another_shape():
 
 def test_samples_that_cannot_be():
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0)
-    with pytest.raises(ValueError, match=r"there is nothing to sample: no episode .* is finished"):
+    with pytest.raises(ValueError, match="nothing to sample: no episode is finished; learning"):
         buffer.sample(4)
     add(buffer, np.array(0), False, False)
     with pytest.raises(ValueError, match="there is nothing to sample"):
@@ -563,6 +672,42 @@ def test_it_continues_where_it_was_saved(tmp_path, prioritized):
         for name in ("actions", "rewards", "terminated", "indexes", "weights"):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     assert [path.name for path in tmp_path.iterdir()] == ["buffer.npz"], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
+def test_it_can_be_copied_and_pickled(copied):
+    """What was added, prioritised and drawn since is that of the original, which does not notice.
+
+    Functions that were given travel along; an environment is given back.
+    """
+    buffer = some(prioritized=True, compute_terminated=lambda a, d, i: (a == d).all(-1))
+    other = copied(buffer)
+    for half in (buffer, HindsightReplayBuffer(9, Numbered(), compute_reward=lambda *_: 1.0)):
+        half = copied(half)
+        half.episodes.add_episodes([np.zeros((1, half.episodes.row.width), np.float32)])
+        with pytest.raises(ValueError, match="without its environment; set_env gives it one"):
+            half.sample(4)
+    other.set_env(Numbered(2))
+    for each in (buffer, other):
+        for i in range(100, 140):
+            over = np.array([i % 3 == 0, i % 5 == 0])
+            add(each, np.array([2 * i, 2 * i + 1]), over, over)
+            each.update_priorities(each.sample(8).indexes, np.arange(8))
+    assert everything(buffer) == everything(other)
+    functions = {"compute_reward": lambda a, d, i: np.full(len(a), 7.0)}
+    functions["compute_terminated"] = lambda a, d, i: np.ones(len(a))
+    given = copied(HindsightReplayBuffer(30, Numbered(), k=10**9, seed=0, **functions))
+    add(given, np.array(0), False, True)
+    assert given.sample(4).rewards.tolist() == [7.0] * 4
+
+
+class Wider(Numbered):
+    """One number more in an observation."""
+
+    def __init__(self, n_envs: int) -> None:
+        super().__init__(n_envs)
+        spaces = self.observation_space.spaces
+        self.observation_space = Dict({**spaces, "observation": box(REST + 1)})
 
 
 class Payload:
@@ -653,7 +798,21 @@ def test_files_that_are_none_leave_the_buffer_as_it_was(tmp_path, kind):
         ),
         (lambda: HindsightReplayBuffer(30, Numbered(3)), "of a buffer with n_envs 2"),
         (lambda: HindsightReplayBuffer(30, Numbered(2), prioritized=True), "prioritized False"),
-        (lambda: HindsightReplayBuffer(30, Numbered(2), info_keys=("extra",)), "with fields"),
+        (
+            lambda: HindsightReplayBuffer(30, Numbered(2), relabel_at="episode_end"),
+            "relabel_at sampling, this one has episode_end",
+        ),
+        (lambda: HindsightReplayBuffer(30, Numbered(2), strategy="final"), "with strategy future"),
+        (lambda: HindsightReplayBuffer(30, Numbered(2), k=3), "with k 4, this one has 3"),
+        (lambda: HindsightReplayBuffer(30, Numbered(2), fidelity="released"), "fidelity described"),
+        (
+            lambda: HindsightReplayBuffer(30, Numbered(2), info_keys=("extra",)),
+            "with no field 'extra', which this one has$",
+        ),
+        (
+            lambda: HindsightReplayBuffer(30, Wider(2)),
+            "field 'observation' in columns .4, 7., this",
+        ),
     ],
 )
 def test_files_of_another_buffer(tmp_path, other, message):
@@ -662,6 +821,21 @@ def test_files_of_another_buffer(tmp_path, other, message):
     with pytest.raises(FileError, match=message):
         buffer.load(tmp_path / "buffer.npz")
     assert len(buffer) == 0
+
+
+def test_files_with_other_priorities_or_more_fields(tmp_path):
+    made = {"prioritized": True, "info_keys": ("extra",)}
+    HindsightReplayBuffer(30, Numbered(), alpha=0.5, **made).save(tmp_path / "buffer.npz")
+    for other, message in (
+        ({**made, "alpha": 0.6}, r"with alpha 0\.5, this one has 0\.6"),
+        ({"prioritized": True, "alpha": 0.5}, "with a field 'extra', which this one has not"),
+    ):
+        with pytest.raises(FileError, match=message):
+            HindsightReplayBuffer(30, Numbered(), **other).load(tmp_path / "buffer.npz")
+    sizes = np.int64(30), np.float32(0.5)
+    same = HindsightReplayBuffer(sizes[0], Numbered(), alpha=sizes[1], **made)
+    same.load(tmp_path / "buffer.npz")
+    same.save(tmp_path / "buffer.npz")
 
 
 def test_a_file_that_cannot_be_written(tmp_path):

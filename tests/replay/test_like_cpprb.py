@@ -276,6 +276,14 @@ def test_beside_cpprb(strategy):
         ({"max_episode_len": 0}, "max_episode_len: 0 is not allowed"),
         ({"max_episode_len": 2000}, "size: 1000 is not allowed; an episode may have 2000 steps"),
         ({"size": 0}, "size: 0 is not allowed"),
+        ({"size": 1e3 + 0.5}, "size: 1000.5 is not allowed"),
+        ({"size": float("inf")}, "size: inf is not allowed"),
+        ({"prioritized": True, "eps": -1}, "eps: -1 is not allowed; it is a positive number"),
+        ({"goal_func": 3}, "goal_func: 3 is not allowed; it is a function of states"),
+        (
+            {"terminated_func": True},
+            r"terminated_func: True is not .* of \(next states, actions, go",
+        ),
         ({"state": "where"}, "env_dict: 'where' is missing; there are"),
         ({"goal_shape": (0,)}, r"goal_shape: shape \(0,\) is not allowed"),
         ({"goal_func": None}, r"goal_shape: \(2,\) is not allowed without a goal_func"),
@@ -286,15 +294,91 @@ def test_beside_cpprb(strategy):
 def test_buffers_that_cannot_be(changes, message):
     with pytest.raises(ValueError, match=message):
         buffer_of(**changes)
-    if "terminated_func" in changes:
+    if changes.get("terminated_func", "given") is None:
         buffer_of(**changes, fidelity="released")
         buffer_of(**changes, done="over")
 
 
-def test_arrays_that_are_made_here_are_not_given():
-    env = {**ENV, "rew": {}}
-    with pytest.raises(ValueError, match="env_dict: 'rew' is not allowed; it is made here"):
+@pytest.mark.parametrize("name", ["rew", "goal", "weights", "indexes"])
+def test_arrays_that_are_made_here_are_not_given(name):
+    env = {**ENV, name: {}}
+    with pytest.raises(ValueError, match=f"env_dict: '{name}' is not allowed; it is made here"):
         HindsightReplayBuffer(50, env, 10, reward_func, fidelity="released")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it is that of obs, "),
+        ({"obs": 3}, '^obs: 3 is not allowed; it is a dictionary, of "shape" and "dtype"$'),
+        ({"act": {"dtype": "foo"}}, "act: dtype 'foo' is not allowed; it is a type of numbers"),
+        ({"act": {"dtype": object}}, "act: dtype .* is not allowed; it is a type of numbers"),
+        ({"act": {"dtype": complex}}, "act: dtype .* is not allowed; it is a type of numbers"),
+        ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it is of whole numbers"),
+    ],
+)
+def test_arrays_that_cannot_be(change, message):
+    with pytest.raises(ValueError, match=message):
+        HindsightReplayBuffer(50, {**ENV, **change}, 10, reward_func, fidelity="released")
+    with pytest.raises(ValueError, match=r"env_dict: .* is not allowed; it is a dictionary of ar"):
+        HindsightReplayBuffer(50, [*ENV], 10, reward_func)
+    with pytest.raises(ValueError, match="reward_func: None is not allowed; it is a function of"):
+        HindsightReplayBuffer(50, ENV, 10, None)
+
+
+def test_sizes_may_be_whole_floats_and_types_have_a_default():
+    """As cpprb takes them; priorities are (|TD error| + eps)^alpha."""
+    env = {"obs": {"shape": 2}, "act": {}, "next_obs": {"shape": 2}, "done": {"dtype": np.int8}}
+    given = {"default_dtype": np.float64, "alpha": 0.5, "eps": 0.25, "fidelity": "released"}
+    buffer = HindsightReplayBuffer(
+        1e3, env, 5.0, lambda s, a, g: (s == g).all(1), additional_goals=1.0, seed=0, **given
+    )
+    for i in range(5):
+        buffer.add(obs=[i, i], act=i, next_obs=[i + 1, i + 1], done=i == 4)
+    buffer.on_episode_end([9, 9])
+    assert buffer.get_stored_size() == 10 and buffer.get_buffer_size() == 1000
+    batch = buffer.sample(16)
+    assert batch["obs"].dtype == batch["act"].dtype == np.float64 and batch["done"].dtype == np.int8
+    assert batch["goal"].dtype == np.float64
+    buffer.update_priorities(batch["indexes"], np.full(16, 3.75))
+    assert buffer.get_max_priority() == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="size: True is not allowed"):
+        HindsightReplayBuffer(True, env, 5, lambda s, a, g: 0, fidelity="released")
+
+
+@pytest.mark.parametrize("call", range(1, 7))
+def test_functions_that_raise_leave_the_episode_going_on(call):
+    """Whichever of the calls at its end it is; then it ends as if nothing had been."""
+    calls = [0, 0]
+
+    def raising(next_state, action, goal):
+        calls[0] += 1
+        if calls[0] == calls[1]:
+            raise ZeroDivisionError("the user's own")
+        return reward_func(next_state, action, goal)
+
+    options = {"goal_func": goal_func, "goal_shape": GOAL, "terminated_func": terminated_func}
+    buffer, never = (
+        HindsightReplayBuffer(30, ENV, 5, function, **options, strategy="random", seed=0)
+        for function in (raising, reward_func)
+    )
+    for each in (buffer, never):
+        fill(each, [4, 3, 5])
+        for i in range(4):
+            each.add(**step(i, done=i == 3))
+    before = buffer.get_all_transitions()
+    calls[:] = 0, call
+    with pytest.raises(ZeroDivisionError):
+        buffer.on_episode_end(OWN)
+    after = buffer.get_all_transitions()
+    for name, values in before.items():
+        np.testing.assert_array_equal(values, after[name])
+    calls[1] = 0
+    for each in (buffer, never):
+        each.on_episode_end(OWN)
+    a, b = buffer.sample(64), never.sample(64)
+    for name, values in a.items():
+        np.testing.assert_array_equal(values, b[name])
 
 
 @pytest.mark.parametrize(
@@ -307,6 +391,8 @@ def test_arrays_that_are_made_here_are_not_given():
             "next_obs: (nan|inf) is not allowed; every number must be finite",
         ),
         ({"note": "abc"}, "note: an array of shape .* type <U3 is not allowed"),
+        ({"done": -1}, "done: -1 is not allowed; it is true or false, or 1 or 0"),
+        ({"done": np.nan}, "done: nan is not allowed; it is true or false, or 1 or 0"),
         ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; it takes"),
     ],
 )
@@ -339,6 +425,11 @@ def test_episode_ends_that_cannot_be():
     for name, wrong, message in (
         ("goal_func", lambda s: s, r"goal_func: it returned shape \(4, 3\) for 4 states"),
         ("reward_func", lambda *_: np.zeros(5), "reward_func: it returned .* for 4 goals"),
+        (
+            "reward_func",
+            lambda *_: np.full(4, np.nan),
+            "reward_func: it returned nan, which is not",
+        ),
         ("terminated_func", lambda *_: None, "terminated_func: it returned .* for 4 goals"),
     ):
         given = {"goal_func": goal_func, "terminated_func": terminated_func, "goal_shape": GOAL}

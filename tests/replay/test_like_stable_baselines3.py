@@ -1,7 +1,11 @@
 """Beside Stable-Baselines3's own buffer, and inside of its own algorithms."""
 
+import importlib.util
 import inspect
+import pickle
+import sys
 import warnings
+from contextlib import nullcontext
 
 import gymnasium
 import numpy as np
@@ -15,7 +19,7 @@ from hindsight.replay.like_stable_baselines3 import HerReplayBuffer
 from tests.replay.numbered import ACTION, GOAL, REST, numbers, stored_reward
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
 from stable_baselines3.her import GoalSelectionStrategy  # noqa: E402
 from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
     HerReplayBuffer as Theirs,
@@ -214,6 +218,23 @@ def test_normalised_observations():
     np.testing.assert_array_equal(env.normalize_reward(a.rewards).astype(np.float32), b.rewards)
 
 
+def small_model(algorithm, env, **options):
+    """A small model, whose environment it passes to the buffer by itself."""
+    return getattr(stable_baselines3, algorithm)(
+        "MultiInputPolicy",
+        env,
+        replay_buffer_class=HerReplayBuffer,
+        replay_buffer_kwargs=options,
+        learning_starts=20,
+        batch_size=32,
+        train_freq=10,
+        buffer_size=500,
+        policy_kwargs={"net_arch": [8]},
+        seed=0,
+        device="cpu",
+    )
+
+
 @pytest.mark.parametrize("algorithm", ["DQN", "SAC"])
 def test_their_algorithms_train_on_it(algorithm):
     """Two environments for SAC; time limits there are bootstrapped across.
@@ -225,19 +246,7 @@ def test_their_algorithms_train_on_it(algorithm):
         "SAC": ("PointReach-v0", 2, {"max_steps": 10}),
     }[algorithm]
     env = DummyVecEnv([lambda: gymnasium.make(name, **options)] * n_envs)
-    model = getattr(stable_baselines3, algorithm)(
-        "MultiInputPolicy",
-        env,
-        replay_buffer_class=HerReplayBuffer,
-        replay_buffer_kwargs={"env": env, "seed": 0},
-        learning_starts=30,
-        batch_size=32,
-        train_freq=10,
-        buffer_size=500,
-        policy_kwargs={"net_arch": [8]},
-        seed=0,
-        device="cpu",
-    )
+    model = small_model(algorithm, env, seed=0)
     before = [parameter.clone() for parameter in model.policy.parameters()]
     model.learn(120)
     assert any((a != b).any() for a, b in zip(before, model.policy.parameters(), strict=True))
@@ -247,6 +256,111 @@ def test_their_algorithms_train_on_it(algorithm):
     reached = (samples.rewards == 0).float()
     assert torch.equal(samples.dones, reached if algorithm == "DQN" else torch.zeros(300, 1))
     assert 0.2 < reached.mean() < 0.95
+
+
+# --- through their models -------------------------------------------------------------------------
+
+
+def point_reach(threshold: float = 0.05):
+    return gymnasium.make("PointReach-v0", max_steps=7, threshold=threshold)
+
+
+def parameters(model) -> torch.Tensor:
+    return torch.cat([parameter.detach().ravel() for parameter in model.policy.parameters()])
+
+
+def test_a_seeded_model_is_trained_alike_twice():
+    """The buffer's seed follows from the model's, or is what it was given."""
+    trained = []
+    for options in ({}, {}, {"seed": 1}):
+        trained.append(
+            parameters(small_model("SAC", DummyVecEnv([point_reach] * 2), **options).learn(60))
+        )
+    assert torch.equal(trained[0], trained[1]) and not torch.equal(trained[0], trained[2])
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
+    """And goes on learning; rewards are those of the environment that it has now.
+
+    A function that was given travels along, here one which plain pickle cannot write.
+    """
+    model = small_model(
+        "SAC",
+        DummyVecEnv([point_reach] * 2),
+        n_sampled_goal=10**9,
+        goal_selection_strategy="random",
+        compute_terminated=lambda achieved, desired, infos: achieved[:, 0] > 0,
+    )
+    model.learn(60)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    assert (tmp_path / "buffer.pkl").stat().st_size < 30_000, "only what has been written"
+    with pytest.raises(ValueError, match="without its environment; set_env gives it one"):
+        pickle.loads((tmp_path / "buffer.pkl").read_bytes()).sample(4)
+
+    env = DummyVecEnv([lambda: point_reach(0.7)] * 2)
+    other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
+    assert other.replay_buffer.size() == 0
+    with pytest.warns(UserWarning, match="open episodes") if truncate else nullcontext():
+        other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=truncate)
+    assert not other.replay_buffer.full and other.replay_buffer.pos == (60 if truncate else 56)
+    assert other.replay_buffer.size() == other.replay_buffer.pos
+    ours, theirs = model.replay_buffer, other.replay_buffer
+    assert theirs.buffer.episodes.n_open == ([0, 0] if truncate else [2, 2])
+    if not truncate:
+        a, b = ours.sample(200), theirs.sample(200)
+        assert torch.equal(a.observations["desired_goal"], b.observations["desired_goal"])
+        assert torch.equal(a.actions, b.actions) and torch.equal(a.dones, b.dones)
+        assert not torch.equal(a.rewards, b.rewards)
+    batch = theirs.sample(500)
+    goals = batch.observations["desired_goal"], batch.next_observations["achieved_goal"]
+    near = torch.linalg.vector_norm(goals[0] - goals[1], dim=1) <= 0.7
+    assert 0.1 < near.float().mean() < 0.95
+    assert torch.equal(batch.rewards[:, 0], near.float() - 1)
+    assert torch.equal(batch.dones[:, 0], (goals[1][:, 0] > 0).float())
+
+    before = parameters(other)
+    other.learn(40, reset_num_timesteps=False)
+    assert not torch.equal(before, parameters(other))
+    assert theirs is other.replay_buffer and theirs.buffer.episodes.buffer.position >= 84
+
+
+def test_a_model_with_environments_in_processes_is_saved(tmp_path):
+    """Their environment cannot be pickled, and need not be, since none is in the arguments."""
+    env = SubprocVecEnv([point_reach] * 2, start_method="fork")
+    try:
+        model = small_model("SAC", env).learn(40)
+        model.save(tmp_path / "model")
+        model.save_replay_buffer(tmp_path / "buffer")
+        other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
+        with pytest.warns(UserWarning, match="open episodes"):
+            other.load_replay_buffer(tmp_path / "buffer")
+        assert other.replay_buffer.size() == 40
+        assert set(other.replay_buffer.sample(50).rewards.ravel().tolist()) <= {-1.0, 0.0}
+    finally:
+        env.close()
+
+
+def test_a_buffer_that_is_full_says_so():
+    ours, _ = pair(2, "future", size=40)
+    fill(ours, 2, 19)
+    assert not ours.full and 0 < ours.pos < 40
+    fill(ours, 2, 19)
+    assert ours.full and 0 <= ours.pos < 40
+
+
+def test_it_needs_no_stable_baselines3(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3.her.her_replay_buffer", None)
+    spec = importlib.util.spec_from_file_location("alone", inspect.getfile(HerReplayBuffer))
+    alone = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "alone", alone)
+    spec.loader.exec_module(alone)
+    assert issubclass(HerReplayBuffer, Theirs) and not issubclass(alone.HerReplayBuffer, Theirs)
+    arguments = Numbered.observation_space, Numbered.action_space, Numbered()
+    buffer = alone.HerReplayBuffer(50, *arguments)
+    fill(buffer, 1, 20)
+    assert lines(buffer.sample(9)).shape[0] == 9
 
 
 def test_it_is_saved_and_continued(tmp_path):
@@ -265,6 +379,13 @@ def test_it_is_saved_and_continued(tmp_path):
     assert ours.size() == 0
 
 
+class Bare(gymnasium.Env):
+    observation_space, action_space = Numbered.observation_space, Numbered.action_space
+
+    def reset(self, **_):
+        return self.observation_space.sample(), {}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -274,7 +395,14 @@ def test_it_is_saved_and_continued(tmp_path):
         ({"copy_info_dict": True}, "copy_info_dict: True is not allowed; info_keys names"),
         ({"n_envs": 0}, "n_envs: 0 is not allowed"),
         ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it is a Dict"),
-        ({"env": None}, "compute_reward: None is not allowed"),
+        ({"env": None}, "env: None is not allowed; it is an environment, for its compute_reward"),
+        ({"env": DummyVecEnv([Bare])}, "compute_reward: None is not allowed, since the environ"),
+        (
+            {"env": gymnasium.make_vec("PointReach-v0", 2)},
+            "env: AutoresetMode.NEXT_STEP is not allowed, since next_obs",
+        ),
+        ({"info_keys": "extra"}, "info_keys: 'extra' is not allowed; it is a tuple"),
+        ({"seed": -1}, "seed: -1 is not allowed"),
     ],
 )
 def test_buffers_that_cannot_be(arguments, message):
@@ -296,4 +424,9 @@ def test_steps_that_cannot_be():
         ours.add(observed(number), observed(number, after=True), *values, [{}])
     with pytest.raises(ValueError, match="achieved_goal: an array of shape"):
         ours.add(observed(number[:1]), observed(number, after=True), *values, [{}, {}])
+    for done in (np.zeros((2, 1), bool), np.array([0.0, np.nan])):
+        with pytest.raises(ValueError, match=r"done: .* is not allowed; it "):
+            ours.add(observed(number), observed(number), *values[:2], done, [{}, {}])
     assert not any(ours.buffer.episodes.n_open)
+    with pytest.raises(ValueError, match="no episode is finished; learning starts "):
+        ours.sample(3)

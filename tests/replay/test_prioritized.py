@@ -306,6 +306,14 @@ def test_beta_is_annealed_to_one(share, beta):
     assert annealed(0.4, share) == pytest.approx(beta)
 
 
+@pytest.mark.parametrize("beta", [2, -0.5, np.nan, "half", None, [0.1, 0.2], np.array([0.1, 0.2])])
+def test_what_is_no_beta_cannot_be_annealed_or_used(beta):
+    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it lies in \[0, 1\]"):
+        annealed(beta, 0.5)
+    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it lies in \[0, 1\]"):
+        filled([5]).sample_prioritized(np.zeros((1, 2, 3)), reward, beta)
+
+
 def test_errors_leave_the_priorities_as_they_were():
     buffer = filled([5])
     uniform = np.zeros((1, 2, 3))
@@ -314,7 +322,9 @@ def test_errors_leave_the_priorities_as_they_were():
             buffer.sample_prioritized(uniform, reward, beta)
     for arguments, message in (
         ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it lies in \[0, 1\]"),
+        ({"alpha": "most"}, "alpha: 'most' is not allowed"),
         ({"eps": 0.0}, "eps: 0.0 is not allowed; it is a positive number"),
+        ({"eps": "small"}, "eps: 'small' is not allowed; it is a positive number"),
     ):
         with pytest.raises(ValueError, match=message):
             PrioritizedReplayBuffer(1, 1, 10, ROW, Relabelling(), **arguments)

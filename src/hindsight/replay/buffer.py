@@ -31,6 +31,9 @@ Index = NDArray[np.int64]
 #: A tensor, or the NumPy array that shares its memory (`ReplayBuffer._native`).
 Native = Any
 
+#: What a step of `ReplayBuffer` consists of.
+STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
+
 #: Types of whole numbers; a truth value is one of Python's, too.
 WHOLE = (int, np.integer)
 
@@ -167,8 +170,10 @@ class ReplayBuffer:
         """Room for `size` transitions per run, `size // n_envs` of each environment.
 
         Raises:
-            ValueError: less than two slots per environment.
+            ValueError: a number that is none; less than two slots per environment.
         """
+        check_count("n_envs", n_envs, 1)
+        check_count("size", size, 1)
         self.n_slots = size // n_envs
         if self.n_slots < 2:
             raise ValueError(
@@ -177,13 +182,16 @@ class ReplayBuffer:
             )
         self.n_envs, self.row, self.relabelling = n_envs, row, relabelling
         self.discrete_actions, self.device = discrete_actions, torch.device(device)
-        slots = (n_runs, n_envs, self.n_slots)
-        # None is set to zero: memory is taken when a transition is written to it.
-        self._rows = torch.empty(*slots, row.width, device=self.device)
-        self._before = np.empty(slots, np.int32)  # steps of the episode before this one
-        self._left = np.empty(slots, np.int32)  # steps from this one to the end, itself included
+        self._allocate(n_runs)
         self.clear()
         self._prepare()
+
+    def _allocate(self, n_runs: int) -> None:
+        slots = (n_runs, self.n_envs, self.n_slots)
+        # None is set to zero: memory is taken when a transition is written to it.
+        self._rows = torch.empty(*slots, self.row.width, device=self.device)
+        self._before = np.empty(slots, np.int32)  # steps of the episode before this one
+        self._left = np.empty(slots, np.int32)  # steps from this one to the end, itself included
 
     def clear(self) -> None:
         """Forget every step."""
@@ -201,6 +209,26 @@ class ReplayBuffer:
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
         self._total = None
         self._flat_before, self._flat_left = self._before.reshape(-1), self._left.reshape(-1)
+        obs, actions = (part.stop - part.start for part in (self.row.obs, self.row.actions))
+        self._step_shapes = [*2 * [(runs, envs, obs)], (runs, envs, actions), *4 * [(runs, envs)]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: as much as has been written."""
+        # A copied view would be one of another array.
+        state = {name: v for name, v in vars(self).items() if not name.startswith("_flat")}
+        rows = self._rows[:, :, : len(self)].cpu().numpy()
+        for name, values in (("_rows", rows), ("_before", self._before), ("_left", self._left)):
+            state[name] = values[:, :, : len(self)]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Beside `__getstate__`."""
+        written = [state.pop(name) for name in ("_rows", "_before", "_left")]
+        vars(self).update(state)
+        self._allocate(len(written[0]))
+        self._rows[:, :, : len(self)] = torch.from_numpy(written[0])
+        self._before[:, :, : len(self)], self._left[:, :, : len(self)] = written[1:]
+        self._prepare()
 
     def __len__(self) -> int:
         """Steps in the buffer of each environment, those of its open episode included."""
@@ -229,8 +257,18 @@ class ReplayBuffer:
                 terminations by success from others.  None where no success terminates.
 
         Raises:
-            ValueError: `success` is missing where success terminates.
+            ValueError: another shape; `success` is missing where success terminates.  Nothing is
+                stored then.
         """
+        if actions.ndim == 2:
+            actions = actions[..., None]
+        outcome = rewards, terminated, truncated, terminated if success is None else success
+        shapes = [tensor.shape for tensor in (obs, next_obs, actions, *outcome)]
+        # A narrower observation would move every column after it.
+        if shapes != self._step_shapes:
+            for name, given, wanted in zip(STEP, shapes, self._step_shapes, strict=True):
+                if given != wanted:
+                    raise ValueError(f"{name}: shape {tuple(given)} is not allowed; it is {wanted}")
         if success is None:
             if self.relabelling.terminates_on_success:
                 raise ValueError("success: None is not allowed where success terminates")
@@ -239,9 +277,8 @@ class ReplayBuffer:
             failed = terminated & ~success
         self._make_room(1)
         slot = self.position % self.n_slots
-        outcome = torch.stack([rewards, terminated, failed], dim=-1)
-        actions = actions.view(*rewards.shape, -1)
-        row = torch.cat([obs, next_obs, actions, outcome], dim=-1)
+        ends = torch.stack([rewards, terminated, failed], dim=-1)
+        row = torch.cat([obs, next_obs, actions, ends], dim=-1)
         self._rows[:, :, slot, : row.shape[-1]] = row
         self._before[:, :, slot] = self.elapsed
         self.elapsed += 1
@@ -254,9 +291,15 @@ class ReplayBuffer:
         """A finished episode of every environment, all of the same length: [run, env, step, width].
 
         Raises:
-            ValueError: an episode is open, or these are longer than there are slots.
+            ValueError: another shape; an episode is open, or these are longer than there are slots.
         """
-        steps = rows.shape[2]
+        shape, (runs, envs) = tuple(rows.shape), self.elapsed.shape
+        if len(shape) != 4 or shape[:2] + shape[3:] != (runs, envs, self.row.width):
+            raise ValueError(
+                f"rows: shape {shape} is not allowed; it is "
+                f"({runs}, {envs}, steps, {self.row.width})"
+            )
+        steps = shape[2]
         if not 0 < steps <= self.n_slots:
             raise ValueError(
                 f"an episode of {steps} steps is not allowed; there is room for 1 to {self.n_slots}"
@@ -273,6 +316,27 @@ class ReplayBuffer:
             done = part.stop
         self.position += steps
         self._total = None
+
+    def undo(self, steps: int) -> Callable[[], None]:
+        """What takes back whole episodes of up to so many steps that are added after this call."""
+        kept = [
+            (
+                s,
+                self._rows[:, :, s].clone(),
+                self._before[:, :, s].copy(),
+                self._left[:, :, s].copy(),
+            )
+            for s in self._slots(self.position, min(steps, self.n_slots))
+        ]
+        position, oldest, total = self.position, self._oldest.copy(), self._total
+
+        def take_back() -> None:
+            for slots, rows, before, left in kept:
+                self._rows[:, :, slots] = rows
+                self._before[:, :, slots], self._left[:, :, slots] = before, left
+            self.position, self._oldest, self._total = position, oldest, total
+
+        return take_back
 
     def truncate_last_trajectory(self) -> None:
         """End every open episode here, as if a time limit had: what comes next begins another."""
@@ -437,8 +501,10 @@ class ReplayBuffer:
         if self._total is None:
             total = self.finished().sum(1)
             if not total.all():
+                which = f" of run {total.argmin()}" if len(total) > 1 else ""
                 raise ValueError(
-                    f"there is nothing to sample: no episode of run {total.argmin()} is finished"
+                    f"there is nothing to sample: no episode{which} is finished; learning starts "
+                    "(learning_starts) after more steps than an episode has"
                 )
             self._total = total
         return self._total

@@ -5,7 +5,7 @@ over.  Environments need therefore not end, or even step, together.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +28,7 @@ Judge = Callable[[Rows], tuple[Array, Array]]
 
 RelabelAt = Literal["sampling", "episode_end"]
 #: What a file of ours says it is.
-FORMAT = "hindsight replay buffer 1"
+FORMAT = "hindsight replay buffer 2"
 #: What comes of reading a file that is none, or was cut, or has other things in it.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile)
 
@@ -84,14 +84,45 @@ def check_finite(rows: Rows, fields: Mapping[str, Field]) -> None:
             raise ValueError(f"{field.name}: {bad[0]} is not allowed; every number must be finite")
 
 
+def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
+    """Truth values [*shape], of which numbers 0 and 1 are some, too; ValueError for others."""
+    array = np.asarray(values)
+    if array.shape != shape or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name}: {_described(array)} is not allowed; it takes truth values of shape {shape}"
+        )
+    if array.dtype.kind == "b":
+        return array
+    if (bad := array[(array != 0) & (array != 1)]).size:
+        raise ValueError(f"{name}: {bad[0]} is not allowed; it is true or false, or 1 or 0")
+    return array.astype(bool)
+
+
+def check_function(name: str, value: Any, what: str) -> None:
+    """Raise ValueError for what cannot be called."""
+    if not callable(value):
+        raise ValueError(f"{name}: {value!r} is not allowed; it is a function of {what}")
+
+
 def per_row(name: str, values: Any, n: int) -> Array:
-    """What a function of the user's returned for n goals, as [n]; ValueError for another shape."""
+    """What a function of the user's returned for n goals, as [n].
+
+    Raises:
+        ValueError: another shape, no numbers, numbers that are not finite as float32.
+    """
     array = np.asarray(values)
     if array.size != n or array.dtype.kind not in "fiub":
         raise ValueError(
             f"{name}: it returned {_described(array)} for {n} goals, which is not allowed; "
             "it returns one number each"
         )
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32, copy=False)
+        if not np.isfinite(array).all():
+            bad = array[~np.isfinite(array)][0]
+            raise ValueError(
+                f"{name}: it returned {bad}, which is not allowed; every number must be finite"
+            )
     return array.reshape(n)
 
 
@@ -115,10 +146,14 @@ class EpisodeBuffer:
         relabel_at: RelabelAt = "sampling",
         prioritized: bool = False,
         alpha: float = 0.6,
+        eps: float = 1e-6,
         max_episode_len: int | None = None,
         seed: int | None = None,
     ) -> None:
         check_count("size", size, 2)
+        check_count("n_envs", n_envs, 1)
+        if seed is not None:
+            check_count("seed", seed, 0)
         check_choice("relabel_at", relabel_at, get_args(RelabelAt))
         if max_episode_len is not None:
             check_count("max_episode_len", max_episode_len, 1)
@@ -133,7 +168,9 @@ class EpisodeBuffer:
         self.rng = np.random.default_rng(seed)
         self.buffer: ReplayBuffer
         if prioritized:
-            self.buffer = PrioritizedReplayBuffer(1, 1, size, row, relabelling, alpha=alpha)
+            self.buffer = PrioritizedReplayBuffer(
+                1, 1, size, row, relabelling, alpha=alpha, eps=eps
+            )
         else:
             self.buffer = ReplayBuffer(1, 1, size, row, relabelling)
         self._open = np.empty((n_envs, min(64, self.max_episode_len), row.width), np.float32)
@@ -143,11 +180,12 @@ class EpisodeBuffer:
         """Transitions that can be sampled."""
         return int(self.buffer.finished().sum())
 
-    def add(self, rows: Rows) -> None:
-        """Steps of every environment, [env, step, width].
+    def add(self, rows: Rows, over: Sequence[int] = ()) -> None:
+        """Steps of every environment, [env, step, width], and `end_episodes` of those in `over`.
 
         Raises:
-            ValueError: an episode is too long; nothing is stored then.
+            ValueError: an episode is too long.  What the user's functions raise.  Nothing is stored
+                then.
         """
         steps = rows.shape[1]
         longest = max(self.n_open) + steps
@@ -158,47 +196,69 @@ class EpisodeBuffer:
             grown = np.empty((self.n_envs, room, self.row.width), np.float32)
             grown[:, : self._open.shape[1]] = self._open
             self._open = grown
-        for env, first in enumerate(self.n_open):
+        before = list(self.n_open)
+        for env, first in enumerate(before):
             self._open[env, first : first + steps] = rows[env]
             self.n_open[env] += steps
+        try:
+            self.end_episodes(over)
+        except BaseException:
+            self.n_open = before
+            raise
 
     def check_length(self, steps: int) -> None:
-        """Raise ValueError for an episode of more steps than allowed."""
-        if steps > self.max_episode_len:
+        """Raise ValueError for an episode of no steps, or of more than allowed."""
+        if not 0 < steps <= self.max_episode_len:
             raise ValueError(
                 f"an episode of {steps} steps is not allowed; "
-                f"there is room for {self.max_episode_len}"
+                f"there is room for 1 to {self.max_episode_len}"
             )
 
     def open_rows(self, env: int) -> Rows:
         """The episode that is going on in an environment, [step, width]; a view."""
         return self._open[env, : self.n_open[env]]
 
-    def end_episode(self, env: int) -> None:
-        """The episode of an environment is over: it can be sampled from now on."""
-        rows = self.open_rows(env)
-        if len(rows):
-            self.add_episode(rows)
-        self.n_open[env] = 0
+    def end_episodes(self, envs: Sequence[int]) -> None:
+        """The episodes of these environments are over: they can be sampled from now on.
 
-    def add_episode(self, rows: Rows) -> None:
-        """A whole episode [step, width]; the column `failed` is filled in here."""
-        self.check_length(len(rows))
-        row, relabelling = self.row, self.relabelling
-        makes_copies = self.relabel_at == "episode_end" and relabelling.k > 0
-        terminated = rows[:, row.terminated] > 0
-        rows[:, row.failed] = terminated
-        if makes_copies or (relabelling.terminates_on_success and terminated.any()):
-            # Before anything is stored, since the user's functions may raise.
-            _, success = self.judge(rows)
-            rows[:, row.failed] = terminated & ~success
-        first = self.buffer.position
-        self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
-        if makes_copies:
-            slots = np.arange(first, first + len(rows)) % self.buffer.n_slots
-            copies = [self._relabelled(slots) for _ in range(relabelling.k)]
-            for copy in copies:
-                self.buffer.add_episodes(copy[None, None])
+        What the user's functions raise leaves everything as it was.
+        """
+        if envs:
+            self.add_episodes([self.open_rows(env) for env in envs if self.n_open[env]])
+        for env in envs:
+            self.n_open[env] = 0
+
+    def add_episodes(self, episodes: Sequence[Rows]) -> None:
+        """Whole episodes [step, width], all or, where a user's function raises, none of them.
+
+        The column `failed` is filled in here.
+        """
+        row, k = self.row, self.relabelling.k if self.relabel_at == "episode_end" else 0
+        for rows in episodes:
+            self.check_length(len(rows))
+            failed = terminated = rows[:, row.terminated] > 0
+            if self.relabelling.terminates_on_success and terminated.any():
+                failed = terminated & ~self.judge(rows)[1]
+            rows[:, row.failed] = failed
+        if not k or not episodes:
+            for rows in episodes:
+                self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
+            return
+        # Copies are judged once what they may take goals from is stored; the last ones are not
+        # stored before they are judged.
+        undo = self.buffer.undo((k + 1) * sum(map(len, episodes)) - k * len(episodes[-1]))
+        generator = self.rng.bit_generator.state
+        try:
+            for rows in episodes:
+                first = self.buffer.position
+                self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
+                slots = np.arange(first, first + len(rows)) % self.buffer.n_slots
+                for copy in [self._relabelled(slots) for _ in range(k)]:
+                    self.buffer.add_episodes(copy[None, None])
+        except BaseException:
+            undo()
+            self.rng.bit_generator.state = generator
+            raise
 
     def sample(self, batch_size: int, beta: float = 0.4) -> tuple[Rows, Array | None, Array]:
         """Rows [sample, width], their weights [sample] where prioritised, their indices [sample].
@@ -289,7 +349,7 @@ class EpisodeBuffer:
         for key, ours in self._signature().items():
             if header.get(key) != ours:
                 raise FileError(
-                    f"{path}: is of a buffer with {key} {header.get(key)}, this one has {ours}"
+                    f"{path}: is of a buffer with {_difference(key, header.get(key), ours)}"
                 )
         if kinds != expected:
             raise FileError(f"{path}: is damaged: an array is missing or has another shape")
@@ -302,13 +362,18 @@ class EpisodeBuffer:
         self.buffer.load_state_dict({**state, "position": position})
 
     def _signature(self) -> dict[str, Any]:
-        """What decides the shape of a file."""
-        fields = {f.name: [f.columns.start, f.columns.stop] for f in self.fields.values()}
+        """What decides the shape of a file, and what its rows mean."""
+        buffer, how = self.buffer, self.relabelling
         return {
-            "size": self.size,
-            "n_envs": self.n_envs,
-            "fields": fields,
-            "prioritized": self.prioritized,
+            "size": int(self.size),
+            "n_envs": int(self.n_envs),
+            "fields": {f.name: [f.columns.start, f.columns.stop] for f in self.fields.values()},
+            "relabel_at": self.relabel_at,
+            "strategy": how.strategy,
+            "k": int(how.k),
+            "fidelity": how.fidelity,
+            "prioritized": bool(self.prioritized),
+            "alpha": float(buffer.alpha) if isinstance(buffer, PrioritizedReplayBuffer) else None,
         }
 
     def _expected(self, steps: int, n_open: int) -> dict[str, tuple[Any, np.dtype[Any]]]:
@@ -341,3 +406,17 @@ class EpisodeBuffer:
         relabelled = self.buffer.relabel(rows, index, uniform)
         self.buffer.settle(rows, relabelled, *self.judge(rows.numpy()))
         return rows
+
+
+def _difference(key: str, theirs: Any, ours: Any) -> str:
+    """How the buffer of a file differs from this one in `key`, which it does."""
+    if key == "fields" and isinstance(theirs, dict):
+        for name in [*ours, *theirs]:
+            if name not in theirs:
+                return f"no field {name!r}, which this one has"
+            if name not in ours:
+                return f"a field {name!r}, which this one has not"
+            if theirs[name] != ours[name]:
+                key, theirs, ours = f"field {name!r} in columns", theirs[name], ours[name]
+                break
+    return f"{key} {theirs}, this one has {ours}"

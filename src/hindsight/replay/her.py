@@ -4,12 +4,15 @@
 buffer under the names of those libraries.
 """
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.vector import AutoresetMode
 
 from hindsight.replay.buffer import GoalStrategy, Relabelling, Row
 from hindsight.replay.episodes import (
@@ -19,7 +22,9 @@ from hindsight.replay.episodes import (
     RelabelAt,
     Rows,
     check_finite,
+    check_function,
     per_row,
+    truth,
 )
 from hindsight.specs.cell import Fidelity
 
@@ -27,6 +32,10 @@ from hindsight.specs.cell import Fidelity
 OfGoals = Callable[[Array, Array, Any], Any]
 
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
+#: An environment's methods that say how well goals were achieved.
+NAMES = ("compute_reward", "compute_terminated")
+#: Names of what every transition has; those of `info_keys` are others.
+TAKEN = {*GOAL_KEYS, *(f"next {key}" for key in GOAL_KEYS), "action", "reward", "terminated"}
 
 
 class Sample(NamedTuple):
@@ -85,7 +94,7 @@ class HindsightReplayBuffer:
         Args:
             env: an environment, or several as one vector environment, of gymnasium or
                 Stable-Baselines3, whose observations are dictionaries of `achieved_goal`,
-                `desired_goal` and `observation`.
+                `desired_goal` and `observation`.  Gymnasium's may not reset on its own.
             strategy: where goals come from: "final", "future", "episode" or "random".
             k: additional goals per transition.
             fidelity: "described" recomputes terminations for the new goal, "released" does not.
@@ -104,31 +113,30 @@ class HindsightReplayBuffer:
             ValueError: one sentence with the key, the value and what is allowed.
         """
         several = hasattr(env, "num_envs")
-        spaces = getattr(env, "single_observation_space", None) or env.observation_space
-        action_space = getattr(env, "single_action_space", None) or env.action_space
+        spaces = getattr(env, "single_observation_space", None)
+        spaces = spaces or getattr(env, "observation_space", None)
+        action_space = getattr(env, "single_action_space", None)
+        action_space = action_space or getattr(env, "action_space", None)
+        if spaces is None or action_space is None:
+            raise ValueError(
+                f"env: {env!r} is not allowed; it is an environment, with observation_space and "
+                "action_space"
+            )
         self._one_env = not several
-        self._reward = compute_reward or method_of(env, "compute_reward")
-        self._terminated = compute_terminated or method_of(env, "compute_terminated")
-        recomputes = fidelity == "described" and k != 0
-        if self._reward is None:
-            raise ValueError(
-                "compute_reward: None is not allowed, since the environment has no such method"
-            )
-        if recomputes and self._terminated is None:
-            raise ValueError(
-                "compute_terminated: None is not allowed, since the environment has no such "
-                "method; it says which goals terminate an episode, or fidelity='released' leaves "
-                "terminations as they were"
-            )
+        self._recomputes = fidelity == "described" and k != 0
+        self._given: tuple[OfGoals | None, ...] = compute_reward, compute_terminated
+        self._reward: OfGoals | None
+        self._terminated: OfGoals | None
+        self.set_env(env)
         self.observation_space, self.action_space = spaces, action_space
-        self._keys = tuple(info_keys)
+        self._keys = _info_keys(info_keys)
         self._fields, row = goal_fields(spaces, action_space, self._keys)
         self._next_fields = {
             key: Field(f"next {key}", _shifted(f.columns, row.next_obs.start), f.shape, f.dtype)
             for key, f in self._fields.items()
             if key in GOAL_KEYS
         }
-        relabelling = Relabelling(strategy, k, recomputes, fidelity)
+        relabelling = Relabelling(strategy, k, self._recomputes, fidelity)
         self.episodes = EpisodeBuffer(
             size,
             env.num_envs if several else 1,
@@ -142,6 +150,51 @@ class HindsightReplayBuffer:
             max_episode_len=max_episode_len,
             seed=seed,
         )
+
+    def set_env(self, env: Any) -> None:
+        """Take from this environment what says rewards and terminations, if no function was given.
+
+        A buffer that was pickled or copied comes without its environment.
+
+        Raises:
+            ValueError: it has no such methods, or it resets on its own within a step.
+        """
+        mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+        if mode not in (None, AutoresetMode.DISABLED):
+            raise ValueError(
+                f"env: {mode} is not allowed, since next_obs must be what a step led to, not what "
+                "a reset began; make it with autoreset_mode=AutoresetMode.DISABLED"
+            )
+        reward, ends = (
+            method_of(env, name) if function is None else function
+            for name, function in zip(NAMES, self._given, strict=True)
+        )
+        if reward is None:
+            raise ValueError(
+                "compute_reward: None is not allowed, since the environment has no such method"
+            )
+        if self._recomputes and ends is None:
+            raise ValueError(
+                "compute_terminated: None is not allowed, since the environment has no such "
+                "method; it says which goals terminate an episode, or fidelity='released' leaves "
+                "terminations as they were"
+            )
+        for name, found in zip(NAMES, (reward, ends), strict=True):
+            if found is not None:
+                check_function(name, found, "(achieved goals, desired goals, infos)")
+        self._reward, self._terminated = reward, ends
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: an environment stays behind, functions that were given do not."""
+        # They may be lambdas, which pickle alone cannot write.
+        given = cloudpickle.dumps(self._given)
+        return vars(self) | {"_given": given, "_reward": None, "_terminated": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Beside `__getstate__`."""
+        vars(self).update(state)
+        self._given = pickle.loads(state["_given"])
+        self._reward, self._terminated = self._given
 
     def __len__(self) -> int:
         """Transitions that can be sampled: those of finished episodes."""
@@ -167,19 +220,14 @@ class HindsightReplayBuffer:
 
         Raises:
             ValueError: other shapes, no numbers, numbers that are not finite, an episode that is
-                too long.  Nothing is stored then.
+                too long.  Nothing is stored then, nor where a function of the environment raises.
         """
         before = () if self._one_env else (self.episodes.n_envs,)
         rows = np.empty((*before, self.episodes.row.width), np.float32)
         self._write(rows, obs, action, reward, next_obs, terminated, info)
-        cut = np.asarray(truncated)
-        if cut.shape != before or cut.dtype.kind not in "biuf":
-            raise ValueError(f"truncated: {truncated!r} is not allowed; it takes truth values")
-        self.episodes.add(rows.reshape(-1, 1, self.episodes.row.width))
-        over = cut.astype(bool) | (rows[..., self.episodes.row.terminated] > 0)
-        for env, ends in enumerate(over.ravel().tolist()):
-            if ends:
-                self.episodes.end_episode(env)
+        over = truth("truncated", truncated, before) | (rows[..., self.episodes.row.terminated] > 0)
+        ending = [env for env, ends in enumerate(over.ravel().tolist()) if ends]
+        self.episodes.add(rows.reshape(-1, 1, self.episodes.row.width), ending)
 
     def add_episode(
         self,
@@ -199,13 +247,13 @@ class HindsightReplayBuffer:
         Raises:
             ValueError: as `add`.
         """
-        steps = len(rewards)
+        steps = np.asarray(rewards).size
         self.episodes.check_length(steps)
         rows = np.empty((steps, self.episodes.row.width), np.float32)
         ends = np.zeros(steps, bool)
-        ends[-1:] = terminated
+        ends[-1:] = truth("terminated", terminated, ())
         self._write(rows, obs, actions, rewards, next_obs, ends, infos)
-        self.episodes.add_episode(rows)
+        self.episodes.add_episodes([rows])
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """A batch, its transitions drawn with replacement.
@@ -234,8 +282,7 @@ class HindsightReplayBuffer:
 
     def truncate_last_trajectory(self) -> None:
         """End the episodes that are going on, as if a time limit had: a run is resumed anew."""
-        for env in range(self.episodes.n_envs):
-            self.episodes.end_episode(env)
+        self.episodes.end_episodes(range(self.episodes.n_envs))
 
     def clear(self) -> None:
         """Forget every transition."""
@@ -268,7 +315,7 @@ class HindsightReplayBuffer:
                 of[key].write(rows, given[key])
         fields["action"].write(rows, actions)
         fields["reward"].write(rows, rewards)
-        fields["terminated"].write(rows, terminated)
+        rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
         rows[..., self.episodes.row.failed] = 0.0  # told when the episode is over
         for key in self._keys:
             if info is None or key not in info:
@@ -278,7 +325,10 @@ class HindsightReplayBuffer:
 
     def _judge(self, rows: Rows) -> tuple[Array, Array]:
         """Rewards and terminations of rows' actions by the rows' goals."""
-        assert self._reward is not None
+        if self._reward is None or (self._recomputes and self._terminated is None):
+            raise ValueError(
+                "the buffer was pickled or copied without its environment; set_env gives it one"
+            )
         n = len(rows)
         achieved = self._next_fields["achieved_goal"].read(rows)
         desired = self._fields["desired_goal"].read(rows)
@@ -287,11 +337,26 @@ class HindsightReplayBuffer:
             columns = (rows[:, self._fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
         reward = per_row("compute_reward", self._reward(achieved, desired, infos), n)
+        reward = reward.astype(np.float32, copy=False)
         if not self.episodes.relabelling.terminates_on_success:
-            return reward.astype(np.float32), np.zeros(n, bool)
+            return reward, np.zeros(n, bool)
         assert self._terminated is not None
         ended = per_row("compute_terminated", self._terminated(achieved, desired, infos), n)
-        return reward.astype(np.float32), ended.astype(bool)
+        return reward, ended.astype(bool)
+
+
+def _info_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    """Names for more numbers of a transition; ValueError for what is none."""
+    if isinstance(keys, str):
+        raise ValueError(f"info_keys: {keys!r} is not allowed; it is a tuple, ({keys!r},)")
+    names = tuple(keys)
+    for i, name in enumerate(names):
+        if not isinstance(name, str) or name in TAKEN or name in names[:i]:
+            raise ValueError(
+                f"info_keys: {name!r} is not allowed; each is a string, there once, and none of "
+                f"{', '.join(sorted(TAKEN))}"
+            )
+    return names
 
 
 def goal_fields(

@@ -28,7 +28,9 @@ from hindsight.replay.episodes import (
     RelabelAt,
     Rows,
     check_finite,
+    check_function,
     per_row,
+    truth,
 )
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 from hindsight.specs.cell import Fidelity
@@ -37,8 +39,10 @@ from hindsight.specs.cell import Fidelity
 OfStates = Callable[[Array, Array, Array], Any]
 
 
-#: Arrays of a transition that are not given but made of what is.
-MADE = {"goal", "achieved goal", "rew", "ended", "failed"}
+#: Arrays of a transition that are not given but made of what is, and what comes with a sample.
+MADE = {"goal", "achieved goal", "rew", "ended", "failed", "weights", "indexes"}
+#: What a function is asked about.
+ABOUT = "(next states, actions, goals)"
 
 
 class HindsightReplayBuffer:
@@ -61,6 +65,8 @@ class HindsightReplayBuffer:
         additional_goals: int = 4,
         prioritized: bool = True,
         alpha: float = 0.6,
+        eps: float = 1e-6,
+        default_dtype: Any = np.float32,
         terminated_func: OfStates | None = None,
         fidelity: Fidelity = "described",
         relabel_at: RelabelAt = "episode_end",
@@ -69,7 +75,9 @@ class HindsightReplayBuffer:
         """Room for `size` transitions, the relabelled copies among them.
 
         Args:
-            env_dict: the arrays of a step by name, each with "shape" (1) and "dtype" (float32).
+            size, max_episode_len, additional_goals: whole numbers, 1e6 among them.
+            env_dict: the arrays of a step by name, each with "shape" (1) and "dtype"
+                (`default_dtype`).
             max_episode_len: a longer episode is an error.
             reward_func: rewards of (next states, actions, goals).
             goal_func: the goals that states achieve; None: the states are the goals.
@@ -77,7 +85,7 @@ class HindsightReplayBuffer:
             state, action, next_state, done: names in `env_dict`; `done` may be missing, and says
                 that nothing follows (not that a time limit cut).
             strategy: "future", "episode", "final", for which `additional_goals` is 1, or "random".
-            prioritized: proportional prioritised replay with the exponent `alpha`.
+            prioritized: proportional prioritised replay, priorities (|TD error| + eps)^alpha.
             terminated_func: whether (next states, actions, goals) terminate an episode.
             fidelity: "described" recomputes terminations by it, "released" leaves them.
             relabel_at: "episode_end" as cpprb does, or "sampling".
@@ -86,13 +94,23 @@ class HindsightReplayBuffer:
         Raises:
             ValueError: one sentence with the key, the value and what is allowed.
         """
+        size, max_episode_len = _whole(size), _whole(max_episode_len)
+        additional_goals = _whole(additional_goals)
         check_choice("strategy", strategy, GOAL_STRATEGIES)
         check_count("additional_goals", additional_goals, 0)
         check_count("max_episode_len", max_episode_len, 1)
+        for name, function, what in (
+            ("reward_func", reward_func, ABOUT),
+            ("goal_func", goal_func, "states"),
+            ("terminated_func", terminated_func, ABOUT),
+        ):
+            if function is not None or name == "reward_func":
+                check_function(name, function, what)
+        env_dict = _arrays(env_dict, default_dtype)
         for name in (state, action, next_state):
             if name not in env_dict:
                 raise ValueError(f"env_dict: {name!r} is missing; there are {sorted(env_dict)}")
-        for name in MADE & set(env_dict):
+        for name in sorted(MADE & set(env_dict)):
             raise ValueError(f"env_dict: {name!r} is not allowed; it is made here")
         self.max_episode_len = max_episode_len
         self.strategy = strategy
@@ -105,7 +123,12 @@ class HindsightReplayBuffer:
                 f"terminated_func: None is not allowed where {done!r} is to be recomputed for new "
                 "goals; give it, or fidelity='released', which leaves it as it was"
             )
-        state_shape = _shape(state, env_dict[state].get("shape", 1))
+        state_shape = env_dict[state]["shape"]
+        if env_dict[next_state]["shape"] != state_shape:
+            raise ValueError(
+                f"{next_state}: shape {env_dict[next_state]['shape']} is not allowed; "
+                f"it is that of {state}, {state_shape}"
+            )
         self.goal_shape = state_shape if goal_shape is None else _shape("goal_shape", goal_shape)
         if goal_func is None and self.goal_shape != state_shape:
             raise ValueError(
@@ -116,7 +139,7 @@ class HindsightReplayBuffer:
         self._fields, row = _layout(env_dict, self.goal_shape, names, goal_func is not None)
         self._given = [self._fields[name] for name in env_dict]
         self._n_state = int(np.prod(state_shape))
-        self._state = state
+        self._state, self._done = state, done
         self.episodes = EpisodeBuffer(
             size,
             1,
@@ -127,6 +150,7 @@ class HindsightReplayBuffer:
             relabel_at=relabel_at,
             prioritized=prioritized,
             alpha=alpha,
+            eps=eps,
             max_episode_len=max_episode_len,
             seed=seed,
         )
@@ -148,6 +172,8 @@ class HindsightReplayBuffer:
             # A single number may come without its axis, a single step without that of the steps.
             if values.size == steps * int(np.prod(field.shape)):
                 values = values.reshape(steps, *field.shape)
+            if field.name == self._done:
+                values = truth(field.name, values, (steps, *field.shape))
             field.write(rows, values)
         check_finite(rows, self._fields)
         self.episodes.add(rows[None])
@@ -157,7 +183,7 @@ class HindsightReplayBuffer:
 
         Raises:
             ValueError: a goal of another shape, or what a function returned.  The episode then goes
-                on.
+                on, as it does where a function raises.
         """
         rows = self.episodes.open_rows(0)
         n = len(rows)
@@ -181,7 +207,7 @@ class HindsightReplayBuffer:
             self._fields["achieved goal"].write(rows, achieved)
         check_finite(rows, self._fields)
         rows[:, self.episodes.row.reward] = self._judge(rows)[0]
-        self.episodes.end_episode(0)
+        self.episodes.end_episodes([0])
 
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, Array]:
         """A batch by name: the arrays of `env_dict`, "goal" and "rew" [sample, 1].
@@ -241,11 +267,41 @@ class HindsightReplayBuffer:
         n = len(rows)
         names = (self._next_state, self._action, "goal")
         arguments = [self._fields[name].read(rows) for name in names]
-        reward = per_row("reward_func", self._reward(*arguments), n).astype(np.float32)
+        reward = per_row("reward_func", self._reward(*arguments), n)
+        reward = reward.astype(np.float32, copy=False)
         if not self.episodes.relabelling.terminates_on_success:
             return reward, np.zeros(n, bool)
         assert self._terminated is not None
         return reward, per_row("terminated_func", self._terminated(*arguments), n).astype(bool)
+
+
+def _whole(value: Any) -> Any:
+    """1e6 as 1 000 000; all else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
+    """The arrays of a step, each with its "shape", numbers, and its "dtype"; ValueError for others.
+
+    `default`: the type of those that have none; None: float32.
+    """
+    if not isinstance(env_dict, Mapping):
+        raise ValueError(f"env_dict: {env_dict!r} is not allowed; it is a dictionary of arrays")
+    arrays = {}
+    for name, of in env_dict.items():
+        if not isinstance(of, Mapping):
+            raise ValueError(
+                f'{name}: {of!r} is not allowed; it is a dictionary, of "shape" and "dtype"'
+            )
+        given = of.get("dtype", np.float32 if default is None else default)
+        try:
+            dtype: np.dtype[Any] | None = np.dtype(given)
+        except TypeError:
+            dtype = None
+        if dtype is None or dtype.kind not in "fiub":
+            raise ValueError(f"{name}: dtype {given!r} is not allowed; it is a type of numbers")
+        arrays[name] = {"shape": _shape(name, of.get("shape", 1)), "dtype": dtype}
+    return arrays
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:
@@ -279,7 +335,7 @@ def _layout(
         return columns
 
     for name, of in env_dict.items():
-        append(name, _shape(name, of.get("shape", 1)), of.get("dtype", np.float32))
+        append(name, of["shape"], of["dtype"])
     goal = append("goal", goal_shape, fields[names["state"]].dtype)
     next_state = fields[names["next_state"]].columns
     achieved = append("achieved goal", goal_shape) if has_goal_func else next_state

@@ -1,9 +1,9 @@
 """`her.HindsightReplayBuffer` under the names of Stable-Baselines3's `HerReplayBuffer`.
 
-Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer` and
-`replay_buffer_kwargs={"env": env}`.  What differs: terminations are recomputed for the new goal
-unless `fidelity="released"`; a transition is relabelled with probability k / (k + 1), where there
-a fixed share of the batch is; there is the strategy `random`; `save` writes no pickle.
+Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  What differs:
+terminations are recomputed for the new goal unless `fidelity="released"`; a transition is
+relabelled with probability k / (k + 1), where there a fixed share of the batch is; there is the
+strategy `random`; `save` writes no pickle.
 """
 
 import warnings
@@ -17,18 +17,21 @@ import torch
 from gymnasium.spaces import Dict, Discrete, Space
 
 from hindsight.replay.buffer import GOAL_STRATEGIES, check_choice, check_count
-from hindsight.replay.episodes import Array
+from hindsight.replay.episodes import Array, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, method_of
 from hindsight.specs.cell import Fidelity
 
 
 @dataclass(frozen=True)
-class _Spaces:
+class _Seen:
     """What the buffer asks of a vector environment."""
 
     single_observation_space: Space[Any]
     single_action_space: Space[Any]
     num_envs: int
+    compute_reward: Any
+    compute_terminated: Any
+    metadata: Any
 
 
 class ReplaySamples(NamedTuple):
@@ -70,13 +73,15 @@ class HerReplayBuffer:
         """Room for `buffer_size` transitions of all environments together.
 
         Args:
-            env: a (vector) environment, for its `compute_reward`.
+            env: a (vector) environment, for its `compute_reward` and `compute_terminated`; the
+                algorithms pass theirs.
             device: of the tensors that `sample` returns; None: it returns NumPy arrays.
             handle_timeout_termination: False takes a time limit for a termination.
             goal_selection_strategy: "future", "final", "episode" or "random", or
                 Stable-Baselines3's constants.
-            info_keys, fidelity, compute_terminated, prioritized, seed: see
-                `her.HindsightReplayBuffer`.
+            info_keys, fidelity, compute_terminated, prioritized: see `her.HindsightReplayBuffer`.
+            seed: of the buffer's own generator; None: drawn from NumPy's global generator, which
+                an algorithm's `seed` decides.
 
         Raises:
             ValueError: one sentence with the key, the value and what is allowed.
@@ -97,20 +102,40 @@ class HerReplayBuffer:
         self.goal_selection_strategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
-        self._info_keys = tuple(info_keys)
+        if seed is None:
+            seed = int(np.random.randint(2**31))  # noqa: NPY002
         self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
         self.buffer = HindsightReplayBuffer(
             buffer_size,
-            _Spaces(observation_space, action_space, n_envs),
-            compute_reward=method_of(env, "compute_reward"),
+            _seen(env, observation_space, action_space, n_envs),
             strategy=strategy,  # type: ignore[arg-type]
             k=n_sampled_goal,
             fidelity=fidelity,
-            compute_terminated=compute_terminated or method_of(env, "compute_terminated"),
+            compute_terminated=compute_terminated,
             info_keys=info_keys,
             prioritized=prioritized,
             seed=seed,
         )
+        self._info_keys = tuple(info_keys)
+
+    def set_env(self, env: Any) -> None:
+        """Give it an environment, which it lacks after it was pickled; see the argument `env`.
+
+        Raises:
+            ValueError: one that is none, or has no such methods.
+        """
+        spaces = self.buffer.observation_space, self.buffer.action_space
+        self.buffer.set_env(_seen(env, *spaces, self.n_envs))
+
+    @property
+    def pos(self) -> int:
+        """Where in the buffer the next finished episode will begin."""
+        return self.buffer.episodes.buffer.position % self.buffer.episodes.size
+
+    @property
+    def full(self) -> bool:
+        """Whether what comes next takes the place of the oldest."""
+        return self.buffer.episodes.buffer.position >= self.buffer.episodes.size
 
     def add(
         self,
@@ -131,7 +156,7 @@ class HerReplayBuffer:
         """
         if len(infos) != self.n_envs:
             raise ValueError(f"infos: {len(infos)} are not allowed; it takes {self.n_envs}")
-        over = np.asarray(done).astype(bool)
+        over = truth("done", done, (self.n_envs,))
         cut = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         terminated = over & ~cut if self.handle_timeout_termination else over
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
@@ -204,8 +229,27 @@ class HerReplayBuffer:
         return array if self.device is None else torch.as_tensor(array, device=self.device)
 
 
+def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> _Seen:
+    """An environment with these spaces; ValueError for None."""
+    if env is None:
+        raise ValueError("env: None is not allowed; it is an environment, for its compute_reward")
+    reward, terminated = method_of(env, "compute_reward"), method_of(env, "compute_terminated")
+    metadata = getattr(env, "metadata", None)
+    return _Seen(observations, actions, n_envs, reward, terminated, metadata)
+
+
 def _device(device: torch.device | str) -> torch.device:
     """ "auto" is a GPU where there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(device)
+
+
+try:
+    from stable_baselines3.her.her_replay_buffer import HerReplayBuffer as _Theirs
+except ImportError:
+    pass  # It is no requirement.
+else:
+    # Its algorithms pass their environment to a buffer that is one of these, and give it back when
+    # they load it.
+    _Theirs.register(HerReplayBuffer)

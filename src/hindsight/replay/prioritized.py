@@ -7,6 +7,7 @@ goal it had when its TD error delta was measured.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,23 @@ from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, R
 from hindsight.replay.transitions import Batch
 
 
+def check_share(name: str, value: Any) -> None:
+    """Raise ValueError for what is no number from 0 to 1."""
+    try:
+        fits = bool(0 <= value <= 1)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ValueError(f"{name}: {value!r} is not allowed; it lies in [0, 1]")
+
+
 def annealed(beta: float, share: float) -> float:
-    """Linearly from `beta` to 1 while `share` of the training goes from 0 to 1 (section 3.4)."""
+    """Linearly from `beta` to 1 while `share` of the training goes from 0 to 1 (section 3.4).
+
+    Raises:
+        ValueError: a beta that is none.
+    """
+    check_share("beta", beta)
     return beta + (1 - beta) * min(max(share, 0.0), 1.0)
 
 
@@ -114,9 +130,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: an alpha or eps that is none.
         """
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha: {alpha!r} is not allowed; it lies in [0, 1]")
-        if not 0 < eps < np.inf:
+        check_share("alpha", alpha)
+        if not isinstance(eps, int | float | np.number) or not 0 < eps < np.inf:
             raise ValueError(f"eps: {eps!r} is not allowed; it is a positive number")
         super().__init__(
             n_runs,
@@ -147,6 +162,16 @@ class PrioritizedReplayBuffer(ReplayBuffer):
                 run, env, self.position - rows.shape[2], rows.shape[2], float(self.largest[run])
             )
 
+    def undo(self, steps: int) -> Callable[[], None]:
+        """As `ReplayBuffer.undo`."""
+        take_back, n_waiting = super().undo(steps), len(self._waiting)
+
+        def take_back_priorities() -> None:
+            take_back()
+            del self._waiting[n_waiting:]
+
+        return take_back_priorities
+
     def sample_prioritized(
         self, uniform: Numbers, reward: Reward, beta: float
     ) -> tuple[Batch, Index]:
@@ -165,8 +190,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def choose_prioritized(self, uniform: Numbers, beta: float) -> tuple[Index, Tensor]:
         """Transitions in proportion to their priorities, and their weights: both [run, sample]."""
-        if not 0 <= beta <= 1:
-            raise ValueError(f"beta: {beta!r} is not allowed; it lies in [0, 1]")
+        check_share("beta", beta)
         count = self._check_can_sample()
         self._catch_up()
         leaf = self._tree.draw(uniform)

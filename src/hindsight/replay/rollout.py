@@ -49,6 +49,12 @@ class Rollout:
         return self.obs[..., : self.next_achieved.shape[-1]]
 
     @property
+    def desired(self) -> Tensor:
+        """[run, env, step, goal]: the goal pursued by the action."""
+        goal = self.next_achieved.shape[-1]
+        return self.obs[..., goal : 2 * goal]
+
+    @property
     def first_steps(self) -> Tensor:
         """[run, env, step] bool: the first step of a segment."""
         first = self.starts.clone()

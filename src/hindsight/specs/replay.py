@@ -22,7 +22,8 @@ class ReplaySpec(Spec):
     #: Priorities' exponent, and that of the importance weights, which goes to 1 over the budget.
     alpha: Fraction = 0.6
     beta: Annotated[float, Field(ge=0, le=1)] = 0.4
-    #: Hindsight is over once the last hundred episodes succeed at least so often.
+    #: Hindsight is over once the last hundred episodes succeed at least so often ("at return 0",
+    #: PAPERS: section 3; PPO's must succeed more often).
     until_success: Fraction | None = None
 
     @model_validator(mode="after")
