@@ -30,7 +30,7 @@ def ours() -> int:
     """The notebook's setting; returns the number of updates."""
     spec = CellSpec(
         environment={"id": "PointReach-v0"},
-        algorithm={"name": "ddpg", "log_interval": LENGTH},
+        algorithm={"name": "ddpg", "log_interval": LENGTH, "random_warm_up": False},
         replay={"strategy": "future", "time_limit_terminates": True},
         seeds=1,
         steps=EPISODES * LENGTH,

@@ -60,8 +60,7 @@ def ours(module: ModuleType, spec: Any, runs: int) -> Callable[[], object]:
     rows = torch.stack([agent.initial_row(seed) for seed in range(runs)])
     state = module.State(agent, rows, torch.full((runs,), spec.learning_rate))
     batch, noise = transitions(runs), torch.randn(runs, module.NOISES * SAMPLES, N_ACTIONS)
-    active = torch.ones(runs, dtype=torch.bool)
-    return lambda: module.update(state, batch, noise, spec, active)
+    return lambda: module.update(state, batch, noise, spec)
 
 
 class Face(gym.Env):

@@ -5,12 +5,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import yaml
 
-from hindsight.replicate import _as_yaml
+from hindsight.replicate import _as_yaml, _what_came_out
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 SMALL = ["--hidden", "8", "--seeds", "2", "--steps", "4096", "--prey", "repel", "--n-dims", "2"]
@@ -155,3 +156,8 @@ def test_what_is_handed_to_snakemake_is_read_as_it_was_typed(value):
     """YAML takes JSON's 3e-05 for text."""
     line = _as_yaml(value)
     assert "\n" not in line and yaml.safe_load(line) == value
+
+
+def test_where_only_some_figures_were_asked_for_nothing_is_said_of_claims(tmp_path, capsys):
+    _what_came_out(SimpleNamespace(claims=str(tmp_path / "claims.json")))
+    assert capsys.readouterr().out == ""

@@ -132,7 +132,7 @@ def test_any_change_of_code_in_any_module_counts(sources):
 @pytest.mark.parametrize(
     "name, old, new",
     [
-        ("nn.adam", "beta1: float = 0.9,", "beta1: float = 0.8,"),
+        ("nn.adam", "eps: float = 1e-8,", "eps: float = 1e-7,"),
         ("algorithms.ppo", "1.5 * spec.target_kl", "2.5 * spec.target_kl"),
         ("envs.prey", "2 * draws", "3 * draws"),
         ("relabel.on_policy", "MOVED = 0.01", "MOVED = 0.02"),

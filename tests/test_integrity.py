@@ -71,7 +71,7 @@ def test_every_table_is_vouched_for_by_the_record_beside_it(tmp_path_factory, da
     for name, text in contents.items():
         (folder / name).write_bytes(text)
     sums = {name: file_sha256(folder / name) for name in contents}
-    (folder / "missing.json").write_text(json.dumps({"missing": [], "sha256": sums}))
+    (folder / "record.json").write_text(json.dumps({"missing": [], "sha256": sums}))
     check_tables([folder])
     changed = data.draw(st.sampled_from(sorted(contents)))
     at = data.draw(st.integers(0, len(contents[changed]) - 1))

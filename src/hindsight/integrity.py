@@ -17,7 +17,7 @@ from hindsight.files import DamagedError, FileError, reason
 #: Keys of a results file: what is known about it, and the checksum.
 ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
 #: The file that has the checksums of its neighbours, below this key.
-RECORD, SUMS = "missing.json", "sha256"
+RECORD, SUMS = "record.json", "sha256"
 
 
 def checksum(table: pa.Table, about: bytes) -> str:

@@ -205,6 +205,8 @@ def _lines(path: Path) -> list[str]:
 
 def _what_came_out(stage: Stage) -> None:
     """The verdicts, and where everything is."""
+    if not Path(stage.claims).exists():  # only some figures were asked for
+        return
     print("\nThe claims")
     for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:15} {row['sentence']}")

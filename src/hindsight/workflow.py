@@ -63,7 +63,7 @@ class Stage:
         "seed_curves.parquet",
         "evaluations.parquet",
         "runs.parquet",
-        "missing.json",
+        "record.json",
     )
 
     @classmethod

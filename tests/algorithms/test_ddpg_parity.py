@@ -35,7 +35,7 @@ def both(spec: DDPGSpec, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
         twins.put_row(parameters_of(model), row)
     noise = twins.noises(ddpg, UPDATES, runs)
     for batch, eps in zip(twins.batches(UPDATES, runs), noise, strict=True):
-        d = ddpg.update(state, batch, eps, spec, torch.ones(runs, dtype=torch.bool))
+        d = ddpg.update(state, batch, eps, spec)
         for run, model in enumerate(models):
             log = twins.train(model, batch, run)
             for ours, theirs in ((d.critic_loss, "critic_loss"), (d.actor_loss, "actor_loss")):
@@ -101,7 +101,7 @@ def test_against_the_algorithm_in_torch_nn(weights):
     for batch in twins.batches(UPDATES, 1, weights):
         values = {name: x for name, x in vars(batch).items() if x is not None}
         batch = Batch(**{k: x.double() if x.is_floating_point() else x for k, x in values.items()})
-        d = ddpg.update(state, batch, torch.empty(0), spec, torch.ones(1, dtype=torch.bool))
+        d = ddpg.update(state, batch, torch.empty(0), spec)
         obs, next_obs = batch.obs[0], batch.next_obs[0]
         with torch.no_grad():
             value = target_q(torch.cat([next_obs, target_mu(next_obs).tanh()], -1))[:, 0]
@@ -124,10 +124,6 @@ def test_against_the_algorithm_in_torch_nn(weights):
 
 def test_alone_equals_among_others():
     twins.assert_alone_equals_among_others(ddpg, DDPGSpec(hidden=HIDDEN))
-
-
-def test_inactive_runs_keep_everything():
-    twins.assert_inactive_runs_keep_everything(ddpg, DDPGSpec(hidden=HIDDEN))
 
 
 def test_selected_and_resumed_runs_go_on():

@@ -20,7 +20,7 @@ from hindsight.specs.off_policy import DQNSpec
 
 N_OBS, N_CHOICES, HIDDEN, BATCH = 6, 4, (32, 24), 48
 AGENT = dqn.Agent.of(N_OBS, N_CHOICES, HIDDEN)
-ACTIVE = torch.ones(1, dtype=torch.bool)
+NO_NOISE = torch.empty(0)
 
 
 def batches(n: int, runs: int = 1, weights: bool = False) -> list[Batch]:
@@ -142,7 +142,7 @@ def test_updates_equal_those_of_stable_baselines(
         monkeypatch.setattr(model.replay_buffer, "sample", lambda *_, b=batch, **__: samples_of(b))
         model.train(1, BATCH)
         model._on_step()  # where Stable-Baselines3 moves its target
-        found = dqn.update(state, batch, spec, ACTIVE)
+        found = dqn.update(state, batch, NO_NOISE, spec)
         loss = model.logger.name_to_value["train/loss"]
         assert float(found.loss) == pytest.approx(loss, rel=1e-5)
         assert float(found.gradient_norm) == pytest.approx(norms[-1], rel=1e-4)
@@ -183,14 +183,14 @@ def test_updates_equal_autograd(double, weights):
     """Three runs of different learning rates on one axis, each beside its own network."""
     spec = DQNSpec(hidden=HIDDEN, double=double, target_update_interval=4)
     rates = (1e-3, 3e-4, 1e-2)
-    state, active = start(*rates), ACTIVE.repeat(3)
+    state = start(*rates)
     online = [network(row) for row in state.online.rows]
     frozen = [network(row) for row in state.target]
     adams = [
         torch.optim.Adam(net.parameters(), rate) for net, rate in zip(online, rates, strict=True)
     ]
     for count, batch in enumerate(batches(10, runs=3, weights=weights), 1):
-        found = dqn.update(state, batch, spec, active)
+        found = dqn.update(state, batch, NO_NOISE, spec)
         for run in range(3):
             loss, value, td_error = autograd_step(online[run], frozen[run], batch, run, spec)
             assert (td_error > 1).any() and (td_error < 1).any()
@@ -217,7 +217,7 @@ def test_the_options_make_a_difference():
         spec = DQNSpec.model_validate({**base, **options})
         state = start(1e-3, weight_decay=spec.weight_decay)
         for batch in batches(6, weights=weights):
-            dqn.update(state, batch, spec, ACTIVE)
+            dqn.update(state, batch, NO_NOISE, spec)
         return state.online.rows
 
     plain = trained()
@@ -247,7 +247,7 @@ def test_the_double_target_by_hand():
         state = dqn.State(agent, row, torch.tensor([0.1]))
         y = dqn.targets(state, batch, spec)
         torch.testing.assert_close(y, torch.tensor([[expected, -1.0]]))
-        td_error = dqn.update(state, batch, spec, ACTIVE).td_error
+        td_error = dqn.update(state, batch, NO_NOISE, spec).td_error
         torch.testing.assert_close(td_error, torch.tensor([[expected - 1, 2.0]]).abs())
     assert torch.equal(dqn.act(state, nothing), torch.tensor([[1, 1]]))
 
@@ -273,7 +273,7 @@ def test_values_that_are_known(double):
     spec = DQNSpec(gamma=0.5, double=double, target_update_interval=20)
     state = dqn.State(agent, agent.initial_row(0)[None], torch.tensor([0.01]))
     for _ in range(600):
-        dqn.update(state, batch, spec, ACTIVE)
+        dqn.update(state, batch, NO_NOISE, spec)
     expected = torch.tensor([[[-1.0, -1.5], [0.0, -1.0]]])
     torch.testing.assert_close(state.q(states[None]), expected, rtol=0, atol=0.01)
     assert dqn.act(state, states[None]).tolist() == [[0, 0]]
@@ -297,9 +297,9 @@ def test_a_run_among_others_is_that_run_alone():
         for run, rate in enumerate(rates)
     ]
     for batch in batches(7, runs=3):
-        dqn.update(together, batch, spec, ACTIVE.repeat(3))
+        dqn.update(together, batch, NO_NOISE, spec)
         for run, state in enumerate(alone):
-            dqn.update(state, part_of(batch, [run]), spec, ACTIVE)
+            dqn.update(state, part_of(batch, [run]), NO_NOISE, spec)
     rows = torch.cat([state.rows for state in alone])
     # One run's product and three runs' are different kernels, equal up to rounding.
     torch.testing.assert_close(together.rows, rows, rtol=0, atol=1e-6)
@@ -311,11 +311,11 @@ def test_selected_runs_go_on_as_if_nothing_had_happened():
     steps = batches(8, runs=3)
     for batch in steps[:4]:
         for one in (state, untouched):
-            dqn.update(one, batch, spec, ACTIVE.repeat(3))
+            dqn.update(one, batch, NO_NOISE, spec)
     state.select(torch.tensor([2, 0]))
     for batch in steps[4:]:
-        dqn.update(state, part_of(batch, [2, 0]), spec, ACTIVE.repeat(2))
-        dqn.update(untouched, batch, spec, ACTIVE.repeat(3))
+        dqn.update(state, part_of(batch, [2, 0]), NO_NOISE, spec)
+        dqn.update(untouched, batch, NO_NOISE, spec)
     torch.testing.assert_close(state.rows, untouched.rows[[2, 0]], rtol=0, atol=1e-6)
     obs = steps[0].obs
     assert torch.equal(dqn.act(state, obs[[2, 0]]), dqn.act(untouched, obs)[[2, 0]])
@@ -326,27 +326,12 @@ def test_saved_and_loaded_it_continues_alike():
     state, other = start(1e-3, 3e-4), start(1e-3, 3e-4)
     steps = batches(8, runs=2)
     for batch in steps[:4]:
-        dqn.update(state, batch, spec, ACTIVE.repeat(2))
+        dqn.update(state, batch, NO_NOISE, spec)
     other.load_state_dict(state.state_dict())
     for batch in steps[4:]:
         for one in (state, other):
-            dqn.update(one, batch, spec, ACTIVE.repeat(2))
+            dqn.update(one, batch, NO_NOISE, spec)
     assert torch.equal(state.rows, other.rows)
-
-
-def test_a_run_that_is_not_active_stays_as_it_is():
-    """Its target, too, also where its count of updates is one at which targets move."""
-    spec = DQNSpec(hidden=HIDDEN, target_update_interval=2)
-    state = start(1e-3, 1e-3)
-    *first, last = batches(3, runs=2)
-    for batch in first:
-        dqn.update(state, batch, spec, ACTIVE.repeat(2))
-    assert torch.equal(state.online.rows, state.target)
-    state.online.rows[1] += 1.0
-    before = state.rows
-    dqn.update(state, last, spec, torch.tensor([True, False]))
-    assert torch.equal(state.rows[1], before[1]) and not torch.equal(state.rows[0], before[0])
-    assert state.online.steps.tolist() == [3, 2]
 
 
 # -- acting and beginning -------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_ratios_begin_at_one(hindsight):
     if hindsight is not None:
         _, envs, steps = rollout.rewards.shape
         uniform = on_policy.Draws(seeds, 1, torch.device("cpu"))(envs, steps, hindsight.k)
-        paths = on_policy.relabel(rollout, hindsight, env.parameters, uniform)
+        paths = on_policy.relabel(rollout, hindsight, env.task, uniform)
         copies = ppo.estimate(agent, rows, paths, spec)
         # Log-probabilities are of the new goals, not carried over from the real samples.
         pairs = copies.log_prob[:, : samples.n_real] - samples.log_prob
@@ -225,7 +225,7 @@ class Probe:
     ) -> None:
         """`reward_of(seen, action)`, each [run, env], at the last step; before it, 0."""
         self.length, self.reward_of = length, reward_of
-        self.parameters = self  # its own task
+        self.task = self
         self.elapsed = torch.zeros(runs, envs, dtype=torch.int64)
         self.generator = torch.Generator().manual_seed(0)
         self.state = torch.zeros(runs, envs, 3)
@@ -250,6 +250,25 @@ class Probe:
 
     def reward(self, achieved: Tensor, goal: Tensor, terminated: Tensor) -> tuple[Tensor, Tensor]:
         return achieved[..., 0], achieved[..., 0] > 0
+
+
+class Contrary(Probe):
+    """Its steps succeed where its reward is 0, as an `info["is_success"]` may say."""
+
+    def step(self, actions: Tensor) -> Step:
+        step = super().step(actions)
+        return step._replace(success=~step.success)
+
+
+@pytest.mark.parametrize("world", [Probe, Contrary])
+def test_success_is_what_the_environment_says(world: type[Probe]) -> None:
+    env = world(2, 3, 2, lambda seen, action: seen)
+    agent = ppo.ActorCritic.of(3, 1, (4,))
+    rows = torch.stack([agent.initial_row(seed, 1.0) for seed in (0, 1)])
+    rollout = ppo.collect(env, agent, rows, torch.randn(20, 2, 3, 1))
+    by_reward = rollout.rewards > 0
+    assert by_reward.any() and not by_reward.all()
+    assert torch.equal(rollout.success, by_reward if world is Probe else ~by_reward)
 
 
 def learned(

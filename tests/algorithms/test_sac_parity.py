@@ -58,7 +58,7 @@ def both(
         twins.put_row(parameters_of(model), row)
     noise = twins.noises(sac, UPDATES, runs)
     for batch, eps in zip(twins.batches(UPDATES, runs), noise, strict=True):
-        d = sac.update(state, batch, eps, spec, torch.ones(runs, dtype=torch.bool))
+        d = sac.update(state, batch, eps, spec)
         for run, model in enumerate(models):
             draws = iter(eps[run].split(SAMPLES))
             with monkeypatch.context() as patch:
@@ -178,7 +178,7 @@ def test_gradients_against_automatic_differentiation(weights):
     (expected,) = torch.autograd.grad(j_q + j_pi + j_alpha, leaf)
     # So small a step that the policy's gradient is that by the old critics.
     state = sac.State(AGENT, row[None], torch.tensor([1e-14], dtype=torch.float64))
-    d = sac.update(state, batch, noise, spec, torch.ones(1, dtype=torch.bool))
+    d = sac.update(state, batch, noise, spec)
     # Adam's first moment after one step is (1 - beta_1) times the gradient.
     gradient = torch.cat([state.critics.m[0], state.actor.m[0]]) / (1 - 0.9)
     torch.testing.assert_close(gradient, expected[: len(gradient)], rtol=1e-8, atol=1e-10)
@@ -210,7 +210,7 @@ def test_the_target_network():
     state = twins.of_three_runs(sac)
     before = state.target.clone()
     (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
-    sac.update(state, batch, noise, spec, twins.EVERYONE)
+    sac.update(state, batch, noise, spec)
     torch.testing.assert_close(state.target, 0.75 * before + 0.25 * state.critics.rows)
 
 
@@ -219,7 +219,7 @@ def test_the_temperature_does_not_decay():
     state = twins.of_three_runs(sac, weight_decay=10.0)
     state.log_alpha += 3
     (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
-    d = sac.update(state, batch, noise, SACSpec(hidden=HIDDEN), twins.EVERYONE)
+    d = sac.update(state, batch, noise, SACSpec(hidden=HIDDEN))
     torch.testing.assert_close(state.actor.m[:, -1] / (1 - 0.9), d.policy_entropy + N_ACTIONS)
 
 
@@ -229,7 +229,7 @@ def test_td_errors():
     state = twins.of_three_runs(sac)
     theta = state.rows[:, : AGENT.sizes[0]]
     (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
-    d = sac.update(state, batch, noise, spec, twins.EVERYONE)
+    d = sac.update(state, batch, noise, spec)
     for run in range(3):
         x = torch.cat([batch.obs[run], batch.actions[run]], dim=-1)
         q = torch.stack([network(AGENT.critic, r, x)[:, 0] for r in theta[run].chunk(2)])
@@ -240,10 +240,6 @@ def test_td_errors():
 
 def test_alone_equals_among_others():
     twins.assert_alone_equals_among_others(sac, SACSpec(hidden=HIDDEN))
-
-
-def test_inactive_runs_keep_everything():
-    twins.assert_inactive_runs_keep_everything(sac, SACSpec(hidden=HIDDEN))
 
 
 def test_selected_and_resumed_runs_go_on():

@@ -46,7 +46,7 @@ def both(
         twins.put_row(parameters_of(model), row)
     noise = twins.noises(td3, UPDATES, runs)
     for i, (batch, eps) in enumerate(zip(twins.batches(UPDATES, runs), noise, strict=True), 1):
-        d = td3.update(state, batch, eps, spec, torch.ones(runs, dtype=torch.bool))
+        d = td3.update(state, batch, eps, spec)
         for run, model in enumerate(models):
             with monkeypatch.context() as patch:
                 patch.setattr(
@@ -116,9 +116,9 @@ def test_importance_weights():
     half = SAMPLES // 2
     weight = torch.cat([torch.full((3, half), 2.0), torch.zeros(3, half)], dim=1)
     weighted, halved = twins.of_three_runs(td3), twins.of_three_runs(td3)
-    d = td3.update(weighted, replace(batch, weight=weight), noise, spec, twins.EVERYONE)
+    d = td3.update(weighted, replace(batch, weight=weight), noise, spec)
     left = {name: x[:, :half] for name, x in vars(batch).items() if x is not None}
-    d_half = td3.update(halved, replace(batch, **left), noise[:, :half], spec, twins.EVERYONE)
+    d_half = td3.update(halved, replace(batch, **left), noise[:, :half], spec)
     torch.testing.assert_close(d.critic_loss, d_half.critic_loss)
     torch.testing.assert_close(d.td_error[:, :half], d_half.td_error)
     torch.testing.assert_close(weighted.critics.m, halved.critics.m, rtol=1e-4, atol=1e-7)
@@ -126,10 +126,6 @@ def test_importance_weights():
 
 def test_alone_equals_among_others():
     twins.assert_alone_equals_among_others(td3, TD3Spec(hidden=HIDDEN))
-
-
-def test_inactive_runs_keep_everything():
-    twins.assert_inactive_runs_keep_everything(td3, TD3Spec(hidden=HIDDEN))
 
 
 def test_selected_and_resumed_runs_go_on():

@@ -137,7 +137,6 @@ def train(model: OffPolicyAlgorithm, batch: Batch, run: int) -> dict[str, float]
 # --- what holds for every algorithm on the run axis -----------------------------------------------
 
 LEARNING_RATES = (1e-3, 3e-4, 3e-3)
-EVERYONE = torch.ones(3, dtype=torch.bool)
 
 
 def of_three_runs(module: ModuleType, weight_decay: float = 0.0) -> Any:
@@ -153,25 +152,14 @@ def part(batch: Batch, runs: slice) -> Batch:
     return replace(batch, **{name: v[runs] for name, v in values.items() if v is not None})
 
 
-def kept(state: Any) -> dict[str, Tensor]:
-    """All that a state keeps per run, by name."""
-    saved, found = copy.deepcopy(state.state_dict()), {}
-    for name, value in saved.items():
-        nested = value if isinstance(value, dict) else {"": value}
-        found |= {f"{name} {key}": v for key, v in nested.items() if isinstance(v, Tensor)}
-    return found
-
-
 def assert_alone_equals_among_others(module: ModuleType, spec: Any) -> None:
     """A run by itself does what it does among others, however different these are."""
     data, noise = batches(4, 3, weights=True), noises(module, 4, 3)
     among = of_three_runs(module)
     alone = module.State(among.agent, among.rows[1:2], torch.tensor(LEARNING_RATES[1:2]))
     for batch, eps in zip(data, noise, strict=True):
-        d = module.update(among, batch, eps, spec, EVERYONE)
-        d_alone = module.update(
-            alone, part(batch, slice(1, 2)), eps[1:2], spec, torch.ones(1, dtype=torch.bool)
-        )
+        d = module.update(among, batch, eps, spec)
+        d_alone = module.update(alone, part(batch, slice(1, 2)), eps[1:2], spec)
         for field in fields(d):
             ours, its = getattr(d, field.name)[1:2], getattr(d_alone, field.name)
             torch.testing.assert_close(ours, its, rtol=1e-5, atol=1e-5, equal_nan=True)
@@ -180,27 +168,12 @@ def assert_alone_equals_among_others(module: ModuleType, spec: Any) -> None:
     assert all((among.rows - of_three_runs(module).rows).abs().amax(1) > 1e-4)
 
 
-def assert_inactive_runs_keep_everything(module: ModuleType, spec: Any) -> None:
-    """Whoever is not active is bit for bit as before; the others are as if it were not there."""
-    data, noise = batches(4, 3), noises(module, 4, 3)
-    some, everyone = of_three_runs(module, 0.1), of_three_runs(module, 0.1)
-    for i, (batch, eps) in enumerate(zip(data, noise, strict=True)):
-        active = torch.tensor([True, i < 2, False])
-        before = kept(some)
-        module.update(some, batch, eps, spec, active)
-        module.update(everyone, batch, eps, spec, EVERYONE)
-        for name, value in kept(some).items():
-            assert torch.equal(value[~active], before[name][~active]), name
-    assert torch.equal(some.rows[0], everyone.rows[0])
-    assert not torch.equal(some.rows[1], everyone.rows[1])
-
-
 def assert_selected_and_resumed_runs_go_on(module: ModuleType, spec: Any) -> None:
     """Runs that leave the axis, or come back from a checkpoint, change nothing for the others."""
     data, noise = batches(6, 3), noises(module, 6, 3)
     through, state = of_three_runs(module), of_three_runs(module)
     updates: list[Callable[[Any], None]] = [
-        lambda s, b=batch, e=eps: module.update(s, b, e, spec, EVERYONE)
+        lambda s, b=batch, e=eps: module.update(s, b, e, spec)
         for batch, eps in zip(data, noise, strict=True)
     ]
     for update in updates:
@@ -219,7 +192,7 @@ def assert_selected_and_resumed_runs_go_on(module: ModuleType, spec: Any) -> Non
             batch,
             **{f.name: getattr(batch, f.name)[keep] for f in fields(batch) if f.name != "weight"},
         )
-        module.update(resumed, some, eps[keep], spec, EVERYONE[keep])
+        module.update(resumed, some, eps[keep], spec)
     torch.testing.assert_close(resumed.rows, through.rows[keep], rtol=0, atol=1e-6)
 
 

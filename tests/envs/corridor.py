@@ -29,6 +29,8 @@ class Corridor(gym.Env[Any, Any]):
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         if self.wrong == "shape":
             return -1.0
+        if self.wrong == "column" and np.ndim(achieved) > 1:
+            return np.full((len(achieved), 1), -1.0)
         if self.wrong == "info":
             return info[0]["cost"]
         distance = np.linalg.norm(achieved - desired, axis=-1)

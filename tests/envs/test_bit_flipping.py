@@ -62,7 +62,7 @@ def test_an_action_flips_its_bit_and_no_other(
     assert step.next_obs.tolist() == [[[*flipped, *goal, *flipped]]]
     # Reward if and only if equal; then it is over, and only then.
     desired = torch.tensor([[goal]]).float()
-    reward, success = env.parameters.reward(step.next_achieved, desired, step.terminated)
+    reward, success = env.task.reward(step.next_achieved, desired, step.terminated)
     solved = flipped == goal
     assert float(reward) == (0.0 if solved else -1.0)
     assert bool(success) == bool(step.success) == bool(step.terminated) == solved
@@ -185,7 +185,7 @@ def test_one_limit_has_one_specification() -> None:
 def test_goals_are_bits() -> None:
     env = BitFlipping([BitFlippingSpec(n_bits=2)] * 2, [0, 1])
     uniform = torch.tensor([[0.0, 0.499], [0.5, 0.999]]).expand(2, 3, 2, 2)
-    assert env.parameters.goals(uniform).tolist() == [[[[0, 0], [1, 1]]] * 3] * 2
+    assert env.task.goals(uniform).tolist() == [[[[0, 0], [1, 1]]] * 3] * 2
 
 
 def test_runs_share_what_makes_shapes() -> None:
@@ -235,7 +235,7 @@ def test_the_run_axis_is_a_loop_over_faces(continuous: bool) -> None:
         chosen: Any = flips if continuous else flips.argmax(-1)
         step = axis.step(torch.from_numpy(chosen))
         desired = torch.from_numpy(state[..., n : 2 * n])
-        rewards, _ = axis.parameters.reward(step.next_achieved, desired, step.terminated)
+        rewards, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
         for run, env in np.ndindex(3, 2):
             face = faces[run][env]
             if begins[run, env]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_every_field_is_that_of_a_plain_loop(world):
                 assert bool(truncated[t, i, j]) == (cut and not over)
                 assert bool(success[t, i, j]) == info.get("is_success", reward == 0)
                 desired = next_obs[t, i, j, g : 2 * g]
-                found, reached = env.parameters.reward(achieved[t, i, j], desired, over)
+                found, reached = env.task.reward(achieved[t, i, j], desired, over)
                 assert float(found) == reward and bool(reached) == bool(success[t, i, j])
                 if over or cut:
                     episode, count = episode + 1, 0
@@ -197,7 +198,7 @@ def test_an_environment_that_does_not_repeat_itself_cannot_be_continued():
 
 
 def test_rewards_of_any_shape_are_the_environments_own():
-    task = GoalEnvironments(spec_of("push"), [1], workers=0).parameters
+    task = GoalEnvironments(spec_of("push"), [1], workers=0).task
     generator = torch.Generator().manual_seed(0)
     achieved = torch.rand(2, 5, 3, 3, generator=generator)
     desired = achieved + 0.1 * (torch.rand(2, 5, 3, 3, generator=generator) - 0.5)
@@ -210,11 +211,11 @@ def test_rewards_of_any_shape_are_the_environments_own():
 @pytest.mark.parametrize(("terminates", "found"), [(True, True), (False, False)])
 def test_whether_success_terminates_is_asked(terminates, found):
     env = GoalEnvironments(corridors(terminates=terminates), [1], workers=0)
-    assert env.terminates_on_success is env.parameters.terminates_on_success is found
+    assert env.task.terminates_on_success is found
 
 
 def test_goals_cannot_be_drawn():
-    task = GoalEnvironments(corridors(), [1], workers=0).parameters
+    task = GoalEnvironments(corridors(), [1], workers=0).task
     for ask in (lambda: task.threshold, lambda: task.goals(torch.rand(1, 2))):
         with pytest.raises(SpecError, match="Corridor-v0 does not tell"):
             ask()
@@ -246,6 +247,7 @@ def test_choices_begin_where_the_space_does():
         ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "there is achieved_goal, observation"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "shape"}}, r"shape \(2,\), not \(\)"),
+        ({"id": "Corridor-v0", "kwargs": {"wrong": "column"}}, r"shape \(2,\), not \(2, 1\)"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "reward"}}, "from the two goals alone"),
         ({"id": "Corridor-v0", "kwargs": {"discrete": True}}, "sac wants continuous actions"),
     ],
@@ -401,6 +403,51 @@ def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
     assert len(a) and set(multiprocessing.active_children()) <= others
 
 
+def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
+    """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
+    program = Path(sys.executable).parent / "hindsight"
+    options = "--algorithm sac --her future --hidden 8 --seeds 2 --steps 1500 --workers 2"
+    more = "--set learning_starts=200 --set log_interval=50 --evaluation-episodes 2"
+    command = [program, "train", "--env", "tests.envs.corridor:Corridor-v0"]
+    command += [*options.split(), *more.split()]
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    broken, whole = ([*command, "--out", tmp_path / name] for name in ("broken", "whole"))
+    running = subprocess.Popen(broken, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
+    progress, workers = tmp_path / "broken/progress", []
+    while not (workers and list(progress.rglob("*.json"))) and running.poll() is None:
+        time.sleep(0.01)
+        workers = children(running.pid)
+    os.kill(workers[-1], signal.SIGKILL)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 1
+    (told,) = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert "Corridor-v0: a process that steps it was killed by signal 9" in told
+    assert "Traceback" not in said and gone(workers)
+    for again in (broken, whole):
+        subprocess.run(again, cwd=ROOT, env=env, check=True, capture_output=True)
+    clocks = ["wall_seconds", "cpu_seconds"]
+    a, b = (
+        pd.read_parquet(next((tmp_path / name).rglob("*.parquet"))).drop(columns=clocks)
+        for name in ("broken", "whole")
+    )
+    assert len(a)
+    pd.testing.assert_frame_equal(a, b)
+
+
+def children(pid: int) -> list[int]:
+    """Processes that step environments for this one."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if (
+                int(fields[1]) == pid
+                and b"resource_tracker" not in (stat.parent / "cmdline").read_bytes()
+            ):
+                found.append(int(stat.parent.name))
+    return sorted(found)
+
+
 def test_evaluation_plays_all_its_episodes():
     """Six episodes, three environments of two each: their mean is that of six plain loops."""
     runs = runs_of(cell(), [4], "cpu", workers=0)
@@ -516,7 +563,7 @@ def test_fetch_is_what_the_papers_say(name):
     # The gripper stands first in the observation, the object after it.
     part = slice(6, 9) if "Reach" in name else slice(9, 12)
     assert torch.equal(achieved, next_obs[..., part])
-    rewards, _ = env.parameters.reward(achieved, next_obs[..., 3:6], terminated)
+    rewards, _ = env.task.reward(achieved, next_obs[..., 3:6], terminated)
     assert set(rewards.unique().tolist()) <= {-1.0, 0.0}
 
 

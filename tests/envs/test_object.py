@@ -258,7 +258,7 @@ def test_the_face_is_the_environment_of_the_run_axis(prey: Prey) -> None:
         action = shove(axis.state, n, t)
         desired = axis.state[..., n : 2 * n].clone()
         step = axis.step(action)
-        expected, _ = axis.parameters.reward(step.next_achieved, desired, step.terminated)
+        expected, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
         obs, reward, begins, truncated, info = face.step(action[0, 0].numpy())
         np.testing.assert_array_equal(obs["achieved_goal"], step.next_achieved[0, 0].numpy())
         assert (reward, begins, truncated) == (float(expected), bool(step.terminated), False)

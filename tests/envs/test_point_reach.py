@@ -158,7 +158,7 @@ def test_episodes_begin_at_rest_anywhere_in_the_square() -> None:
 def test_goals_fill_each_runs_square() -> None:
     env = PointReach([PointReachSpec(range=1.0), PointReachSpec(range=3.0)], [0, 1])
     uniform = torch.tensor([[0.0, 0.5], [0.75, 0.25]]).expand(2, 5, 2, 2)
-    goals = env.parameters.goals(uniform)
+    goals = env.task.goals(uniform)
     assert goals.shape == (2, 5, 2, 2)
     np.testing.assert_allclose(goals[0, 3].numpy(), [[-1, 0], [0.5, -0.5]])
     np.testing.assert_allclose(goals[1, 4].numpy(), [[-3, 0], [1.5, -1.5]])
@@ -168,7 +168,7 @@ def test_each_run_is_judged_by_its_own_threshold() -> None:
     env = PointReach([PointReachSpec(threshold=t) for t in (0.1, 0.2)], [0, 1])
     achieved = torch.zeros(2, 3, 2)
     desired = torch.tensor([[0.0, 0.05], [0.0, 0.15], [0.15, 0.15]]).expand(2, 3, 2)
-    reward, success = env.parameters.reward(achieved, desired, torch.zeros(2, 3, dtype=torch.bool))
+    reward, success = env.task.reward(achieved, desired, torch.zeros(2, 3, dtype=torch.bool))
     assert success.tolist() == [[True, False, False], [True, True, False]]
     assert reward.tolist() == [[0, -1, -1], [0, 0, -1]]
 
@@ -212,7 +212,7 @@ def test_the_run_axis_is_a_loop_over_faces() -> None:
         chosen = (3 * toward + np.sin(state[..., :2] + t)).astype(np.float32)
         step = axis.step(torch.from_numpy(chosen))
         desired = torch.from_numpy(state[..., 2:4])
-        rewards, _ = axis.parameters.reward(step.next_achieved, desired, step.terminated)
+        rewards, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
         for run, env in np.ndindex(3, 2):
             face = faces[run][env]
             if begins[run, env]:

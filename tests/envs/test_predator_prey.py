@@ -97,7 +97,7 @@ def reference_step(
 
 
 def rewards_of(env: PredatorPrey, step: object, prey: Tensor) -> Tensor:
-    return env.parameters.reward(step.next_achieved, prey, step.terminated)[0]  # type: ignore[attr-defined]
+    return env.task.reward(step.next_achieved, prey, step.terminated)[0]  # type: ignore[attr-defined]
 
 
 @st.composite
@@ -521,4 +521,4 @@ def test_selected_runs_go_on_as_if_nothing_had_happened() -> None:
     expected = play(untouched, chase, 70, iterations=4, first=3)
     assert torch.equal(found[0], expected[0][:, kept])
     assert torch.equal(found[1], expected[1][:, kept])
-    np.testing.assert_allclose(env.parameters.grid_size[:, 0, 0].numpy(), [5.0, 10.0, 10.0])
+    np.testing.assert_allclose(env.task.grid_size[:, 0, 0].numpy(), [5.0, 10.0, 10.0])

@@ -114,7 +114,7 @@ def play(env: Environments[Any], actions: Any, n_steps: int) -> Played:
     for t in range(n_steps):
         states.append(env.state.clone())
         step = env.step(actions(env, t))
-        reward, success = env.parameters.reward(
+        reward, success = env.task.reward(
             step.next_achieved, states[-1][..., g : 2 * g], step.terminated
         )
         assert torch.equal(success, step.success)
@@ -132,7 +132,7 @@ def test_shapes_and_kinds(case: Case) -> None:
     assert played.steps.next_achieved.shape == (*shape, g)
     for flag in (played.steps.terminated, played.steps.truncated, played.steps.success):
         assert flag.shape == shape and flag.dtype == torch.bool
-    assert env.parameters.threshold.shape == (4,)
+    assert env.task.threshold.shape == (4,)
     if env.n_choices is None:
         assert case.actions(env, 0).shape == (4, 3, env.action_size)
     else:
@@ -173,7 +173,9 @@ def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
         step = env.step(case.actions(env, t))
         length += 1
         assert not (step.terminated & step.truncated).any()
-        assert torch.equal(step.terminated, step.success & torch.tensor(env.terminates_on_success))
+        assert torch.equal(
+            step.terminated, step.success & torch.tensor(env.task.terminates_on_success)
+        )
         late = length >= torch.tensor(limits)[:, None]
         assert torch.equal(step.truncated, late & ~step.terminated)
         length[step.terminated | step.truncated] = 0
@@ -265,7 +267,7 @@ def test_selected_runs_go_on_as_if_nothing_had_happened(
     for one in (env, untouched):
         play(one, case.actions, 37)
     env.select(torch.tensor(kept))
-    assert env.seeds == [11, 5] and env.parameters.threshold.shape == (2,)
+    assert env.seeds == [11, 5] and env.task.threshold.shape == (2,)
     assert play(env, case.actions, 100).equals(play(untouched, case.actions, 100).of(kept))
 
 
@@ -274,15 +276,15 @@ def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None
     env = case.make(SEEDS)
     uniform = torch.from_numpy(np.random.default_rng(0).random((4, 50, 6, env.goal_size)))
     achieved, desired = (
-        env.parameters.goals(uniform).float(),
-        env.parameters.goals(uniform.flip(1)).float(),
+        env.task.goals(uniform).float(),
+        env.task.goals(uniform.flip(1)).float(),
     )
     desired[:, :, :3] = achieved[:, :, :3]
     if isinstance(env, PointReach):
         desired[:, :, :3] += 0.3 * desired[:, :, 3:]
     never = torch.zeros(4, 50, 6, dtype=torch.bool)
-    reward, success = env.parameters.reward(achieved, desired, never)
+    reward, success = env.task.reward(achieved, desired, never)
     distance = (achieved - desired).double().square().sum(-1).sqrt()
-    assert torch.equal(success, distance <= env.parameters.threshold[:, None, None])
+    assert torch.equal(success, distance <= env.task.threshold[:, None, None])
     assert torch.equal(reward, torch.where(success, 0.0, -1.0))
     assert success.flatten(1).any(1).all() and not success.flatten(1).all(1).any()

@@ -443,15 +443,15 @@ def damaged_table(lab: Lab) -> str:
     if path.read_bytes() == whole:
         return "the same bytes by chance"
     process = lab.start("claims", str(plan.parents[1] / "claims.json"))
-    if path.name == "missing.json" and process.wait() == 0:
+    if path.name == "record.json" and process.wait() == 0:
         # The record of the checksums is text: a changed word of it may mean nothing to a reader.
-        return f"{told} in missing.json: of no consequence"
+        return f"{told} in record.json: of no consequence"
     process.wait()
     names = process.said
     demand(names.startswith("error: ") and len(names.splitlines()) == 1, f"no sentence: {names}")
     demand("set aside" in names, names)
     demand(lab.start("summarise", str(plan)).wait() == 0, "not made again")
-    demand(path.name == "missing.json" or path.read_bytes() == whole, f"{path.name} differs")
+    demand(path.name == "record.json" or path.read_bytes() == whole, f"{path.name} differs")
     return f"{told}: named, set aside, made again"
 
 

@@ -73,7 +73,7 @@ def make_rollout(
     starts = np.concatenate([begins[..., None], terminated[..., :-1]], axis=-1)
     following_goals = torch.from_numpy(following)
     ends = torch.from_numpy(terminated)
-    rewards, success = ENV.parameters.reward(following_goals, obs[:, :, :-1, G : 2 * G], ends)
+    rewards, success = ENV.task.reward(following_goals, obs[:, :, :-1, G : 2 * G], ends)
     actions = torch.from_numpy(rng.standard_normal((runs, envs, steps, G)).astype(np.float32))
     return Rollout(
         obs[:, :, :-1],
@@ -223,7 +223,7 @@ def proper_advantages(entries: list[Entry]) -> list[float]:
 
 
 def relabelled(rollout: Rollout, spec: HindsightSpec, uniform: Tensor) -> Trajectories:
-    return on_policy.relabel(rollout, spec, ENV.parameters, uniform)
+    return on_policy.relabel(rollout, spec, ENV.task, uniform)
 
 
 def advantages_of(paths: Trajectories) -> np.ndarray:
@@ -524,11 +524,11 @@ def test_a_released_copy_of_a_random_walk_is_rewarded_too_often():
     """
     env, rollout = random_walks(2048)
     uniform = torch.zeros(*rollout.rewards.shape, 1)
-    paths = on_policy.relabel(rollout, HindsightSpec(), env.parameters, uniform)
+    paths = on_policy.relabel(rollout, HindsightSpec(), env.task, uniform)
     n_segments = int(rollout.starts[..., 1:].sum()) + rollout.starts.shape[0]
     assert 2.5 < float(paths.rewards.sum()) / n_segments < 3.3
     spec = HindsightSpec(fidelity="described")
-    paths = on_policy.relabel(rollout, spec, env.parameters, uniform)
+    paths = on_policy.relabel(rollout, spec, env.task, uniform)
     finished = int(rollout.terminated.sum())
     assert float((paths.rewards * paths.valid).sum()) == finished
 

@@ -650,7 +650,7 @@ def test_released_shares_are_those_measured_on_the_authors_code(untrained, targe
     shares = []
     targets, draws = torch.full((len(seeds),), target), Draws(seeds, 1, CPU)
     spec = HindsightSpec(s_ratio=target)
-    real, copies = s_ratio.released(rollout, spec, env.parameters, targets, draws)
+    real, copies = s_ratio.released(rollout, spec, env.task, targets, draws)
     starts = (rollout.starts, rollout.first_steps)
     for run in range(len(seeds)):
         rewarded = []
@@ -669,6 +669,6 @@ def test_described_shares_are_the_targets(untrained, target, kind):
     env, rollout = untrained
     spec = HindsightSpec(s_ratio=target, failures=kind, fidelity="described")
     targets, draws = torch.full((len(env.seeds),), target), Draws(env.seeds, 1, CPU)
-    real, copies = s_ratio.described(rollout, spec, env.parameters, targets, draws)
+    real, copies = s_ratio.described(rollout, spec, env.task, targets, draws)
     successes, ended = success_counts(real) + success_counts(copies)
     assert ((successes - target * ended).abs() <= 0.5 + 1e-3).all()

@@ -209,7 +209,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
     spec = HindsightSpec(strategy=strategy, k=k, fidelity="described")
     rollout = case.rollout
     uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], spec.k)
-    paths = on_policy.relabel(rollout, spec, case.env.parameters, uniform)
+    paths = on_policy.relabel(rollout, spec, case.env.task, uniform)
     advantage = estimated(case, paths)
     counted = np.zeros((2, RUNS))
     for run, env, copy in np.ndindex(*rollout.rewards.shape[:2], spec.k):
@@ -225,7 +225,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
             expected = copy_of(case, run, env, a, b, goal)
             assert_copy(case, paths, advantage, (run, path), (a, b), expected)
             counted[:, run] += (expected[0][-1].success, 1)
-    counts = success_counts(paths, case.env.terminates_on_success)
+    counts = success_counts(paths, case.env.task.terminates_on_success)
     assert counts.tolist() == counted.tolist()
 
 
@@ -239,7 +239,7 @@ def test_described_copies_can_be_cut_at_their_success(case, strategy):
         on_policy.relabel(
             rollout,
             HindsightSpec(strategy=strategy, fidelity="described", cut_at_success=at_success),
-            case.env.parameters,
+            case.env.task,
             uniform,
         )
         for at_success in (False, True)
@@ -264,7 +264,7 @@ def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
     spec = HindsightSpec(strategy=strategy, k=k)
     rollout = case.rollout
     uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], spec.k)
-    paths = on_policy.relabel(rollout, spec, case.env.parameters, uniform)
+    paths = on_policy.relabel(rollout, spec, case.env.task, uniform)
     advantage = estimated(case, paths)
     assert paths.valid.all()
     for run, env in np.ndindex(*rollout.rewards.shape[:2]):
@@ -305,7 +305,7 @@ def assert_failure(
         *case.rollout.next_achieved[run, env, a : b + 1].numpy(),
     ]
     assert not any(case.achieves(point, goal) for point in points)
-    assert case.env.parameters.contains(torch.from_numpy(goal)[None].expand(RUNS, -1))[0]
+    assert case.env.task.contains(torch.from_numpy(goal)[None].expand(RUNS, -1))[0]
     expected = copy_of(case, run, env, a, b, goal)
     assert len(expected[0]) == b - a + 1 and expected[1] != 0
     assert_copy(case, copies, advantage, (run, env), (a, b), expected)
@@ -319,7 +319,7 @@ def test_described_shares_of_success(case, share, targeted):
     spec = HindsightSpec(
         s_ratio=share, fidelity="described", failures="targeted" if targeted else "untargeted"
     )
-    rollout, task = case.rollout, case.env.parameters
+    rollout, task = case.rollout, case.env.task
     target = torch.full((RUNS,), share)
     real, copies = s_ratio.described(rollout, spec, task, target, Draws([3, 4], 1, CPU))
     _, can_fail = s_ratio.failures(rollout, spec, task, after_first_draw(rollout))
@@ -366,7 +366,7 @@ def test_a_run_among_others_is_that_run_alone(case, share, fidelity):
     def balanced(runs: list[int]) -> tuple[Trajectories, Trajectories]:
         index = torch.tensor(runs)
         target, draws = torch.full((len(runs),), share), Draws([3 + i for i in runs], 1, CPU)
-        task = case.env.parameters.select(index)
+        task = case.env.task.select(index)
         return s_ratio.BALANCE[fidelity](case.rollout.select(index), spec, task, target, draws)
 
     among, alone = balanced([0, 1]), balanced([1])

@@ -64,7 +64,7 @@ def test_the_paper_preset_is_the_papers_grid():
         "sac_grid": 3 * 5 * 3,
         "sac_stop_her": 2 * 12 * 2,
         "generalise": 5 * 2 + 2,
-        "point_reach": 3,
+        "point_reach": 4,
         "bit_flipping": 7 * 7 * 2,
         "bit_strategies": 4 * 4,
         "reach_strategies": 4 * 4,
@@ -175,6 +175,27 @@ def test_a_task_takes_the_place_of_the_conditions():
         "released",
         "described",
     }
+
+
+def plan_with(**experiment):
+    """The plan of an experiment of one's own beside those there are."""
+    values = yaml.safe_load(CONFIG.read_text())
+    values["experiments"]["mine"] = {"title": "t", "figures": "f", **experiment}
+    return Plan.of(parse({**values, "select": {"mine": {}}}))
+
+
+def test_a_prey_in_a_task_moves_as_the_experiments_fidelity_says():
+    fidelities = ["released", "described"]
+    box = {"id": "PredatorPrey-v0", "prey": "attract"}
+    plan = plan_with(tasks={"box": box}, arms={"PPO-HER": {"her": "final"}}, fidelities=fidelities)
+    entries = [entry for entry, _ in plan.experiments["mine"]]
+    assert [entry.fidelity for entry in entries] == fidelities
+    assert [entry.spec.environment.fidelity for entry in entries] == fidelities
+
+
+def test_fidelity_is_no_key_of_cells():
+    with pytest.raises(SpecError, match=r"mine, A, .*'fidelity' is given by `fidelities`"):
+        plan_with(arms={"A": {"her": "final"}}, keys={"fidelity": "described"})
 
 
 def test_a_key_of_the_preset_can_be_overridden():
@@ -289,6 +310,11 @@ def test_conda_and_lock_pin_the_same():
     (pins,) = [part["pip"] for part in conda if isinstance(part, dict)]
     assert set(pins) == lock
     assert "torch==2.13.0" in lock
+    # What the documentation and an error message tell users to install.
+    robots = {line for line in lock if line.startswith(("mujoco", "gymnasium-robotics"))}
+    for told in ("pyproject.toml", "docs/your-environment.md", "src/hindsight/specs/gymnasium.py"):
+        text = (ROOT / told).read_text()
+        assert len(robots) == 2 and all(pin in text for pin in robots), told
 
 
 def test_a_task_may_have_keys_of_its_cells():

@@ -235,6 +235,14 @@ def test_random_actions_are_those_of_the_policy():
         ({"parameters": {"n_dims": 3}}, SpecError, "observations of 6 numbers"),
         ({"policy": lambda obs: 0}, SpecError, "environment: None is not allowed"),
         ({"policy": "none.pt"}, FileError, "none.pt"),
+        ({"policy": 3}, SpecError, "policy: an object of type int is not allowed; it is a file"),
+        ({"policy": None}, SpecError, "policy: an object of type NoneType is not"),
+        ({"environment": 3}, SpecError, "environment: an object of type int is not allowed"),
+        (
+            {"environment": gymnasium.make_vec("PointReach-v0", 2)},
+            SpecError,
+            "environment: a vector environment is not allowed; episodes run one at a time",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_told(arguments, error, words, tmp_path):
@@ -242,6 +250,35 @@ def test_what_cannot_be_evaluated_is_told(arguments, error, words, tmp_path):
     with pytest.raises(error, match=words) as told:
         evaluate_policy(**arguments)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_model_of_stable_baselines3_is_what_a_plain_loop_makes_of_it(deterministic):
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    env = gymnasium.make("BitFlipping-v0", n_bits=3)
+    model = stable_baselines3.DQN("MultiInputPolicy", env, seed=0, device="cpu", buffer_size=10)
+    model.exploration_rate = 0.8
+    asked = []
+    predict = model.predict
+    model.predict = lambda obs, **how: asked.append(how) or predict(obs, **how)
+    np.random.seed(0)  # noqa: NPY002  (theirs draws from it)
+    model.action_space.seed(0)
+    found = evaluate_policy(model, "BitFlipping-v0", 15, deterministic, parameters={"n_bits": 3})
+    assert asked == [{"deterministic": deterministic}] * round(15 * found.length_mean)
+
+    np.random.seed(0)  # noqa: NPY002
+    model.action_space.seed(0)
+    returns = []
+    for episode in range(15):
+        obs, _ = env.reset(seed=episode)
+        returns.append(0.0)
+        over = False
+        while not over:
+            action, _ = predict(obs, deterministic=deterministic)
+            obs, reward, *ends, _ = env.step(int(action))
+            returns[-1] += reward
+            over = any(ends)
+    assert found.returns.tolist() == returns and len(set(returns)) > 1
 
 
 def test_an_environment_that_is_there_has_its_parameters():

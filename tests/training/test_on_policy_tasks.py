@@ -148,7 +148,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("environment", ELSEWHERE)
-def test_how_often_the_achieved_goal_has_moved(environment, rollouts):
+def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts):
     """... of the episodes that lie in the rollout whole; the second begins amid one."""
     prey = {"n_dims": 2, "grid_size": 3, "max_steps": 7, "pushes_object": environment == "object"}
     here = CellSpec(
@@ -158,25 +158,32 @@ def test_how_often_the_achieved_goal_has_moved(environment, rollouts):
         evaluation={"episodes": 2},
     )
     training, found = runs(here, 5, 6), []
+    goal = training.env.goal_size
     for _ in range(2):
-        share = training.iterate()["goal_moved"]
-        rollout = rollouts[-1]
+        columns = training.iterate()
+        share, rollout = columns["goal_moved"], rollouts[-1]
         for run in range(2):
-            moved, began = [], None
+            moved, distances, to_go, began = [], [], [], None
             for t in range(60):
+                obs = rollout.obs[run, 0, t].numpy()
                 if rollout.starts[run, 0, t]:
-                    began = rollout.achieved[run, 0, t].numpy()
+                    began, desired = obs[:goal], obs[goal : 2 * goal]
                 if began is not None and rollout.over[run, 0, t]:
                     ended = rollout.next_achieved[run, 0, t].numpy()
                     moved.append(ELSEWHERE[environment](began, ended))
+                    distances.append(math.dist(began, ended))
+                    to_go.append(math.dist(began, desired))
             assert float(share[run]) == pytest.approx(np.mean(moved))
+            expected = np.mean(distances) / np.mean(to_go)
+            assert float(columns["goal_displacement"][run]) == pytest.approx(expected, rel=1e-5)
         found += share.tolist()
     assert any(0 < share < 1 for share in found)
 
 
 def test_without_a_whole_episode_nobody_knows_how_often_it_has_moved():
     training = runs(cell("point", "ppo", n_steps=8, batch_size=4), 1, 2)
-    assert training.iterate()["goal_moved"].isnan().all()
+    columns = training.iterate()
+    assert columns["goal_moved"].isnan().all() and columns["goal_displacement"].isnan().all()
 
 
 def test_a_categorical_policy_has_no_sigma_and_the_entropy_of_its_choices(rollouts):

@@ -271,6 +271,17 @@ def test_no_way_to_draw_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "MUJOCO_GL" not in os.environ
 
 
+@pytest.mark.parametrize("way", ["osmesa", "disable"])
+def test_a_chosen_way_to_draw_that_does_not_work_is_told(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("MUJOCO_GL", way)
+    monkeypatch.setattr(subprocess, "run", works("egl"))
+    with pytest.raises(FileError, match=f"cannot be drawn: MUJOCO_GL={way} does not work here"):
+        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+    assert os.environ["MUJOCO_GL"] == way
+
+
 FILM = """
 import sys, torch
 from hindsight.files import FileError
@@ -301,3 +312,19 @@ def test_fetch_is_drawn_without_a_screen() -> None:
     for frame in frames:
         shape, contrast = frame.rsplit(" ", 1)
         assert shape == "(48, 64, 3)" and int(contrast) > 10
+
+
+@pytest.mark.parametrize("way", ["disable", "nonsense"])
+def test_watching_in_a_way_that_is_none_ends_in_one_sentence(tmp_path: Path, way: str) -> None:
+    spec = CellSpec(environment={"id": "FetchReach-v4"}, algorithm={"name": "td3", "hidden": (4,)})
+    policy = tmp_path / "policy.pt"
+    torch.save(
+        {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]}, policy
+    )
+    command = [str(Path(sys.executable).parent / "hindsight"), "watch", policy, tmp_path / "a.gif"]
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "MUJOCO_GL": way}
+    )
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ") and f"MUJOCO_GL={way}" in line

@@ -33,14 +33,11 @@ class Agent(td3.Agent):
 
 
 @torch.no_grad()
-def update(
-    state: State, batch: Batch, noise: Tensor, spec: DDPGSpec, active: Tensor
-) -> Diagnostics:
+def update(state: State, batch: Batch, noise: Tensor, spec: DDPGSpec) -> Diagnostics:
     """One gradient step of the critic and of the policy, then the targets', in place.
 
     Args:
-        noise: [run, 0, action]: nothing is drawn; here for the signature that SAC and TD3 have.
-        active: [run] bool; the others keep their rows, their moments and their step counts.
+        noise: [run, 0, action]: nothing is drawn; here for the signature that all have.
     """
     n = batch.rewards.shape[1]
     # y = r + gamma Q'(s', mu'(s'))
@@ -54,10 +51,10 @@ def update(
     weighted = delta if batch.weight is None else delta * batch.weight
     grad = torch.cat(state.q.backward(q_inputs, (weighted * (2 / n))[..., None]), dim=1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
-    state.critics.step(grad, active)
+    state.critics.step(grad)
     # the mean of grad_a Q(s, a) at a = mu(s), times grad mu(s)
-    actor_loss, actor_norm = improve(state, batch.obs, state.q, spec.max_grad_norm, active)
-    state.follow(spec.tau, active)
+    actor_loss, actor_norm = improve(state, batch.obs, state.q, spec.max_grad_norm)
+    state.follow(spec.tau)
     return Diagnostics(
         critic_loss=(weighted * delta).sum(1) / n,
         actor_loss=actor_loss,

@@ -20,6 +20,9 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import DQNSpec
 from hindsight.streams import Purpose, stream
 
+#: Standard normal numbers that an update wants per sample.
+NOISES = 0
+
 
 @dataclass(frozen=True)
 class Agent:
@@ -72,14 +75,12 @@ class State:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {"rows": self.rows, "online": self.online.state_dict()}
+        return {"online": self.online.state_dict(), "target": self.target}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        online, target = saved["rows"].chunk(2, dim=1)
-        self.online.rows.copy_(online)
-        self.target.copy_(target)
         self.online.load_state_dict(saved["online"])
+        self.target.copy_(saved["target"])
 
 
 def act(state: State, obs: Tensor, uniform: Tensor | None = None, epsilon: float = 0.0) -> Tensor:
@@ -118,7 +119,7 @@ class Diagnostics:
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, spec: DQNSpec, active: Tensor) -> Diagnostics:
+def update(state: State, batch: Batch, noise: Tensor, spec: DQNSpec) -> Diagnostics:
     """One gradient step of theta, then the target's, in place.
 
     The loss is Huber's, quadratic up to |delta| = 1, which bounds each sample's gradient as Mnih et
@@ -126,7 +127,7 @@ def update(state: State, batch: Batch, spec: DQNSpec, active: Tensor) -> Diagnos
 
     Args:
         batch: actions are [run, sample] integers.
-        active: [run] bool; the others keep their rows, their moments and their step counts.
+        noise: [run, 0, 1]: nothing is drawn; here for the signature that all have.
     """
     chosen = batch.actions[..., None]
     y = targets(state, batch, spec)
@@ -140,7 +141,7 @@ def update(state: State, batch: Batch, spec: DQNSpec, active: Tensor) -> Diagnos
     d_q = torch.zeros_like(q).scatter_(-1, chosen, d_value[..., None] / delta.shape[-1])
     grad = torch.cat(state.q.backward(inputs, d_q), dim=1)
     norm = clip_by_norm_(grad, math.inf if spec.max_grad_norm is None else spec.max_grad_norm)
-    state.online.step(grad, active)
-    due = active & (state.online.steps % spec.target_update_interval == 0)
+    state.online.step(grad)
+    due = state.online.steps % spec.target_update_interval == 0
     state.target.lerp_(state.online.rows, spec.tau * due[:, None])
     return Diagnostics(loss.mean(-1), value.mean(-1), norm, delta.abs())

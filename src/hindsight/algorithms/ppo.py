@@ -168,7 +168,7 @@ def collect(
 
     obs, actions = buffer(env.observation_size), buffer(env.action_size)
     next_achieved = buffer(env.goal_size)
-    starts, terminated = buffer(dtype=torch.bool), buffer(dtype=torch.bool)
+    starts, terminated, success = (buffer(dtype=torch.bool) for _ in range(3))
     cuts = None
     if env.truncates:
         cuts = Cuts(buffer(dtype=torch.bool), buffer(env.observation_size))
@@ -183,6 +183,7 @@ def collect(
             torch.add(outputs_of(env.state), noise[t], out=actions[t])
             step = env.step(executed(actions[t], exploration))
         next_achieved[t], terminated[t] = step.next_achieved, step.terminated
+        success[t] = step.success
         if cuts is not None:
             cuts.truncated[t], cuts.next_obs[t] = step.truncated, step.next_obs
 
@@ -191,14 +192,14 @@ def collect(
 
     obs, next_achieved, terminated = run_first(obs), run_first(next_achieved), run_first(terminated)
     goal = obs[..., env.goal_size : 2 * env.goal_size]
-    rewards, success = env.parameters.reward(next_achieved, goal, terminated)
+    rewards, _ = env.task.reward(next_achieved, goal, terminated)
     return Rollout(
         obs,
         run_first(actions),
         next_achieved,
         rewards,
         terminated,
-        success,
+        run_first(success),
         run_first(starts),
         env.state.clone(),
         None if cuts is None else Cuts(*map(run_first, cuts)),

@@ -110,19 +110,16 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {
-            "rows": self.rows,
             "critics": self.critics.state_dict(),
             "actor": self.actor.state_dict(),
+            "target": self.target,
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        critics, actor, target = saved["rows"].split(self.agent.sizes, dim=1)
-        self.critics.rows.copy_(critics)
-        self.actor.rows.copy_(actor)
-        self.target.copy_(target)
         self.critics.load_state_dict(saved["critics"])
         self.actor.load_state_dict(saved["actor"])
+        self.target.copy_(saved["target"])
 
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -149,12 +146,11 @@ class Diagnostics:
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec, active: Tensor) -> Diagnostics:
+def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
     """One gradient step of critics, policy and temperature, then the targets', in place.
 
     Args:
         noise: [run, 2 sample, action], standard normal: for the actions at s, then those at s'.
-        active: [run] bool; the others keep their rows, their moments and their step counts.
     """
     (runs, n), n_obs = batch.rewards.shape, state.agent.n_obs
     alpha = state.log_alpha.exp()
@@ -174,7 +170,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec, active: Ten
     d_q = (weighted * (1 / n)).view(-1, n, 1)
     grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
-    state.critics.step(grad, active)
+    state.critics.step(grad)
 
     # J_pi (eq. 9): alpha log pi(a | s) - min_i Q_i(s, a), a = f(noise; s), by the new critics
     at_s = drawn.first(n)
@@ -191,9 +187,9 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec, active: Ten
     entropy = -at_s.log_prob.mean(1)
     target_entropy = -state.agent.n_actions if spec.target_entropy is None else spec.target_entropy
     d_log_alpha = entropy - target_entropy
-    state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1), active)
+    state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1))
 
-    state.target.lerp_(state.critics.rows, spec.tau * active.to(state.target.dtype)[:, None])
+    state.target.lerp_(state.critics.rows, spec.tau)
     alpha = alpha[:, 0]
     return Diagnostics(
         critic_loss=(weighted * delta).sum((1, 2)) * (0.5 / n),

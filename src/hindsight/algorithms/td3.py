@@ -101,27 +101,25 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {
-            "rows": self.rows,
             "critics": self.critics.state_dict(),
             "actor": self.actor.state_dict(),
+            "target_critics": self.target_critics,
+            "target_actor": self.target_actor,
             "updates": self.updates,
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        parts = saved["rows"].split(self.agent.sizes, dim=1)
-        held = self.critics.rows, self.actor.rows, self.target_critics, self.target_actor
-        for to, part in zip(held, parts, strict=True):
-            to.copy_(part)
         self.critics.load_state_dict(saved["critics"])
         self.actor.load_state_dict(saved["actor"])
+        self.target_critics.copy_(saved["target_critics"])
+        self.target_actor.copy_(saved["target_actor"])
         self.updates = saved["updates"]
 
-    def follow(self, tau: float, active: Tensor) -> None:
-        """theta' <- tau theta + (1 - tau) theta', and phi' likewise, of the active runs."""
-        step = tau * active.to(self.target_actor.dtype)[:, None]
-        self.target_critics.lerp_(self.critics.rows, step)
-        self.target_actor.lerp_(self.actor.rows, step)
+    def follow(self, tau: float) -> None:
+        """theta' <- tau theta + (1 - tau) theta', and phi' likewise."""
+        self.target_critics.lerp_(self.critics.rows, tau)
+        self.target_actor.lerp_(self.actor.rows, tau)
 
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -147,12 +145,11 @@ class Diagnostics:
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec, active: Tensor) -> Diagnostics:
+def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnostics:
     """One gradient step of the critics, and where due of the policy and all targets, in place.
 
     Args:
         noise: [run, sample, action], standard normal, for the target policy's smoothing.
-        active: [run] bool; the others keep their rows, their moments and their step counts.
     """
     (runs, n), n_critics = batch.rewards.shape, state.agent.n_critics
     # y = r + gamma min_i Q_theta'_i(s', a~), a~ = pi_phi'(s') + epsilon clipped
@@ -172,12 +169,12 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec, active: Ten
     d_q = (weighted * (2 / n)).view(-1, n, 1)
     grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
-    state.critics.step(grad, active)
+    state.critics.step(grad)
 
     state.updates += 1
     if state.updates % spec.policy_delay == 0:
-        actor_loss, actor_norm = improve(state, batch.obs, state.q1, spec.max_grad_norm, active)
-        state.follow(spec.tau, active)
+        actor_loss, actor_norm = improve(state, batch.obs, state.q1, spec.max_grad_norm)
+        state.follow(spec.tau)
     else:
         actor_loss = actor_norm = torch.full_like(critic_norm, torch.nan)
     return Diagnostics(
@@ -191,7 +188,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec, active: Ten
 
 
 def improve(
-    state: State, obs: Tensor, q: Network, max_grad_norm: float | None, active: Tensor
+    state: State, obs: Tensor, q: Network, max_grad_norm: float | None
 ) -> tuple[Tensor, Tensor]:
     """A step of the policy along the mean of grad_a Q(s, a) at a = pi_phi(s), times grad_phi pi.
 
@@ -209,5 +206,5 @@ def improve(
     d_head = torch.ops.aten.tanh_backward(d_actions, actions)
     grad = torch.cat(state.pi.backward(pi_inputs, d_head), dim=1)
     norm = clip_by_norm_(grad, max_grad_norm)
-    state.actor.step(grad, active)
+    state.actor.step(grad)
     return -value.mean((1, 2)), norm

@@ -112,8 +112,6 @@ class BitFlipping(Environments[BitFlippingSpec]):
     [run, env] integers, or [run, env, n] numbers: see `flips_of`.
     """
 
-    terminates_on_success = Parameters.terminates_on_success
-
     def __init__(
         self,
         specs: Sequence[BitFlippingSpec],
@@ -134,12 +132,12 @@ class BitFlipping(Environments[BitFlippingSpec]):
 
     def _set_parameters(self) -> None:
         limits = [[spec.step_limit] for spec in self.specs]
-        self.parameters: Parameters = Parameters(torch.tensor(limits, device=self.device))
+        self.task: Parameters = Parameters(torch.tensor(limits, device=self.device))
         self.observation_limit = torch.ones(self.observation_size, device=self.device)
 
     def _advance(self, actions: Tensor) -> Step:
         flips = flips_of(actions, self.n, self.continuous)
-        return advance(self.state, self.elapsed, flips, self.parameters.max_steps)
+        return advance(self.state, self.elapsed, flips, self.task.max_steps)
 
     def _draw(self, spec: BitFlippingSpec, size: int, generator: np.random.Generator) -> Tensor:
         bits, goal = torch.from_numpy(spawn(spec, (size,), generator)).split(self.n, dim=-1)

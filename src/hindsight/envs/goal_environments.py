@@ -99,8 +99,7 @@ class GoalEnvironments:
         self.spec, self.device = spec, torch.device(device)
         self.goal_size, self.observation_size = spec.goal_size, spec.observation_size
         self.action_size, self.n_choices = spec.action_size, spec.n_choices
-        self.parameters = ForeignTask(spec)
-        self.terminates_on_success = self.parameters.terminates_on_success
+        self.task = ForeignTask(spec)
         self.observation_limit = _limits(spec).to(self.device)
         slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN

@@ -119,16 +119,15 @@ class PointReach(Environments[PointReachSpec]):
 
     goal_size, observation_size, action_size = 2, 8, 2
     n_choices = None
-    terminates_on_success = Parameters.terminates_on_success
 
     def _set_parameters(self) -> None:
-        self.parameters: Parameters = Parameters.of(self.specs, self.device)
+        self.task: Parameters = Parameters.of(self.specs, self.device)
         place, speed = self.specs[0].range, self.specs[0].max_speed
         limits = [place] * 6 + [speed] * 2
         self.observation_limit = torch.tensor(limits, device=self.device)
 
     def _advance(self, actions: Tensor) -> Step:
-        return advance(self.state, self.elapsed, actions, self.parameters)
+        return advance(self.state, self.elapsed, actions, self.task)
 
     def _draw(self, spec: PointReachSpec, size: int, generator: np.random.Generator) -> Tensor:
         return first_observation(*torch.from_numpy(spawn(spec, (size,), generator)).split(2, -1))

@@ -188,7 +188,6 @@ class PredatorPrey(OnRunAxis):
     """
 
     n_choices = None
-    terminates_on_success = Parameters.terminates_on_success
     truncates = False
 
     ROWS = ("block", "_drawn", "_beginnings")
@@ -234,8 +233,8 @@ class PredatorPrey(OnRunAxis):
 
     def _prepare(self) -> None:
         """What follows from the runs on the axis, whenever they change."""
-        self.parameters = Parameters.of(self.specs, self.device)
-        self.groups = self.parameters.groups()
+        self.task = Parameters.of(self.specs, self.device)
+        self.groups = self.task.groups()
         self.moving = [group for group in self.groups if group[0] not in KEPT]
         shape = self.elapsed.shape
         self._run = torch.arange(shape[0], device=self.device)[:, None]
@@ -294,7 +293,7 @@ class PredatorPrey(OnRunAxis):
             self._draw_beginnings()
         draws = self._draws[self._t]
         self._t += 1
-        step = advance(self.state, self.elapsed, actions, draws, self.parameters, self.moving)
+        step = advance(self.state, self.elapsed, actions, draws, self.task, self.moving)
         self.episode += step.terminated
         self.elapsed.masked_fill_(step.terminated, 0)
         # Another tensor: the one that `step` holds keeps what followed in the same episode.

@@ -74,9 +74,8 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
     observation_size: int  # of a whole row: both goals and the observation
     action_size: int  # numbers in an action; a choice is one number
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
-    terminates_on_success: bool
     truncates = True  # whether a time limit may cut an episode
-    parameters: Task  # what differs between the runs
+    task: Task  # rewards, and what differs between the runs
     observation_limit: Tensor  # [obs], the observation's largest absolute values
 
     def __init__(
@@ -112,7 +111,7 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
 
     @abstractmethod
     def _set_parameters(self) -> None:
-        """Make `parameters` from `specs`."""
+        """Make `task` from `specs`."""
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Nothing: such a task draws only when an episode begins."""

@@ -28,13 +28,12 @@ class Environment(Protocol):
     observation_size: int  # of the three together
     action_size: int
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
-    terminates_on_success: bool
     truncates: bool  # whether a time limit may cut an episode
     observation_limit: Tensor  # [obs], the observation's largest absolute values
 
     @property
-    def parameters(self) -> Task:
-        """What differs between the runs."""
+    def task(self) -> Task:
+        """Rewards, and what differs between the runs."""
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw what is random in the next `n_steps` steps."""

@@ -284,7 +284,7 @@ class Pool:
         if gone:
             how = f"was killed by signal {-gone[0]}" if gone[0] < 0 else f"ended with {gone[0]}"
         return EnvironmentFailure(
-            f"{self.spec.id}: a process that steps it {how}; the last checkpoint is whole, and the "
+            f"{self.spec.id}: a process that steps it {how}; checkpoints are whole, and the "
             "same command continues from it"
         )
 

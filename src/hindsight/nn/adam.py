@@ -29,30 +29,30 @@ class Adam:
         rows: Tensor,
         learning_rate: Tensor,
         *,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float | Tensor = 0.0,
     ) -> None:
         """`learning_rate` [run]; `weight_decay` one number, or one per parameter."""
         self.rows, self.learning_rate = rows, learning_rate
-        self.beta1, self.beta2, self.eps = beta1, beta2, eps
-        self.weight_decay = weight_decay
+        self.eps, self.weight_decay = eps, weight_decay
         self.m, self.v = torch.zeros_like(rows), torch.zeros_like(rows)
         self.steps = torch.zeros(rows.shape[0], dtype=torch.float64, device=rows.device)
-        betas = torch.tensor([[beta1], [beta2]], dtype=torch.float64, device=rows.device)
+        betas = torch.tensor([[0.9], [0.999]], dtype=torch.float64, device=rows.device)
         self._log_betas, self._pace = betas.log(), (1 - betas).to(rows.dtype)
         # An infinite denominator leaves the row of an inactive run as it is.
         self._never = torch.tensor([[0.0], [torch.inf]], dtype=torch.float64, device=rows.device)
 
-    def step(self, grad: Tensor, active: Tensor) -> None:
-        """One update of the runs where `active` [run] holds; `grad` [run, parameter] is used up."""
+    def step(self, grad: Tensor, active: Tensor | None = None) -> None:
+        """One update of the runs where `active` [run] holds, or of all; `grad` [run, parameter] is
+        used up.
+        """
         if isinstance(self.weight_decay, Tensor):
             grad.addcmul_(self.rows, self.weight_decay)
         elif self.weight_decay:
             grad.add_(self.rows, alpha=self.weight_decay)
-        self.steps += active
-        pace1, pace2 = (self._pace * active)[..., None].unbind()
+        self.steps += 1 if active is None else active
+        pace = self._pace if active is None else self._pace * active
+        pace1, pace2 = pace[..., None].unbind()
         self.m.lerp_(grad, pace1)
         self.v.lerp_(grad.square_(), pace2)
         # 1 - beta^t
@@ -61,7 +61,8 @@ class Adam:
         b = correction1 / self.learning_rate
         ab = torch.stack([b * correction2.rsqrt(), b * self.eps])
         # What never moves, though its moments do: a run that learns at a rate of 0.
-        moves = active & (self.learning_rate > 0)
+        moves = self.learning_rate > 0
+        moves = moves if active is None else moves & active
         a, b = torch.where(moves, ab, self._never).to(grad.dtype)[..., None].unbind()
         denominator = torch.sqrt(self.v, out=grad).mul_(a).add_(b)
         self.rows.addcdiv_(self.m, denominator, value=-1.0)
@@ -83,8 +84,8 @@ class Adam:
             setattr(self, name, getattr(self, name)[runs])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps (the rows belong to the agent)."""
-        return {"m": self.m, "v": self.v, "steps": self.steps}
+        """What a checkpoint keeps."""
+        return {"rows": self.rows, "m": self.m, "v": self.v, "steps": self.steps}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Continue where `state_dict` was taken."""

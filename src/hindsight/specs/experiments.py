@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -29,6 +30,7 @@ from hindsight.specs.cell import (
     EvaluationSpec,
     Fidelity,
     HindsightSpec,
+    PredatorPreySpec,
     Prey,
     Spawn,
 )
@@ -219,7 +221,7 @@ class Config(Spec):
         """The preset that counts."""
         return PUBLISHED_PRESET if self.results == "published" else self.preset
 
-    @property
+    @cached_property
     def size(self) -> Size:
         """The preset, with the keys that are overridden."""
         preset = self.presets[self.size_name]
@@ -345,6 +347,8 @@ def _cell(
     environment: dict[str, Any] = {"spawn": spawn, "prey": prey, "fidelity": fidelity}
     if spawn == ANY:
         environment = dict(experiment.tasks[prey])
+        if _kind("environment", environment) is PredatorPreySpec:
+            environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **level}
     values: dict[str, Any] = {
         "environment": environment,
@@ -376,6 +380,8 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     if key == "early_end":
         values[key] = value
         return
+    if key == "fidelity":
+        raise SpecError(f"{where}: 'fidelity' is given by `fidelities`, in `train` by --fidelity")
     homes = [s for s, models in SECTIONS.items() if any(key in m.model_fields for m in models)]
     if not homes:
         keys = {name for models in SECTIONS.values() for m in models for name in m.model_fields}

@@ -7,6 +7,7 @@ that what does not fit is told before anything is trained.
 import importlib
 import io
 import json
+import os
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -131,6 +132,14 @@ def _registered(name: str) -> Any:
                     f"{name} is one of gymnasium-robotics, which cannot be imported: "
                     "pip install gymnasium-robotics==1.4.2 mujoco==3.10.0"
                 ) from None
+        except Exception as error:
+            if "MUJOCO_GL" not in os.environ:
+                raise
+            # MuJoCo loads the library that this names, and fails in as many ways as there are.
+            raise SpecError(
+                f"gymnasium-robotics cannot be imported with MUJOCO_GL={os.environ['MUJOCO_GL']}: "
+                f"{_one_line(error)}"
+            ) from None
     try:
         return gym.spec(bare)
     except gym.error.Error as error:

@@ -16,6 +16,8 @@ class OffPolicySpec(Spec):
     gamma: Fraction = 0.99
     buffer_size: Count = 1_000_000
     learning_starts: Count = 100
+    #: Until learning starts, actions are uniform; or else the policy's, as ever after.
+    random_warm_up: bool = True
     n_envs: Count = 1
     train_freq: Count = 1
     gradient_steps: Count = 1

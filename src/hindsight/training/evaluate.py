@@ -5,7 +5,7 @@ A plain loop over episodes, one at a time: what is measured here is the policy, 
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -27,6 +27,14 @@ from hindsight.training.watch import read_policy
 Actor = Callable[[Mapping[str, Any]], Any]
 
 
+class Model(Protocol):
+    """What chooses actions as a model of Stable-Baselines3 does."""
+
+    def predict(self, obs: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
+        """An action, and something else."""
+        ...
+
+
 class Evaluation(NamedTuple):
     """What came of some episodes."""
 
@@ -39,7 +47,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_policy(
-    policy: Path | str | Actor,
+    policy: Path | str | Actor | Model,
     environment: str | gymnasium.Env[Any, Any] | None = None,
     n_episodes: int = 100,
     deterministic: bool = True,
@@ -55,26 +63,28 @@ def evaluate_policy(
 
     Args:
         policy: a file below results/policies, or a function from observations (dictionaries, as the
-            environment gives them) to actions.
+            environment gives them) to actions, or a model of Stable-Baselines3.
         environment: an id for `gymnasium.make`, or an environment; None: the one that the policy of
             the file was trained in.
-        deterministic: of a file's policy: the mean action or best choice instead of random ones.
-            TD3 and DDPG know no others.  A function does as it does.
+        deterministic: of a file's policy, or a model: the mean action or best choice instead of
+            random ones.  TD3 and DDPG know no others.  A function does as it does.
         parameters: of the environment that an id names; of the file's, in place of its own.
         run: which of the file's runs (its seed).
         seed: episode e begins as `reset(seed=seed + e)` makes it, for every policy alike.
 
     Raises:
-        SpecError: an environment that there is not, or that does not fit the policy; no episodes.
+        SpecError: an environment that there is not, or that does not fit the policy; no episodes; a
+            policy that is none.
         FileError: a file that is no policy, or without that run.
     """
     if n_episodes < 1:
         raise SpecError(f"n_episodes: {n_episodes} is not allowed; it is 1 or more")
     given = dict(parameters or {})
     if not isinstance(policy, str | Path):
+        act = _actor(policy, deterministic)
         if environment is None:
-            raise SpecError("environment: None is not allowed for a policy that is a function")
-        return _episodes(policy, _made(environment, given), n_episodes, seed)
+            raise SpecError("environment: None is not allowed for a policy that is no file")
+        return _episodes(act, _made(environment, given), n_episodes, seed)
     spec, row = read_policy(Path(policy), run)
     where, facts = spec.environment, None
     if environment is not None:
@@ -88,6 +98,18 @@ def evaluate_policy(
     generator = None if deterministic else torch.Generator().manual_seed(seed)
     act = actor_of(spec, row, env.action_space, generator)
     return _episodes(act, env, n_episodes, seed, facts)
+
+
+def _actor(policy: Any, deterministic: bool) -> Actor:
+    """A function as it is, a model's choices; SpecError for what is neither."""
+    if hasattr(policy, "predict"):
+        return lambda obs: policy.predict(obs, deterministic=deterministic)[0]
+    if not callable(policy):
+        raise SpecError(
+            f"policy: an object of type {type(policy).__name__} is not allowed; it is a file, a "
+            "function from observations to actions, or a model with predict(obs, deterministic=...)"
+        )
+    return policy
 
 
 def _episodes(
@@ -165,6 +187,16 @@ def _made(
     environment: str | gymnasium.Env[Any, Any], parameters: dict[str, Any]
 ) -> gymnasium.Env[Any, Any]:
     if not isinstance(environment, str):
+        if hasattr(environment, "num_envs"):
+            raise SpecError(
+                "environment: a vector environment is not allowed; episodes run one at a time, in "
+                "an environment of gymnasium or one that an id names"
+            )
+        if not isinstance(environment, gymnasium.Env):
+            raise SpecError(
+                f"environment: an object of type {type(environment).__name__} is not allowed; it "
+                "is an environment of gymnasium or an id for gymnasium.make"
+            )
         if parameters:
             raise SpecError("parameters: they are of an environment that an id names")
         return environment

@@ -64,7 +64,7 @@ class OffPolicyRuns(Runs):
         relabelling = Relabelling(
             replay.strategy or "future",
             replay.k if replay.strategy is not None else 0,
-            env.terminates_on_success,
+            env.task.terminates_on_success,
             replay.fidelity,
         )
         row = Row.of(env.observation_size, env.goal_size, env.action_size)
@@ -114,13 +114,14 @@ class OffPolicyRuns(Runs):
         names = [field.name for field in fields(self.module.Diagnostics)]
         self._notes = {name: [] for name in names if name != "td_error"}
         done, updates, finished = 0, 0, self.recent.finished.clone()
+        hindsight = self._with_hindsight()
         while done < self.algorithm.log_interval:
             steps = min(CHUNK, self.algorithm.log_interval - done)
             updates += self._chunk(steps)
             done += steps
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
-        hindsight = self._with_hindsight(columns["success_rate"])
+        self._note_switches(columns["success_rate"])
         # Before the first update there is nothing to note; but every row has every column.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
         noted = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._notes.items()}
@@ -134,15 +135,18 @@ class OffPolicyRuns(Runs):
             "hindsight": hindsight.float(),
         }
 
-    def _with_hindsight(self, success_rate: Tensor) -> Tensor:
-        """Which runs go on with hindsight, [run] bool; notes who switches it off."""
+    def _with_hindsight(self) -> Tensor:
+        """Which runs learn with hindsight, [run] bool."""
+        return torch.tensor(
+            [self.replay.strategy is not None and s not in self.switched for s in self.seeds]
+        )
+
+    def _note_switches(self, success_rate: Tensor) -> None:
+        """Remember which runs go on without hindsight; `success_rate` [run]."""
         threshold = self.replay.until_success
         if threshold is not None:
             for i in (success_rate >= threshold).nonzero()[:, 0].tolist():
                 self.switched.setdefault(self.seeds[i], self.env_steps)
-        return torch.tensor(
-            [self.replay.strategy is not None and s not in self.switched for s in self.seeds]
-        )
 
     def _chunk(self, steps: int) -> int:
         """Some steps with their updates; returns the number of updates."""
@@ -166,13 +170,14 @@ class OffPolicyRuns(Runs):
         update = 0
         for t in range(steps):
             obs, g = env.state.clone(), env.goal_size
-            is_random = self.steps * spec.n_envs < spec.learning_starts
+            starting = self.steps * spec.n_envs < spec.learning_starts
+            is_random = starting and spec.random_warm_up
             actions = warm_up[:, :, t] if is_random else self._explore(obs, noise[:, :, t])
             if at_random is not None:
                 actions = torch.where(at_random[:, :, t, None], warm_up[:, :, t], actions)
             step = env.step(actions)
             desired = obs[..., g : 2 * g]
-            reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
+            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
             terminated, truncated = step.terminated, step.truncated
             if self.replay.time_limit_terminates:
                 terminated = terminated | truncated
@@ -207,10 +212,11 @@ class OffPolicyRuns(Runs):
         size = (n_envs, steps, 2 if env.n_choices else env.action_size)
         generators = [stream(seed, Purpose.POLICY, index) for seed in self.seeds]
         uniform = torch.from_numpy(np.stack([g.random(size, np.float32) for g in generators]))
+        uniform = uniform.to(self.device)
         if env.n_choices:
-            return uniform.to(self.device), (uniform[..., 1] * env.n_choices).long()
+            return uniform, (uniform[..., 1] * env.n_choices).long()
         normal = np.stack([g.standard_normal(size, np.float32) for g in generators])
-        return torch.from_numpy(normal).to(self.device), (2 * uniform - 1).to(self.device)
+        return torch.from_numpy(normal).to(self.device), 2 * uniform - 1
 
     def _at_random(self, index: int, steps: int) -> Tensor | None:
         """Which continuous actions are uniform, [run, env, step]; None: none ever."""
@@ -235,9 +241,7 @@ class OffPolicyRuns(Runs):
 
     def _update_noise(self, index: int, updates: int) -> Tensor:
         """Standard normal numbers for the updates' actions, [run, update, n, action]."""
-        spec = self.algorithm
-        noises = 0 if isinstance(spec, DQNSpec) else self.module.NOISES
-        size = (updates, noises * spec.batch_size, self.env.action_size)
+        size = (updates, self.module.NOISES * self.algorithm.batch_size, self.env.action_size)
         normal = [
             stream(seed, Purpose.UPDATE, index).standard_normal(size, np.float32)
             for seed in self.seeds
@@ -246,7 +250,7 @@ class OffPolicyRuns(Runs):
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
         """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""
-        reward, buffer = self.env.parameters.reward, self.buffer
+        reward, buffer = self.env.task.reward, self.buffer
         if isinstance(buffer, PrioritizedReplayBuffer):
             beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
             batch, index = buffer.sample_prioritized(uniform, reward, beta)
@@ -258,9 +262,6 @@ class OffPolicyRuns(Runs):
             values.append(getattr(noted, name))
 
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
-        active = torch.ones(len(self.seeds), dtype=torch.bool, device=self.device)
-        if isinstance(self.algorithm, DQNSpec):
-            return dqn.update(self.state, batch, self.algorithm, active)
         if (seen := self.standardiser) is not None:
             batch = replace(batch, obs=seen(batch.obs), next_obs=seen(batch.next_obs))
-        return self.module.update(self.state, batch, noise, self.algorithm, active)
+        return self.module.update(self.state, batch, noise, self.algorithm)

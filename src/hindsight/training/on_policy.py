@@ -87,7 +87,7 @@ class OnPolicyRuns(Runs):
         rollout = ppo.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
         self.recent.add(rollout.rewards, rollout.over, rollout.success)
         columns = self.episodes()
-        columns["goal_moved"] = goal_moved(rollout, self.env.parameters)
+        columns |= goal_movement(rollout, self.env.task)
         self.clock.lap(everyone)
         self.learned = []
         for mode, runs in self._modes(columns["success_rate"]):
@@ -104,7 +104,7 @@ class OnPolicyRuns(Runs):
         """Relabel, estimate and update for the runs with these indices; returns columns."""
         everyone = len(runs) == len(self.seeds)
         part = self.optimiser if everyone else self.optimiser.take(runs)
-        task = self.env.parameters if everyone else self.env.parameters.select(runs)
+        task = self.env.task if everyone else self.env.task.select(runs)
         rollout = rollout if everyone else rollout.select(runs)
         seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
@@ -236,15 +236,6 @@ class OnPolicyRuns(Runs):
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
         return columns
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {**super().state_dict(), "rows": self.rows}
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        super().load_state_dict(saved)
-        self.rows.copy_(saved["rows"])
-
 
 def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Trajectories) -> Tensor:
     """Largest log pi(a|s, g') / pi(a|s, g), [run], over the copies (those of `paths`), in nats.
@@ -261,17 +252,24 @@ def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Traje
     return torch.where(copies.valid.any(1), largest, math.nan)
 
 
-def goal_moved(rollout: Rollout, task: Task) -> Tensor:
-    """Share of a rollout's whole episodes whose achieved goal ends elsewhere, [run]; NaN for none.
+def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
+    """How often and how far a rollout's whole episodes end from where they begin, [run]; NaN for
+    none.
 
-    Elsewhere: where it would not count as the goal that was achieved at the beginning, as the task
-    itself judges.
+    `goal_moved`: the share of those whose last achieved goal would not count as the first one, as
+    the task itself judges.  `goal_displacement`: the mean distance between the two, over that from
+    the first achieved to the first desired goal, so that tasks of unequal size compare.
     """
     first = segment_starts(rollout.starts)
-    never = torch.zeros_like(rollout.success)
-    _, same = task.reward(rollout.next_achieved, at_step(rollout.achieved, first), never)
+    began, desired = at_step(rollout.achieved, first), at_step(rollout.desired, first)
+    ended = rollout.next_achieved
+    _, same = task.reward(ended, began, torch.zeros_like(rollout.success))
     last = rollout.whole & rollout.over
-    return (last & ~same).sum((1, 2)) / last.sum((1, 2))
+    moved, far, to_go = (
+        (values * last).sum((1, 2))
+        for values in (~same, (ended - began).norm(dim=-1), (desired - began).norm(dim=-1))
+    )
+    return {"goal_moved": moved / last.sum((1, 2)), "goal_displacement": far / to_go}
 
 
 def success_counts(paths: Trajectories, terminates_on_success: bool = True) -> Tensor:

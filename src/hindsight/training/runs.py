@@ -118,7 +118,7 @@ class Runs(ABC):
             going = left > 0
             desired = env.state[..., g : 2 * g].clone()
             step = env.step(act(env.state))
-            reward, _ = env.parameters.reward(step.next_achieved, desired, step.terminated)
+            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
             returns += going * reward
             length += going
             over = going & (step.terminated | step.truncated)

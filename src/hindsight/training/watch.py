@@ -15,6 +15,7 @@ from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
@@ -23,6 +24,7 @@ from hindsight.envs.tasks import gymnasium_of, succeeded
 from hindsight.envs.workers import Slot, action_of, row_of
 from hindsight.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec, PredatorPreySpec
+from hindsight.specs.errors import one_sentence
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.files import load
@@ -48,29 +50,23 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     where, act = spec.environment, policy_of(spec, row[None])
     assert isinstance(where, PredatorPreySpec)
     env = PredatorPrey([where], [seed], episodes, evaluation=True)
-    n, box, longest = env.n, where.grid_size, 1 + where.max_steps
+    n, longest = env.n, 1 + where.max_steps
     env.prepare_rollout(0, longest)
-    achieved, prey = [env.state[0, :, :n].clone()], [env.state[0, :, n : 2 * n].clone()]
-    predator = [env.state[0, :, -n:].clone()]
-    length = torch.full((episodes,), longest)
+    seen, length = [env.state[0].clone()], torch.full((episodes,), longest)
     for t in range(1, longest + 1):
-        # From an episode's last step on, the state shows the beginning of the next.
-        velocity = env.state[0, :, 2 * n : 3 * n]
-        prey.append((env.state[0, :, n : 2 * n] + velocity).clamp(-box, box))
-        actions = act(env.state)
-        predator.append((predator[-1] + actions[0].clamp(-1, 1)).clamp(-box, box))
-        step = env.step(actions)
-        achieved.append(step.next_achieved[0].clone())
+        step = env.step(act(env.state))
+        seen.append(step.next_obs[0].clone())
         length = torch.where(step.terminated[0] & (length > t), t, length)
-    if not where.pushes_object:
-        predator = achieved
-    paths = [torch.stack(path, 1).numpy() for path in (predator, prey, achieved)]
+    paths = torch.stack(seen, 1).numpy()
+    achieved, prey = paths[..., :n], paths[..., n : 2 * n]
+    pushes = where.pushes_object
+    predator = paths[..., -n:] if pushes else achieved
     return [
         Episode(
-            by[: end + 1], at[: end + 1], box, where.interception_distance, where.prey,
-            pushed[: end + 1] if where.pushes_object else None,
+            predator[e, :end], prey[e, :end], where.grid_size, where.interception_distance,
+            where.prey, achieved[e, :end] if pushes else None,
         )
-        for by, at, pushed, end in zip(*paths, length.tolist(), strict=True)
+        for e, end in enumerate((1 + length).tolist())
     ]  # fmt: skip
 
 
@@ -91,10 +87,11 @@ def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
     saved = _saved(path)
     if run not in saved["seeds"]:
         raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
-    spec, row = (
-        CellSpec.model_validate_json(saved["spec"]),
-        saved["rows"][saved["seeds"].index(run)],
-    )
+    try:
+        spec = CellSpec.model_validate_json(saved["spec"])
+    except ValidationError as error:
+        raise FileError(f"{path}: {one_sentence(error, CellSpec)}") from None
+    row = saved["rows"][saved["seeds"].index(run)]
     if len(row) != len(initial_row(spec)):
         raise FileError(f"{path}: its parameters are not those of its specification")
     return spec, row
@@ -148,16 +145,20 @@ def _frame(env: Any) -> NDArray[Any]:
 
 
 def choose_headless(where: GymnasiumSpec) -> None:
-    """Let MuJoCo draw without a screen: the first way that works here, unless one is chosen.
+    """Let MuJoCo draw without a screen: as MUJOCO_GL says, or the first way that works here.
 
     Raises:
-        FileError: none does.
+        FileError: it does not, or none does.
     """
-    if "MUJOCO_GL" in os.environ or "mujoco" not in sys.modules:
+    if "mujoco" not in sys.modules:
         return
+    chosen = os.environ.get("MUJOCO_GL")
     # Each in a process of its own: a way that fails would spoil this one for the others.
-    trial = "import mujoco; context = mujoco.GLContext(64, 64); context.make_current()"
-    for way in HEADLESS:
+    trial = (
+        "import mujoco; context = mujoco.GLContext(64, 64); context.make_current(); "
+        "mujoco.MjrContext(mujoco.MjModel.from_xml_string('<mujoco/>'), 100)"
+    )
+    for way in [chosen] if chosen else HEADLESS:
         environment = {**os.environ, "MUJOCO_GL": way, "PYOPENGL_PLATFORM": way}
         tried = subprocess.run(
             [sys.executable, "-c", trial], env=environment, capture_output=True, check=False
@@ -165,6 +166,8 @@ def choose_headless(where: GymnasiumSpec) -> None:
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = way
             return
+    if chosen:
+        raise FileError(f"{where.id} cannot be drawn: MUJOCO_GL={chosen} does not work here")
     raise FileError(
         f"{where.id} cannot be drawn: neither EGL nor OSMesa works here; on Debian or Ubuntu "
         "install libegl1 or libosmesa6"
