@@ -8,6 +8,7 @@ curves that look like the paper's.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -19,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from hindsight.analysis import summarise as analysis
 
 Array = NDArray[np.float64]
 CurveFunction = Callable[[int, Array], Array]
@@ -220,6 +223,12 @@ def learning_curve(arm: str, hardness: float, iterations: int) -> CurveFunction:
         return np.round(np.clip(rise + 0.02 * rng.standard_normal(env_steps.shape), 0.0, 1.0), 2)
 
     return curve
+
+
+def summarise(plan: Path, root: Path) -> list[dict[str, Any]]:
+    """Tables beside a plan, made in the folder to which its cells' paths are relative."""
+    with contextlib.chdir(root):
+        return analysis.summarise(plan)
 
 
 def write_experiment(

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from hindsight.analysis.answers import QUESTIONS, Answer, answers
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import read_table
 from hindsight.figures import FIGURES
 from tests.analysis.synthetic import (
     CONDITIONS,
@@ -17,6 +17,7 @@ from tests.analysis.synthetic import (
     CurveFunction,
     ExtraFunction,
     constant,
+    summarise,
     write_experiment,
 )
 

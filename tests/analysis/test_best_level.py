@@ -24,11 +24,12 @@ from hindsight.analysis.best_level import (
 )
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import read_table
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
     CurveFunction,
+    summarise,
     write_cell,
     write_experiment,
 )

@@ -12,8 +12,14 @@ import scipy.stats
 
 from hindsight.analysis.claims import CLAIMS, JUDGES, Verdict, evaluate, write_claims
 from hindsight.analysis.judges import drop_contrast, sweep, time_race
-from hindsight.analysis.summarise import summarise
-from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
+from tests.analysis.synthetic import (
+    CONDITIONS,
+    N_STEPS,
+    CurveFunction,
+    constant,
+    summarise,
+    write_experiment,
+)
 
 Curves = Callable[[str, dict[str, Any], str, str], CurveFunction]
 ALL_ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")

@@ -12,9 +12,15 @@ import pytest
 
 from hindsight.analysis import judges_meher
 from hindsight.analysis.judges_meher import Trained, area_within, best_text, targeted_gains
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import read_table
 from hindsight.analysis.verdicts import Evidence, Verdict
-from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, write_experiment
+from tests.analysis.synthetic import (
+    CONDITIONS,
+    N_STEPS,
+    CurveFunction,
+    summarise,
+    write_experiment,
+)
 
 ITERATIONS = 20
 S = tuple(round(0.1 * i, 1) for i in range(11))

@@ -11,9 +11,9 @@ import pytest
 from hindsight.analysis import other_systems
 from hindsight.analysis.answers import answers
 from hindsight.analysis.questions import Answer, ask
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import read_table
 from hindsight.figures import FIGURES
-from tests.analysis.synthetic import N_STEPS, constant, write_experiment
+from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment
 
 TASK = [("any", "PointReach")]
 BITS = [("any", "BitFlipping")]
@@ -124,7 +124,10 @@ def test_the_printed_window_is_episodes_126_to_150() -> None:
 
 
 def test_the_notebook_s_number_stands_beside_those_found_here(tmp_path: Path) -> None:
-    success = {"the notebook's DDPG + HER": 0.2, "DDPG + HER": 0.6, "DDPG": 0.0}
+    success = {
+        "the notebook's DDPG + HER": 0.2, "the notebook's, bootstrapped": 0.3, "DDPG + HER": 0.6,
+        "DDPG": 0.0,
+    }  # fmt: skip
     tables = written(
         tmp_path, "point_reach", lambda arm, *_: success[arm], arms=success, iterations=160
     )
@@ -136,7 +139,8 @@ def test_the_notebook_s_number_stands_beside_those_found_here(tmp_path: Path) ->
     assert "printed a success of 0.12 over the last 25 of its 150 episodes" in found.answer
     assert "the notebook's DDPG + HER 0.16 (0.16 to 0.16), runs from 0.16 to 0.16" in found.answer
     assert found.numbers["DDPG + HER, at the end"]["mean"] == pytest.approx(0.6)
-    assert "Bootstrapping at the time limit raises it by +0.400" in found.answer
+    assert "Bootstrapping at the time limit raises it by +0.100" in found.answer
+    assert "Uniform actions until learning starts raises it by +0.300" in found.answer
     assert "Hindsight raises it by +0.600" in found.answer
     budget = 160 * N_STEPS // 50
     assert f"After {budget} episodes" in found.answer
@@ -164,6 +168,7 @@ def test_where_dqn_fails_and_what_helps(tmp_path: Path) -> None:
         arms=BIT_SUCCESS, levels=[{"n_bits": n} for n in (5, 10, 20)], conditions=BITS,
     )  # fmt: skip
     found = answered(tables, "T2")
+    assert found.answer.startswith("Mean success after 20\u00a0480 steps by number of bits")
     assert (
         "DQN: solved up to n = 5, failed from n = 10 on (5: 1.00, 10: 0.02, 20: 0.00)"
         in found.answer

@@ -1,6 +1,7 @@
 """An experiment's tables, against curves whose statistics are known."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,20 @@ import scipy.stats
 
 from hindsight.analysis import summarise as module
 from hindsight.analysis.cells import ResultError
-from hindsight.analysis.summarise import level_text, read_table, summarise
+from hindsight.analysis.summarise import level_text, read_table
 from hindsight.files import DamagedError
-from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
+from tests.analysis.synthetic import (
+    CONDITIONS,
+    N_STEPS,
+    CurveFunction,
+    constant,
+    summarise,
+    write_experiment,
+)
 
 TABLES = [
     "aggregate.csv", "best_level.csv", "curves.parquet", "evaluations.parquet", "m_c.csv",
-    "missing.json", "plan.json", "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
+    "plan.json", "record.json", "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
     "summary.csv", "summary.tex", "tests.csv", "time_saved.csv",
 ]  # fmt: skip
 TWO = CONDITIONS[:2]
@@ -299,18 +307,16 @@ def test_missing_cells_are_skipped_and_recorded(tmp_path: Path) -> None:
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     gone = json.loads(plan.read_text())["entries"][-1]
     (tmp_path / gone["cell"]).unlink()
-    out = tmp_path / "elsewhere"
-    assert summarise(plan, tmp_path, out) == [gone]
-    record = json.loads((out / "missing.json").read_text())
+    assert summarise(plan, tmp_path) == [gone]
+    record = json.loads(plan.with_name("record.json").read_text())
     assert (record["entries"], record["missing"]) == (8, [gone])
-    summary = read_table(out / "summary.csv")
-    assert len(summary) == 7
-    assert sorted(p.name for p in plan.parent.iterdir()) == ["plan.json"]
+    assert len(read_table(plan.with_name("summary.csv"))) == 7
 
 
 def test_without_any_cell_the_tables_are_empty_but_there(tmp_path: Path) -> None:
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
-    assert len(summarise(plan, tmp_path / "nowhere")) == 8
+    shutil.rmtree(tmp_path / "results/cells")
+    assert len(summarise(plan, tmp_path)) == 8
     assert sorted(p.name for p in plan.parent.iterdir()) == TABLES
     assert "max_median_return" in read_table(plan.parent / "summary.csv").columns
     assert read_table(plan.parent / "curves.parquet").empty
@@ -327,11 +333,12 @@ def test_the_same_cells_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_damaged_cell_is_named(tmp_path: Path) -> None:
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
-    victim = tmp_path / json.loads(plan.read_text())["entries"][0]["cell"]
+    name = json.loads(plan.read_text())["entries"][0]["cell"]
+    victim = tmp_path / name
     victim.write_bytes(victim.read_bytes()[:500])
     with pytest.raises(DamagedError, match=victim.name) as told:
         summarise(plan, tmp_path)
-    assert told.value.paths == (victim,)
+    assert told.value.paths == (Path(name),)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"experiment": "algorithms"}'])

@@ -8,9 +8,15 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import read_table
 from hindsight.analysis.time_saved import is_equal
-from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, write_experiment
+from tests.analysis.synthetic import (
+    CONDITIONS,
+    N_STEPS,
+    CurveFunction,
+    summarise,
+    write_experiment,
+)
 
 ITERATIONS = 20
 STOPS = {"hindsight": {"strategy": "final", "until_success": 0.5}}

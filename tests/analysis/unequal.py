@@ -11,8 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.analysis.summarise import summarise
-from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, constant, write_experiment
+from tests.analysis.synthetic import (
+    CONDITIONS,
+    N_STEPS,
+    CurveFunction,
+    constant,
+    summarise,
+    write_experiment,
+)
 
 ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
 PLACES = CONDITIONS[:3]

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hindsight.analysis.summarise import summarise
 from hindsight.envs.episodes import Episode, save_episodes
 from tests.analysis import synthetic
 from tests.figures import second_paper
@@ -14,7 +13,7 @@ CONDITIONS = [("random", "static"), ("random", "repel"), ("apart", "static"), ("
 ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
 #: The experiments of the second paper that are here under both fidelities, and the S of the first
 #: two; its conditions, in which no spawn and no prey occurs twice.
-BOTH = ("s_ratio", "targeted", "stop_her")
+BOTH = ("s_ratio", "targeted", "stop_her", "near_far")
 S_RATIOS = [{"s_ratio": s} for s in (0.0, 0.3, 0.5, 0.6, 0.7, 1.0)]
 TWO_CONDITIONS = CONDITIONS[::3]
 
@@ -38,7 +37,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
             seeds=4 if name == "learning_rate" else 5,
             iterations=12,
         )
-        summarise(plan, root)
+        synthetic.summarise(plan, root)
     for name in second_paper.EXPERIMENTS:
         second_paper.write(
             root,

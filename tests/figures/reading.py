@@ -5,14 +5,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hindsight.figures import FIGURES, style
+from hindsight.figures import figure_of
 
 
 @cache
 def drawn(name: str, tables: Path) -> Figure:
     """A figure of results/tables/<preset>, drawn once."""
-    with style.styled():
-        return FIGURES[name].function(tables / FIGURES[name].experiment)
+    return figure_of(name, tables)
 
 
 def texts(figure: Figure) -> str:

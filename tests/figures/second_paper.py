@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.analysis.summarise import summarise
 from tests.analysis import synthetic
 
 Array = NDArray[np.float64]
@@ -63,7 +62,8 @@ def write(
 ) -> Path:
     """Train nothing, summarise: the folder of the experiment's tables below `root`.
 
-    Under `released` the targeted runs are those of MEHER, as in the real plans.
+    Under `released` the targeted runs are those of MEHER, as in the real plans (which have no
+    near_far there).
     """
     arms, all_levels = EXPERIMENTS[name]
     budget = iterations * synthetic.N_STEPS
@@ -90,15 +90,16 @@ def write(
     plan_path = synthetic.write_experiment(
         root, name, arms=arms, levels=levels or all_levels, conditions=conditions, seeds=seeds,
         iterations=iterations, curve_of=curve, more_of=more,
-        fidelities=("described",) if name == "near_far" else fidelities,
+        fidelities=fidelities,
     )  # fmt: skip
     plan = json.loads(plan_path.read_text())
     for entry in plan["entries"]:
         if entry["arm"] == "targeted MEHER" and entry["fidelity"] == "released":
             entry["cell"] = entry["cell"].replace("cells/targeted-", "cells/s_ratio-")
-            entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
+            if name != "near_far":
+                entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
     plan_path.write_text(json.dumps(plan))
-    summarise(plan_path, root)
+    synthetic.summarise(plan_path, root)
     return plan_path.parent
 
 

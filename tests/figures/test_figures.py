@@ -31,7 +31,7 @@ from tests.figures.synthetic_tasks import EXPERIMENTS as TASKS
 DRAWN = [
     name
     for name, spec in FIGURES.items()
-    if (spec.fidelity != "described" or spec.experiment in ("algorithms", "near_far"))
+    if (spec.fidelity != "described" or spec.experiment == "algorithms")
     and spec.experiment not in TASKS  # test_other_tasks.py draws those
 ]
 GRIDS = [
@@ -44,9 +44,7 @@ GRIDS = [
 @cache
 def drawn(name: str, tables: Path) -> Figure:
     """The figure, drawn once for all tests."""
-    with style.styled():
-        spec = FIGURES[name]
-        return spec.function(tables / spec.experiment)
+    return figures.figure_of(name, tables)
 
 
 def texts(figure: Figure) -> str:
@@ -78,10 +76,14 @@ def test_every_panel_of_every_figure_shows_something(name: str, tables: Path) ->
 
 @pytest.mark.parametrize("name", [name for name in DRAWN if name != "ppo_her_fig1"])
 def test_source_network_fidelity_and_seeds_are_on_the_figure(name: str, tables: Path) -> None:
-    said = texts(drawn(name, tables))
+    said = texts(drawn(name, tables)).replace("\u00a0", " ").replace("\n", " ")
     seeds = 4 if FIGURES[name].experiment == "learning_rate" else 5
+    plan = json.loads((tables / FIGURES[name].experiment / "plan.json").read_text())
+    steps = f"up to {max(entry['steps'] for entry in plan['entries']):,} steps".replace(",", " ")
     fidelity = "described" if name.endswith("_described") else "released"
-    for expected in ("preset laptop", "network 2 × 64", f"{fidelity} fidelity", f"{seeds} seeds"):
+    for expected in (
+        "preset laptop", "network 2 × 64", steps, f"{fidelity} fidelity", f"{seeds} seeds"
+    ):  # fmt: skip
         assert expected in said
     # A share of four seeds has its Wilson interval; a bootstrap over them would promise too much.
     warned = seeds < 5 and not name.startswith("solved_share")

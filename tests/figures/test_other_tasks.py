@@ -44,7 +44,7 @@ def test_every_experiment_on_a_task_has_figures_and_they_are_all_drawn_here() ->
         "question_moving_goals_described",
     }  # fmt: skip
     assert names_for("bit_flipping", ["released"]) == ["bit_flipping", "bit_flipping_curves"]
-    assert names_for("point_reach", ["released"]) == []
+    assert names_for("point_reach", ["released"]) == ["notebook", "point_reach"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,7 +52,9 @@ def test_figures_say_where_they_are_from_and_stay_within_their_page(name: str, t
     figure = drawn(name, tasks)
     said = texts(figure)
     fidelity = FIGURES[name].fidelity
-    for expected in ("preset laptop", "network 2 × 64", f"{fidelity} fidelity", "5 seeds"):
+    entries = json.loads((tasks / FIGURES[name].experiment / "plan.json").read_text())["entries"]
+    steps = f"up to {max(entry['steps'] for entry in entries):,} steps".replace(",", " ")
+    for expected in ("preset laptop", "network 2 × 64", steps, f"{fidelity} fidelity", "5 seeds"):
         assert expected in said
     figure.draw_without_rendering()
     for text in [*figure.texts, *(t for g in figure.legends for t in g.get_texts())]:
@@ -85,30 +87,30 @@ def test_every_figure_of_one_seed_and_one_level_is_drawn(experiment: str, tmp_pa
 
 def test_the_notebook_s_curves_are_moving_averages_from_full_windows_on(tasks: Path) -> None:
     figure = drawn("notebook_described", tasks)
-    assert len(figure.axes) == 5 * 3
-    assert [ax.get_title() for ax in figure.axes[:3]] == [
-        "the notebook's DDPG + HER", "DDPG + HER", "DDPG",
+    assert len(figure.axes) == 5 * 4
+    assert [ax.get_title() for ax in figure.axes[:4]] == [
+        "the notebook's DDPG + HER", "the notebook's, bootstrapped", "DDPG + HER", "DDPG",
     ]  # fmt: skip
     rows = pd.read_parquet(tasks / "point_reach/seed_curves.parquet")
     rows = rows[rows["arm"] == "DDPG + HER"].sort_values(["seed", "env_steps"])
     success = np.stack([run["episode_success"] for _, run in rows.groupby("seed")])
     windows = np.lib.stride_tricks.sliding_window_view(success, 10, axis=1).mean(axis=2)
-    x, y = np.asarray(figure.axes[4].lines[0].get_xydata()).T
+    x, y = np.asarray(figure.axes[6].lines[0].get_xydata()).T
     assert x[0] == 10 and x[-1] == synthetic_tasks.EPISODES
     np.testing.assert_allclose(y, np.median(windows, axis=0), atol=1e-12)
     # The first update is in row 41: a window of four rows is full at row 44, after 200 updates.
-    x, y = np.asarray(figure.axes[7].lines[0].get_xydata()).T
+    x, y = np.asarray(figure.axes[10].lines[0].get_xydata()).T
     assert x[0] == pytest.approx(0.2)
     assert y[0] == pytest.approx(0.5 + 0.001 * 42.5)
-    assert [ax.get_yscale() for ax in figure.axes[4:8:3]] == ["linear", "log"]
+    assert [ax.get_yscale() for ax in (figure.axes[6], figure.axes[10])] == ["linear", "log"]
 
 
 def test_the_notebook_s_own_result_is_drawn_over_the_episodes_it_is_of(tasks: Path) -> None:
-    success = drawn("notebook_described", tasks).axes[3:6]
+    success = drawn("notebook_described", tasks).axes[4:8]
     printed = [
         [line for line in ax.lines if line.get_color() == notebook.PRINTED.colour] for ax in success
     ]
-    assert [len(lines) for lines in printed] == [1, 0, 0]
+    assert [len(lines) for lines in printed] == [1, 0, 0, 0]
     np.testing.assert_allclose(printed[0][0].get_xydata(), [[126, 0.12], [150, 0.12]])
 
 
@@ -130,7 +132,7 @@ def test_too_few_episodes_for_the_notebook_s_number_are_said_to_be_so(tmp_path: 
 
 def test_before_the_first_update_there_is_nothing_to_draw_of_losses(tmp_path: Path) -> None:
     folder = synthetic_tasks.write(tmp_path, "point_reach", iterations=30)
-    assert texts(drawn("notebook_described", folder.parent)).count("no updates yet") == 9
+    assert texts(drawn("notebook_described", folder.parent)).count("no updates yet") == 12
 
 
 def test_success_by_number_of_bits(tasks: Path) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from hindsight.figures import FIGURES, grids, style
+from hindsight.figures import figure_of, grids, style
 from hindsight.figures.tables import Tables, levels_of
 from tests.analysis import synthetic, unequal
 from tests.figures.test_figures import labels, pixels, texts
@@ -29,8 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def drawn(name: str, folder: Path) -> Figure:
-    with style.styled():
-        return FIGURES[name].function(folder)
+    return figure_of(name, folder.parent)
 
 
 @pytest.mark.parametrize("name", ["ppo_her_fig2", "ppo_her_fig3", "entropy"])
@@ -43,6 +42,21 @@ def test_an_arm_that_had_less_says_so(name: str, folder: Path) -> None:
     assert ("SAC's entropy: of its squashed policy" in said) == (name == "entropy")
     pixels(figure)
     assert all(text.get_window_extent().x1 <= figure.bbox.width for text in figure.texts)
+
+
+def test_where_all_arms_had_less_in_a_place_none_is_named() -> None:
+    """... as on tasks of unequal budgets: then nobody had less than another."""
+    plan = {"preset": {"seeds": 8, "steps": 100}}
+    plan["entries"] = [
+        {"arm": arm, "spawn": "any", "prey": task, "seeds": seeds, "steps": steps}
+        for arm in ("PPO", "PPO-HER")
+        for task, seeds, steps in (("A", 8, 100), ("B", 2, 50))
+    ]
+    assert grids.narrowed_arms(plan) == {}
+    plan["entries"][0]["steps"] = 70
+    assert {arm: less.steps for arm, less in grids.narrowed_arms(plan).items()} == {
+        "PPO": (50, 70), "PPO-HER": (50, 100),
+    }  # fmt: skip
 
 
 def test_curves_stop_at_their_budget(folder: Path) -> None:

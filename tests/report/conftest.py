@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from hindsight.analysis.claims import write_claims
-from hindsight.analysis.summarise import summarise
 from hindsight.figures import draw, names_for
 from hindsight.report.build import build
-from tests.analysis.synthetic import write_experiment
+from tests.analysis.synthetic import summarise, write_experiment
 from tests.figures import second_paper
 
 DEVIATIONS = """# Deviations

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hindsight.analysis.claims import write_claims
-from hindsight.figures import draw
+from hindsight.figures import FIGURES, draw
 from hindsight.report import hyperparameters
 from hindsight.report.build import build
 from hindsight.report.hyperparameters import MEANINGS, table_of
@@ -17,6 +17,7 @@ from hindsight.specs.off_policy import DDPGSpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.specs.tasks import PointReachSpec
 from tests.figures import synthetic_tasks
+from tests.report.conftest import Project
 
 PARTS: dict[str, type[Spec]] = {
     "environment": PointReachSpec,
@@ -29,11 +30,12 @@ DRAWN = ("notebook_described", "point_reach_described", "bit_strategies_describe
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The project's folder, its page and its scoreboard; of the notebook's arms one is DDPG."""
+    """The project's folder, its page and its scoreboard; of one experiment both fidelities."""
     root = tmp_path_factory.mktemp("tasks")
     tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
     for name in ("point_reach", "bit_strategies", "generalise"):
         synthetic_tasks.write(root, name)
+    synthetic_tasks.write(root, "fetch", fidelities=("released", "described"), iterations=4)
     for name in DRAWN:
         draw(name, root / tables, root / figures / name)
     write_claims(root / tables)
@@ -81,6 +83,24 @@ def test_the_notebook_s_figure_is_shown_and_the_answer_s_stands_beside_it(
     assert markdown.index("![point_reach_described]") < markdown.index("## Headline numbers")
 
 
+def test_a_figure_of_one_fidelity_alone_has_its_caption_and_one_of_two_has_it_once(
+    pages: tuple[Path, str, str], project: Project
+) -> None:
+    caption = f"{FIGURES['notebook_described'].caption} Fidelity: described."
+    for page in pages[1:]:
+        assert page.count(caption) == 1
+    # Of the other project all arms' curves were drawn under both fidelities, the released first.
+    first, again = (
+        project.markdown.index(f"![{name}]") for name in ("ppo_her_fig2", "ppo_her_fig2_described")
+    )
+    caption = FIGURES["ppo_her_fig2"].caption
+    assert first < project.markdown.index(caption) < again
+    told = project.markdown[again:].split("\n\n")[1]
+    assert told == "The same under the fidelity described."
+    assert project.markdown.count(caption) == 1
+    assert unescape(project.html).count(f"<figcaption>{caption}") == 2
+
+
 def test_every_hyperparameter_has_a_meaning_and_every_meaning_a_hyperparameter() -> None:
     assert {name: set(meanings) for name, meanings in MEANINGS.items() if name} == {
         name: set(model.model_fields) for name, model in PARTS.items()
@@ -97,13 +117,14 @@ def test_hyperparameters_are_those_of_the_cells_arm_by_arm(tmp_path: Path) -> No
     plain = CellSpec(environment=PointReachSpec(), algorithm=DDPGSpec(hidden=(32,)))
     arms = {"the notebook's DDPG + HER": notebook, "DDPG": plain}
     entries = [{"arm": arm, "cell": f"{i}.parquet"} for i, arm in enumerate(arms)]
-    specs = {tmp_path / e["cell"]: arms[e["arm"]].model_dump(mode="json") for e in entries}
-    for path in specs:
-        path.touch()
+    specs = {Path(e["cell"]): arms[e["arm"]].model_dump(mode="json") for e in entries}
     entries.append({"arm": "DDPG + HER", "cell": "not trained.parquet"})
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        for path in specs:
+            path.touch()
         patch.setattr(hyperparameters, "metadata_of", lambda path: {"spec": specs[path]})
-        table = table_of({"entries": entries}, tmp_path)
+        table = table_of({"entries": entries})
     assert table is not None
     assert table.header == ["hyperparameter", *arms, "meaning"]
     rows = {row[0]: row[1:3] for row in table.rows}
@@ -119,4 +140,4 @@ def test_hyperparameters_are_those_of_the_cells_arm_by_arm(tmp_path: Path) -> No
 
 
 def test_without_cells_there_is_no_table_of_hyperparameters(tmp_path: Path) -> None:
-    assert table_of({"entries": [{"arm": "DDPG", "cell": "no.parquet"}]}, tmp_path) is None
+    assert table_of({"entries": [{"arm": "DDPG", "cell": str(tmp_path / "no.parquet")}]}) is None

@@ -11,9 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from hindsight.analysis.claims import write_claims
+from hindsight.figures import draw, names_for
 from hindsight.report import present
 from hindsight.report.build import MARKS, build, plain_html, read_claims
 from hindsight.report.provenance import collect
+from tests.analysis.synthetic import summarise, write_experiment
 from tests.report.conftest import Project
 
 
@@ -106,8 +109,8 @@ def test_scoreboard_in_another_folder_links_from_there(project: Project) -> None
     page = project.root / "figures/laptop/REPLICATION.md"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project.root)
-        figures = Path("figures/laptop")
-        build("results/tables/laptop", figures, figures / "again.html", figures / page.name)
+        tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
+        build(tables, figures, figures / "again.html", figures / page.name)
     links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
     assert links and all((page.parent / link).exists() for link in links)
 
@@ -215,6 +218,32 @@ def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
     assert f"{name}.png" not in told and "meher_fig3.png" in told
 
 
+def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_both_pages(
+    tmp_path: Path,
+) -> None:
+    plan = write_experiment(
+        tmp_path, "mine", arms=["PPO", "my arm"], levels=[{}], conditions=[("random", "static")],
+        fidelities=("described",), seeds=5, iterations=4,
+    )  # fmt: skip
+    summarise(plan, tmp_path)
+    tables, figures = plan.parent.parent, tmp_path / "figures"
+    for figure in names_for("mine", ["described"]):
+        draw(figure, tables, figures / figure)
+    (figures / "aggregate_mine.png").touch()  # left of a fidelity that is not trained any more
+    write_claims(tables)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/deviations.md").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        build(tables, figures, figures / "report.html", tmp_path / "REPLICATION.md")
+    page = (figures / "report.html").read_text(encoding="utf-8")
+    for text in (page, (tmp_path / "REPLICATION.md").read_text(encoding="utf-8")):
+        assert "<summary>By condition, described (2 rows)</summary>" in text
+        for name in ("solved_share_mine_described", "aggregate_mine_described"):
+            assert name in text
+        assert "aggregate_mine.png" not in text and "aggregate_mine:" not in text
+
+
 def test_without_answers_there_is_no_such_section(project: Project, tmp_path: Path) -> None:
     tables, figures = tmp_path / "laptop", project.root / "figures/laptop"
     shutil.copytree(project.root / "results/tables/laptop", tables)
@@ -250,7 +279,9 @@ def test_provenance_counts_each_cell_once_and_keeps_every_fact(project: Project)
         json.loads(path.read_text())
         for path in sorted((project.root / "results/tables/laptop").glob("*/plan.json"))
     ]
-    found = collect([*plans, *plans], project.root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        found = collect([*plans, *plans])
     planned = {entry["cell"] for plan in plans for entry in plan["entries"]}
     assert found.cells == len([cell for cell in planned if (project.root / cell).exists()])
     assert found.runs == 5 * found.cells

@@ -341,8 +341,8 @@ QUESTIONS = (
         "near_far", "question_near_far", near_far, ("described",),
     ),
     Question(
-        "Q8", "Q1, on Fetch, too: does hindsight's benefit grow with how often the achieved goal "
-        "moves?",
+        "Q8", "Q1, on Fetch, too: does hindsight's benefit grow with how often and how far the "
+        "achieved goal moves?",
         "moving_goals", "question_moving_goals", moving_goals, ("described",),
     ),
 )  # fmt: skip

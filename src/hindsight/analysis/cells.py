@@ -35,7 +35,7 @@ OPTIONAL = (
     "relabelled_ratio_max", "hindsight_log_ratio_max",
     "reward_entropy", "action_entropy", "observation_entropy",
     "critic_loss", "actor_loss", "loss", "q_mean", "alpha",
-    "episode_return", "episode_success", "goal_moved",
+    "episode_return", "episode_success", "goal_moved", "goal_displacement",
 )  # fmt: skip
 COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
 METADATA = (

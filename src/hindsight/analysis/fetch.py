@@ -1,5 +1,5 @@
 """The Fetch experiments in words: claim P7, what learns these tasks, and whether hindsight's
-benefit grows with how often the achieved goal moves.
+benefit grows with how often and how far the achieved goal moves.
 
 A condition is a task here; success is what counts, because returns have no common scale.
 """
@@ -21,6 +21,7 @@ from hindsight.analysis.verdicts import (
     NAN,
     PPO,
     Evidence,
+    Outcome,
     Verdict,
     count,
     fewest_seeds,
@@ -46,13 +47,12 @@ def learns_reach_only(evidence: Evidence) -> Verdict:
     if runs is None or summary is None:
         return not_tested("P7", evidence, "the experiment has no results")
     best = best_medians(runs)
-    her, ppo = best.get(HER, {}), best.get(PPO, {})
+    her = best.get(HER, {})
     if REACH not in her:
         return not_tested("P7", evidence, f"{HER} has no run of a hundred episodes on {REACH}")
-    others = [task for task in her if task != REACH and is_learned(her[task])]
-    is_reach = is_learned(her[REACH])
     missing = _missing(summary, list(her))
-    alone = f"{PPO} alone {_learned_words(ppo)}" if ppo else f"{PPO} alone was not trained"
+    # Before last evaluations were added to the rule.
+    first = best_medians(runs.assign(final_evaluation_success=NAN))
     with_her, without = (_judged(runs[runs["arm"] == arm]) for arm in (HER, PPO))
     gains = paired(with_her, without, "success", ["level", "prey", "seed"])
     strata = [group.to_numpy() for _, group in gains.groupby(level=["level", "prey"])]
@@ -65,8 +65,9 @@ def learns_reach_only(evidence: Evidence) -> Verdict:
     return Verdict(
         "P7",
         evidence.fidelity,
-        outcome(is_reach and not others, is_reach and len(others) <= 1, missing),
-        f"{HER} {_learned_words(her)}; {alone}.",
+        _reach_only(her, missing),
+        f"{_who_learns(best)} By the original rule, of training episodes alone: "
+        f"{_reach_only(first[HER], missing)}, {_who_learns(first)}",
         float(gains.mean()) if len(gains) else NAN,
         low,
         high,
@@ -75,6 +76,17 @@ def learns_reach_only(evidence: Evidence) -> Verdict:
         n_conditions=len(her),
         note="; ".join([*missing, note, sizes(summary), evidence.scale("fetch")]),
     )
+
+
+def _reach_only(her: dict[str, float], missing: list[str]) -> Outcome:
+    others = sum(is_learned(success) for task, success in her.items() if task != REACH)
+    reach = is_learned(her[REACH])
+    return outcome(reach and not others, reach and others <= 1, missing)
+
+
+def _who_learns(best: dict[str, dict[str, float]]) -> str:
+    alone = _learned_words(best[PPO]) if PPO in best else "was not trained"
+    return f"{HER} {_learned_words(best[HER])}; {PPO} alone {alone}."
 
 
 def best_medians(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
@@ -150,15 +162,15 @@ def yardstick(evidence: Evidence) -> tuple[str, Numbers]:
                 else f"{arm} not within {count(budget)} steps ({end:.3g} at the end)"
             )
         parts.append(f"{task}: {', '.join(told)}")
-    arms = set(rows["arm"])
-    learned = [t for t in tasks if any(x["steps"] < math.inf for a, x in numbers[t].items()
-                                       if a in arms)]  # fmt: skip
+    learned = []
+    for arm in dict.fromkeys(rows["arm"]):
+        own = [numbers[task][arm]["steps"] for task in tasks if arm in numbers[task]]
+        learned.append(f"{arm} learns {sum(x < math.inf for x in own)} of the {len(own)}")
     counts = rows.groupby(["arm", "prey"])["seed"].nunique()
     seeds = " to ".join(dict.fromkeys((str(counts.min()), str(counts.max()))))
     words = (
-        f"Off-policy algorithms with hindsight learn {len(learned)} of {len(tasks)} tasks. A "
-        f"success of {LEARNED:g} in evaluation, median over {seeds} seeds, "
-        f"is first seen on {'; '.join(parts)}."
+        f"Of the tasks that each was tried on, {', '.join(learned)}. A success of {LEARNED:g} in "
+        f"evaluation, median over {seeds} seeds, is first seen on {'; '.join(parts)}."
     )
     if beside is not None:
         words += (
@@ -193,13 +205,19 @@ def first_learned(curve: pd.DataFrame) -> tuple[float, float, int]:
 
 
 def goal_movement(runs: pd.DataFrame) -> pd.DataFrame:
-    """By task how often an episode's achieved goal moves under PPO, [0, 1], mean over seeds.
+    """By task how the achieved goal moves in an episode of PPO, means over seeds.
 
-    `first`: under the untrained policy, `mean`: over training; tasks of older results are left out.
+    `often`: share of the untrained policy's episodes in which it moves, [0, 1]; `trained`: the same
+    over training; `far`: from first to last in an episode of the untrained policy, in distances
+    between the first and the desired goal.  Tasks of older results are left out.
     """
-    own = runs[runs["arm"] == PPO].dropna(subset=["goal_moved_first"])
-    moved = own.groupby("prey", sort=False)[["goal_moved_first", "goal_moved_mean"]].mean()
-    return moved.rename(columns=lambda name: name.removeprefix("goal_moved_"))
+    names = {
+        "goal_moved_first": "often",
+        "goal_moved_mean": "trained",
+        "goal_displacement_first": "far",
+    }
+    own = runs[runs["arm"] == PPO].dropna(subset=list(names))
+    return own.groupby("prey", sort=False)[list(names)].mean().rename(columns=names)
 
 
 def gains(tests: pd.DataFrame, arm: str, baseline: str = PPO) -> pd.DataFrame:
@@ -227,27 +245,33 @@ def moving_goals(evidence: Evidence) -> tuple[str, Numbers]:
     moves, gained = _by_task(moved), _by_task(gain)
     tasks = [task for task in moves if task in gained]
     if not tasks:
-        raise Untested("no task has both arms and a record of how often its achieved goal moves")
+        raise Untested("no task has both arms and a record of how its achieved goal moves")
     moved, gain = moved.loc[tasks], gain.loc[tasks]
+    cells = runs[runs["arm"] == HER].groupby("prey").agg(
+        seeds=("seed", "nunique"), steps=("end_step", "max")
+    )  # fmt: skip
     listed = [
-        f"{task} {moves[task]['first']:.0%} ({moves[task]['mean']:.0%} over PPO's training), "
-        f"{_gain_words(gained[task])}"
+        f"{task} in {moves[task]['often']:.0%} ({moves[task]['trained']:.0%} over PPO's training) "
+        f"by {moves[task]['far']:.2f}, {_gain_words(gained[task])} ({cells['seeds'][task]} seeds, "
+        f"{count(cells['steps'][task])} steps)"
         for task in tasks
     ]
-    counts = runs[runs["arm"] == HER].groupby("prey")["seed"].nunique()
     words = (
-        "In how many episodes of an untrained policy the achieved goal moves, and what PPO-HER "
-        f"adds to PPO in mean success over training ({counts.min()} seeds): {'; '.join(listed)}. "
+        "In how many episodes of an untrained policy the achieved goal moves, how far it does so "
+        "in an episode, in distances to the desired goal, and what PPO-HER adds to PPO in mean "
+        f"success over training: {'; '.join(listed)}."
     )
-    rank = statistics.spearman(moved["first"], gain["mean_difference"])
-    p_value = statistics.spearman_test(
-        moved["first"], gain["mean_difference"], np.random.default_rng(0)
-    )
-    words += _correlation_words(rank, p_value, len(tasks))
     numbers: Numbers = {
-        "rank correlation": {"value": rank, "p": p_value, "tasks": len(tasks)},
-        **{task: {"goal moves": dict(moves[task]), HER: _numbers(gained[task])} for task in tasks},
+        task: {"goal moves": dict(moves[task]), HER: _numbers(gained[task])} for task in tasks
     }
+    for how in ("often", "far"):
+        pair = moved[how], gain["mean_difference"]
+        rank = statistics.spearman(*pair)
+        p_value = statistics.spearman_test(*pair, np.random.default_rng(0))
+        words += f" {_correlation_words(how, rank, p_value, len(tasks))}"
+        numbers[f"rank correlation, how {how}"] = {
+            "value": rank, "p": p_value, "tasks": len(tasks)
+        }  # fmt: skip
     for arm in dict.fromkeys(runs["arm"]):
         if arm not in (PPO, HER) and len(against := gains(tests, arm, HER)):
             words += f" {_against_words(arm, against)}"
@@ -261,16 +285,16 @@ def _by_task(table: pd.DataFrame) -> dict[str, pd.Series]:
     return {str(task): row for task, row in table.iterrows()}
 
 
-def _correlation_words(rank: float, p_value: float, n: int) -> str:
+def _correlation_words(how: str, rank: float, p_value: float, n: int) -> str:
     if math.isnan(rank):
-        return f"{n} tasks, or tasks that do not differ, have no rank correlation."
+        return f"{n} tasks, or tasks that do not differ, have no rank correlation with how {how}."
     if p_value >= ALPHA:
         verdict = "a connection is not shown"
     else:
         verdict = f"the benefit {'grows' if rank > 0 else 'falls'} with the goal's movement"
     return (
-        f"Spearman's rank correlation of the two over {n} tasks, which are few, is {rank:+.2f} "
-        f"(p = {p_value:.2g}, permutations): {verdict}."
+        f"Spearman's rank correlation with how {how}, over {n} tasks, which are few, is "
+        f"{rank:+.2f} (p = {p_value:.2g}, permutations): {verdict}."
     )
 
 

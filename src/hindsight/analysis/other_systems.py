@@ -16,13 +16,14 @@ from hindsight.analysis import statistics
 from hindsight.analysis.effects import NAN, Effect, effect, paired
 from hindsight.analysis.fetch import yardstick
 from hindsight.analysis.questions import Numbers, Question, Untested, read, told
-from hindsight.analysis.verdicts import Evidence
+from hindsight.analysis.verdicts import Evidence, count
 from hindsight.specs.tasks import PointReachSpec
 
 #: The notebook's setting, and what it printed (of one run): success over its last episodes.
-NOTEBOOK = "the notebook's DDPG + HER"
+NOTEBOOK, BOOTSTRAPPED = "the notebook's DDPG + HER", "the notebook's, bootstrapped"
 NOTEBOOK_EPISODES, NOTEBOOK_LAST, NOTEBOOK_SUCCESS = 150, 25, 0.12
 CORRECT, WITHOUT = "DDPG + HER", "DDPG"
+NOTEBOOK_ARMS = (NOTEBOOK, BOOTSTRAPPED, CORRECT, WITHOUT)
 PLAIN, HINDSIGHT = "DQN", "DQN + HER"
 WITH_PRIORITIES = {PLAIN: "DQN + PER", HINDSIGHT: "DQN + HER + PER"}
 SOLVES, FAILS = 0.9, 0.1  # shares of the final episodes that succeed
@@ -55,7 +56,7 @@ def notebook(evidence: Evidence) -> tuple[str, Numbers]:
         f"its {NOTEBOOK_EPISODES} episodes, from one run. "
     )
     told_early = []
-    for arm in (NOTEBOOK, CORRECT, WITHOUT):
+    for arm in NOTEBOOK_ARMS:
         if arm in early.index:
             values = early[arm].to_numpy()
             found = _mean(values)
@@ -68,7 +69,7 @@ def notebook(evidence: Evidence) -> tuple[str, Numbers]:
         else f"No run here has {NOTEBOOK_EPISODES} episodes. "
     )
     ends = {}
-    for arm in (NOTEBOOK, CORRECT, WITHOUT):
+    for arm in NOTEBOOK_ARMS:
         values = runs.loc[runs["arm"] == arm, FINAL].dropna().to_numpy()
         if values.size:
             ends[arm] = _mean(values)
@@ -82,7 +83,8 @@ def notebook(evidence: Evidence) -> tuple[str, Numbers]:
         f"{listed} ({_seeds(runs)})."
     )
     for name, arm, baseline in (
-        ("Bootstrapping at the time limit", CORRECT, NOTEBOOK),
+        ("Bootstrapping at the time limit", BOOTSTRAPPED, NOTEBOOK),
+        ("Uniform actions until learning starts", CORRECT, BOOTSTRAPPED),
         ("Hindsight", CORRECT, WITHOUT),
     ):
         difference = _difference(runs, arm, baseline)
@@ -107,8 +109,8 @@ def bits(evidence: Evidence) -> tuple[str, Numbers]:
     if not parts:
         raise Untested(f"neither {PLAIN} nor {HINDSIGHT} has results")
     words = (
-        "Mean success at the end by number of bits n, solved from "
-        f"{SOLVES:g} and failed below {FAILS:g}. {'. '.join(parts)}."
+        f"Mean success after {count(evidence.budget('bit_flipping'))} steps by number of bits n, "
+        f"solved from {SOLVES:g} and failed below {FAILS:g}. {'. '.join(parts)}."
     )
     for baseline, arm in [(PLAIN, HINDSIGHT), *WITH_PRIORITIES.items()]:
         found = _difference(runs, arm, baseline)

@@ -24,7 +24,7 @@ RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
     "solved", "solve_step", "perfect_step", "end_step", "switch_step", "minutes", "updates",
     "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
-    "success_auc", "max_success", "goal_moved_first", "goal_moved_mean",
+    "success_auc", "max_success", "goal_moved_first", "goal_moved_mean", "goal_displacement_first",
 )  # fmt: skip
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
@@ -120,6 +120,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "max_success": np.fmax.reduce(of_hundred, axis=1),
         "goal_moved_first": goal_moved[:, 0],
         "goal_moved_mean": metrics.mean_over_seeds(goal_moved.T),  # turned: over steps
+        "goal_displacement_first": matrix("goal_displacement")[:, 0],
     })  # fmt: skip
     solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
     return Reduced(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,19 +36,6 @@ class Interval(NamedTuple):
 NO_INTERVAL = Interval(float("nan"), float("nan"))
 
 
-@dataclass(frozen=True)
-class Equivalence:
-    """Difference of means with its interval at 1 - 2 alpha, and whether that lies inside the
-    margin.
-    """
-
-    difference: float
-    low: float
-    high: float
-    margin: float
-    equivalent: bool
-
-
 def mean(values: Array) -> Array:
     """Mean over the last axis."""
     return np.mean(values, axis=-1)
@@ -60,12 +46,12 @@ def iqm(values: Array) -> Array:
     return np.asarray(scipy.stats.trim_mean(values, 0.25, axis=-1))
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval of a share; NaN for n = 0."""
+def wilson(successes: int, n: int) -> Interval:
+    """Wilson's 95 % score interval of a share; NaN for n = 0."""
     if n == 0:
         return NO_INTERVAL
     test = scipy.stats.binomtest(int(successes), int(n))
-    result = test.proportion_ci(confidence, method="wilson")
+    result = test.proportion_ci(0.95, method="wilson")
     return Interval(float(result.low), float(result.high))
 
 
@@ -202,21 +188,6 @@ def sign_test(wins: int, losses: int) -> float:
     if wins + losses == 0:
         return 1.0
     return float(scipy.stats.binomtest(wins, wins + losses).pvalue)
-
-
-def equivalence(
-    differences: ArrayLike, margin: float, generator: np.random.Generator, alpha: float = 0.05
-) -> Equivalence:
-    """Two one-sided tests by interval: equivalent if the 1 - 2 alpha bootstrap interval lies within
-    +-margin.
-
-    `differences`: `[pair]`, in the margin's units; the margin is stated before the data are seen.
-    Under five pairs there is no interval, hence no equivalence.
-    """
-    differences = np.asarray(differences, dtype=np.float64)
-    low, high = bootstrap([differences], mean, generator, confidence=1.0 - 2.0 * alpha)
-    inside = bool(-margin < low and high < margin)
-    return Equivalence(float(differences.mean()), low, high, margin, inside)
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float:

@@ -79,19 +79,15 @@ TEX_COLUMNS = (
 )  # fmt: skip
 
 
-def summarise(
-    plan_path: str | Path, cells_root: str | Path = ".", out_dir: str | Path | None = None
-) -> list[dict[str, Any]]:
-    """Write the tables of a plan to `out_dir` (default: beside the plan); return the entries
-    without a cell file.
+def summarise(plan_path: Path) -> list[dict[str, Any]]:
+    """Write the tables of a plan beside it; return the entries without a cell file.
 
-    Cell paths in the plan are relative to `cells_root`. DamagedError for damaged cells, ResultError
-    for a file that is no plan.
+    Cells are found where the plan says, relative to the working folder. DamagedError for damaged
+    cells, ResultError for a file that is no plan.
     """
-    plan_path = Path(plan_path)
-    out = Path(out_dir) if out_dir is not None else plan_path.parent
+    out = plan_path.parent
     plan = read_plan(plan_path)
-    paths = {entry["cell"]: Path(cells_root) / entry["cell"] for entry in plan["entries"]}
+    paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
     cells = _load({name: path for name, path in paths.items() if path.exists()})
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
@@ -101,7 +97,6 @@ def summarise(
         if entry["cell"] in cells
     ]
     tables = make_tables(present, plan["vary"])
-    out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         _write_table(table, out / name)
     shown = tables["summary.csv"][list(TEX_COLUMNS)]

@@ -1,10 +1,10 @@
 """From tables to figures: one function per published figure, one style; never imports torch.
 
-FIGURES names every figure with the experiment it is drawn from; `draw` draws one by name.
+FIGURES names every figure with the experiment it is drawn from; `draw` draws one by name.  An
+experiment that none of them is of has those that any can have.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,17 +26,19 @@ from hindsight.figures import (
 )
 from hindsight.figures.tables import Tables
 
-__all__ = ["ALSO_READ", "FIGURES", "FigureSpec", "draw", "names_for"]
+__all__ = ["ALSO_READ", "FIGURES", "FigureSpec", "draw", "figure_of", "names_for", "specs_of"]
 
 
 class FigureSpec(NamedTuple):
-    """What a figure is drawn from, and how; `function` takes the folder of its tables."""
+    """What a figure is drawn from, and how; fidelity: "" where there is none to tell."""
 
     experiment: str
-    function: Callable[[Path], Figure]
+    function: Callable[[Tables], Figure]
     caption: str
-    fidelity: str | None = None
+    fidelity: str
 
+
+Drawn = dict[str, tuple[str, Callable[[Tables], Figure], str]]
 
 _CURVES = (
     "Each panel is one condition: how the prey moves (column) and where the two start (row). The "
@@ -47,7 +49,7 @@ _BARS = (
     "A bar for each share of successes S among the training episodes: how high and how soon the "
     "median run learns (M_c). Only the shape is read, not the height. Shaded: the paper's best S."
 )
-_PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+_PUBLISHED: Drawn = {
     "ppo_her_fig2": (
         "algorithms",
         grids.algorithms_by_steps,
@@ -124,7 +126,7 @@ _PUBLISHED: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         "whether runs that have learnt fall back once their actions are hardly random any more.",
     ),
 }
-_BESIDE: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+_BESIDE: Drawn = {
     "algorithms_in_common": (
         "algorithms",
         grids.algorithms_in_common,
@@ -180,7 +182,7 @@ _BY_STRATEGY = (
     "which k of k + 1 transitions are relabelled. Below, the same by k: at the end, and over the "
     "whole of training, which rewards learning early."
 )
-QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+QUESTIONS: Drawn = {
     "question_rarely_moves": (
         "rarely_moves",
         questions.rarely_moves,
@@ -228,12 +230,12 @@ QUESTIONS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
         "moving_goals",
         fetch.moving_goals,
         "Above, success over training on tasks whose achieved goal moves in every episode, or "
-        "rests until it is touched; below, what hindsight adds to PPO by how often the achieved "
-        "goal moves before anything is learned. Were the benefit to grow with movement, points "
-        "would rise from left to right.",
+        "rests until it is touched; below, what hindsight adds to PPO by how often and how far "
+        "the achieved goal moves before anything is learned. Were the benefit to grow with "
+        "movement, points would rise from left to right.",
     ),
 }
-OTHER_TASKS: dict[str, tuple[str, Callable[[Tables], Figure], str]] = {
+OTHER_TASKS: Drawn = {
     "notebook": (
         "point_reach",
         notebook.training,
@@ -286,7 +288,8 @@ _SHARE = (
 )
 _AGGREGATE = (
     "All conditions pooled. Left, the mean of the middle half of all final evaluations; centre, "
-    "their plain mean; right, the share of seeds that solved their task. Bars are 95 % intervals."
+    "their plain mean (of tasks whose returns have no common scale: success at the end, and over "
+    "training); right, the share of seeds that solved their task. Bars are 95 % intervals."
 )
 _COMPARED = (
     "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
@@ -300,61 +303,62 @@ ALSO_READ = {
     "rarely_moves": ("algorithms",),
     "fetch_off_policy": ("fetch",),
 }
-#: Experiments that are not trained as released.
-_DESCRIBED_ONLY = {
-    "near_far", "point_reach", "bit_strategies", "reach_strategies", "generalise",
-    "fetch_off_policy", "fetch_strategies", "moving_goals",
-}  # fmt: skip
 FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
 
 
-def _under(function: Callable[[Tables], Figure], fidelity: str, folder: Path) -> Figure:
-    return function(Tables(folder, fidelity))
-
-
-def _all_figures() -> dict[str, FigureSpec]:
-    drawn = _PUBLISHED | _BESIDE | QUESTIONS | OTHER_TASKS
-    for experiment in _COMPARED:
+def _of_any(experiments: Iterable[str]) -> Drawn:
+    """The figures that any experiment can have."""
+    drawn: Drawn = {}
+    for experiment in experiments:
         drawn[f"solved_share_{experiment}"] = (experiment, beside.solved_share, _SHARE)
         drawn[f"aggregate_{experiment}"] = (experiment, beside.aggregate, _AGGREGATE)
-    figures = {
-        "ppo_her_fig1": FigureSpec(
-            "environment",
-            environment.draw_folder,
-            "The environment: one episode per prey policy. The predator (orange) must come "
-            "within the interception distance of the prey (blue). Open marks are starts.",
-        )
+    return drawn
+
+
+def _specs(drawn: Drawn) -> dict[str, FigureSpec]:
+    return {
+        name + ending: FigureSpec(*what, fidelity)
+        for name, what in drawn.items()
+        for fidelity, ending in FIDELITIES.items()
     }
-    for name, (experiment, function, caption) in drawn.items():
-        for fidelity, ending in FIDELITIES.items():
-            if fidelity == "released" and experiment in _DESCRIBED_ONLY:
-                continue
-            figures[name + ending] = FigureSpec(
-                experiment, partial(_under, function, fidelity), caption, fidelity
-            )
-    return figures
 
 
-FIGURES = _all_figures()
+FIGURES = {
+    "ppo_her_fig1": FigureSpec(
+        "environment",
+        environment.episodes,
+        "The environment: one episode per prey policy. The predator (orange) must come "
+        "within the interception distance of the prey (blue). Open marks are starts.",
+        "",
+    )
+} | _specs(_PUBLISHED | _BESIDE | QUESTIONS | OTHER_TASKS | _of_any(_COMPARED))
+
+
+def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
+    """FIGURES, and those of these experiments that have none of their own among them."""
+    known = {spec.experiment for spec in FIGURES.values()}
+    return FIGURES | _specs(_of_any(name for name in experiments if name not in known))
 
 
 def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
     """Names of the figures of an experiment that is trained under these fidelities."""
     return [
         name
-        for name, spec in FIGURES.items()
-        if spec.experiment == experiment and (spec.fidelity is None or spec.fidelity in fidelities)
+        for name, spec in specs_of([experiment]).items()
+        if spec.experiment == experiment and spec.fidelity in ("", *fidelities)
     ]
 
 
-def draw(name: str, tables_root: str | Path, out_stem: str | Path) -> tuple[Path, Path]:
-    """Draw figure `name` from `<tables_root>/<experiment>/` to `<out_stem>.png` and `.pdf`.
-
-    KeyError names the figures there are.
-    """
-    if name not in FIGURES:
-        raise KeyError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
-    spec = FIGURES[name]
+def figure_of(name: str, tables_root: Path) -> Figure:
+    """Figure `name`, from `<tables_root>/<experiment>/`; KeyError names the figures there are."""
+    there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
+    if name not in there:
+        raise KeyError(f"there is no figure {name!r}; there are {', '.join(there)}")
+    spec = there[name]
     with style.styled():
-        figure = spec.function(Path(tables_root) / spec.experiment)
-    return style.save(figure, out_stem)
+        return spec.function(Tables(tables_root / spec.experiment, spec.fidelity))
+
+
+def draw(name: str, tables_root: Path, out_stem: Path) -> tuple[Path, Path]:
+    """Draw figure `name` to `<out_stem>.png` and `.pdf`."""
+    return style.save(figure_of(name, tables_root), out_stem)

@@ -4,17 +4,19 @@ The papers' medians hide seeds that never learn; the share of seeds that solved 
 interval, does not (Agarwal et al. 2021 make the case for intervals over point estimates).
 """
 
+import textwrap
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hindsight.figures import style
-from hindsight.figures.grids import arm_rows, preys_of, subtitle
+from hindsight.figures import points, style
+from hindsight.figures.grids import arm_rows, preys_of, spawns_of, subtitle
 from hindsight.figures.tables import CONDITION, Key, Tables, levels_of
 
 Array = NDArray[np.floating[Any]]
@@ -72,9 +74,10 @@ def _share_by_prey(plan: dict[str, Any], rows: Rows, title: str, where: str) -> 
         for edge in range(1, len(preys)):
             ax.axvline(edge - 0.5, color=style.LINES, linewidth=0.6)
         ax.grid(False, axis="x")
-    axes[-1].set_xticks(range(len(preys)), [style.PREYS[prey] for prey in preys])
+    names = [style.PREYS.get(prey) or textwrap.fill(prey, 18) for prey in preys]
+    axes[-1].set_xticks(range(len(preys)), names)
     axes[-1].set_xlim(-0.5, len(preys) - 0.5)
-    axes[-1].set_xlabel("prey policy")
+    axes[-1].set_xlabel("prey policy" if grid_rows[0].text else "task")
     _share_axis(axes[-1])
     return fig
 
@@ -82,15 +85,13 @@ def _share_by_prey(plan: dict[str, Any], rows: Rows, title: str, where: str) -> 
 def _share_by_level(plan: dict[str, Any], rows: Rows, title: str, where: str) -> Figure:
     """The grid of conditions, the swept value along each panel's axis."""
     series, positions, x_label = series_by_level(plan)
-    spawns = [s for s in style.SPAWNS if any(e["spawn"] == s for e in plan["entries"])]
     head = style.Head(title, where, tuple(s.look.handle(s.label) for s in series))
-    fig, axes = style.grid(
-        [style.RowLabel(s, style.SPAWNS[s]) for s in spawns], preys_of(plan), head, x_label, SOLVED
-    )
+    rows_of = [style.RowLabel(*spawn) for spawn in spawns_of(plan).items()]
+    fig, axes = style.grid(rows_of, preys_of(plan), head, x_label, SOLVED)
     for (spawn, prey), ax in axes.items():
         found = False
         for order, one in enumerate(series):
-            offset = (order - (len(series) - 1) / 2) * 0.2
+            offset = (order - (len(series) - 1) / 2) * min(0.2, 0.8 / len(series))
             keys = [(one.arm, level, spawn, prey) for _, level in one.levels]
             at = np.array([position for position, _ in one.levels]) + offset
             found |= _shares(ax, rows, keys, at, one.look, joined=True)
@@ -108,24 +109,26 @@ def _share_by_level(plan: dict[str, Any], rows: Rows, title: str, where: str) ->
 def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]:
     """The lines of a sweep, the names of the axis' positions, and the axis' label.
 
-    One varied key: a line per arm, a position per value.  Strategy and k: a line per strategy, a
-    position per k.
+    A position per value of the last key; a line per arm and setting of the others, if there are any
+    (strategy and k: a line per strategy).
     """
     levels = levels_of(plan)
     arms = style.in_order([entry["arm"] for entry in plan["entries"]])
-    *_, key = plan["vary"]
+    *others, key = plan["vary"]
     values = list(dict.fromkeys(level[key] for level in levels.values()))
     if not isinstance(values[0], str):
         values.sort()
     place = {value: index for index, value in enumerate(values)}
     groups: dict[str, list[tuple[int, str]]] = {}
     for text, level in levels.items():
-        groups.setdefault(str(level.get("strategy", "")), []).append((place[level[key]], text))
+        name = style.level_label({other: level[other] for other in others})
+        groups.setdefault(name, []).append((place[level[key]], text))
+    lines = list(product(arms, groups.items()))
     series = []
-    for arm, (name, points) in product(arms, groups.items()):
-        look = style.STRATEGIES[name] if name else style.arm_look(arm)
+    for (arm, (name, at)), shade in zip(lines, style.level_looks(len(lines)), strict=True):
+        look = style.STRATEGIES.get(name, shade) if name else style.arm_look(arm)
         label = " ".join(word for word in (arm if len(arms) > 1 or not name else "", name) if word)
-        series.append(Series(arm, label, look, tuple(points)))
+        series.append(Series(arm, label, look, tuple(at)))
     names = [value if isinstance(value, str) else f"{value:g}" for value in values]
     return series, names, style.KEYS.get(key, key)
 
@@ -166,10 +169,17 @@ def _dot(look: style.Look, label: str) -> Any:
     return handle
 
 
-AGGREGATES = {  # column: its title, the stem of its interval's columns, the axis' limits
+#: Column: its title, the stem of its interval's columns, the axis' limits.
+AGGREGATES = {
     "iqm_return": ("interquartile mean of final return", "iqm_return", (-1, 1)),
     "mean_return": ("mean of final return", "mean_return", (-1, 1)),
     "solved_share": ("share of seeds solved", "solved", (0, 1)),
+}
+#: Columns of runs.parquet: the same of tasks whose returns have no common scale.
+OF_TASKS = {
+    "final_evaluation_success": ("success at the end", "final_evaluation_success", (0, 1)),
+    "success_auc": ("mean success over training", "success_auc", (0, 1)),
+    "solved": AGGREGATES["solved_share"],
 }
 
 
@@ -177,7 +187,9 @@ def aggregate(tables: Tables) -> Figure:
     """All conditions pooled: interquartile mean, mean and solved share with 95 % intervals."""
     plan = tables.plan
     title = f"All conditions together · {plan['title']}"
-    table = tables.read("aggregate.csv")
+    table, shown = tables.read("aggregate.csv"), AGGREGATES
+    if table.empty:
+        table, shown = _of_tasks(tables.read("runs.parquet")), OF_TASKS
     if table.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     arms = style.in_order([entry["arm"] for entry in plan["entries"]])
@@ -193,7 +205,7 @@ def aggregate(tables: Tables) -> Figure:
     where = subtitle(plan, tables.fidelity, table["n_seeds"].tolist(), drawn)
     head = style.Head(title, where)
     fig, axes = _aggregate_axes(head, len(slots))
-    for ax, (column, (label, stem, limits)) in zip(axes, AGGREGATES.items(), strict=True):
+    for ax, (column, (label, stem, limits)) in zip(axes, shown.items(), strict=True):
         for y, slot in enumerate(slots):
             row, strategy = rows[slot], levels[slot[0]].get("strategy")
             look = style.STRATEGIES[strategy] if strategy else style.arm_look(slot[1])
@@ -221,6 +233,20 @@ def aggregate(tables: Tables) -> Figure:
     axes[0].set_yticks(range(len(slots)), names)
     axes[0].set_ylim(len(slots) - 0.5, -0.5)
     return fig
+
+
+def _of_tasks(runs: pd.DataFrame) -> pd.DataFrame:
+    """As aggregate.csv, of success."""
+    rows = []
+    for (level, arm), own in runs.groupby(["level", "arm"], sort=False):
+        sizes = own.groupby(["spawn", "prey"]).size()
+        row = {"level": level, "arm": arm, "n_conditions": len(sizes), "n_seeds": sizes.max()}
+        for column, (_, stem, _) in OF_TASKS.items():
+            measure = points.share if column == "solved" else points.spread
+            value, low, high = measure(list(points.by_place(own, column).values()))
+            row |= {column: value, f"{stem}_low": low, f"{stem}_high": high}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _conditions(count: int) -> str:

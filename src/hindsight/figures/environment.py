@@ -1,7 +1,6 @@
 """PPO-HER Fig. 1 and MEHER Fig. 1: the predator-prey environment, drawn from trajectories."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -9,6 +8,7 @@ from matplotlib.lines import Line2D
 from hindsight.envs import render
 from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import style
+from hindsight.figures.tables import Tables
 
 
 def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
@@ -45,7 +45,7 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
     return fig
 
 
-def draw_folder(folder: Path) -> Figure:
-    """The published figure, from `<folder>/episodes.npz`."""
+def episodes(tables: Tables) -> Figure:
+    """The published figure, from the folder's episodes.npz."""
     title = "PPO-HER Fig. 1, MEHER Fig. 1 · The predator-prey environment"
-    return figure_of_episodes(load_episodes(folder / "episodes.npz"), title)
+    return figure_of_episodes(load_episodes(tables.folder / "episodes.npz"), title)

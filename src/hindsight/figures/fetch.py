@@ -20,7 +20,12 @@ from hindsight.figures.points import Along
 from hindsight.figures.tables import Tables, level_text
 
 FINAL = "final_evaluation_success"
-BESIDE = 0.035  # tasks whose goals move almost as often stand so far apart, in shares of episodes
+BESIDE = 0.06  # tasks whose goals move almost alike stand so far apart, in shares of the axis
+#: How an untrained policy's achieved goal moves, as `goal_movement` names it.
+MOVEMENT = {
+    "often": "share of an untrained policy's episodes in which the achieved goal moves",
+    "far": "how far it moves in an episode, in distances to the desired goal",
+}
 TITLE_LETTERS = 20  # of a task's name that fit above a panel
 
 
@@ -153,8 +158,8 @@ def _of_fetch(tables: Tables, tasks: Sequence[str]) -> tuple[list[dict[str, Any]
 
 
 def moving_goals(tables: Tables) -> Figure:
-    """Question 8: success on each task, and what hindsight adds by how often its goal moves."""
-    title = "Question 8 · Does hindsight's benefit grow with how often the goal moves?"
+    """Question 8: success on each task, and what hindsight adds by how its goal moves."""
+    title = "Question 8 · Does hindsight's benefit grow with how the goal moves?"
     plan = tables.plan
     arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
     names = {task: textwrap.fill(task, TITLE_LETTERS) for task in tasks}
@@ -163,7 +168,7 @@ def moving_goals(tables: Tables) -> Figure:
     }  # fmt: skip
     said = (
         "below: mean difference of success over training, paired by seed, bars: 95 % interval; "
-        "tasks whose goals move as often stand side by side"
+        "tasks whose goals move alike stand side by side"
     )
     below = 3.6
     fig, axes = success.curves(
@@ -172,40 +177,47 @@ def moving_goals(tables: Tables) -> Figure:
     )  # fmt: skip
     if not axes:
         return fig
-    ax = _panel_of_gains(fig, below)
-    moved = goal_movement(tables.read("runs.parquet", ["goal_moved_first", "goal_moved_mean"]))
+    columns = ["goal_moved_first", "goal_moved_mean", "goal_displacement_first"]
+    moved = goal_movement(tables.read("runs.parquet", columns))
     tests = tables.read("tests.csv")
-    where = side_by_side({str(t): float(x) for t, x in moved["first"].items()}, BESIDE)
-    if not where or tests.empty:
-        style.note(ax, "not recorded how often the goal moves" if not where else "nothing to pair")
-        return fig
     others = [arm for arm in arms if arm != PPO]
-    for order, arm in enumerate(others):
-        found = gains(tests, arm)
-        found = found[found.index.isin(where)]
-        aside = 0.2 * BESIDE * (order - (len(others) - 1) / 2)
-        x = [where[str(task)] + aside for task in found.index]
-        look = style.arm_look(arm)
-        ax.vlines(x, found["low"], found["high"], color=look.colour, linewidth=1.3, alpha=0.75)
-        ax.plot(x, found["mean_difference"], color=look.colour, marker=look.marker,
-                markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
-    for task, place in where.items():
-        ax.annotate(task, (place, 1.02), xycoords=("data", "axes fraction"), rotation=30, ha="left",
-                    va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
+    for place, (how, label) in enumerate(MOVEMENT.items()):
+        ax = _panel_of_gains(fig, below, place, label)
+        if moved.empty or tests.empty:
+            style.note(ax, "not recorded how the goal moves" if moved.empty else "nothing to pair")
+            continue
+        beside = BESIDE * max(1.0, float(moved[how].max()))
+        where = side_by_side({str(t): float(x) for t, x in moved[how].items()}, beside)
+        for order, arm in enumerate(others):
+            found = gains(tests, arm)
+            found = found[found.index.isin(where)]
+            aside = 0.2 * beside * (order - (len(others) - 1) / 2)
+            x = [where[str(task)] + aside for task in found.index]
+            look = style.arm_look(arm)
+            ax.vlines(x, found["low"], found["high"], color=look.colour, linewidth=1.3, alpha=0.75)
+            ax.plot(x, found["mean_difference"], color=look.colour, marker=look.marker,
+                    markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
+        for task, at in where.items():
+            ax.annotate(task, (at, 1.02), xycoords=("data", "axes fraction"), rotation=30,
+                        ha="left", va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
+        ax.set_xlim(-2 * beside, max(1.0, *where.values()) + 2 * beside)
     return fig
 
 
-def _panel_of_gains(fig: Figure, inches: float) -> Axes:
-    """Axes in the `inches` below a grid, with room for names above them and to their right."""
+def _panel_of_gains(fig: Figure, inches: float, place: int, label: str) -> Axes:
+    """The left (0) or right (1) axes in the `inches` below a grid, with room for names above them
+    and to their right.
+    """
     width, height = fig.get_size_inches()
-    left, right, bottom, top = 0.68, 1.5, 0.5, 1.1
-    ax = fig.add_axes((left / width, bottom / height, 1 - (left + right) / width,
-                       (inches - bottom - top) / height))  # fmt: skip
+    left, right, bottom, top = 0.68, 1.3, 0.5, 1.1
+    each = width / 2
+    ax = fig.add_axes((
+        (place * each + left) / width, bottom / height,
+        (each - left - right) / width, (inches - bottom - top) / height,
+    ))  # fmt: skip
     ax.axhline(0, color=style.FAINT, linewidth=0.8)
-    ax.set_xlim(-0.06, 1.08)
-    ax.set_xticks(np.linspace(0, 1, 6), [f"{x:g}" for x in np.linspace(0, 1, 6)])
-    ax.set_xlabel("share of an untrained policy's episodes in which the achieved goal moves")
-    ax.set_ylabel("gain in mean success over PPO")
+    ax.set_xlabel(label)
+    ax.set_ylabel("gain in mean success over PPO" if place == 0 else "")
     return ax
 
 

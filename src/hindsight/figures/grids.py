@@ -184,18 +184,20 @@ def _swept(tables: Tables, title: str, arms: Sequence[str] | None = None) -> Fig
 def _rows(
     plan: dict[str, Any], text: str, lines: tuple[Line, ...], colour: str = style.TEXT
 ) -> list[Row]:
+    return [Row(spawn, text.format(name), lines, colour) for spawn, name in spawns_of(plan).items()]
+
+
+def spawns_of(plan: dict[str, Any]) -> dict[str, str]:
+    """The plan's spawns and what they are called, in the papers' order; a task's has no name."""
     present = {entry["spawn"] for entry in plan["entries"]}
-    return [
-        Row(spawn, text.format(name), lines, colour)
-        for spawn, name in style.SPAWNS.items()
-        if spawn in present
-    ]
+    named = {spawn: name for spawn, name in style.SPAWNS.items() if spawn in present}
+    return named or dict.fromkeys(present, "")
 
 
 def preys_of(plan: dict[str, Any]) -> list[str]:
-    """The plan's prey policies, in the papers' order."""
-    present = {entry["prey"] for entry in plan["entries"]}
-    return [prey for prey in style.PREYS if prey in present]
+    """The plan's prey policies, in the papers' order, or its tasks."""
+    present = list(dict.fromkeys(entry["prey"] for entry in plan["entries"]))
+    return [prey for prey in style.PREYS if prey in present] or present
 
 
 def subtitle(
@@ -211,7 +213,8 @@ def subtitle(
     apart -= {e["seeds"] for e in plan["entries"] if e["arm"] not in narrowed and "seeds" in e}
     counts = [count for count in counts if count not in apart] or counts
     network = style.network_note(preset["hidden"])
-    origin = f"preset {plan['source']} · {network} · {fidelity} fidelity"
+    steps = f"up to {_steps(max(planned_of(plan).values(), default=preset['steps']))}"
+    origin = f"preset {plan['source']} · {network} · {steps} · {fidelity} fidelity"
     same = same_runs(plan, fidelity)
     seeds = style.seeds_note(counts, warn)
     return " · ".join(filter(None, (origin, seeds, narrowed_note(narrowed, warn), same, drawn)))
@@ -242,7 +245,8 @@ def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
         seeds, steps = less("seeds", arm), less("steps", arm)
         if seeds or steps or own != everywhere:
             found[arm] = Narrowed(seeds, steps, places_in_words(own, everywhere))
-    return found
+    all_alike = len(set(found.values())) == 1 and found.keys() == {e["arm"] for e in entries}
+    return {} if all_alike else found
 
 
 def places_in_words(own: set[tuple[str, str]], every: set[tuple[str, str]]) -> str:
@@ -270,11 +274,16 @@ def narrowed_note(narrowed: dict[str, Narrowed], warn: bool = True) -> str:
     arms: dict[str, list[str]] = {}
     for arm, less in narrowed.items():
         seeds = style.seeds_note(less.seeds, warn) if less.seeds else ""
-        ends = dict.fromkeys(f"{n:,}" for n in (less.steps[:1] + less.steps[-1:]))
-        steps = f"{' to '.join(ends)} steps".replace(",", "\u00a0") if less.steps else ""
+        steps = _steps(*less.steps) if less.steps else ""
         words = ", ".join(filter(None, (seeds, steps, less.where)))
         arms.setdefault(words, []).append(arm)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in arms.items())
+
+
+def _steps(*counts: int) -> str:
+    """`25 000 steps`, `25 000 to 50 000 steps`."""
+    ends = dict.fromkeys(f"{n:,}" for n in (min(counts), max(counts)))
+    return f"{' to '.join(ends)} steps".replace(",", "\u00a0")
 
 
 def same_runs(plan: dict[str, Any], fidelity: str) -> str:

@@ -114,7 +114,7 @@ class Look:
 
     colour: str
     line: Any = "-"
-    marker: str = "o"
+    marker: Any = "o"
     width: float = 1.5
 
     def handle(self, label: str) -> Line2D:
@@ -150,6 +150,7 @@ ARMS = {
 #: PPO: in colour, line and mark they need differ from one another alone.
 TASK_ARMS = {
     "the notebook's DDPG + HER": Look("#000000", (0, (4, 1.6)), "s"),
+    "the notebook's, bootstrapped": Look("#7F9F3F", (0, (6, 1, 2, 1)), (4, 1, 45)),
     "DDPG + HER": Look("#D55E00", "-", "o"),
     "DDPG": Look("#0072B2", (0, (5, 1.3, 1, 1.3)), "^"),
     "DQN": Look("#56B4E9", (0, (6, 1.5)), "v"),

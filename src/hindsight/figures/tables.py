@@ -85,9 +85,9 @@ def levels_of(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _rank(level: dict[str, Any]) -> tuple[float, ...]:
-    """Numbers by size; words in the order in which figures bring them."""
-    order = [*STRATEGIES, *EXPLORATIONS]
-    return tuple(order.index(v) if isinstance(v, str) else v for v in level.values())
+    """Numbers by size; words in the order in which figures bring them, others as planned."""
+    order = {word: place for place, word in enumerate([*STRATEGIES, *EXPLORATIONS])}
+    return tuple(order.get(v, len(order)) if isinstance(v, str) else v for v in level.values())
 
 
 def seed_counts(table: pd.DataFrame) -> list[int]:

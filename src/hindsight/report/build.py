@@ -19,7 +19,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from hindsight.analysis.summarise import level_text, read_plan, read_table
-from hindsight.figures import FIGURES
+from hindsight.figures import FIGURES, specs_of
 from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
@@ -39,6 +39,7 @@ PAPERS = {
 }
 #: Figures that replicate published ones; the others stand beside them.
 PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook")
+DEVIATIONS = Path("docs/deviations.md")
 TABLES = {
     "aggregate.csv": "All conditions together",
     "summary.csv": "By condition",
@@ -83,6 +84,7 @@ class Picture:
     """A figure that was drawn: its file and what it shows."""
 
     name: str
+    experiment: str
     path: Path
     caption: str
     fidelity: str
@@ -118,23 +120,18 @@ class Report:
     deviations: str
 
 
-def build(
-    tables: str | Path,
-    figures: str | Path,
-    html: str | Path,
-    markdown: str | Path,
-    deviations: str | Path = "docs/deviations.md",
-) -> None:
+def build(tables: Path, figures: Path, html: Path, markdown: Path) -> None:
     """Write both pages for the source whose tables and figures these folders hold.
 
-    Cells, for their metadata, are found where the plans say, relative to the working folder.
+    Cells, for their metadata, are found where the plans say, and the page of deviations where it
+    is kept, relative to the working folder.
     """
-    report = gather(Path(tables), Path(figures), Path(deviations))
-    write_text(Path(html), render_html(report))
-    write_text(Path(markdown), render_markdown(report, Path(markdown), Path(deviations)))
+    report = gather(tables, figures)
+    write_text(html, render_html(report))
+    write_text(markdown, render_markdown(report, markdown))
 
 
-def gather(tables: Path, figures: Path, deviations: Path) -> Report:
+def gather(tables: Path, figures: Path) -> Report:
     """Read everything; a figure that was not drawn or a table that is not there is left out."""
     plans = [read_plan(path) for path in sorted(tables.glob("*/plan.json"))]
     if not plans:
@@ -157,7 +154,7 @@ def gather(tables: Path, figures: Path, deviations: Path) -> Report:
             *(_chapter(plan, tables, drawn, shown) for plan in plans),
         ],
         provenance=collect(plans),
-        deviations=deviations.read_text(encoding="utf-8"),
+        deviations=DEVIATIONS.read_text(encoding="utf-8"),
     )
 
 
@@ -171,19 +168,19 @@ def read_claims(path: Path) -> list[Claim]:
     return list(claims.values())
 
 
-def _drawn(tables: Path, figures: Path) -> dict[str, Path]:
+def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
     """The figures there are, by name, but for those left of experiments without any result."""
-    found = {name: figures / f"{name}.png" for name in FIGURES}
-    told = {path.parent.name for path in tables.glob("*/summary.csv") if not read_table(path).empty}
-    told.add("environment")
+    found = {path.parent.name: read_table(path) for path in tables.glob("*/summary.csv")}
+    told = {("environment", "")}
+    told |= {(name, fidelity) for name, table in found.items() for fidelity in table["fidelity"]}
     return {
-        name: path
-        for name, path in found.items()
-        if path.exists() and FIGURES[name].experiment in told
+        name: Picture(name, spec.experiment, path, spec.caption, spec.fidelity)
+        for name, spec in specs_of(found).items()
+        if (spec.experiment, spec.fidelity) in told and (path := figures / f"{name}.png").exists()
     }
 
 
-def read_questions(path: Path, drawn: dict[str, Path]) -> list[Question]:
+def read_questions(path: Path, drawn: dict[str, Picture]) -> list[Question]:
     """answers.json, one row per question and fidelity; none if there is no such file."""
     if not path.exists():
         return []
@@ -194,9 +191,7 @@ def read_questions(path: Path, drawn: dict[str, Path]) -> list[Question]:
         question = questions.setdefault(row["id"], new)
         question.answers[row["fidelity"]] = row
         if picture := drawn.get(row["figure"]):
-            caption = FIGURES[row["figure"]].caption
-            fidelity = row["fidelity"]
-            question.pictures[fidelity] = Picture(row["figure"], picture, caption, fidelity)
+            question.pictures[row["fidelity"]] = picture
     return list(questions.values())
 
 
@@ -214,7 +209,7 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _environment(drawn: dict[str, Path]) -> Chapter:
+def _environment(drawn: dict[str, Picture]) -> Chapter:
     return Chapter(
         "environment", "The environment", "Fig. 1 of both papers", {},
         _pictures("environment", drawn),
@@ -222,7 +217,7 @@ def _environment(drawn: dict[str, Path]) -> Chapter:
 
 
 def _chapter(
-    plan: dict[str, Any], tables: Path, drawn: dict[str, Path], elsewhere: Collection[str]
+    plan: dict[str, Any], tables: Path, drawn: dict[str, Picture], elsewhere: Collection[str]
 ) -> Chapter:
     """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`."""
     name = plan["experiment"]
@@ -259,12 +254,8 @@ def _settings_of_tasks(plan: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _pictures(experiment: str, drawn: dict[str, Path]) -> list[Picture]:
-    return [
-        Picture(name, path, FIGURES[name].caption, FIGURES[name].fidelity or "")
-        for name, path in drawn.items()
-        if FIGURES[name].experiment == experiment
-    ]
+def _pictures(experiment: str, drawn: dict[str, Picture]) -> list[Picture]:
+    return [picture for picture in drawn.values() if picture.experiment == experiment]
 
 
 def render_html(report: Report) -> str:
@@ -276,7 +267,7 @@ def render_html(report: Report) -> str:
     )
 
 
-def render_markdown(report: Report, page: Path, deviations: Path) -> str:
+def render_markdown(report: Report, page: Path) -> str:
     """The scoreboard; figures and the deviations are links relative to the page's own folder."""
 
     def link(path: Path) -> str:
@@ -286,7 +277,7 @@ def render_markdown(report: Report, page: Path, deviations: Path) -> str:
     environment.filters["link"] = link
     environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
     text = environment.get_template("replication.md.j2").render(
-        **_names(report), deviations=deviations
+        **_names(report), deviations=DEVIATIONS
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

@@ -33,7 +33,8 @@ MEANINGS = {
         "epsilon": "share of actions that are drawn uniformly, further noise left out",
         "normalize_observations": "whether networks see observations in units of their spread",
         "buffer_size": "transitions that the replay keeps; then the oldest give way",
-        "learning_starts": "steps with random actions, before the first update",
+        "learning_starts": "steps before the first update",
+        "random_warm_up": "whether actions are uniform until then, or the policy's",
         "n_envs": "environments that a run steps at once",
         "train_freq": "steps of each environment between two rounds of updates",
         "gradient_steps": "updates of a round",
@@ -66,7 +67,7 @@ MEANINGS = {
 }
 
 
-def table_of(plan: dict[str, Any], root: Path = Path()) -> Table | None:
+def table_of(plan: dict[str, Any]) -> Table | None:
     """The arms' hyperparameters side by side, those of the first cell of each that is there; None
     if there is none.
 
@@ -74,7 +75,7 @@ def table_of(plan: dict[str, Any], root: Path = Path()) -> Table | None:
     """
     specs: dict[str, dict[str, Any]] = {}
     for entry in plan["entries"]:
-        path = root / entry["cell"]
+        path = Path(entry["cell"])
         if entry["arm"] not in specs and path.exists():
             specs[entry["arm"]] = metadata_of(path)["spec"]
     if not specs:

@@ -24,14 +24,14 @@ class Provenance:
     missing: list[str] = field(default_factory=list)
 
 
-def collect(plans: Iterable[dict[str, Any]], root: Path = Path()) -> Provenance:
-    """Metadata of the plans' cells (paths relative to `root`); each cell counts once.
+def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
+    """Metadata of the plans' cells (paths relative to the working folder); each counts once.
 
     Facts keep every value that occurs: more than one code fingerprint or machine is worth knowing.
     """
     paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
-    there = [path for path in paths if (root / path).exists()]
-    found = [metadata_of(root / path) for path in there]
+    there = [path for path in paths if Path(path).exists()]
+    found = [metadata_of(Path(path)) for path in there]
     runs = [run for metadata in found for run in metadata["runs"]]
     facts: dict[str, set[str]] = {}
     for metadata in found:
