@@ -1,7 +1,9 @@
 """Steps per second of an environment: alone in a loop, on the run axis, in gymnasium's vectors.
 
-The contenders take turns.  Time is wall time, since what is asked is whether several processes are
-quicker: the machine must have nothing else to do.
+Ours observes robots sooner than gymnasium-robotics does (`envs/robots.py`); what is called
+quickened does so, too, and shows what the processes alone gain or cost.  The contenders take
+turns.  Time is wall time, since what is asked is whether several processes are quicker: the
+machine must have nothing else to do.
 """
 
 import argparse
@@ -9,6 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -24,13 +27,30 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 LOOP = "one environment in a loop"
 ONE, TWO = "ours, 1 worker", "ours, 2 workers"
 VECTOR, BOUND = "AsyncVectorEnv", "AsyncVectorEnv, two at a time"
-#: (contender, peer, times the peer's steps per second)
-BARS = [(TWO, LOOP, 1.8), (TWO, VECTOR, 0.95), (TWO, BOUND, 0.95)]
+QUICK_LOOP, QUICK_VECTOR = f"{LOOP}, quickened", f"{VECTOR}, quickened"
+#: (contender, peer, times the peer's steps per second; no bar where the issue names none)
+RATIOS = [
+    (TWO, LOOP, 1.8),
+    (TWO, QUICK_LOOP, None),
+    (TWO, VECTOR, 0.95),
+    (TWO, BOUND, 0.95),
+    (TWO, QUICK_VECTOR, 0.95),
+]
 
 
-def loop(name: str) -> Callable[[int], int]:
+def plain(name: str) -> gym.Env:
+    """As gymnasium makes it."""
+    return gym.make(name, disable_env_checker=True)
+
+
+def quickened(name: str) -> gym.Env:
+    """As the run axis makes it."""
+    return GymnasiumSpec(id=name).make()
+
+
+def loop(make: Callable[[], gym.Env]) -> Callable[[int], int]:
     """One environment; the result steps it so often and returns how many steps that were."""
-    env = gym.make(name, disable_env_checker=True)
+    env = make()
     env.reset(seed=0)
 
     def step(n: int) -> int:
@@ -56,10 +76,12 @@ def ours(name: str, envs: int, workers: int) -> Callable[[int], int]:
     return step
 
 
-def theirs(name: str, envs: int, at_once: int | None) -> Callable[[int], int]:
+def theirs(
+    make: Callable[[], gym.Env], envs: int, at_once: int | None = None
+) -> Callable[[int], int]:
     """So many environments, each in a process of its own."""
     made = gym.vector.AsyncVectorEnv(
-        [lambda: gym.make(name, disable_env_checker=True)] * envs,
+        [make] * envs,
         autoreset_mode=gym.vector.AutoresetMode.SAME_STEP,
         max_concurrency=at_once,
     )
@@ -85,11 +107,13 @@ def main() -> None:
     GymnasiumSpec(id=wanted.env)  # registers it
     name, envs = wanted.env, wanted.envs
     contenders = {
-        LOOP: loop(name),
+        LOOP: loop(partial(plain, name)),
+        QUICK_LOOP: loop(partial(quickened, name)),
         ONE: ours(name, envs, 1),
         TWO: ours(name, envs, 2),
-        VECTOR: theirs(name, envs, None),
-        BOUND: theirs(name, envs, 2),
+        VECTOR: theirs(partial(plain, name), envs),
+        BOUND: theirs(partial(plain, name), envs, 2),
+        QUICK_VECTOR: theirs(partial(quickened, name), envs),
     }
     rates: dict[str, list[float]] = {contender: [] for contender in contenders}
     for step in contenders.values():
@@ -105,11 +129,11 @@ def main() -> None:
         row = (np.median(values), min(values), max(values))
         table.add_row(contender, *(f"{value:,.0f}" for value in row))
     Console(width=100).print(table)
-    for contender, peer, bar in BARS:
+    for contender, peer, bar in RATIOS:
         pairs = zip(rates[contender], rates[peer], strict=True)
         ratio = statistics.median(a / b for a, b in pairs)
-        verdict = "met" if ratio >= bar else "MISSED"
-        print(f"{ratio:5.2f} x  (bar {bar:g}: {verdict})  {contender} / {peer}")
+        verdict = "no bar" if bar is None else f"bar {bar:g}: {'met' if ratio >= bar else 'MISSED'}"
+        print(f"{ratio:5.2f} x  ({verdict})  {contender} / {peer}")
 
 
 if __name__ == "__main__":
