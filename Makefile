@@ -48,7 +48,7 @@ faults: .venv/ready
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.
 lock:
-	$(BIN)/pip freeze --exclude-editable --exclude hindsight | sed 's/+cpu//' > requirements.lock
+	$(BIN)/pip freeze --exclude-editable --exclude hindsight | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/" > requirements.lock
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 
