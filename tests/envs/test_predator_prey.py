@@ -73,27 +73,26 @@ def reference_velocity(prey: Prey, d: list[float], u: list[float]) -> list[float
 
 def reference_step(
     spec: PredatorPreySpec, state: list[float], elapsed: int, action: list[float], u: list[float]
-) -> tuple[list[float], int, float, bool]:
-    """State, counter, reward and end after one step."""
+) -> tuple[list[float], float, bool]:
+    """State, reward and end after one step."""
     n, g = spec.n_dims, spec.grid_size
 
     def in_box(x: float) -> float:
         return min(max(x, -g), g)
 
     predator, prey, velocity = state[:n], state[n : 2 * n], state[2 * n :]
-    elapsed += 1
     predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(predator, action, strict=True)]
     d = [a - b for a, b in zip(predator, prey, strict=True)]
     reward, done = 0.0, False
     if norm(d) <= spec.interception_distance:
         reward, done = 1.0, True
-    elif elapsed > spec.max_steps:
+    elif elapsed + 1 > spec.max_steps:
         reward, done = -1.0, True
     prey = [in_box(p + v) for p, v in zip(prey, velocity, strict=True)]
     if spec.prey not in ("static", "random_direction"):
         d = [a - b for a, b in zip(predator, prey, strict=True)]
         velocity = reference_velocity(spec.prey, d, u)
-    return [*predator, *prey, *velocity], elapsed, reward, done
+    return [*predator, *prey, *velocity], reward, done
 
 
 def rewards_of(env: PredatorPrey, step: object, prey: Tensor) -> Tensor:
@@ -128,7 +127,7 @@ def test_a_step_is_that_of_the_reference(
 ) -> None:
     spec, before, counter, action, u = situation
     n = spec.n_dims
-    expected, count, reward, done = reference_step(spec, before, counter, action, u)
+    expected, reward, done = reference_step(spec, before, counter, action, u)
     met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
     assume(abs(norm(met) - spec.interception_distance) > 1e-9)
     parameters = Parameters.of([spec], CPU)
@@ -143,9 +142,10 @@ def test_a_step_is_that_of_the_reference(
         parameters,
         moving,
     )
-    np.testing.assert_allclose(state[0, 0].numpy(), expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(step.next_obs[0, 0].numpy(), expected, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(step.next_achieved[0, 0].numpy(), expected[:n], atol=1e-12)
-    assert int(elapsed) == count
+    assert torch.equal(state[0, 0], torch.tensor(before, dtype=torch.float64))
+    assert int(elapsed) == counter
     assert bool(step.terminated) == done
     assert bool(step.success) == (reward == 1.0)
     env = PredatorPrey([spec], [0])

@@ -133,6 +133,8 @@ class PredatorPreyEnv(gymnasium.Env[Any, Any]):
             self._values,
             self._moving,
         )
+        self._state = done.next_obs
+        self._elapsed += 1
         success = bool(done.success)
         self._over = bool(done.terminated)
         timed_out = self._over and not success

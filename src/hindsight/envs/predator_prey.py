@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
-from hindsight.envs.run_axis import OnRunAxis
+from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import Step
 from hindsight.specs.cell import Fidelity, PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
@@ -120,11 +120,11 @@ def advance(
     parameters: Parameters,
     moving: list[tuple[Prey, Fidelity, Any]],
 ) -> Step:
-    """One step of the physics (PAPERS: section 1), in place.
+    """One step of the physics (PAPERS: section 1); changes none of its arguments.
 
     Args:
-        state: [run, env, 3 n or 4 n], changed to the observation after the step.
-        elapsed: [run, env] integer steps of the episode so far, one added.
+        state: [run, env, 3 n or 4 n].
+        elapsed: [run, env] integer steps of the episode before this one.
         actions: [run, env, n], clipped here to the action box [-1, 1].
         draws: [run, env, n_draws(n)] uniform numbers.
         parameters: box, interception distance, step limit of each run.
@@ -133,7 +133,6 @@ def advance(
     n = actions.shape[-1]
     achieved, prey, velocity = state[..., :n], state[..., n : 2 * n], state[..., 2 * n : 3 * n]
     box = parameters.grid_size
-    elapsed += 1
     predator = state[..., 3 * n :] if parameters.pushes_object else achieved
     moved = torch.clamp(predator + actions.clamp(-1, 1), -box, box)
     next_achieved = moved
@@ -141,15 +140,15 @@ def advance(
         apart = torch.linalg.vector_norm(predator - achieved, dim=-1)
         touched = (apart <= parameters.interception_distance)[..., None]
         next_achieved = torch.clamp(achieved + touched * (moved - predator), -box, box)
-        achieved.copy_(next_achieved)
-    predator.copy_(moved)
     distance = torch.linalg.vector_norm(next_achieved - prey, dim=-1)
     success = distance <= parameters.interception_distance
-    terminated = success | (elapsed > parameters.max_steps)
-    prey.copy_(torch.clamp(prey + velocity, -box, box))
+    terminated = success | (elapsed >= parameters.max_steps)
+    prey = torch.clamp(prey + velocity, -box, box)
     if moving:
-        prey_velocity(moving, moved - prey, draws, out=velocity)
-    return Step(next_achieved, terminated, torch.zeros_like(terminated), success, state)
+        velocity = prey_velocity(moving, moved - prey, draws, out=velocity.clone())
+    after = [next_achieved, prey, velocity, *([moved] if parameters.pushes_object else [])]
+    next_obs = torch.cat(after, dim=-1)
+    return Step(next_achieved, terminated, torch.zeros_like(terminated), success, next_obs)
 
 
 def spawn(
@@ -178,20 +177,17 @@ def spawn(
         positions[near] = generator.uniform(-box, box, (int(near.sum()), bodies * n))
 
 
-class PredatorPrey(OnRunAxis):
-    """[run, env] predator-prey environments; an episode that ends is followed by the next at once.
+class PredatorPrey(Environments[PredatorPreySpec]):
+    """[run, env] predator-prey environments; observations [run, env, 3 n or 4 n].
 
     Its time limit terminates an episode with a failure, as in the papers; nothing is truncated.
 
-    Episode e of a run begins in the same state and step t of a run has the same prey draws in every
-    algorithm that is trained with that seed: comparisons between algorithms are paired.
+    Step t of a run has the same prey draws in every algorithm that is trained with that seed, as
+    its episodes have the same beginnings: comparisons between algorithms are paired.
     """
 
     n_choices = None
     truncates = False
-
-    ROWS = ("block", "_drawn", "_beginnings")
-    #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
     BLOCK = 256
 
     def __init__(
@@ -206,69 +202,31 @@ class PredatorPrey(OnRunAxis):
         shapes = {(spec.n_dims, spec.pushes_object) for spec in specs}
         if len(shapes) != 1:
             raise ValueError(f"runs on one axis share n_dims and pushes_object; got {shapes}")
-        self.n = specs[0].n_dims
-        self.specs, self.seeds, self.n_envs = list(specs), list(seeds), n_envs
-        self.device = torch.device(device)
-        self.goal_size, self.action_size = self.n, self.n
+        self.n = self.goal_size = self.action_size = specs[0].n_dims
         self.observation_size = specs[0].observation_size
-        g, v = specs[0].grid_size, top_speed(self.n)
-        limits = [g] * (2 * self.n) + [v] * self.n + [g] * (self.observation_size - 3 * self.n)
-        #: [obs], largest absolute values of an observation (of the first run's box).
-        self.observation_limit = torch.tensor(limits, device=self.device)
-        self._spawn_purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self._prey_purpose = Purpose.EVALUATION_PREY if evaluation else Purpose.PREY
-        # An evaluation lasts one longest episode, so its blocks never move on and it can rewind.
-        blocks = [1 + s.max_steps if evaluation else self.BLOCK for s in specs]
-        self.block = torch.tensor(blocks)[:, None]  # [run, 1]
-        shape = (len(self.specs), n_envs)
-        self.state = torch.zeros(*shape, self.observation_size, device=self.device)
-        self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
-        self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
-        self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
-        size = (*shape, 2 * max(blocks), self.observation_size)
-        self._beginnings = torch.zeros(size, device=self.device)
-        self._prepare()
-        self._draw_beginnings()
-        self.state.copy_(self._beginning())
+        super().__init__(specs, seeds, n_envs, device=device, evaluation=evaluation)
 
-    def _prepare(self) -> None:
-        """What follows from the runs on the axis, whenever they change."""
-        self.task = Parameters.of(self.specs, self.device)
-        self.groups = self.task.groups()
-        self.moving = [group for group in self.groups if group[0] not in KEPT]
-        shape = self.elapsed.shape
-        self._run = torch.arange(shape[0], device=self.device)[:, None]
-        self._env = torch.arange(shape[1], device=self.device)[None, :]
-        self._two_blocks = 2 * self.block.to(self.device)
-        self._shortest_block = int(self.block.min())
+    def _block_size(self, spec: PredatorPreySpec) -> int:
+        # An evaluation lasts one longest episode: one block holds all that can begin.
+        return 1 + spec.max_steps if self.evaluation else self.BLOCK
+
+    def _set_parameters(self) -> None:
+        self.task: Parameters = Parameters.of(self.specs, self.device)
+        self.moving = [group for group in self.task.groups() if group[0] not in KEPT]
         self._draws: Tensor | None = None
+        g, v = self.specs[0].grid_size, top_speed(self.n)
+        limits = [g] * (2 * self.n) + [v] * self.n + [g] * (self.observation_size - 3 * self.n)
+        self.observation_limit = torch.tensor(limits, device=self.device)  # of the first run's box
 
-    def _beginning(self) -> Tensor:
-        """The first observation of each environment's current episode, [run, env, obs]."""
-        return self._beginnings[self._run, self._env, self.episode % self._two_blocks]
-
-    def _draw_beginnings(self) -> None:
-        """Draw the blocks that come within reach: called at least once in `block` steps."""
-        wanted = self.episode.cpu() // self.block + 2
-        while (behind := (self._drawn < wanted).nonzero()).numel():
-            for run, env in behind.tolist():
-                block = int(self._drawn[run, env])
-                size = int(self.block[run])
-                half = slice((block % 2) * size, (block % 2 + 1) * size)
-                self._beginnings[run, env, half] = self._draw_block(run, env, block, size)
-                self._drawn[run, env] += 1
-
-    def _draw_block(self, run: int, env: int, block: int, size: int) -> Tensor:
-        """First observations [size, obs] of the episodes of one block."""
-        spec, n = self.specs[run], self.n
-        index = (env << 40) + block
-        generator = stream(self.seeds[run], self._spawn_purpose, index)
+    def _draw(self, spec: PredatorPreySpec, size: int, generator: np.random.Generator) -> Tensor:
+        n = self.n
         draws = torch.from_numpy(generator.random((size, n_draws(n)), dtype=np.float32))
         positions = torch.from_numpy(spawn(spec, (size,), generator))
         goals, predator = positions[:, : 2 * n], positions[:, 2 * n :]
         seen = predator if spec.pushes_object else goals[:, :n]
         velocity = POLICIES[spec.prey](seen - goals[:, n:], draws, spec.fidelity)
-        return torch.cat([goals, velocity, predator], dim=-1).to(self.device)
+        return torch.cat([goals, velocity, predator], dim=-1)
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
@@ -283,32 +241,8 @@ class PredatorPrey(OnRunAxis):
         )
         self._draws = torch.from_numpy(draws).to(self.device)  # [step, run, env, draw]
 
-    def step(self, actions: Tensor) -> Step:
-        """One step of every environment; `state` afterwards holds the next observations.
-
-        Where an episode has ended, these are the first of the next episode.
-        """
+    def _advance(self, actions: Tensor) -> Step:
         assert self._draws is not None, "prepare_rollout comes first"
-        if self._t % self._shortest_block == 0:
-            self._draw_beginnings()
         draws = self._draws[self._t]
         self._t += 1
-        step = advance(self.state, self.elapsed, actions, draws, self.task, self.moving)
-        self.episode += step.terminated
-        self.elapsed.masked_fill_(step.terminated, 0)
-        # Another tensor: the one that `step` holds keeps what followed in the same episode.
-        self.state = torch.where(step.terminated[..., None], self._beginning(), self.state)
-        return step
-
-    def rewind(self) -> None:
-        """Every environment back to the beginning of its first episode (evaluation)."""
-        self.elapsed.zero_()
-        self.episode.zero_()
-        self.state.copy_(self._beginning())
-
-    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        """Continue where `state_dict` was taken."""
-        for name, value in saved.items():
-            getattr(self, name).copy_(value)
-        self._drawn.copy_(self.episode.cpu() // self.block)
-        self._draw_beginnings()
+        return advance(self.state, self.elapsed, actions, draws, self.task, self.moving)

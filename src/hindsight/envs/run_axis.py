@@ -7,7 +7,7 @@ how an episode begins; `Environments` keeps [run, env] of them going.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -26,41 +26,7 @@ def per_run(values: Tensor, like: Tensor) -> Tensor:
     return values.view(-1, *[1] * (like.dim() - 1))
 
 
-class OnRunAxis(ABC):
-    """Environments [run, env] whose runs may leave, and whose checkpoint is where they stand."""
-
-    specs: list[Any]  # [run]
-    seeds: list[int]  # [run]
-    state: Tensor  # [run, env, obs], the current observations
-    elapsed: Tensor  # [run, env], steps of the current episode
-    episode: Tensor  # [run, env], its number
-    #: What else has a row per run.
-    ROWS: tuple[str, ...] = ("_drawn", "_beginnings")
-
-    @abstractmethod
-    def _prepare(self) -> None:
-        """What follows from the runs on the axis, whenever they change."""
-
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
-        kept = runs.tolist()
-        self.specs = [self.specs[i] for i in kept]
-        self.seeds = [self.seeds[i] for i in kept]
-        for name in ("state", "elapsed", "episode", *self.ROWS):
-            value = getattr(self, name)
-            setattr(self, name, value[runs.to(value.device)])
-        self._prepare()
-
-    def cpu_seconds(self) -> float:
-        """Processor time of other processes: there are none."""
-        return 0.0
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps; everything else follows from the specification."""
-        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
-
-
-class Environments(OnRunAxis, Generic[TaskSpec]):
+class Environments(ABC, Generic[TaskSpec]):
     """[run, env] environments of one task; an episode that is over is followed by the next at once.
 
     Episode e of a run begins in the same state in every algorithm that is trained with that seed:
@@ -70,6 +36,11 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
     #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
     BLOCK = 64
 
+    specs: list[TaskSpec]  # [run]
+    seeds: list[int]  # [run]
+    state: Tensor  # [run, env, obs], the current observations
+    elapsed: Tensor  # [run, env], steps of the current episode
+    episode: Tensor  # [run, env], its number
     goal_size: int
     observation_size: int  # of a whole row: both goals and the observation
     action_size: int  # numbers in an action; a choice is one number
@@ -88,15 +59,16 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
         evaluation: bool = False,
     ) -> None:
         self.specs, self.seeds, self.n_envs = list(specs), list(seeds), n_envs
-        self.device = torch.device(device)
+        self.device, self.evaluation = torch.device(device), evaluation
         self._purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         shape = (len(self.specs), n_envs)
+        blocks = [self._block_size(spec) for spec in self.specs]
+        self.block = torch.tensor(blocks)[:, None]  # [run, 1] episodes
         self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
-        self._beginnings = torch.zeros(
-            *shape, 2 * self.BLOCK, self.observation_size, device=self.device
-        )
+        size = (*shape, 2 * max(blocks), self.observation_size)
+        self._beginnings = torch.zeros(size, device=self.device)
         self._prepare()
         self._draw_beginnings()
         self.state = self._beginning()
@@ -113,6 +85,10 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
     def _set_parameters(self) -> None:
         """Make `task` from `specs`."""
 
+    def _block_size(self, spec: TaskSpec) -> int:
+        """Episodes in a block."""
+        return self.BLOCK
+
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Nothing: such a task draws only when an episode begins."""
 
@@ -121,16 +97,30 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
 
         Where an episode is over, these are the first of the next episode.
         """
-        if self._steps_since_drawn == self.BLOCK:
+        if self._steps_since_drawn == self._shortest_block:
             self._draw_beginnings()
         self._steps_since_drawn += 1
         step = self._advance(actions)
-        over = step.terminated | step.truncated
+        over = step.terminated | step.truncated if self.truncates else step.terminated
         self.episode += over
         self.elapsed += 1
         self.elapsed.masked_fill_(over, 0)
         self.state = torch.where(over[..., None], self._beginning(), step.next_obs)
         return step
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices; the others leave the axis."""
+        kept = runs.tolist()
+        self.specs = [self.specs[i] for i in kept]
+        self.seeds = [self.seeds[i] for i in kept]
+        for name in ("state", "elapsed", "episode", "block", "_drawn", "_beginnings"):
+            value = getattr(self, name)
+            setattr(self, name, value[runs.to(value.device)])
+        self._prepare()
+
+    def cpu_seconds(self) -> float:
+        """Processor time of other processes: there are none."""
+        return 0.0
 
     def rewind(self) -> None:
         """Every environment back to the beginning of its first episode (evaluation)."""
@@ -140,11 +130,15 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
         self._draw_beginnings()
         self.state = self._beginning()
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps; everything else follows from the specification."""
+        return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
+
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Continue where `state_dict` was taken."""
         for name, value in saved.items():
             getattr(self, name).copy_(value)
-        self._drawn.copy_(self.episode.cpu() // self.BLOCK)
+        self._drawn.copy_(self.episode.cpu() // self.block)
         self._draw_beginnings()
 
     def _prepare(self) -> None:
@@ -152,22 +146,24 @@ class Environments(OnRunAxis, Generic[TaskSpec]):
         runs, envs = self.elapsed.shape
         self._run = torch.arange(runs, device=self.device)[:, None]
         self._env = torch.arange(envs, device=self.device)[None, :]
+        self._two_blocks = 2 * self.block.to(self.device)
+        self._shortest_block = int(self.block.min())
         self._set_parameters()
 
     def _beginning(self) -> Tensor:
         """The first observation of each environment's current episode, [run, env, obs]."""
-        return self._beginnings[self._run, self._env, self.episode % (2 * self.BLOCK)]
+        return self._beginnings[self._run, self._env, self.episode % self._two_blocks]
 
     def _draw_beginnings(self) -> None:
-        """Draw the blocks that come within reach: called at least once in BLOCK steps."""
+        """Draw the blocks that come within reach: called at least once in a block's steps."""
         self._steps_since_drawn = 0
-        wanted = self.episode.cpu() // self.BLOCK + 2
+        wanted = self.episode.cpu() // self.block + 2
         while (behind := (self._drawn < wanted).nonzero()).numel():
             for run, env in behind.tolist():
-                block = int(self._drawn[run, env])
+                block, size = int(self._drawn[run, env]), int(self.block[run])
                 # An environment's blocks lie 2**40 apart from the next one's.
                 generator = stream(self.seeds[run], self._purpose, (env << 40) + block)
-                half = slice((block % 2) * self.BLOCK, (block % 2 + 1) * self.BLOCK)
-                drawn = self._draw(self.specs[run], self.BLOCK, generator)
+                half = slice((block % 2) * size, (block % 2 + 1) * size)
+                drawn = self._draw(self.specs[run], size, generator)
                 self._beginnings[run, env, half] = drawn.to(self.device)
                 self._drawn[run, env] += 1
