@@ -22,7 +22,7 @@ from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.workers import Slot
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
-from hindsight.specs.gymnasium import KEYS, GymnasiumSpec
+from hindsight.specs.gymnasium import GOAL_KEYS, GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.loops import runs_of
@@ -63,7 +63,7 @@ def played(env: GoalEnvironments, actions: torch.Tensor) -> list[torch.Tensor]:
 
 
 def row(obs: dict[str, Any]) -> np.ndarray:
-    return np.concatenate([np.ravel(obs[key]) for key in KEYS]).astype(np.float32)
+    return np.concatenate([np.ravel(obs[key]) for key in GOAL_KEYS]).astype(np.float32)
 
 
 # --- alignment ------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.replay.buffer import GOAL_STRATEGIES, Relabelling, ReplayBuffer, Row, draws
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
 from hindsight.replay.transitions import Batch
 from hindsight.specs.cell import PredatorPreySpec
+from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import (
     ACTION,
     GOAL,

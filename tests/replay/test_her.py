@@ -17,8 +17,8 @@ from scipy import stats
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.files import FileError
-from hindsight.replay.buffer import GOAL_STRATEGIES
 from hindsight.replay.her import HindsightReplayBuffer
+from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import (
     ACTION,
     GOAL,

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from hindsight.files import FileError
-from hindsight.replay.buffer import GOAL_STRATEGIES
 from hindsight.replay.like_cpprb import HindsightReplayBuffer
+from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import Slots, Transition, draw
 
 STATE, GOAL, ACTION = 3, 2, 2

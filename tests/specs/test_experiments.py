@@ -305,7 +305,7 @@ def test_a_derived_file_is_only_written_if_it_changed(tmp_path):
 
 
 def test_conda_and_lock_pin_the_same():
-    lock = {line for line in (ROOT / "requirements.lock").read_text().split() if "==" in line}
+    lock = {line for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     (pins,) = [part["pip"] for part in conda if isinstance(part, dict)]
     assert set(pins) == lock

@@ -24,7 +24,8 @@ from torch import Tensor
 from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
 from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import Step
-from hindsight.specs.cell import Fidelity, PredatorPreySpec, Prey
+from hindsight.specs.base import Fidelity
+from hindsight.specs.cell import PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hindsight.specs.cell import Fidelity, Prey
+from hindsight.specs.base import Fidelity
+from hindsight.specs.cell import Prey
 
 # Columns of the uniform draws of one step.
 SPEED = MIX = 0

@@ -26,7 +26,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from hindsight.specs.errors import EnvironmentFailure
-from hindsight.specs.gymnasium import KEYS, Facts, GymnasiumSpec
+from hindsight.specs.gymnasium import GOAL_KEYS, Facts, GymnasiumSpec
 from hindsight.streams import Purpose, stream
 
 
@@ -90,7 +90,7 @@ class Arrays:
 
 def row_of(obs: Mapping[str, Any]) -> NDArray[np.float32]:
     """[obs]: achieved goal, desired goal and observation, side by side."""
-    return np.concatenate([np.ravel(obs[key]) for key in KEYS]).astype(np.float32)
+    return np.concatenate([np.ravel(obs[key]) for key in GOAL_KEYS]).astype(np.float32)
 
 
 def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:

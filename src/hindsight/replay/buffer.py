@@ -15,7 +15,7 @@ Random numbers are arguments, uniform in [0, 1): a run samples the same alone an
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.replay.transitions import Batch
-from hindsight.specs.cell import FIDELITIES, Fidelity
+from hindsight.specs.base import FIDELITIES, Fidelity
+from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
 from hindsight.streams import Purpose, stream
 
 Numbers = NDArray[np.float64]
@@ -36,10 +37,6 @@ STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "suc
 
 #: Types of whole numbers; a truth value is one of Python's, too.
 WHOLE = (int, np.integer)
-
-#: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
-GoalStrategy = Literal["final", "future", "episode", "random"]
-GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
 
 #: (goals achieved by the actions [run, sample, goal], desired goals, whether the episode ends there
 #: whatever its goal [run, sample]) -> (rewards [run, sample], successes [run, sample])

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode
 
-from hindsight.replay.buffer import GoalStrategy, Relabelling, Row
+from hindsight.replay.buffer import Relabelling, Row
 from hindsight.replay.episodes import (
     Array,
     EpisodeBuffer,
@@ -26,12 +26,13 @@ from hindsight.replay.episodes import (
     per_row,
     truth,
 )
-from hindsight.specs.cell import Fidelity
+from hindsight.specs.base import Fidelity
+from hindsight.specs.gymnasium import GOAL_KEYS
+from hindsight.specs.replay import GoalStrategy
 
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
 
-GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 #: An environment's methods that say how well goals were achieved.
 NAMES = ("compute_reward", "compute_terminated")
 #: Names of what every transition has; those of `info_keys` are others.

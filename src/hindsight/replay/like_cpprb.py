@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from hindsight.replay.buffer import (
-    GOAL_STRATEGIES,
-    GoalStrategy,
     Relabelling,
     Row,
     check_choice,
@@ -33,7 +31,8 @@ from hindsight.replay.episodes import (
     truth,
 )
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
-from hindsight.specs.cell import Fidelity
+from hindsight.specs.base import Fidelity
+from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
 
 #: (next states [n, ...], actions [n, ...], goals [n, ...]) -> [n]
 OfStates = Callable[[Array, Array, Array], Any]

@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from gymnasium.spaces import Dict, Discrete, Space
 
-from hindsight.replay.buffer import GOAL_STRATEGIES, check_choice, check_count
+from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.episodes import Array, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, method_of
-from hindsight.specs.cell import Fidelity
+from hindsight.specs.base import Fidelity
+from hindsight.specs.replay import GOAL_STRATEGIES
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
+from hindsight.specs.base import Count, Fidelity, Fraction, NonNegative, Positive, Spec
 from hindsight.specs.gymnasium import OURS, GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, DDPGSpec, DQNSpec, SACSpec, TD3Spec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
 
-Fidelity = Literal["released", "described"]
 Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
 Spawn = Literal["random", "apart"]
 Strategy = Literal["final", "future", "episode"]
@@ -26,7 +25,6 @@ Failures = Literal["untargeted", "targeted"]
 Exploration = Literal["gaussian", "squashed", "annealed"]
 Schedule = Literal["constant", "linear"]
 
-FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 PREYS: tuple[Prey, ...] = get_args(Prey)
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 #: Of hindsight, what the authors' code has not.

@@ -19,16 +19,14 @@ import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from hindsight.files import write_whole
-from hindsight.specs.base import DEVICES, Count, Positive, Spec
+from hindsight.specs.base import DEVICES, FIDELITIES, Count, Fidelity, Positive, Spec
 from hindsight.specs.cell import (
-    FIDELITIES,
     PREYS,
     SPAWNS,
     AlgorithmSpec,
     CellSpec,
     EnvironmentSpec,
     EvaluationSpec,
-    Fidelity,
     HindsightSpec,
     PredatorPreySpec,
     Prey,
@@ -36,7 +34,7 @@ from hindsight.specs.cell import (
 )
 from hindsight.specs.errors import SpecError, guess, one_sentence, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.specs.replay import ReplaySpec
+from hindsight.specs.replay import GoalStrategy, ReplaySpec
 
 #: PyYAML's safe loader, in C where its library is there: a seventh of the time.
 YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -79,7 +77,7 @@ class Arm(Spec):
     """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
 
     algorithm: Literal["ppo", "sac", "td3", "ddpg", "dqn"] = "ppo"
-    her: Literal["final", "future", "episode", "random"] | None = None
+    her: GoalStrategy | None = None
     #: The only tasks that it is for; None: all.
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     keys: dict[str, Any] = Field(default_factory=dict)

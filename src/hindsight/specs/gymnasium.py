@@ -27,7 +27,7 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, guess
 #: Tasks that have specifications of their own.
 OURS = ("PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0")
 #: The goal dictionary, in the order in which a policy sees it.
-KEYS = ("achieved_goal", "desired_goal", "observation")
+GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 
 
 @dataclass(frozen=True)
@@ -251,15 +251,16 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 def _goal_spaces(name: str, env: gym.Env[Any, Any]) -> tuple[Box, Box]:
     """Spaces of goals and of the observation; SpecError unless they are boxes of real numbers."""
     spaces = getattr(env.observation_space, "spaces", {})
-    if not isinstance(spaces, dict) or set(spaces) != set(KEYS):
+    if not isinstance(spaces, dict) or set(spaces) != set(GOAL_KEYS):
         what = ", ".join(spaces) or type(env.observation_space).__name__
         raise SpecError(
-            f"{name}: its observations must be dictionaries of {', '.join(KEYS)}; there is {what}"
+            f"{name}: its observations must be dictionaries of {', '.join(GOAL_KEYS)}; "
+            f"there is {what}"
         )
     for key, space in spaces.items():
         if not isinstance(space, Box):
             raise SpecError(f"{name}: {key} must be a Box; it is {type(space).__name__}")
-    achieved, desired, observation = (spaces[key] for key in KEYS)
+    achieved, desired, observation = (spaces[key] for key in GOAL_KEYS)
     if achieved.shape != desired.shape:
         raise SpecError(
             f"{name}: achieved_goal {achieved.shape} and desired_goal {desired.shape} must have "

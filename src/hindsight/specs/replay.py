@@ -1,21 +1,25 @@
 """How an off-policy algorithm samples what it has stored."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from hindsight.specs.base import Count, Fraction, Spec
+from hindsight.specs.base import Count, Fidelity, Fraction, Spec
+
+#: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
+GoalStrategy = Literal["final", "future", "episode", "random"]
+GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
 
 
 class ReplaySpec(Spec):
     """Hindsight when sampling (Andrychowicz et al. 2017), priorities (Schaul et al. 2016)."""
 
     #: Which achieved goals replace the desired one; None: no hindsight.
-    strategy: Literal["final", "future", "episode", "random"] | None = None
+    strategy: GoalStrategy | None = None
     #: A transition is relabelled with probability k / (k + 1).
     k: Count = 4
     #: released: a relabelled transition keeps its termination, as in Stable-Baselines3.
-    fidelity: Literal["released", "described"] = "released"
+    fidelity: Fidelity = "released"
     #: An episode cut by its time limit counts as terminated, as in the notebook that DDPG is from.
     time_limit_terminates: bool = False
     prioritized: bool = False

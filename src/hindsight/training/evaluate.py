@@ -18,7 +18,7 @@ from hindsight.algorithms import dqn, ppo
 from hindsight.envs.workers import action_of, is_success, row_of
 from hindsight.specs.cell import CellSpec, PPOSpec, has_choices
 from hindsight.specs.errors import SpecError
-from hindsight.specs.gymnasium import KEYS, Facts, GymnasiumSpec
+from hindsight.specs.gymnasium import GOAL_KEYS, Facts, GymnasiumSpec
 from hindsight.specs.off_policy import DQNSpec, SACSpec
 from hindsight.training.policies import MODULES, agent_of, n_outputs, policy_of
 from hindsight.training.watch import read_policy
@@ -212,8 +212,8 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     """SpecError unless the environment has the observations and actions that the policy knows."""
     spaces, wanted = env.observation_space, spec.environment.observation_size
     has = None
-    if isinstance(spaces, Dict) and set(KEYS) <= set(spaces.keys()):
-        has = sum(int(np.prod(spaces[part].shape or ())) for part in KEYS)
+    if isinstance(spaces, Dict) and set(GOAL_KEYS) <= set(spaces.keys()):
+        has = sum(int(np.prod(spaces[part].shape or ())) for part in GOAL_KEYS)
     discrete = isinstance(env.action_space, Discrete)
     n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
     fits = (has, discrete, n) == (
