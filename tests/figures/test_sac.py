@@ -14,7 +14,7 @@ from hindsight.figures.tables import Tables, levels_of
 from tests.analysis import synthetic, unequal
 from tests.figures.test_figures import labels, pixels, texts
 
-SAID = "SAC, SAC-HER: 4 seeds (four seeds carry no interval), 10\u00a0240 steps, static or random"
+SAID = "SAC, SAC-HER: 4 seeds, 10\u00a0240 steps, static or random"
 SETTINGS = [
     {"strategy": strategy, "k": k, "learning_rate": rate}
     for strategy in ("final", "future")

@@ -421,7 +421,7 @@ def test_too_few_seeds_for_intervals_are_said_to_be_so(tmp_path: Path) -> None:
         tmp_path, "stability", TWO_CONDITIONS, fidelities=("released",), seeds=4, iterations=6
     )
     figure = figure_of("question_stability", folder.parent)
-    assert "four seeds carry no interval" in texts(figure)
+    assert "fewer than five seeds carry no interval" in texts(figure)
 
 
 @pytest.mark.parametrize("experiment", second_paper.EXPERIMENTS)

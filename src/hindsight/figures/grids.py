@@ -206,6 +206,7 @@ def subtitle(
     """Where a figure's numbers come from, and what is drawn of them.
 
     counts: seeds of what is drawn; those of narrowed arms stand beside their names.
+    warn: whether to say that few seeds carry no interval.
     """
     preset = plan["preset"]
     narrowed = narrowed_arms(plan)
@@ -216,8 +217,10 @@ def subtitle(
     steps = f"up to {_steps(max(planned_of(plan).values(), default=preset['steps']))}"
     origin = f"preset {plan['source']} · {network} · {steps} · {fidelity} fidelity"
     same = same_runs(plan, fidelity)
-    seeds = style.seeds_note(counts, warn)
-    return " · ".join(filter(None, (origin, seeds, narrowed_note(narrowed, warn), same, drawn)))
+    fewest = min([*counts, *(n for less in narrowed.values() for n in less.seeds)])
+    few = "fewer than five seeds carry no interval" if warn and fewest < 5 else ""
+    seeds = style.seeds_note(counts)
+    return " · ".join(filter(None, (origin, seeds, narrowed_note(narrowed), few, same, drawn)))
 
 
 @dataclass(frozen=True)
@@ -269,11 +272,11 @@ def places_in_words(own: set[tuple[str, str]], every: set[tuple[str, str]]) -> s
     return ", ".join(words)
 
 
-def narrowed_note(narrowed: dict[str, Narrowed], warn: bool = True) -> str:
+def narrowed_note(narrowed: dict[str, Narrowed]) -> str:
     """`SAC, SAC-HER: 4 seeds, 25 000 steps, random spawn`; "" if no arm had less than others."""
     arms: dict[str, list[str]] = {}
     for arm, less in narrowed.items():
-        seeds = style.seeds_note(less.seeds, warn) if less.seeds else ""
+        seeds = style.seeds_note(less.seeds) if less.seeds else ""
         steps = _steps(*less.steps) if less.steps else ""
         words = ", ".join(filter(None, (seeds, steps, less.where)))
         arms.setdefault(words, []).append(arm)

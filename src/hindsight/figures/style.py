@@ -243,16 +243,12 @@ def level_label(level: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def seeds_note(counts: Sequence[int], warn: bool = True) -> str:
-    """`16 seeds`; below five also that they carry no interval (unless `warn` is off)."""
+def seeds_note(counts: Sequence[int]) -> str:
+    """`16 seeds`, `4 to 16 seeds`."""
     few, many = min(counts), max(counts)
-    note = f"{few} seeds" if few == many else f"{few} to {many} seeds"
     if many == 1:
-        note = "1 seed"
-    if few < 5 and warn:
-        words = ["no", "one", "two", "three", "four"]
-        note += f" ({words[few]} seed{' carries' if few == 1 else 's carry'} no interval)"
-    return note
+        return "1 seed"
+    return f"{few} seeds" if few == many else f"{few} to {many} seeds"
 
 
 def network_note(hidden: Sequence[int]) -> str:
