@@ -111,9 +111,9 @@ def test_success_by_rollout_length_is_a_mean_over_weight_decays(tables: Path) ->
 def test_ppo_stands_beside_the_off_policy_arms_at_its_best_weight_decay(tables: Path) -> None:
     figure = drawn("fetch_off_policy_described", tables)
     assert labels(figure) == ["PPO", "PPO-HER", "SAC-HER", "TD3-HER", "DDPG-HER"]
-    said = texts(figure)
+    said = texts(figure).replace("\n", " ")
     assert "SAC-HER, TD3-HER, DDPG-HER: 10 240 steps" in said
-    assert "PPO and PPO-HER at the weight decay that is best" in said
+    assert "PPO and PPO-HER: network 2 × 64, at the weight decay that is best" in said
     thousands = N_STEPS / 1000
     for task, ax in zip(FETCH, figure.axes, strict=True):
         # 1e-4 is better than 1e-2 on FetchReach, and neither on the others.

@@ -113,7 +113,7 @@ def off_policy(tables: Tables) -> Figure:
     title = "Beside PPO-HER Fig. 5 · What learns the Fetch tasks?"
     course, plan = success.evaluations(tables), tables.plan
     arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
-    entries, rows = _of_fetch(tables, tasks)
+    entries, rows, network = _of_fetch(tables, tasks)
     levels = {(e["arm"], e["prey"]): level_text(e["level"]) for e in entries}
     if entries and not course.empty:
         course = pd.concat([course, rows])
@@ -125,7 +125,7 @@ def off_policy(tables: Tables) -> Figure:
     }
     said = f"dotted: {LEARNED:g}"
     if entries:
-        said += "; PPO and PPO-HER at the weight decay that is best on the task"
+        said += f"; PPO and PPO-HER: {network}, at the weight decay that is best on the task"
     fig, axes = success.curves(
         plan, tables.fidelity, title, [""], tasks, keys, _looks(arms), course, log=True, said=said
     )
@@ -138,13 +138,15 @@ def _mark_learned(axes: Mapping[tuple[str, str], Axes]) -> None:
         ax.axhline(LEARNED, color=style.FAINT, linestyle=(0, (1, 2)), linewidth=0.9)
 
 
-def _of_fetch(tables: Tables, tasks: Sequence[str]) -> tuple[list[dict[str, Any]], pd.DataFrame]:
+def _of_fetch(
+    tables: Tables, tasks: Sequence[str]
+) -> tuple[list[dict[str, Any]], pd.DataFrame, str]:
     """Of `fetch`, where it was trained: PPO's and PPO-HER's cells at each task's best weight decay,
-    as entries of its plan, and their evaluations.
+    as entries of its plan, their evaluations, and their network in words.
     """
     other = tables.beside("fetch")
     if other is None:
-        return [], pd.DataFrame()
+        return [], pd.DataFrame(), ""
     best = best_decays(other.read("runs.parquet", ["success_auc"]))
     entries = [
         e
@@ -154,7 +156,8 @@ def _of_fetch(tables: Tables, tasks: Sequence[str]) -> tuple[list[dict[str, Any]
     wanted = {(e["arm"], level_text(e["level"]), e["prey"]) for e in entries}
     rows = success.evaluations(other)
     places = zip(rows["arm"], rows["level"], rows["prey"], strict=True)
-    return entries, rows[[place in wanted for place in places]]
+    network = style.network_note(other.plan["preset"]["hidden"])
+    return entries, rows[[place in wanted for place in places]], network
 
 
 def moving_goals(tables: Tables) -> Figure:
