@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
-from hindsight.envs.run_axis import Environments
+from hindsight.envs.run_axis import Environments, per_run
 from hindsight.envs.step import Step
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import PredatorPreySpec, Prey
@@ -73,11 +73,11 @@ class Parameters:
 
     def goals(self, uniform: Tensor) -> Tensor:
         """Goals uniform in the box from numbers [run, ..., n] uniform in [0, 1)."""
-        return (2 * uniform - 1) * self.grid_size.view(-1, *[1] * (uniform.dim() - 1))
+        return (2 * uniform - 1) * per_run(self.grid_size, uniform)
 
     def contains(self, goals: Tensor) -> Tensor:
         """Whether goals [run, ..., n] lie in the box, [run, ...]."""
-        return (goals.abs() <= self.grid_size.view(-1, *[1] * (goals.dim() - 1))).all(-1)
+        return (goals.abs() <= per_run(self.grid_size, goals)).all(-1)
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
@@ -89,8 +89,7 @@ class Parameters:
 
     def within(self, distance: Tensor) -> Tensor:
         """Whether distances [run, ...] are interceptions."""
-        r = self.interception_distance
-        return distance <= r.view(-1, *[1] * (distance.dim() - 1))
+        return distance <= per_run(self.interception_distance, distance)
 
     def groups(self) -> list[tuple[Prey, Fidelity, Any]]:
         """Prey policy, fidelity, and the runs (an index) that have them."""

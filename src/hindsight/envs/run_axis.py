@@ -22,7 +22,7 @@ TaskSpec = TypeVar("TaskSpec", bound=Spec)
 
 
 def per_run(values: Tensor, like: Tensor) -> Tensor:
-    """`values` [run] in a shape that broadcasts against `like` [run, ...]."""
+    """`values`, one for each run, in a shape that broadcasts against `like` [run, ...]."""
     return values.view(-1, *[1] * (like.dim() - 1))
 
 

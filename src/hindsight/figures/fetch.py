@@ -183,28 +183,32 @@ def moving_goals(tables: Tables) -> Figure:
     columns = ["goal_moved_first", "goal_moved_mean", "goal_displacement_first"]
     moved = goal_movement(tables.read("runs.parquet", columns))
     tests = tables.read("tests.csv")
-    others = [arm for arm in arms if arm != PPO]
+    found = {arm: gains(tests, arm) for arm in arms if arm != PPO} if not tests.empty else {}
     for place, (how, label) in enumerate(MOVEMENT.items()):
         ax = _panel_of_gains(fig, below, place, label)
         if moved.empty or tests.empty:
             style.note(ax, "not recorded how the goal moves" if moved.empty else "nothing to pair")
-            continue
-        beside = BESIDE * max(1.0, float(moved[how].max()))
-        where = side_by_side({str(t): float(x) for t, x in moved[how].items()}, beside)
-        for order, arm in enumerate(others):
-            found = gains(tests, arm)
-            found = found[found.index.isin(where)]
-            aside = 0.2 * beside * (order - (len(others) - 1) / 2)
-            x = [where[str(task)] + aside for task in found.index]
-            look = style.arm_look(arm)
-            ax.vlines(x, found["low"], found["high"], color=look.colour, linewidth=1.3, alpha=0.75)
-            ax.plot(x, found["mean_difference"], color=look.colour, marker=look.marker,
-                    markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
-        for task, at in where.items():
-            ax.annotate(task, (at, 1.02), xycoords=("data", "axes fraction"), rotation=30,
-                        ha="left", va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
-        ax.set_xlim(-2 * beside, max(1.0, *where.values()) + 2 * beside)
+        else:
+            _draw_gains(ax, found, moved[how])
     return fig
+
+
+def _draw_gains(ax: Axes, found: Mapping[str, pd.DataFrame], moved: "pd.Series[float]") -> None:
+    """Each arm's gains by how the goal of a task moves, tasks that are near pushed apart."""
+    beside = BESIDE * max(1.0, float(moved.max()))
+    where = side_by_side({str(task): float(x) for task, x in moved.items()}, beside)
+    for order, (arm, own) in enumerate(found.items()):
+        own = own[own.index.isin(where)]
+        aside = 0.2 * beside * (order - (len(found) - 1) / 2)
+        x = [where[str(task)] + aside for task in own.index]
+        look = style.arm_look(arm)
+        ax.vlines(x, own["low"], own["high"], color=look.colour, linewidth=1.3, alpha=0.75)
+        ax.plot(x, own["mean_difference"], color=look.colour, marker=look.marker,
+                markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
+    for task, at in where.items():
+        ax.annotate(task, (at, 1.02), xycoords=("data", "axes fraction"), rotation=30,
+                    ha="left", va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
+    ax.set_xlim(-2 * beside, max(1.0, *where.values()) + 2 * beside)
 
 
 def _panel_of_gains(fig: Figure, inches: float, place: int, label: str) -> Axes:
