@@ -70,8 +70,9 @@ def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
     environment = {**os.environ, PARENT: str(os.getpid())}
     with LOG.open("w", encoding="utf-8") as log, noticed() as notice:
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0
-        )
+            command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0,
+            preexec_fn=_heed_interrupts,
+        )  # fmt: skip
         try:
             with _display(stage) as show:
                 while process.poll() is None and notice.signal is None:
@@ -86,6 +87,11 @@ def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _heed_interrupts() -> None:
+    """A script's background command ignores SIGINT, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _as_yaml(value: Any) -> str:

@@ -1,0 +1,25 @@
+"""A pipeline that a script started in the background, where SIGINT is ignored, can be ended."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CODE = """
+import signal, sys, threading, os
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from hindsight.replicate import Stage, _supervise
+from hindsight.specs.experiments import Plan, load
+stage = Stage.of(Plan.of(load(Path(sys.argv[1]), {"preset": "smoke"})))
+threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], stage)
+assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stopped_by)
+"""
+
+
+def test_sigterm_ends_what_was_started_where_sigint_is_ignored(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CODE, str(ROOT / "config.yaml")]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
