@@ -1,6 +1,5 @@
 """A pipeline that a script started in the background, where SIGINT is ignored, can be ended."""
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
