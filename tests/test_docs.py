@@ -36,6 +36,14 @@ def test_local_links_of_the_readme_exist():
         assert (ROOT / target).exists(), target
 
 
+def test_the_readme_gives_the_verdicts_of_the_scoreboard():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    scoreboard = (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
+    given = re.findall(r"^\| ([PM]\d) \| [^|]+ \| (.)\s(.) \|", readme, re.M)
+    found = re.findall(r"^\| ([PM]\d) \| .* \| (.) [^|]+ \| (.) [^|]+ \|$", scoreboard, re.M)
+    assert given == found and len(given) == 13
+
+
 def test_commands_of_the_readme_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
