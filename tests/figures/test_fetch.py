@@ -143,7 +143,7 @@ def test_gains_stand_where_the_task_s_goal_moves(tables: Path) -> None:
         assert [text.get_text() for text in ax.texts] == sorted(
             MOVES, key=lambda task: (MOVES[task], list(MOVES).index(task))
         )
-        beside = scale * fetch.BESIDE
+        beside = fetch.names_apart(ax, scale)
         names = fetch.side_by_side({task: scale * x for task, x in MOVES.items()}, beside)
         for arm in ("PPO-HER", "PPO-HER, moved only"):
             points = curve(ax, arm)

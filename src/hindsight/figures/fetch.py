@@ -20,11 +20,13 @@ from hindsight.figures.points import Along
 from hindsight.figures.tables import Tables, level_text
 
 FINAL = "final_evaluation_success"
-BESIDE = 0.06  # tasks whose goals move almost alike stand so far apart, in shares of the axis
+NAMES_APART = (
+    0.23  # inches: tasks whose goals move almost alike stand so far apart, for their names
+)
 #: How an untrained policy's achieved goal moves, as `goal_movement` names it.
 MOVEMENT = {
-    "often": "share of an untrained policy's episodes in which the achieved goal moves",
-    "far": "how far it moves in an episode, in distances to the desired goal",
+    "often": "share of untrained episodes in which the achieved goal moves",
+    "far": "how far it moves in one, in distances to the desired goal",
 }
 TITLE_LETTERS = 20  # of a task's name that fit above a panel
 
@@ -173,7 +175,7 @@ def moving_goals(tables: Tables) -> Figure:
         "below: mean difference of success over training, paired by seed, bars: 95 % interval; "
         "tasks whose goals move alike stand side by side"
     )
-    below = 3.6
+    below = 3.8
     fig, axes = success.curves(
         plan, tables.fidelity, title, [""], list(names.values()), keys, _looks(arms),
         _training(tables), label=success.IN_TRAINING, said=said, below=below,
@@ -195,7 +197,8 @@ def moving_goals(tables: Tables) -> Figure:
 
 def _draw_gains(ax: Axes, found: Mapping[str, pd.DataFrame], moved: "pd.Series[float]") -> None:
     """Each arm's gains by how the goal of a task moves, tasks that are near pushed apart."""
-    beside = BESIDE * max(1.0, float(moved.max()))
+    most = max(1.0, float(moved.max()))
+    beside = names_apart(ax, most)
     where = side_by_side({str(task): float(x) for task, x in moved.items()}, beside)
     for order, (arm, own) in enumerate(found.items()):
         own = own[own.index.isin(where)]
@@ -208,7 +211,14 @@ def _draw_gains(ax: Axes, found: Mapping[str, pd.DataFrame], moved: "pd.Series[f
     for task, at in where.items():
         ax.annotate(task, (at, 1.02), xycoords=("data", "axes fraction"), rotation=30,
                     ha="left", va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
-    ax.set_xlim(-2 * beside, max(1.0, *where.values()) + 2 * beside)
+    ax.set_xticks(np.arange(0, most + 1e-6, 0.5))
+    ax.set_xlim(-2 * beside, most + 2 * beside)
+
+
+def names_apart(ax: Axes, most: float) -> float:
+    """What NAMES_APART is on axes from 0 to `most` with room for two names on either side."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    return most * NAMES_APART / (inches - 4 * NAMES_APART)
 
 
 def _panel_of_gains(fig: Figure, inches: float, place: int, label: str) -> Axes:
@@ -216,14 +226,14 @@ def _panel_of_gains(fig: Figure, inches: float, place: int, label: str) -> Axes:
     and to their right.
     """
     width, height = fig.get_size_inches()
-    left, right, bottom, top = 0.68, 1.3, 0.5, 1.1
+    left, right, bottom, top = 0.68, 1.3, 0.7, 1.1
     each = width / 2
     ax = fig.add_axes((
         (place * each + left) / width, bottom / height,
         (each - left - right) / width, (inches - bottom - top) / height,
     ))  # fmt: skip
     ax.axhline(0, color=style.FAINT, linewidth=0.8)
-    ax.set_xlabel(label)
+    ax.set_xlabel(textwrap.fill(label, int(14 * (each - left - right))))
     ax.set_ylabel("gain in mean success over PPO" if place == 0 else "")
     return ax
 

@@ -133,7 +133,7 @@ def _bar_panel(
         return
     ax.hlines(1.12 * top, best["low"], best["high"], color=style.TEXT, linewidth=1.5)
     ax.plot(top_one, 1.12 * top, color=style.TEXT, marker="v", markersize=5)
-    ax.text(min(max(top_one, 0.06), 0.94), 1.18 * top, f"{top_one:g}", ha="center", va="bottom",
+    ax.text(top_one, 1.18 * top, f"{top_one:g}", ha="center", va="bottom",
             size=7.5)  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -73,12 +74,13 @@ def by_setting(tables: Tables) -> Figure:
         own, seeds = (_at(table, spawn, prey, rate) for table in (summary, runs))
         if own.empty:
             style.note(ax, "missing")
+        elif row.of_seeds is None and not _learnt(own).any():
+            style.note(ax, "not learned")
         for order, strategy in enumerate(strategies):
             shift = (order - (len(strategies) - 1) / 2) * 0.12
             of_strategy = own[own["strategy"] == strategy].sort_values("k")
             if row.of_seeds is None:
-                top = metrics.scaled(of_strategy["max_median_return"])
-                of_strategy = of_strategy[top >= metrics.LEARNT]
+                of_strategy = of_strategy[_learnt(of_strategy)]
             _line(ax, of_strategy, row.column, copies, shift, style.STRATEGIES[strategy])
             if row.of_seeds is not None:
                 every = seeds[seeds["strategy"] == strategy]
@@ -104,6 +106,10 @@ def by_setting(tables: Tables) -> Figure:
 def _at(table: pd.DataFrame, spawn: str, prey: str, rate: float) -> pd.DataFrame:
     here = (table["spawn"] == spawn) & (table["prey"] == prey)
     return table[here & np.isclose(table["learning_rate"], rate)]
+
+
+def _learnt(summary: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    return metrics.scaled(summary["max_median_return"]) >= metrics.LEARNT
 
 
 def _line(

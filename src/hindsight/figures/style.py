@@ -313,8 +313,10 @@ def _title(head: Head, width: float) -> list[str]:
 
 
 def _wrap(head: Head, width: float) -> list[str]:
-    whole = head.subtitle.replace(" %", "\u00a0%")  # a number keeps its unit
-    return textwrap.wrap(whole, int((width - 0.3) / 0.064), break_on_hyphens=False)
+    # A number keeps its unit, and no line begins with a dot.
+    whole = head.subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")
+    lines = textwrap.wrap(whole, int((width - 0.3) / 0.064), break_on_hyphens=False)
+    return [line.replace("\u00a0·", " ·") for line in lines]
 
 
 def _legend_rows(head: Head, width: float) -> list[list[Line2D]]:
