@@ -1,11 +1,12 @@
 """One gradient step of SAC, TD3 and DDPG beside Stable-Baselines3's `train(1)`, one core.
 
-Both are given their batch (256 transitions, 9 observations, 3 actions; networks of 2 x 64), so that
-only the update is measured.  The contenders take turns and CPU time is counted, so that a machine
-that is shared or slows down does it to all.  Prints a table, writes
+Both are given their batch (256 transitions, 9 observations, 3 actions; networks of 2 x 64, unless
+others are asked for), so that only the update is measured.  The contenders take turns and CPU time
+is counted, so that a machine that is shared or slows down does it to all.  Prints a table, writes
 bench/results/off_policy_update.json.
 
 python bench/off_policy_update.py
+python bench/off_policy_update.py --hidden 256 256 --samples 2048 --products bf16
 """
 
 import argparse
@@ -14,7 +15,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,32 +35,34 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import DDPGSpec, SACSpec, TD3Spec
 from hindsight.training.cell import machine, prepare_process
 
-N_OBS, N_ACTIONS, HIDDEN, SAMPLES = 9, 3, (64, 64), 256
+N_OBS, N_ACTIONS = 9, 3
 RUNS = (1, 16)
-ALGORITHMS: dict[str, tuple[ModuleType, Any]] = {
-    "SAC": (sac, SACSpec(hidden=HIDDEN)),
-    "TD3": (td3, TD3Spec(hidden=HIDDEN)),
-    "DDPG": (ddpg, DDPGSpec(hidden=HIDDEN, max_grad_norm=None)),
+ALGORITHMS: dict[str, tuple[ModuleType, type[Any], dict[str, Any]]] = {
+    "SAC": (sac, SACSpec, {}),
+    "TD3": (td3, TD3Spec, {}),
+    "DDPG": (ddpg, DDPGSpec, {"max_grad_norm": None}),
 }
 
 
-def transitions(runs: int) -> Batch:
+def transitions(runs: int, samples: int) -> Batch:
     """Random transitions, a twentieth of them terminated."""
     return Batch(
-        torch.randn(runs, SAMPLES, N_OBS),
-        torch.rand(runs, SAMPLES, N_ACTIONS) * 2 - 1,
-        torch.randn(runs, SAMPLES),
-        torch.randn(runs, SAMPLES, N_OBS),
-        torch.rand(runs, SAMPLES) < 0.05,
+        torch.randn(runs, samples, N_OBS),
+        torch.rand(runs, samples, N_ACTIONS) * 2 - 1,
+        torch.randn(runs, samples),
+        torch.randn(runs, samples, N_OBS),
+        torch.rand(runs, samples) < 0.05,
     )
 
 
 def ours(module: ModuleType, spec: Any, runs: int) -> Callable[[], object]:
     """An update of so many runs on one axis."""
-    agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    agent = module.Agent.of(N_OBS, N_ACTIONS, spec.hidden)
     rows = torch.stack([agent.initial_row(seed) for seed in range(runs)])
     state = module.State(agent, rows, torch.full((runs,), spec.learning_rate))
-    batch, noise = transitions(runs), torch.randn(runs, module.NOISES * SAMPLES, N_ACTIONS)
+    samples = spec.batch_size
+    batch = transitions(runs, samples)
+    noise = torch.randn(runs, module.NOISES * samples, N_ACTIONS)
     return lambda: module.update(state, batch, noise, spec)
 
 
@@ -70,13 +73,13 @@ class Face(gym.Env):
     action_space = gym.spaces.Box(-1, 1, (N_ACTIONS,))
 
 
-def theirs(name: str) -> Callable[[], object]:
+def theirs(name: str, hidden: Sequence[int], samples: int) -> Callable[[], object]:
     """Stable-Baselines3's update of one run."""
     model = getattr(stable_baselines3, name)(
-        "MlpPolicy", Face(), policy_kwargs={"net_arch": list(HIDDEN)}, buffer_size=1, device="cpu"
+        "MlpPolicy", Face(), policy_kwargs={"net_arch": list(hidden)}, buffer_size=1, device="cpu"
     )
     model.set_logger(configure(None, []))
-    batch = transitions(1)
+    batch = transitions(1, samples)
     data = ReplayBufferSamples(
         batch.obs[0],
         batch.actions[0],
@@ -85,7 +88,7 @@ def theirs(name: str) -> Callable[[], object]:
         batch.rewards[0, :, None],
     )
     model.replay_buffer.sample = lambda *args, **kwargs: data
-    return lambda: model.train(1, SAMPLES)
+    return lambda: model.train(1, samples)
 
 
 def milliseconds(updates: list[Callable[[], object]], repeats: int) -> list[list[float]]:
@@ -112,14 +115,21 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=25)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[64, 64])
+    parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--products", choices=["ieee", "bf16"], default="ieee",
+                        help="bf16: round what is multiplied, theirs too")  # fmt: skip
     arguments = parser.parse_args()
+    hidden, samples = arguments.hidden, arguments.samples
     prepare_process("cpu")
+    torch.backends.mkldnn.matmul.fp32_precision = arguments.products
     table = Table(title=f"CPU milliseconds per update of a run, {arguments.repeats} repeats")
     for column in ("", "median", "least", "updates per second, x Stable-Baselines3"):
         table.add_column(column, justify="right" if column else "left")
     results = {}
-    for name, (module, spec) in ALGORITHMS.items():
-        updates = [theirs(name), *(ours(module, spec, runs) for runs in RUNS)]
+    for name, (module, kind, keys) in ALGORITHMS.items():
+        spec = kind(hidden=hidden, batch_size=samples, **keys)
+        updates = [theirs(name, hidden, samples), *(ours(module, spec, runs) for runs in RUNS)]
         reference, *measured = milliseconds(updates, arguments.repeats)
         rows = {f"Stable-Baselines3 {name}": reference}
         for runs, times in zip(RUNS, measured, strict=True):
@@ -135,7 +145,7 @@ def main() -> None:
     out.parent.mkdir(exist_ok=True)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     measured_on = {"machine": machine(torch.device("cpu")), "versions": versions}
-    written = measured_on | {"repeats": arguments.repeats, "milliseconds": results}
+    written = measured_on | vars(arguments) | {"milliseconds": results}
     out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     print(out)
 
