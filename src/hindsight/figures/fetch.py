@@ -20,9 +20,7 @@ from hindsight.figures.points import Along
 from hindsight.figures.tables import Tables, level_text
 
 FINAL = "final_evaluation_success"
-NAMES_APART = (
-    0.23  # inches: tasks whose goals move almost alike stand so far apart, for their names
-)
+NAMES_APART = 0.23  # inches between tasks whose goals move almost alike
 #: How an untrained policy's achieved goal moves, as `goal_movement` names it.
 MOVEMENT = {
     "often": "share of untrained episodes in which the achieved goal moves",
