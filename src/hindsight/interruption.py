@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from types import FrameType
 
 #: SLURM sends SIGTERM before it preempts a job or ends its time.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: One request may come twice, from make and from who signals its whole group: within these seconds.
+ECHO_SECONDS = 1.0
 #: A process started with this in its environment ends with the process of that number.
 PARENT = "HINDSIGHT_PARENT"
 
@@ -34,11 +37,12 @@ class Notice:
     """The signal that asked to stop, if one did."""
 
     signal: int | None = None
+    at: float = 0.0  # of the monotonic clock
 
 
 @contextmanager
 def noticed() -> Iterator[Notice]:
-    """Take note of the first signal that asks to stop, for whoever looks; obey the second.
+    """Take note of the first signal that asks to stop, for whoever looks; obey a later second.
 
     A signal that is ignored (as by nohup) stays so.  Outside of the main thread, where Python
     allows no handlers, nothing is noticed.
@@ -46,9 +50,10 @@ def noticed() -> Iterator[Notice]:
     notice = Notice()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if notice.signal is not None:
+        if notice.signal is None:
+            notice.signal, notice.at = number, time.monotonic()
+        elif time.monotonic() - notice.at > ECHO_SECONDS:
             raise KeyboardInterrupt
-        notice.signal = number
 
     before = {}
     if threading.current_thread() is threading.main_thread():

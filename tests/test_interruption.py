@@ -1,0 +1,22 @@
+"""Being asked to stop: once, twice at once, and again."""
+
+import signal
+import time
+
+import pytest
+
+from hindsight.interruption import ECHO_SECONDS, noticed
+
+
+def test_a_signal_that_comes_twice_at_once_asks_once() -> None:
+    with noticed() as notice:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert notice.signal == signal.SIGTERM
+
+
+def test_a_later_second_signal_is_obeyed() -> None:
+    with pytest.raises(KeyboardInterrupt), noticed():
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(ECHO_SECONDS + 0.1)
+        signal.raise_signal(signal.SIGTERM)
