@@ -2,8 +2,10 @@
 # make figures     redraw every figure, table and verdict from the published results
 # make test        set up and pass the tests
 # make test-slurm  start a real SLURM on this machine, as root, run the workflow through it, stop it
+# make verify-published   train the beginnings of published cells again, and compare
 # make bench       measure speed beside Stable-Baselines3
-# make faults      injure it in 200 ways and more, and write docs/survival.md
+# make fresh       the first two on a bare Debian, as root (tests/fresh.sh)
+# make faults      injure it in 260 ways and more, and write docs/survival.md
 # ARGS are handed on:  make replicate ARGS="--config preset=smoke"
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ BIN := .venv/bin
 CORES ?= all
 ARGS ?=
 
-.PHONY: replicate figures test test-slurm lint bench faults lock
+.PHONY: replicate figures test verify-published test-slurm fresh lint bench faults lock
 
 replicate: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
@@ -25,6 +27,13 @@ test: .venv/ready lint
 
 test-slurm: .venv/ready
 	$(BIN)/python -m pytest -m slurm tests/slurm --durations=0 -rs $(ARGS)
+
+# Today's code against the published numbers: the first iterations of one cell of each kind.
+verify-published: .venv/ready
+	$(BIN)/hindsight verify-published $(ARGS)
+
+fresh:
+	tests/fresh.sh $(ARGS)
 
 lint: .venv/ready
 	$(BIN)/ruff check src tests bench workflow
@@ -41,7 +50,7 @@ bench: .venv/ready
 	$(BIN)/python bench/notebook.py
 	$(BIN)/python bench/replay.py
 	$(BIN)/python bench/goal_environments.py
-	$(BIN)/python bench/fetch_reach.py
+	$(BIN)/python bench/reach.py
 
 faults: .venv/ready
 	$(BIN)/python -m tests.faults.inject --out docs/survival.md $(ARGS)

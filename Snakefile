@@ -3,6 +3,20 @@
 #   snakemake --cores 1 figures      draw what is there, train nothing
 
 
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from hindsight.specs.errors import SpecError
+from hindsight.specs.reading import read_keys
+
+# Snakemake would tell of it by a traceback, or, of a key that is there twice, not at all.
+try:
+    read_keys(Path("config.yaml"))
+except SpecError as error:
+    raise WorkflowError(str(error)) from None
+
+
 configfile: "config.yaml"
 
 

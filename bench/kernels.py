@@ -13,7 +13,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
+from hindsight.nn.adam import Adam
 from hindsight.nn.mlp import MLP
+from hindsight.nn.products import linear
 from hindsight.training.cell import prepare_process
 
 RUNS, BATCH, WIDTH, INPUTS = 16, 64, 64, 9
@@ -66,6 +68,23 @@ def main() -> None:
         "(x^T grad)^T, narrow operand left": (lambda: torch.bmm(x.transpose(1, 2), h), 300),
         "forward and backward, autograd": (lambda: backward_by_autograd(mlp, leaf, x), 100),
         "forward and backward, by hand": (lambda: backward_by_hand(mlp, rows, x), 100),
+    }
+    for width in (64, 128, 256, 512):
+        a, w = torch.randn(1, BATCH, width), torch.randn(1, width, width)
+        layer = f"{BATCH} x {width} by {width} x {width}"
+        measurements |= {
+            f"{layer}, MKL": (lambda a=a, w=w: torch.bmm(a, w.transpose(1, 2)), 100),
+            f"{layer}, oneDNN": (lambda a=a, w=w: linear(a, w), 100),
+        }
+    many = torch.randn(1, 1_066_000)
+    moved = Adam(many.clone(), torch.tensor([3e-4]))
+    moved.steps += 1
+    measurements |= {
+        "Adam, 1 066 000 parameters, one pass": (lambda: moved._in_one_pass(many, None), 10),
+        "Adam, 1 066 000 parameters, seven passes": (
+            lambda: moved._in_seven_passes(many, None),
+            10,
+        ),
     }
     for name, (function, calls) in measurements.items():
         print(f"{microseconds(function, calls):9.1f}  {name}")

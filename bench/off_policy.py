@@ -44,7 +44,7 @@ def ours(runs: int) -> Callable[[], int]:
 
 
 def theirs() -> Callable[[], int]:
-    """Stable-Baselines3 with the same setting, through the gymnasium face."""
+    """Stable-Baselines3 with the same setting, through the gymnasium wrapper."""
     model = SAC(
         "MultiInputPolicy",
         gym.make("PredatorPrey-v0"),

@@ -32,7 +32,9 @@ from stable_baselines3.common.logger import configure
 
 from hindsight.algorithms import ddpg, sac, td3
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import DDPGSpec, SACSpec, TD3Spec
+from hindsight.specs.algorithms.ddpg import DDPGSpec
+from hindsight.specs.algorithms.sac import SACSpec
+from hindsight.specs.algorithms.td3 import TD3Spec
 from hindsight.training.cell import machine, prepare_process
 
 N_OBS, N_ACTIONS = 9, 3
@@ -66,7 +68,7 @@ def ours(module: ModuleType, spec: Any, runs: int) -> Callable[[], object]:
     return lambda: module.update(state, batch, noise, spec)
 
 
-class Face(gym.Env):
+class Wrapper(gym.Env):
     """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
 
     observation_space = gym.spaces.Box(-10, 10, (N_OBS,))
@@ -76,7 +78,11 @@ class Face(gym.Env):
 def theirs(name: str, hidden: Sequence[int], samples: int) -> Callable[[], object]:
     """Stable-Baselines3's update of one run."""
     model = getattr(stable_baselines3, name)(
-        "MlpPolicy", Face(), policy_kwargs={"net_arch": list(hidden)}, buffer_size=1, device="cpu"
+        "MlpPolicy",
+        Wrapper(),
+        policy_kwargs={"net_arch": list(hidden)},
+        buffer_size=1,
+        device="cpu",
     )
     model.set_logger(configure(None, []))
     batch = transitions(1, samples)

@@ -1,8 +1,12 @@
 """Steps per second beside Stable-Baselines3, in one run, on one core with one thread.
 
 Each contender trains a few rollouts; the contenders take turns, so that a machine that slows down
-slows all of them.  Prints a table, writes bench/results/ppo.json.  A step is an environment step of
-one run, whatever is learned from it.
+slows all of them.  Times are of the processor, so that waiting for it does not count.  Prints a
+table, writes bench/results/ppo.json.  A step is an environment step of one run, whatever is learned
+from it.
+
+With --full-width ours multiply as `hindsight train --full-width` does; the others, each in a
+process of its own, as they come.
 """
 
 import argparse
@@ -18,7 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hindsight.full_width import multiply_at_full_width
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+if "--full-width" in sys.argv:
+    multiply_at_full_width()
 
 import itertools
 
@@ -32,6 +40,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 
 import hindsight.envs  # noqa: F401  (registers the environment)
+from hindsight.nn.products import products_of
+from hindsight.processor import hides_width, is_full_width
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import machine, prepare_process
 from hindsight.training.on_policy import OnPolicyRuns
@@ -98,7 +108,7 @@ class PerStepHindsight(PPO):
 
 
 def theirs(algorithm: type[PPO], hidden: tuple[int, ...]) -> Callable[[int], int]:
-    """Stable-Baselines3 with its default setting, one environment, through the gymnasium face."""
+    """Stable-Baselines3 with its defaults, one environment, through the gymnasium wrapper."""
     env = FlattenObservation(gym.make("PredatorPrey-v0"))
     model = algorithm(
         "MlpPolicy",
@@ -117,12 +127,53 @@ def theirs(algorithm: type[PPO], hidden: tuple[int, ...]) -> Callable[[int], int
     return train
 
 
+class Elsewhere:
+    """A contender in a process of its own, as it comes; trains rollouts, returns the steps."""
+
+    def __init__(self, name: str) -> None:
+        self.seconds = 0.0  # of the processor, so far
+        command = [sys.executable, __file__, "--serve", name]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def __call__(self, rollouts: int) -> int:
+        """Train so many rollouts."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(rollouts, file=self._process.stdin)
+        steps, seconds = self._process.stdout.readline().split()
+        self.seconds += float(seconds)
+        return int(steps)
+
+
+def serve(name: str) -> None:
+    """What `Elsewhere` starts."""
+    prepare_process("cpu")
+    train = CONTENDERS[name][0]()
+    for line in sys.stdin:
+        start = time.process_time()
+        steps = train(int(line))
+        print(steps, time.process_time() - start, flush=True)
+
+
+def timed(train: Callable[[int], int], rollouts: int) -> float:
+    """Steps per second of the processor."""
+    before = train.seconds if isinstance(train, Elsewhere) else time.process_time()
+    steps = train(rollouts)
+    after = train.seconds if isinstance(train, Elsewhere) else time.process_time()
+    return steps / (after - before)
+
+
 CONTENDERS: dict[str, tuple[Callable[[], Callable[[int], int]], int]] = {
     "Stable-Baselines3 PPO 2x64": (lambda: theirs(PPO, (64, 64)), 2),
     "ours PPO 2x64, 16 runs": (lambda: ours(16, False, (64, 64)), 3),
+    "ours PPO 2x64, 64 runs": (lambda: ours(64, False, (64, 64)), 1),
+    "ours PPO 2x64, 128 runs": (lambda: ours(128, False, (64, 64)), 1),
     "ours PPO 2x64, 1 run": (lambda: ours(1, False, (64, 64)), 4),
     "per-step hindsight on Stable-Baselines3 2x64": (lambda: theirs(PerStepHindsight, (64, 64)), 2),
     "ours PPO-HER 2x64, 16 runs": (lambda: ours(16, True, (64, 64)), 2),
+    "ours PPO-HER 2x64, 64 runs": (lambda: ours(64, True, (64, 64)), 1),
+    "ours PPO-HER 2x64, 128 runs": (lambda: ours(128, True, (64, 64)), 1),
     "ours PPO-HER 2x64, 1 run": (lambda: ours(1, True, (64, 64)), 3),
     # At S = 0.5 the described buffers hold as many samples as PPO-HER's, to within a per cent.
     "ours PPO-HER 2x64, 16 runs, described": (
@@ -140,13 +191,32 @@ CONTENDERS: dict[str, tuple[Callable[[], Callable[[int], int]], int]] = {
     "Stable-Baselines3 PPO 3x512": (lambda: theirs(PPO, (512, 512, 512)), 1),
     "ours PPO 3x512, 1 run": (lambda: ours(1, False, (512, 512, 512)), 1),
     "ours PPO 3x512, 2 runs": (lambda: ours(2, False, (512, 512, 512)), 1),
+    "per-step hindsight on Stable-Baselines3 3x512": (
+        lambda: theirs(PerStepHindsight, (512, 512, 512)),
+        1,
+    ),
+    "ours PPO-HER 3x512, 1 run": (lambda: ours(1, True, (512, 512, 512)), 1),
 }
+FULL = is_full_width()
+#: On a core that MKL takes for a narrow one, large products are oneDNN's.
+WIDE = hides_width()
 #: contender, its peer, the ratio that is asked of it
 BARS = [
     ("ours PPO 2x64, 16 runs", "Stable-Baselines3 PPO 2x64", 10.0),
     ("ours PPO-HER 2x64, 16 runs", "per-step hindsight on Stable-Baselines3 2x64", 12.0),
     ("ours PPO-HER 2x64, 1 run", "per-step hindsight on Stable-Baselines3 2x64", 2.5),
-    ("ours PPO 3x512, 1 run", "Stable-Baselines3 PPO 3x512", 1.0),
+    ("ours PPO 2x64, 64 runs", "Stable-Baselines3 PPO 2x64", 36.0 if FULL else 28.0),
+    (
+        "ours PPO-HER 2x64, 64 runs",
+        "per-step hindsight on Stable-Baselines3 2x64",
+        35.0 if FULL else 25.0,
+    ),
+    ("ours PPO 3x512, 1 run", "Stable-Baselines3 PPO 3x512", 2.3 if FULL else 2 if WIDE else 1.3),
+    (
+        "ours PPO-HER 3x512, 1 run",
+        "per-step hindsight on Stable-Baselines3 3x512",
+        3.5 if FULL else 2 if WIDE else 1.3,
+    ),
     # MEHER may cost a tenth more than PPO-HER
     ("ours MEHER 2x64, 16 runs, untargeted", "ours PPO-HER 2x64, 16 runs, described", 0.91),
     ("ours MEHER 2x64, 16 runs, targeted", "ours PPO-HER 2x64, 16 runs, described", 0.91),
@@ -183,19 +253,25 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--full-width", action="store_true", help="see above")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve)
+        return
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     prepare_process("cpu")
-    trainers = {name: make() for name, (make, _) in CONTENDERS.items()}
+    trainers = {
+        name: make() if name.startswith("ours") else Elsewhere(name)
+        for name, (make, _) in CONTENDERS.items()
+    }
     for train in trainers.values():
         train(1)  # warm-up
     rates: dict[str, list[float]] = {name: [] for name in trainers}
     for _ in range(arguments.repeats):
         for name, train in trainers.items():
-            start = time.perf_counter()
-            steps = train(CONTENDERS[name][1])
-            rates[name].append(steps / (time.perf_counter() - start))
+            rates[name].append(timed(train, CONTENDERS[name][1]))
     table = Table(title=f"environment steps per second, {arguments.repeats} repeats, one core")
     for column in ("", "median", "least", "most"):
         table.add_column(column, justify="right" if column else "left")
@@ -215,10 +291,12 @@ def main() -> None:
         memory[name] = peak_megabytes(options)
         verdict = "met" if memory[name] <= bar else "MISSED"
         print(f"{memory[name]:5.0f} MiB  (bar {bar}: {verdict})  {name}")
-    out = Path(__file__).parent / "results" / "ppo.json"
+    name = "ppo_full_width.json" if FULL else "ppo.json"
+    out = Path(__file__).parent / "results" / name
     out.parent.mkdir(exist_ok=True)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     measured = {"machine": machine(torch.device("cpu")), "versions": versions}
+    measured |= {"products": products_of(torch.device("cpu"), (512, 512))}
     measured |= {"repeats": arguments.repeats, "steps_per_second": rates, "ratios": ratios}
     measured |= {"peak_megabytes": memory}
     out.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")

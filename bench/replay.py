@@ -31,7 +31,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import Tensor
 
-from hindsight.replay import like_cpprb, like_stable_baselines3
+from hindsight.library import like_cpprb, like_stable_baselines3
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.training.cell import machine, prepare_process

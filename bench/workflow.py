@@ -33,7 +33,7 @@ case $1 in
     make "results/cells/$name.parquet" "results/policies/$name.pt" ;;
   summarise) for table in TABLES; do make "$(dirname "$2")/$table"; done ;;
   episodes) make "$2" ;;
-  draw) for word; do [ "${word#--out=}" = "$word" ] || make "${word#--out=}"; done ;;
+  draw) for word; do out=${word#--out=}; [ "$out" = "$word" ] || make "$out.png" "$out.pdf"; done ;;
   claims) make "$2" "$(dirname "$2")/answers.json" ;;
   report) make "$3" "$4" ;;
 esac

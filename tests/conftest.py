@@ -5,9 +5,21 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.wants import WANTS
+
 
 @pytest.fixture(autouse=True)
 def denormal_numbers() -> Iterator[None]:
     """Training flushes them to zero, in its own process: here the next test wants them back."""
     yield
     torch.set_flush_denormal(False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line of what was left out for want of something, and what to install."""
+    said = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
+    found = [text.removeprefix("Skipped: ") for text in said]
+    lacking = sorted({text.removeprefix(WANTS) for text in found if text.startswith(WANTS)})
+    if lacking:
+        count = sum(text.startswith(WANTS) for text in found)
+        terminalreporter.write_line(f"{count} left out for want of {'; '.join(lacking)}")

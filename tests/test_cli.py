@@ -1,9 +1,13 @@
 """The commands that a person types, without Snakemake."""
 
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +32,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     result = hindsight("train", "--her", "final", *SMALL, cwd=folder)
     assert result.returncode == 0, result.stderr
+    (folder / "told.txt").write_text(result.stdout)
     return folder
 
 
@@ -85,6 +90,27 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
             "error: inside=0.98 has no effect beside strategy final, fidelity released",
         ),
         (["train", "--her", "final", "--k", "4"], "error: k=4 has no effect beside strategy final"),
+        (
+            ["train", "--env", "PointReach-v0", "--prey", "repel", "--n-dims", "5"],
+            "error: --prey is of PredatorPrey-v0, and has no effect on PointReach-v0",
+        ),
+        (["train", "--env", "BitFlipping-v0", "--spawn", "apart"], "--spawn is of PredatorPrey-v0"),
+        (["train", "--her", "none", "--k", "4"], "--k is of hindsight"),
+        (["train", "--k", "1"], "--k is of hindsight"),
+        (["train", "--fidelity", "released"], "--fidelity has no effect here"),
+        (
+            ["train", "--algorithm", "sac", "--env", "PointReach-v0", "--fidelity", "described"],
+            "--fidelity has no effect here",
+        ),
+        (["train", "--workers", "2"], "--workers is of foreign environments"),
+        (["train", "--prey", "static", "--set", "prey=repel"], "prey is given twice, by --prey"),
+        (
+            ["train", "--her", "final", "--set", "strategy=future"],
+            "strategy is given twice, by --her and --set",
+        ),
+        (["train", "--hidden", ""], "algorithm.hidden"),
+        (["train", "--set", "s_ratio=[1"], "--set s_ratio=[1: is not YAML"),
+        (["plan", "-c", "seeds=[1"], "error: "),
         (["watch", "none.pt", "film.gif"], "none.pt"),
         (["cell", "none.json"], "none.json"),
         (["evaluate", "none.pt"], "none.pt"),
@@ -96,6 +122,90 @@ def test_mistakes_are_told_in_one_sentence(tmp_path, arguments, named):
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ") and named in line
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "differs"),
+    [(["--prey", "attract"], True), (["--her", "final"], True), ([], False)],
+)
+def test_fidelity_is_taken_where_it_makes_a_difference(tmp_path, arguments, differs):
+    small = ["--hidden", "8", "--seeds", "1", "--steps", "2048", "--fidelity", "released"]
+    result = hindsight("train", *arguments, *small, cwd=tmp_path)
+    assert (result.returncode == 0) == differs, result.stderr
+
+
+def test_train_says_what_is_to_come_and_what_came_out(trained):
+    told = (trained / "told.txt").read_text().splitlines()
+    (curves,), (policy,) = ((trained / "results").rglob(end) for end in ("*.parquet", "*.pt"))
+    assert re.match(
+        r"trains ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs of 4,096 "
+        r"steps, about \d+ s on one core if none ends early",
+        told[0],
+    )
+    assert str(curves.relative_to(trained)) in told[1] and "checkpoints/" in told[1]
+    table = pd.read_parquet(curves)
+    last = table[table.phase == "evaluation"].groupby("seed").tail(1)
+    ends = dict(
+        line.split(None, 1) for line in told[2:] if not line.startswith((" ", "final", "t"))
+    )
+    assert f"final return   {last.return_mean.mean():.3f} (" in "\n".join(told)
+    assert f"success rate   {last.success_rate.mean():.0%}" in told
+    assert "time to learn  none: 0 of 2 runs solved it" in told
+    assert ends["policy"] == str(policy.relative_to(trained))
+    # What it says to type next works.
+    command = next(line for line in told if line.startswith("use it")).split()[3:]
+    assert hindsight(*command, "--episodes", "1", cwd=trained).returncode == 0
+
+
+def test_what_is_trained_is_shown_and_trained_anew_only_if_asked(trained, tmp_path):
+    shutil.copytree(trained / "results", tmp_path / "results")
+    (curves,) = (tmp_path / "results/cells").rglob("*.parquet")
+    first, told = curves.stat().st_mtime_ns, (trained / "told.txt").read_text().splitlines()
+    again = hindsight("train", "--her", "final", *SMALL, cwd=tmp_path)
+    assert again.returncode == 0 and curves.stat().st_mtime_ns == first
+    assert again.stdout.splitlines() == [
+        "already trained, by the same code; --again trains it anew",
+        *told[2:],
+    ]
+    anew = hindsight("train", "--her", "final", *SMALL, "--again", cwd=tmp_path)
+    assert anew.returncode == 0 and "already trained" not in anew.stdout
+    assert curves.stat().st_mtime_ns > first
+    # Curves that are not whole are not what is trained.
+    curves.write_bytes(curves.read_bytes()[:-100])
+    mended = hindsight("train", "--her", "final", *SMALL, cwd=tmp_path)
+    assert mended.returncode == 0 and "already trained" not in mended.stdout
+
+
+def test_what_was_interrupted_is_continued(tmp_path):
+    long = ["--hidden", "8", "--seeds", "2", "--steps", "40960", "--n-dims", "2"]
+    process = subprocess.Popen([HINDSIGHT, "train", *long], cwd=tmp_path, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(tmp_path.rglob("progress/**/*.json")):
+        time.sleep(0.01)
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    told = hindsight("train", *long, cwd=tmp_path)
+    assert told.returncode == 0 and "continued at group 1 of 1" in told.stderr
+
+
+def test_a_strategy_that_trains_as_another_is_told(tmp_path):
+    small = ["--hidden", "8", "--seeds", "1", "--steps", "2048", "--n-dims", "2"]
+    told = {
+        fidelity: hindsight(
+            "train", "--her", "future", "--fidelity", fidelity, *small, cwd=tmp_path
+        )
+        for fidelity in ("described", "released")
+    }
+    assert all(result.returncode == 0 for result in told.values())
+    assert "future of fidelity described trains as episode" in told["described"].stdout
+    assert "trains as" not in told["released"].stdout
+
+
+@pytest.mark.parametrize("command", [["evaluate", "a.pt"], ["watch", "a.pt", "a.gif"]])
+def test_seeds_are_not_negative(tmp_path, command):
+    result = hindsight(*command, "--seed", "-1", cwd=tmp_path)
+    assert result.returncode == 2 and "'--seed'" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_no_episodes_are_nothing_to_watch(tmp_path):

@@ -47,6 +47,6 @@ def test_the_readme_gives_the_verdicts_of_the_scoreboard():
 def test_commands_of_the_readme_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"^make (\w+)|`make (\w+)`", readme, re.M)):
+    for target in set(re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", readme, re.M)):
         name = target[0] or target[1]
         assert re.search(rf"^{name}:", makefile, re.M), name

@@ -1,10 +1,8 @@
-"""The fingerprint of the training code: on a copy of the sources that is then edited."""
+"""Fingerprints of code: on a copy of the sources that is then edited."""
 
 import ast
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +10,22 @@ import pytest
 
 import hindsight
 from hindsight import fingerprint as module
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of, roots_of
 
 PACKAGE = Path(hindsight.__file__).parent
-ENTRY = module.ENTRY["train"]
+BITS = {"environment": {"id": "BitFlipping-v0"}}
+CELLS = {
+    "ppo": CellSpec(),
+    "ppo-her": CellSpec.model_validate({"hindsight": {}}),
+    "ppo, bits": CellSpec.model_validate(BITS),
+    "sac": CellSpec.model_validate({"algorithm": {"name": "sac"}}),
+    "td3": CellSpec.model_validate({"algorithm": {"name": "td3"}}),
+    "ddpg": CellSpec.model_validate({"algorithm": {"name": "ddpg"}}),
+    "dqn, bits": CellSpec.model_validate({"algorithm": {"name": "dqn"}, **BITS}),
+}
+
+WITH_BITS, OFF_POLICY = {"ppo, bits", "dqn, bits"}, {"sac", "td3", "ddpg", "dqn, bits"}
 
 
 @pytest.fixture
@@ -23,19 +34,19 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "hindsight"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(module, "ROOT", tmp_path)
-    forget()
+    module.forget()
     yield copy
-    forget()
+    module.forget()
 
 
-def forget() -> None:
-    for remembered in (module.fingerprint, module._tree):
-        remembered.cache_clear()
+def codes() -> dict[str, str]:
+    module.forget()
+    return {name: code_of(spec) for name, spec in CELLS.items()}
 
 
-def fresh() -> str:
-    forget()
-    return module.fingerprint("train")
+def changed(before: dict[str, str]) -> set[str]:
+    """Cells that are stale by now."""
+    return {name for name, code in codes().items() if code != before[name]}
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
@@ -45,58 +56,58 @@ def edit(path: Path, change: Callable[[str], str]) -> None:
     path.write_text(after, encoding="utf-8")
 
 
-def path_of(sources: Path, name: str) -> Path:
-    path = sources.parent.joinpath(*name.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+def replace(path: Path, old: str, new: str) -> None:
+    edit(path, lambda text: text.replace(old, new))
 
 
-def used_by_training() -> set[str]:
-    """The package's modules that Python itself loads with the training loop."""
-    program = (
-        f"import sys, {ENTRY}; print(*(m for m in sys.modules if m.split('.')[0] == 'hindsight'))"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1"},
-    )
-    return set(ran.stdout.split())
+def test_codes_are_twelve_digits_and_tell_algorithms_and_environments_apart():
+    found = codes()
+    assert all(re.fullmatch("[0-9a-f]{12}", code) for code in found.values())
+    # With and without hindsight the same code runs.
+    assert found["ppo"] == found["ppo-her"]
+    assert len(set(found.values())) == len(found) - 1
 
 
-def with_code(name: str) -> bool:
-    """Whether a module holds more than a docstring."""
-    return bool(module._tree(path_of(PACKAGE, name)).body)
+def test_every_stage_has_its_own():
+    found = {stage: module.of_stage(stage) for stage in module.STAGES}
+    assert len(set(found.values())) == len(found)
 
 
-def test_modules_are_those_that_python_loads():
-    found = set(module.modules(ENTRY))
-    loaded = used_by_training()
-    assert found <= loaded
-    # A package file without code has nothing to change; that of the environments only makes
-    # gymnasium know their faces, which training does not use.
-    assert {name for name in loaded - found if with_code(name)} <= {"hindsight.envs"}
-
-
-def test_drawing_and_judging_do_not_train():
-    assert ENTRY == "hindsight.training.loops"
-    found = module.modules(ENTRY)
-    assert found == sorted(set(found))
-    for room in ("figures", "analysis", "report"):
-        assert not any(name.startswith(f"hindsight.{room}") for name in found)
+def test_a_cell_does_not_depend_on_drawing_judging_or_other_algorithms():
+    found = module.modules(*roots_of(CELLS["ppo"]))
     for name in ("algorithms.ppo", "relabel.on_policy", "envs.prey", "nn.adam", "streams"):
         assert f"hindsight.{name}" in found
+    for room in ("figures", "analysis", "report", "algorithms.sac", "replay.buffer"):
+        assert not any(name.startswith(f"hindsight.{room}") for name in found)
 
 
-def test_every_stage_has_its_own_fingerprint():
-    found = {stage: module.fingerprint(stage) for stage in module.ENTRY}
-    assert len(set(found.values())) == len(found)
-    assert all(re.fullmatch("[0-9a-f]{12}", digits) for digits in found.values())
+@pytest.mark.parametrize(
+    ("place", "old", "new", "stale"),
+    [
+        ("nn/adam.py", "eps: float = 1e-8,", "eps: float = 1e-7,", set(CELLS)),
+        ("algorithms/ppo.py", "1.5 * ", "2.5 * ", {"ppo", "ppo-her", "ppo, bits"}),
+        ("algorithms/td3.py", "def update(", "def update(_x, ", {"td3"}),
+        ("algorithms/sac.py", "0.5 / delta", "0.25 / delta", {"sac"}),
+        ("algorithms/dqn.py", "def update(", "def update(_x, ", {"dqn, bits"}),
+        ("envs/bit_flipping.py", "advance(self", "advance(me", WITH_BITS),
+        ("relabel/on_policy.py", "MOVED = 0.01", "MOVED = 0.02", {"ppo", "ppo-her", "ppo, bits"}),
+        ("replay/buffer.py", "def sample(", "def sample(_x, ", OFF_POLICY),
+    ],
+)  # fmt: skip
+def test_a_change_makes_stale_what_uses_it_and_nothing_else(sources, place, old, new, stale):
+    before = codes()
+    replace(sources / place, old, new)
+    assert changed(before) == stale
+
+
+def test_a_prey_is_no_part_of_bits(sources):
+    before = codes()
+    replace(sources / "envs/prey.py", "2 * draws", "3 * draws")
+    assert changed(before) == {name for name in CELLS if "bits" not in name}
 
 
 def test_comments_docstrings_and_formatting_do_not_count(sources):
-    before = fresh()
+    before = codes()
 
     def reformatted(text: str) -> str:
         return ast.unparse(ast.parse(text)) + "\n\n\n# a comment\n"  # drops all comments, too
@@ -111,57 +122,63 @@ def test_comments_docstrings_and_formatting_do_not_count(sources):
         return ast.unparse(ast.fix_missing_locations(tree))
 
     for change in (reformatted, documented):
-        for name in module.modules(ENTRY):
-            edit(path_of(sources, name), change)
-        assert fresh() == before
+        for path in sources.rglob("*.py"):
+            if path.read_text(encoding="utf-8"):
+                edit(path, change)
+        assert not changed(before)
 
 
-def test_any_change_of_code_in_any_module_counts(sources):
-    """One more statement, one module at a time: every fingerprint is another."""
-    seen = {fresh()}
-    names = module.modules(ENTRY)
-    for name in names:
-        path = path_of(sources, name)
-        before = path.read_text(encoding="utf-8")
-        edit(path, lambda text: text + "\nADDED = 1\n")
-        seen.add(fresh())
-        path.write_text(before, encoding="utf-8")
-    assert len(seen) == 1 + len(names)
+def test_moving_renaming_and_adding_change_nothing(sources):
+    before = codes()
+    # A module gets another name, ...
+    (sources / "nn/adam.py").rename(sources / "nn/optimiser.py")
+    for path in sources.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("hindsight.nn.adam", "hindsight.nn.optimiser"))
+    # ... a function moves to another module, ...
+    tree = ast.parse((sources / "envs/prey.py").read_text(encoding="utf-8"))
+    moved = next(node for node in tree.body if getattr(node, "name", None) == "top_speed")
+    tree.body.remove(moved)
+    after_imports = max(i for i, x in enumerate(tree.body) if isinstance(x, ast.ImportFrom)) + 1
+    back = ast.parse("from hindsight.envs.speed import top_speed").body
+    tree.body[after_imports:after_imports] = back
+    (sources / "envs/prey.py").write_text(ast.unparse(tree))
+    (sources / "envs/speed.py").write_text("import math\n\n" + ast.unparse(moved))
+    # ... and somebody adds an algorithm, which a table of all names.
+    (sources / "algorithms/new.py").write_text("X = 1\n")
+    assert not changed(before)
 
 
-@pytest.mark.parametrize(
-    "name, old, new",
-    [
-        ("nn.adam", "eps: float = 1e-8,", "eps: float = 1e-7,"),
-        ("algorithms.ppo", "1.5 * spec.target_kl", "2.5 * spec.target_kl"),
-        ("envs.prey", "2 * draws", "3 * draws"),
-        ("relabel.on_policy", "MOVED = 0.01", "MOVED = 0.02"),
-    ],
-)
-def test_a_changed_number_counts(sources, name, old, new):
-    before = fresh()
-    edit(path_of(sources, f"hindsight.{name}"), lambda text: text.replace(old, new))
-    assert fresh() != before
+def test_what_a_module_does_when_it_is_imported_counts(sources):
+    before = codes()
+    edit(sources / "nn/adam.py", lambda text: text + "\ntorch.set_default_dtype(torch.float64)\n")
+    assert changed(before) == set(CELLS)
 
 
-def test_a_change_elsewhere_does_not_count(sources):
-    before = fresh()
-    used = {path_of(sources, name) for name in used_by_training()}
-    others = [path for path in sources.rglob("*.py") if path not in used]
-    assert any("figures" in path.parts for path in others)
-    for path in others:
-        edit(path, lambda text: text + "\nADDED = 1\n")
-    assert fresh() == before
-
-
-def test_a_module_that_training_begins_to_import_counts_from_then_on(sources):
+def test_a_name_that_begins_to_be_used_counts_from_then_on(sources):
     new = sources / "nn" / "new.py"
     new.write_text("X = 1\n", encoding="utf-8")
-    before = fresh()
-    edit(
-        path_of(sources, "hindsight.nn.gaussian"),
-        lambda text: text.replace("import math\n", "import math\n\nfrom hindsight.nn import new\n"),
+    before = codes()
+    replace(
+        sources / "nn/gaussian.py", "import math\n", "import math\n\nfrom hindsight.nn import new\n"
     )
-    imported = fresh()
+    edit(sources / "nn/gaussian.py", lambda text: text.replace("return ", "return new.X * ", 1))
+    used = codes()
+    assert used["ppo"] != before["ppo"]
     new.write_text("X = 2\n", encoding="utf-8")
-    assert len({before, imported, fresh()}) == 3
+    assert codes()["ppo"] != used["ppo"]
+
+
+def test_what_is_imported_within_a_function_and_under_another_name_counts(sources):
+    edit(
+        sources / "streams.py",
+        lambda text: text.replace(
+            "    # The index fills",
+            "    from hindsight import more as other\n    other.f()\n    # The",
+            1,
+        ),
+    )
+    (sources / "more.py").write_text("def f():\n    return g()\n\ndef g():\n    return 1\n")
+    before = codes()
+    replace(sources / "more.py", "return 1", "return 2")
+    assert changed(before) == set(CELLS)

@@ -1,6 +1,7 @@
 """One at a time: a lock that is held, one whose holder was killed, one that was left behind."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ import time
 
 import pytest
 
-from hindsight import locks
 from hindsight.files import FileError
 from hindsight.locks import LockedError, held, only_head
 
@@ -62,7 +62,7 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys):
     def no_locks(file, flags):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(locks.fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     with held(tmp_path / "cell.lock", "the cell"):
         pass
     assert capsys.readouterr().err.count("has no locks") == 1
@@ -73,6 +73,20 @@ def test_a_lock_that_cannot_be_made(tmp_path):
     path = tmp_path / "file" / "cell.lock"
     with pytest.raises(FileError, match=r"cell\.lock: cannot be written"), held(path, "the cell"):
         pytest.fail("held")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_is_no_lock_and_its_target_is_left_alone(tmp_path, capsys, there):
+    path, target = tmp_path / "cell.lock", tmp_path / "notes.txt"
+    path.symlink_to(target)
+    if there:
+        target.write_text("mine")
+    with held(path, "the cell"):
+        assert not path.is_symlink()
+        with pytest.raises(LockedError), held(path, "the cell"):
+            pytest.fail("held twice")
+    assert (target.read_text() == "mine") if there else not target.exists()
+    assert capsys.readouterr().err == f"{path}: was a symbolic link, which is removed\n"
 
 
 def test_the_only_head_removes_what_a_killed_snakemake_left(tmp_path, monkeypatch):

@@ -1,6 +1,32 @@
 """Hindsight replay for reinforcement learning, and a replication of PPO-HER and MEHER.
 
+    from hindsight import SAC
+
+    model = SAC("FetchReach-v4", her="future", seeds=4).learn(20_000)
+
 Floors, each importing only from those before it: specs, streams -> nn, envs -> replay -> relabel
 -> algorithms -> training -> (files) -> analysis -> figures -> report.  The two halves meet only in
-files: nothing from analysis on imports torch.
+files: nothing from analysis on imports torch.  Above both: `library`, what others import.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3
+
+    __version__: str
+
+__all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """The models and the version, when asked for: drawing a figure does not wait for torch."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("hindsight")
+    if name in __all__:
+        from importlib import import_module
+
+        return getattr(import_module("hindsight.library.model"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
+from hindsight.full_width import multiply_at_full_width
 from hindsight.specs.errors import EnvironmentFailure, SpecError
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        import hindsight
+
+        typer.echo(f"hindsight {hindsight.__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     help="Hindsight replay, and the replication of PPO-HER and MEHER.",
@@ -22,47 +32,70 @@ app = typer.Typer(
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
 ]
+FullWidthOption = Annotated[
+    bool,
+    typer.Option("--full-width", help="MKL's AVX-512 on an AMD core (see docs/speed.md)"),
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option(min=0, help="processes that step a gymnasium environment; one for each core"),
 ]
+NamedOption = Annotated[
+    str | None,
+    typer.Option(help="the file's own environment, module:Name-v0, so that it may be imported"),
+]
+#: Of episodes, and their seeds.
+MOST = 10**9
 
 
-class Algorithm(StrEnum):
-    """Algorithms there are."""
-
-    ppo = "ppo"
-    sac = "sac"
-    td3 = "td3"
-    ddpg = "ddpg"
-    dqn = "dqn"
+#: The algorithms there are, by the names of their files, which are not imported for that.
+ALGORITHMS = sorted(p.stem for p in (Path(__file__).parent / "specs/algorithms").glob("[!_]*.py"))
 
 
-class Her(StrEnum):
-    """Hindsight strategies, or none."""
+class Terminates(StrEnum):
+    """Which goals end an episode."""
 
-    none = "none"
-    final = "final"
-    future = "future"
-    episode = "episode"
-    random = "random"
+    goal = "goal"
+    never = "never"
+
+
+class Rest(StrEnum):
+    """What becomes of rewards that goals do not explain."""
+
+    keep = "keep"
+    drop = "drop"
+    refuse = "refuse"
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="say it and end")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
     """Run a command; what a person can mend is told in one sentence."""
-    import os
-    import sys
 
-    from hindsight.files import DamagedError, FileError
+    from hindsight.files import DamagedError, FileError, reason
     from hindsight.interruption import end_with_parent
+    from hindsight.process import have_home, must_have_memory, open_streams
 
+    open_streams()
     end_with_parent()
-    sys.path.append(os.getcwd())  # where a person's own environment lies
     try:
+        must_have_memory()
+        have_home()
         try:
             app()
         except DamagedError as error:
             raise FileError(f"{error}{_set_aside(error.paths)}") from None
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+                raise
+            raise FileError(f"the memory does not suffice ({reason(error)})") from None
     except (SpecError, EnvironmentFailure, FileError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
@@ -82,7 +115,9 @@ def _set_aside(paths: Iterable[Path]) -> str:
             set_aside(curves)  # one job makes both
         # Snakemake makes a missing file again only for one that is missing, too, up to the page.
         for plan in (TRAINED / "tables").glob("*/*/plan.json"):
-            about = path.parent == plan.parent or f"{cell}.parquet" in plan.read_text()
+            # Of a plan that is damaged itself what can be read.
+            text = plan.read_text(encoding="utf-8", errors="replace")
+            about = path.parent == plan.parent or f"{cell}.parquet" in text
             if about:
                 (plan.parent / "summary.csv").unlink(missing_ok=True)
             if about or path.parent == plan.parents[1]:
@@ -110,7 +145,7 @@ def plan(
     from rich.table import Table
 
     from hindsight.specs.cost import file_bytes
-    from hindsight.specs.experiments import Plan
+    from hindsight.specs.experiments import Plan, left_out
     from hindsight.specs.queue_simulation import wall_seconds
     from hindsight.workflow import Stage
 
@@ -137,6 +172,8 @@ def plan(
     row("all, shared cells once", stage.cells)
     Console().print(table)
 
+    for line in left_out(stage.plan):
+        typer.echo(line)
     queue = stage.queue()
     everything = sum(hours.values())
     on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
@@ -157,8 +194,13 @@ def _size(count: float) -> str:
 
 @app.command()
 def train(
-    algorithm: Annotated[Algorithm, typer.Option(help="learning algorithm")] = Algorithm.ppo,
-    her: Annotated[Her, typer.Option(help="hindsight strategy")] = Her.none,
+    context: typer.Context,
+    algorithm: Annotated[
+        str, typer.Option(help=f"learning algorithm: {', '.join(ALGORITHMS)}")
+    ] = "ppo",
+    her: Annotated[
+        str, typer.Option(help="hindsight strategy: final, future, episode, random, or none")
+    ] = "none",
     k: Annotated[
         int | None, typer.Option(help="goals per step: ppo's copies (1), or of a replay (4)")
     ] = None,
@@ -173,6 +215,13 @@ def train(
     fidelity: Annotated[str, typer.Option(help="released or described")] = "described",
     seeds: Annotated[int, typer.Option(help="runs")] = 16,
     steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
+    terminates: Annotated[
+        Terminates | None,
+        typer.Option(help="which goals end an episode of gymnasium's; found out if not given"),
+    ] = None,
+    rest: Annotated[
+        Rest | None, typer.Option(help="rewards that goals do not explain: kept if not given")
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="of Adam; the algorithm's own if not given")
     ] = None,
@@ -187,19 +236,34 @@ def train(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    runs_per_axis: Annotated[int | None, typer.Option(help="runs that train together")] = None,
+    runs_per_axis: Annotated[
+        int | None, typer.Option(min=1, help="runs that train together")
+    ] = None,
     workers: WorkersOption = None,
+    full_width: FullWidthOption = False,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
+    again: Annotated[bool, typer.Option("--again", help="anew, also what is trained")] = False,
 ) -> None:
-    """Train one cell, without Snakemake; writes the same files."""
+    """Train one cell, without Snakemake; writes the same files.
+
+    What was interrupted is continued, what is trained is shown.
+    """
+    from hindsight.one_cell import files_of, must_apply, outcome, to_come
+
+    if full_width:
+        multiply_at_full_width()
+    from hindsight.specs.algorithms import ALGORITHMS as KINDS
     from hindsight.specs.cell import CellSpec
     from hindsight.specs.errors import validated
     from hindsight.specs.experiments import must_count, overrides_of, put
 
     widths = [width.strip() for width in hidden.split(",") if width.strip()]
+    if algorithm not in KINDS:
+        known = ", ".join(KINDS)
+        raise SpecError(f"--algorithm {algorithm!r} is unknown; there are {known}")
     values: dict[str, Any] = {
         "environment": {"id": env},
-        "algorithm": {"name": algorithm.value, "hidden": widths},
+        "algorithm": {"name": algorithm, "hidden": widths},
         "seeds": seeds,
         "steps": steps,
         "evaluation": {"episodes": evaluation_episodes},
@@ -213,20 +277,49 @@ def train(
             "interception_distance": interception_distance,
             "fidelity": fidelity,
         }
+    for key, chosen in (("terminates", terminates), ("rest", rest)):
+        if chosen is not None:
+            put(values, key, chosen.value, f"--{key}")
     if learning_rate is not None:
         values["algorithm"]["learning_rate"] = learning_rate
-    if her is not Her.none:
-        section = "hindsight" if algorithm is Algorithm.ppo else "replay"
-        values[section] = {"strategy": her.value, "fidelity": fidelity}
+    if her != "none":
+        section = "hindsight" if KINDS[algorithm].on_policy else "replay"
+        values[section] = {"strategy": her, "fidelity": fidelity}
         values[section] |= {} if k is None else {"k": k}
     more = overrides_of(keys or [], "--set")
     for key, value in more.items():
         put(values, key, value, "--set")
     spec = validated(CellSpec, values)
+    flags = [name for name in context.params if _is_typed(context, name)]
+    must_apply(flags, spec, more)
     must_count(spec, values, [*more, *([] if k is None else ["k"])])
+    _must_have_memory_for(spec)
+    from hindsight.integrity import about
     from hindsight.training.cell import Execution
+    from hindsight.training.finished import diverged_runs, finished
 
-    _train(spec, out, Execution(device, runs_per_axis, workers=workers))
+    trained = finished(out, spec) is not None
+    if again and trained:  # what was begun anew and then interrupted is continued
+        trained = False
+        for path in files_of(spec, out).values():
+            path.unlink(missing_ok=True)
+    if trained:
+        typer.echo("already trained, by the same code; --again trains it anew")
+    else:
+        asked = None if "strategy" in more else her
+        typer.echo("\n".join(to_come(spec, out, asked, runs_per_axis)))
+        _train(spec, out, Execution(device, runs_per_axis, workers=workers))
+    typer.echo("\n".join(outcome(spec, out)))
+    runs = about(files_of(spec, out)["cells"])["runs"]
+    if len(diverged_runs(runs)) == len(runs):
+        raise SpecError(
+            "every run diverged, so nothing was learned; a lower learning rate may help"
+        )
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @app.command(hidden=True)
@@ -236,46 +329,63 @@ def cell(
     runs_per_axis: Annotated[int | None, typer.Option()] = None,
     workers: WorkersOption = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
+    full_width: FullWidthOption = False,
+    env: NamedOption = None,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
+    if full_width:
+        multiply_at_full_width()
     from hindsight.specs.cost import cells_per_job
     from hindsight.specs.experiments import read_spec
 
-    checked = read_spec(spec)  # told before torch takes its second
+    checked = read_spec(spec, [env] if env else [])  # told before torch takes its second
+    _must_have_memory_for(checked)
     from hindsight.training.cell import Execution
 
     shares_a_job = cells_per_job(checked) > 1
     execution = Execution(device, runs_per_axis, checkpoint_seconds, workers, shares_a_job)
-    _train(checked, out, execution)
+    typer.echo(f"curves: {_train(checked, out, execution)}")
 
 
-def _train(spec: Any, out: Path, execution: Any) -> None:
+def _must_have_memory_for(spec: Any) -> None:
+    from hindsight.process import LIBRARIES_MB, must_have_memory
+    from hindsight.specs.cost import megabytes
+
+    must_have_memory(LIBRARIES_MB + megabytes(spec))
+
+
+def _train(spec: Any, out: Path, execution: Any) -> Path:
     from hindsight.interruption import Interrupted
     from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
 
+    for line in getattr(getattr(spec.environment, "facts", None), "told", ()):
+        typer.echo(line, err=True)
     try:
         with show(out / "progress" / f"{spec.name}.json") as tell:
-            path = train_cell(spec, out, execution, tell)
+            return train_cell(spec, out, execution, tell)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(stop.status) from None
-    typer.echo(f"curves: {path}")
 
 
 @app.command()
 def watch(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
     out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 where ffmpeg is")],
-    episodes: Annotated[int, typer.Option(min=1, help="episodes shown")] = 3,
+    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes shown")] = 3,
     run: Annotated[int, typer.Option(help="which of the cell's runs (its seed)")] = 0,
-    seed: Annotated[int, typer.Option(help="seed of the episodes")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
+    env: NamedOption = None,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
+    from hindsight.process import TORCH_MB, must_have_memory
+
+    must_have_memory(TORCH_MB)
     from hindsight.training.watch import animate, play_to_watch
 
-    shown = play_to_watch(policy, run, episodes, seed)
+    shown = play_to_watch(policy, run, episodes, seed, env)
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
     typer.echo(f"{out}: {len(shown)} episodes, {caught} of them end at the goal")
@@ -284,16 +394,20 @@ def watch(
 @app.command()
 def evaluate(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
-    episodes: Annotated[int, typer.Option(min=1, help="episodes of each run")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes of each run")] = 100,
     run: Annotated[
         int | None, typer.Option(help="which of the cell's runs (its seed); all if not given")
     ] = None,
     random: Annotated[
         bool, typer.Option("--random", help="actions drawn as in training, not the mode")
     ] = False,
-    seed: Annotated[int, typer.Option(help="seed of the first episode")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
     env: Annotated[
-        str | None, typer.Option(help="another environment than that of the training")
+        str | None,
+        typer.Option(
+            help="another environment than that of the training; a person's own is always named, "
+            "as module:Name-v0"
+        ),
     ] = None,
     keys: Annotated[
         list[str] | None,
@@ -301,6 +415,9 @@ def evaluate(
     ] = None,
 ) -> None:
     """Mean and standard deviation of the return, and success rate, of a trained policy."""
+    from hindsight.process import TORCH_MB, must_have_memory
+
+    must_have_memory(TORCH_MB)
     import numpy as np
 
     from hindsight.specs.experiments import overrides_of
@@ -335,6 +452,9 @@ def replicate(
     published: Annotated[bool, typer.Option(help="draw the published results")] = False,
 ) -> None:
     """Run the whole workflow with a progress display, and say what was reproduced."""
+    from hindsight.process import TORCH_MB, must_have_memory
+
+    must_have_memory(TORCH_MB)  # its jobs would each tell so
     from hindsight.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))
@@ -348,6 +468,27 @@ def publish(config: ConfigOption = None) -> None:
 
     for line in publish_cells(_config([*(config or []), f"preset={PUBLISHED_PRESET}"])):
         typer.echo(line)
+
+
+@app.command()
+def verify_published(
+    everything: Annotated[
+        bool, typer.Option("--all", help="every cell, not only one of each kind")
+    ] = False,
+) -> None:
+    """Train the first iterations of published cells again and compare them with what ships."""
+    from hindsight.verify import must_hold, one_of_each_kind, published, verify
+
+    cells, found = published(), []
+    for one in verify(cells if everything else one_of_each_kind(cells)):
+        found.append(one)
+        verdict = "same" if one.holds else "OTHER"
+        typer.echo(f"{verdict}  {one.middle:.1e} {one.worst:.1e} ({one.column})  {one.name}")
+    must_hold(found)
+    typer.echo(
+        f"{len(found)} published cells: today's code makes their first iterations the same, "
+        "to rounding (the numbers: how far columns are apart, the middle one and the worst)"
+    )
 
 
 def _vouched_for(plans: Iterable[Path]) -> None:
@@ -377,22 +518,26 @@ def episodes(out: Path, policies: list[Path]) -> None:
 
 
 @app.command(hidden=True)
-def draw(tables: list[Path], out: Annotated[list[Path], typer.Option()]) -> None:
-    """Figures, named by their files, from their experiment's tables (a job of the workflow)."""
-    from hindsight import figures
+def draw(
+    folders: list[Path],
+    out: Annotated[list[Path], typer.Option()],
+    processes: Annotated[int, typer.Option(min=1)] = 1,
+) -> None:
+    """Figures, named by their files, from their experiments' folders (a job of the workflow)."""
+    from hindsight.figures.drawing import draw_all
     from hindsight.integrity import check_tables
     from hindsight.publish import verify
+    from hindsight.specs.experiments import EPISODES
 
-    verify(tables)
-    check_tables({path.parent for path in tables})
-    for stem in dict.fromkeys(path.with_suffix("") for path in out):
-        figures.draw(stem.name, tables[0].parent.parent, stem)
+    verify([folder / EPISODES.name for folder in folders if folder.name == EPISODES.parent.name])
+    check_tables(folders)
+    draw_all(out, {folder.name: folder for folder in folders}, processes)
 
 
 @app.command(hidden=True)
 def claims(out: Path) -> None:
     """Verdicts from the tables beside which `out` lies (a job of the workflow)."""
-    from hindsight.analysis.claims import write_claims
+    from hindsight.claims import write_claims
     from hindsight.integrity import check_tables
 
     check_tables(path.parent for path in out.parent.glob("*/plan.json"))

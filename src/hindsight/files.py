@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZIP_STORED, ZipFile
 
 
 class FileError(Exception):
@@ -32,6 +33,21 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def must_be_stored(path: Path) -> None:
+    """Raise DamagedError for an archive that is larger inside than outside.
+
+    Ours are not compressed: one that is could hold a thousand times its size, and fill the memory.
+    Whatever zipfile raises for a file that is no archive is the caller's to tell.
+    """
+    with ZipFile(path) as archive:
+        inside = archive.infolist()
+    size = sum(entry.file_size for entry in inside)
+    if size > path.stat().st_size or any(entry.compress_type != ZIP_STORED for entry in inside):
+        raise DamagedError(
+            f"{path}: is none of ours: its archive is compressed, and holds {size:,} bytes", path
+        )
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,25 +1,44 @@
-"""Fingerprints of the code that decides a stage's results.
+"""Fingerprints of code: twelve digits that change when code changes which decides some result.
 
-Snakemake does not see that an imported module changed.  A fingerprint covers a stage's module and
-all of the package that it imports, directly or not, as syntax trees: comments, docstrings and
-formatting do not count.  A change to a figure therefore retrains nothing, one to PPO its cells.
+Snakemake does not see that an imported module changed.  A fingerprint starts from functions,
+classes or modules (its roots) and follows the names that they use through this package, statement
+by statement.  It covers exactly the statements that are found so, as syntax trees: comments,
+docstrings and formatting do not count, nor do the names and places of modules.  So moving a
+function changes no fingerprint, and a new figure, environment or algorithm only its own.
 """
 
 import ast
 import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-#: Where the code of each stage begins.
-ENTRY = {
-    "train": "hindsight.training.loops",
-    "episodes": "hindsight.training.watch",
-    "summarise": "hindsight.analysis.summarise",
-    "claims": "hindsight.analysis.claims",
-    "figures": "hindsight.figures",
-    "report": "hindsight.report.build",
+PACKAGE = "hindsight"
+#: What each stage of the pipeline begins with (cells: specs/code.py).
+STAGES = {
+    "episodes": ("hindsight.training.watch:write_episodes",),
+    "summarise": ("hindsight.analysis.summarise",),
+    "claims": ("hindsight.claims",),
+    "figures": ("hindsight.figures",),
+    "report": ("hindsight.report.build",),
 }
+
+#: A module, and a name in it; no name: all of the module.
+Place = tuple[str, str | None]
+
+
+@dataclass
+class Module:
+    """The statements of a module at its top level."""
+
+    #: By the names that they define.
+    defines: dict[str, list[ast.stmt]] = field(default_factory=dict)
+    #: What runs whenever the module is imported: registrations, settings.
+    effects: list[ast.stmt] = field(default_factory=list)
+    #: Names that stand for something in this package.
+    imports: dict[str, Place] = field(default_factory=dict)
 
 
 def _file(module: str) -> Path:
@@ -27,52 +46,154 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-@cache
-def _tree(path: Path) -> ast.Module:
-    """The syntax tree without docstrings; stages share most modules, each is parsed once."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _is_module(name: str) -> bool:
+    return name.split(".")[0] == PACKAGE and _file(name).exists()
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 del node.body[0]
     return tree
 
 
-def _imports(tree: ast.Module) -> set[str]:
-    """Modules of this package that a module imports."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {m for m in found if m.startswith("hindsight.") and _file(m).exists()}
-
-
-def modules(entry: str) -> list[str]:
-    """The package's modules that `entry` needs, itself included, sorted."""
-    todo, seen = [entry], set()
-    while todo:
-        module = todo.pop()
-        if module not in seen:
-            seen.add(module)
-            todo += _imports(_tree(_file(module)))
-    return sorted(seen)
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Place]]:
+    """Names that an import gives to things of this package."""
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            if _is_module(inner):
+                yield alias.asname or alias.name, (inner, None)
+            elif node.module and _is_module(node.module):
+                yield alias.asname or alias.name, (node.module, alias.name)
+    else:
+        for alias in node.names:
+            if _is_module(alias.name) and alias.asname:
+                yield alias.asname, (alias.name, None)
 
 
 @cache
-def fingerprint(stage: str) -> str:
-    """Twelve hexadecimal digits; equal for equal code."""
-    digest = hashlib.sha256()
-    for module in modules(ENTRY[stage]):
-        digest.update(module.encode())
-        digest.update(ast.dump(_tree(_file(module))).encode())
-        for template in sorted((_file(module).parent / "templates").glob("*")):
-            digest.update(template.read_bytes())
-    return digest.hexdigest()[:12]
+def _module(name: str) -> Module:
+    """A module of this package, parsed once per process."""
+    found = Module()
+    tree = _without_docstrings(ast.parse(_file(name).read_text(encoding="utf-8")))
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.update(_imported(node))
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        names = list(_defined(node))
+        for defined in names:
+            found.defines.setdefault(defined, []).append(node)
+        if not names or not isinstance(node, _PLAIN):
+            found.effects.append(node)
+    return found
+
+
+_PLAIN = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+
+
+def _defined(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement at the top level defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    else:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                yield inner.id
+            elif isinstance(inner, ast.FunctionDef | ast.ClassDef):
+                yield inner.name
+
+
+def _references(node: ast.stmt, home: str) -> Iterator[Place]:
+    """What a statement of a module mentions of this package, as it is written there."""
+    module = _module(home)
+    imports = dict(module.imports)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Import | ast.ImportFrom):
+            imports.update(_imported(inner))
+    whole = {id(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+            target = imports.get(inner.value.id)
+            if target is not None:
+                # A module's function, or something of a class, which counts whole.
+                yield (target[0], inner.attr) if target[1] is None else target
+        if isinstance(inner, ast.Name) and id(inner) not in whole and inner.id in imports:
+            yield imports[inner.id]
+        if isinstance(inner, ast.Name) and inner.id in module.defines:
+            yield home, inner.id
+
+
+def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
+    """The statements behind a place, each with its module, re-exports followed."""
+    home, name = place
+    module = _module(home)
+    if name is None:
+        for nodes in module.defines.values():
+            yield from ((home, node) for node in nodes)
+        yield from ((home, node) for node in module.effects)
+    elif name in module.defines:
+        yield from ((home, node) for node in module.defines[name])
+        yield from ((home, node) for node in module.effects)
+    elif name in module.imports:
+        yield from _statements(module.imports[name])
+    elif _is_module(f"{home}.{name}"):
+        yield from _statements((f"{home}.{name}", None))
+
+
+def _place(root: str) -> Place:
+    module, _, name = root.partition(":")
+    return module, name or None
+
+
+def closure(*roots: str) -> dict[ast.stmt, str]:
+    """The statements that roots need, `module` or `module:name`, each with its module."""
+    todo, seen = [_place(root) for root in roots], set[Place]()
+    found: dict[ast.stmt, str] = {}
+    while todo:
+        place = todo.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        for home, node in _statements(place):
+            if node not in found:
+                found[node] = home
+                todo += _references(node, home)
+    return found
+
+
+def modules(*roots: str) -> list[str]:
+    """The modules of this package in which the statements stand that roots need, sorted."""
+    return sorted(set(closure(*roots).values()))
+
+
+@cache
+def _digest(node: ast.stmt) -> bytes:
+    return hashlib.sha256(ast.dump(node).encode()).digest()
+
+
+@cache
+def fingerprint(*roots: str) -> str:
+    """Twelve hexadecimal digits, equal for equal code; `roots` are `module` or `module:name`."""
+    found = closure(*roots)
+    digests = {_digest(node) for node in found}
+    for home in set(found.values()):
+        folder = _file(home).parent
+        for data in (*(folder / "templates").glob("*"), *folder.glob("*.yaml")):
+            digests.add(hashlib.sha256(data.read_bytes()).digest())
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()[:12]
+
+
+def of_stage(stage: str) -> str:
+    """The fingerprint of one of the pipeline's `STAGES`."""
+    return fingerprint(*STAGES[stage])
+
+
+def forget() -> None:
+    """Read the sources anew: for tests, which edit them."""
+    for remembered in (fingerprint, _module, _digest):
+        remembered.cache_clear()

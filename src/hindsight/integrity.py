@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hindsight.files import DamagedError, FileError, reason
 
@@ -47,6 +48,15 @@ def is_whole(table: pa.Table) -> bool:
     return checksum(table, metadata.get(ABOUT, b"")).encode() == metadata[SEAL]
 
 
+def about(path: Path) -> dict[str, Any]:
+    """What a results file says of itself, without a look at its rows; empty for what is none."""
+    try:
+        found = json.loads((pq.read_schema(path).metadata or {}).get(ABOUT, b"null"))
+    except (OSError, ValueError, pa.ArrowException):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes; raises FileError."""
     try:
@@ -76,9 +86,11 @@ def check_tables(folders: Iterable[Path]) -> None:
             found = json.loads(record.read_text(encoding="utf-8"))
             sums = dict(found.get(SUMS, {}))
             whole = not sums or sums.pop(RECORD, record_sum(found)) == record_sum(found)
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             sums, whole = {}, False
-        if not whole or not all((folder / name).exists() for name in sums):
+        # Files beside it only: no other is opened because a record names it.
+        whole = whole and all(Path(name).name == name for name in sums)
+        if not whole or not all((folder / name).is_file() for name in sums):
             damaged.append(record)
             continue
         damaged += [
@@ -94,5 +106,5 @@ def check_json(paths: Iterable[Path]) -> None:
     for path in filter(Path.exists, paths):
         try:
             json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DamagedError(f"{path}: is damaged: {reason(error)}", path) from error

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 #: SLURM sends SIGTERM before it preempts a job or ends its time.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: One request may come twice, from make and from who signals its whole group: within these seconds.
 ECHO_SECONDS = 1.0
+#: Somebody else's code that has not come back for so many seconds is not waited for any longer.
+PATIENCE_SECONDS = 5.0
 #: A process started with this in its environment ends with the process of that number.
 PARENT = "HINDSIGHT_PARENT"
 
@@ -40,22 +43,48 @@ class Notice:
     at: float = 0.0  # of the monotonic clock
 
 
+#: What is waited for at the moment, outermost first, and since when.
+_awaited: list[tuple[str, float]] = []
+
+
+@contextmanager
+def awaited(what: str) -> Iterator[None]:
+    """While somebody else's code runs: if it hangs, who is asked to stop does not wait for it."""
+    _awaited.append((what, time.monotonic()))
+    try:
+        yield
+    finally:
+        _awaited.pop()
+
+
 @contextmanager
 def noticed() -> Iterator[Notice]:
     """Take note of the first signal that asks to stop, for whoever looks; obey a later second.
 
     A signal that is ignored (as by nohup) stays so.  Outside of the main thread, where Python
-    allows no handlers, nothing is noticed.
+    allows no handlers, nothing is noticed.  Raises Interrupted, then, out of code that is awaited
+    and does not come back.
     """
     notice = Notice()
 
     def note(number: int, frame: FrameType | None) -> None:
         if notice.signal is None:
             notice.signal, notice.at = number, time.monotonic()
+            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, look)
+            signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
         elif time.monotonic() - notice.at > ECHO_SECONDS:
             raise KeyboardInterrupt
 
-    before = {}
+    def look(number: int, frame: FrameType | None) -> None:
+        if _awaited and time.monotonic() - _awaited[0][1] > PATIENCE_SECONDS:
+            assert notice.signal is not None
+            raise Interrupted(
+                f"stopped by {signal.Signals(notice.signal).name} while {_awaited[0][0]} did not "
+                "answer; the same command continues from the last checkpoint",
+                notice.signal,
+            )
+
+    before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -63,6 +92,8 @@ def noticed() -> Iterator[Notice]:
     try:
         yield notice
     finally:
+        if signal.SIGALRM in before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 

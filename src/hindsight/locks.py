@@ -1,18 +1,19 @@
 """One process at a time: locks that the kernel takes back when their holder ends, however it ends.
 
 So there is no stale lock.  The lock's file is removed by its holder; one that was left behind by a
-killed process means nothing.
+killed process means nothing.  Locking itself is filelock's, which follows no symbolic link; who
+holds a lock, and what a person is told of it, is ours.
 """
 
 import errno
-import fcntl
 import os
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from hindsight.files import FileError, reason
 
@@ -31,57 +32,58 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[bool]:
     Raises LockedError where another process holds it and `wait` is false, FileError where the file
     cannot be made.  On a file system without locks it says so, and goes on.
     """
-    file, waited = _take(path, what, wait)
+    # No lock by a file's mere existence, which would outlive a killed holder.
+    lock = FileLock(path, mode=0o644, fallback_to_soft=False, on_acquired=_sign)
+    waited = _take(lock, path, what, wait)
     try:
-        with suppress(OSError):  # a full disk: only the holder's name is lost
-            file.truncate(0)
-            file.write(f"{os.getpid()} on {socket.gethostname()}")
-            file.flush()
         yield waited
     finally:
+        # Before the lock is let go: the next one to come finds its file removed, and makes another.
         with suppress(OSError):
             path.unlink()
         with suppress(OSError):
-            file.close()
+            lock.release()
 
 
-def _take(path: Path, what: str, wait: bool) -> tuple[IO[str], bool]:
-    waited = False
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+", encoding="utf-8")
-            file.seek(0)
-            holder = file.read(200).strip() or "unknown"
-        except OSError as error:
-            raise FileError(f"{path}: cannot be written: {reason(error)}") from error
-        if not _lock(file, what, fcntl.LOCK_NB):
-            busy = f"{what}: another process is at work there (process {holder})"
-            if not wait:
-                file.close()
-                raise LockedError(busy)
-            if not waited:
-                print(f"{busy}; waiting for it", file=sys.stderr, flush=True)
-            waited = True
-            _lock(file, what)
-        # Whoever had it may have removed the file: the next one to come would lock another.
-        with suppress(FileNotFoundError):
-            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-                return file, waited
-        file.close()
+def _sign(handle: int) -> None:
+    """Write who holds a lock into its file."""
+    with suppress(OSError):  # a full disk: only the holder's name is lost
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()} on {socket.gethostname()}".encode())
 
 
-def _lock(file: IO[str], what: str, flags: int = 0) -> bool:
+def _take(lock: FileLock, path: Path, what: str, wait: bool) -> bool:
+    """Acquire the lock; returns whether it had to be waited for."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | flags)
-    except BlockingIOError:
-        return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():
+            path.unlink()  # no lock of ours; what it points to stays as it is
+            _tell(f"{path}: was a symbolic link, which is removed")
+        try:
+            lock.acquire(blocking=False)
+            return False
+        except Timeout:
+            busy = f"{what}: another process is at work there (process {_holder(path)})"
+            if not wait:
+                raise LockedError(busy) from None
+            _tell(f"{busy}; waiting for it")
+            lock.acquire()
+            return True
     except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise FileError(f"{file.name}: cannot be locked: {reason(error)}") from error
-        told = "this file system has no locks, so never start it twice at once"
-        print(f"{what}: {told}", file=sys.stderr, flush=True)
-    return True
+        if error.errno in WITHOUT_LOCKS:
+            _tell(f"{what}: this file system has no locks, so never start it twice at once")
+            return False
+        raise FileError(f"{path}: cannot be written: {reason(error)}") from error
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")[:200].strip() or "unknown"
+    return "unknown"
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def only_head() -> ExitStack:

@@ -58,7 +58,7 @@ def verify(paths: Iterable[Path]) -> None:
     try:
         entries = json.loads(MANIFEST.read_text(encoding="utf-8"))
         sums = {name: entry["sha256"] for name, entry in entries.items()}
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise FileError(f"{MANIFEST}: cannot be read as a manifest: {reason(error)}") from error
     for path in published:
         name = str(path.relative_to(PUBLISHED))

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
 from hindsight.specs.cost import seconds
-from hindsight.specs.experiments import Plan, load, overrides_of
+from hindsight.specs.experiments import Plan, left_out, load, overrides_of
 from hindsight.training.progress import shown
 from hindsight.workflow import Stage, files_below
 
@@ -46,6 +46,8 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
+    for line in [] if stage.never_train else left_out(stage.plan):
+        print(line, flush=True)
     with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
         started = time.time()
         status, stopped_by = _supervise(command, stage)
@@ -119,6 +121,7 @@ class _Watch:
         self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
         self.there = set(stage.there)
         self.started = self.looked = time.monotonic()
+        self.began = time.time()
         self.worth = 0.0  # estimated seconds of the cells finished since
 
     def look(self) -> tuple[int, str]:
@@ -139,13 +142,19 @@ class _Watch:
             returns = ", ".join(shown(p["return_mean"], "+.2f") for p in under_way)
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
-            text += "  tables, figures, report"
+            text += f"  tables, figures{self._drawn()}, report"
         left = sum(self.work[name] for name in self.work.keys() - self.there) - part
         elapsed = time.monotonic() - self.started
         if done > 0 and left > 0 and elapsed > 5:
             minutes = left * elapsed / done / 60
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
         return len(self.there), text
+
+    def _drawn(self) -> str:
+        """How many figures have been drawn since, or found to be still of the same tables."""
+        pictures = Path(self.stage.folder).glob("*.png")
+        count = sum(path.stat().st_mtime >= self.began for path in pictures)
+        return f" ({count} done)" if count else ""
 
 
 def _progress(name: str) -> dict[str, Any] | None:
@@ -213,9 +222,13 @@ def _what_came_out(stage: Stage) -> None:
     """The verdicts, and where everything is."""
     if not Path(stage.claims).exists():  # only some figures were asked for
         return
+    from hindsight.report.words import measured  # which loads pandas
+
     print("\nThe claims")
     for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:15} {row['sentence']}")
+        if " missing of " in measured(row):
+            print(f"     {measured(row)}")
     print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     print(f"Tables     {stage.tables}/*/summary.csv, .tex")
     print(f"Scoreboard {stage.scoreboard}")

@@ -19,8 +19,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hindsight.integrity import about
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import is_of
 from hindsight.specs.cost import cells_per_job, megabytes, seconds
+from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import (
     EPISODES,
@@ -28,9 +31,11 @@ from hindsight.specs.experiments import (
     TRAINED,
     Plan,
     as_json,
+    spec_document,
     spec_path,
     write_if_changed,
 )
+from hindsight.specs.gymnasium import is_known
 from hindsight.specs.queue_simulation import Queued, jobs_of
 
 MAIN_EXPERIMENT = "algorithms"
@@ -115,6 +120,18 @@ class Stage:
         """Names of the cells whose curves are there: one look per folder, not one per cell."""
         return {name for name in files_below(self.root / "cells") if name in self.plan.cells}
 
+    @cached_property
+    def stale(self) -> list[str]:
+        """Cells that are there but of other code than today's.
+
+        By their own word: Snakemake's bookkeeping stays behind where results are copied.
+        """
+        return [
+            name
+            for name in sorted(self.there)
+            if not is_of(about(self.curves(name)), self.plan.cells[name])
+        ]
+
     def cells_of(self, experiment: str) -> list[str]:
         """Curves that an experiment's tables are made of."""
         names = self.plan.cells_of(experiment)
@@ -137,7 +154,7 @@ class Stage:
             for entry, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])
             if entry.spec.hindsight is not None
             and entry.fidelity == "released"
-            and entry.spawn == "random"
+            and entry.condition.spawn == "random"
         )
         paths = [TRAINED / "policies" / f"{name}.pt" for name in names]
         return [str(path) for path in paths if path.exists() or not self.never_train]
@@ -157,6 +174,17 @@ class Stage:
         entries = self.plan.experiments.get(experiment, [])
         names = names_for(experiment, list(dict.fromkeys(entry.fidelity for entry, _ in entries)))
         return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
+
+    @cached_property
+    def drawing(self) -> dict[str, list[str]]:
+        """Experiments whose figures one job draws, by the job's name.
+
+        Published results are all there, and starting a program takes longer than a figure does;
+        otherwise an experiment is drawn as soon as its cells are trained.
+        """
+        if self.plan.config.results == "published":
+            return {"draw_figures": self.drawn_experiments}
+        return {f"draw_{name}": [name] for name in self.drawn_experiments}
 
     @cached_property
     def drawn(self) -> list[str]:
@@ -201,6 +229,8 @@ class Stage:
         options = f"--device {execution.device}"
         if execution.runs_per_axis is not None:
             options += f" --runs-per-axis {execution.runs_per_axis}"
+        if execution.full_width:
+            options += " --full-width"
         # A default is not spelled out: options that change make Snakemake train again.
         if "checkpoint_seconds" in execution.model_fields_set:
             options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
@@ -214,6 +244,11 @@ class Stage:
             return self.plan.cells[wildcards.cell]
         except KeyError:
             raise SpecError(f"cell {wildcards.cell!r} is none of {self.source}'s") from None
+
+    def named(self, wildcards: Any) -> list[str]:
+        """Options of a training job that name a person's own environment, for it to be imported."""
+        where = self.spec_of(wildcards).environment.id
+        return [] if where in ENVIRONMENTS or is_known(where) else [f"--env={where}"]
 
     @cached_property
     def _first(self) -> set[str]:
@@ -271,7 +306,9 @@ class Stage:
         if self.never_train:
             return
         for name, spec in self.plan.cells.items():
-            write_if_changed(spec_path(name), spec.model_dump_json(indent=1))
+            write_if_changed(spec_path(name), spec_document(spec))
+        for name in self.stale:
+            _make_newer(spec_path(name), self.curves(name))
 
     def forget_unselected(self) -> None:
         """Delete tables of experiments that are not in the plan: verdicts and page would tell of
@@ -286,6 +323,14 @@ class Stage:
         there = set(files_below(self.root / "cells"))
         for name in files_below(TRAINED / "checkpoints", ".pt") & there & self.plan.cells.keys():
             (TRAINED / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
+
+
+def _make_newer(path: Path, other: Path) -> None:
+    """Let a file be the newer one of two: what Snakemake makes of it is made anew."""
+    made = other.stat().st_mtime_ns
+    if path.stat().st_mtime_ns <= made:
+        now = max(time.time_ns(), made + 1_000_000)
+        os.utime(path, ns=(now, now))
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:

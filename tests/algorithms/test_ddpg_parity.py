@@ -10,7 +10,7 @@ from torch.nn.functional import mse_loss
 
 from hindsight.algorithms import ddpg
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import DDPGSpec
+from hindsight.specs.algorithms.ddpg import DDPGSpec
 from tests.algorithms import twins
 from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hindsight.algorithms import dqn
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import DQNSpec
+from hindsight.specs.algorithms.dqn import DQNSpec
 
 N_OBS, N_CHOICES, HIDDEN, BATCH = 6, 4, (32, 24), 48
 AGENT = dqn.Agent.of(N_OBS, N_CHOICES, HIDDEN)
@@ -50,7 +50,7 @@ def start(*learning_rates: float, weight_decay: float = 0.0) -> dqn.State:
     return dqn.State(AGENT, rows, torch.tensor(learning_rates), weight_decay)
 
 
-class Face(gymnasium.Env):
+class Wrapper(gymnasium.Env):
     """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (N_OBS,))
@@ -89,7 +89,7 @@ def twin_of(spec: DQNSpec, state: dqn.State) -> stable_baselines3.DQN:
     assert spec.max_grad_norm is not None, "Stable-Baselines3 always clips"
     model = stable_baselines3.DQN(
         "MlpPolicy",
-        Face(),
+        Wrapper(),
         learning_rate=spec.learning_rate,
         buffer_size=BATCH,
         gamma=spec.gamma,

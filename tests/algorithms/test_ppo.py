@@ -19,7 +19,9 @@ from hindsight.envs.step import Step
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy
 from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.cell import HindsightSpec, PPOSpec, PredatorPreySpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
 
 # --- minibatches ----------------------------------------------------------------------------------
 
@@ -62,14 +64,14 @@ def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
     order = ppo.orders(range(runs), 1, samples.valid, 2)
     packed, counts = ppo.pack(samples), samples.valid.sum(1)
     for epoch_order in order:
-        epoch = ppo.deal(packed, N_OBS, samples.n_real, epoch_order, counts, batch_size)
+        epoch = ppo.shuffle(packed, N_OBS, samples.n_real, epoch_order, counts, batch_size)
         assert epoch.weight.shape[1] == -(-int(counts.max()) // batch_size)
         assert epoch.weight.shape[2] == batch_size
         for run in range(runs):
             there = epoch.weight[run] > 0
             number = epoch.obs[run, ..., 0][there]
-            dealt = sorted(number.long().tolist())
-            assert dealt == [i + 1 for i in np.flatnonzero(valid[run])]
+            shuffled = sorted(number.long().tolist())
+            assert shuffled == [i + 1 for i in np.flatnonzero(valid[run])]
             assert torch.equal(epoch.relabelled[run][there], number > samples.n_real)
             assert not epoch.relabelled[run][~there].any()
             # All fields of a sample stayed together.
@@ -219,6 +221,7 @@ class Probe:
 
     goal_size, observation_size, action_size = 1, 3, 1
     truncates = False
+    keeps_rest = False
 
     def __init__(
         self, runs: int, envs: int, length: int, reward_of: Callable[[Tensor, Tensor], Tensor]

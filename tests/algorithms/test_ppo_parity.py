@@ -23,8 +23,10 @@ from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.adam import Adam
 from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.cell import PPOSpec, PredatorPreySpec
-from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -138,12 +140,12 @@ def build(
 ) -> Twin:
     """A twin of one run whose buffer holds that run's part of the rollout."""
     _, envs, steps = rollout.rewards.shape
-    faces = [partial(Replayed, task, rollout, run, env) for env in range(envs)]
+    wrappers = [partial(Replayed, task, rollout, run, env) for env in range(envs)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of truncated minibatches, which we test
         model = stable_baselines3.PPO(
             "MlpPolicy",
-            stable_baselines3.common.vec_env.DummyVecEnv(faces),
+            stable_baselines3.common.vec_env.DummyVecEnv(wrappers),
             learning_rate=learning_rate,
             n_steps=steps,
             batch_size=spec.batch_size,

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hindsight.algorithms import sac
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import SACSpec
+from hindsight.specs.algorithms.sac import SACSpec
 from tests.algorithms import twins
-from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
+from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES, network
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -123,17 +123,11 @@ def test_acting(monkeypatch):
     assert float((drawn - mode).abs().max()) > 0.1
 
 
-def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:
-    """The plain network of one row, for automatic differentiation."""
-    layers = mlp.layers(row[None])
-    for i, (bias, weight) in enumerate(layers):
-        x = torch.nn.functional.linear(x, weight[0], bias[0])
-        x = x if i == len(layers) - 1 else x.relu()
-    return x
-
-
 def losses(row: Tensor, batch: Batch, noise: Tensor, spec: SACSpec) -> tuple[Tensor, ...]:
-    """J_Q, J_pi and J(alpha) of one run, written from the paper on torch.distributions."""
+    """J_Q, J_pi and J(alpha) of one run as `sac` states them, on torch.distributions.
+
+    They are compared with the paper's equations, written out here.
+    """
     theta, phi, theta_bar = row.split(AGENT.sizes)
     log_alpha, critics, targets = phi[-1], theta.chunk(2), theta_bar.detach().chunk(2)
     alpha = log_alpha.exp().detach()
@@ -155,12 +149,19 @@ def losses(row: Tensor, batch: Batch, noise: Tensor, spec: SACSpec) -> tuple[Ten
         value = q(targets, batch.next_obs[0], next_actions).min(0).values - alpha * next_log_prob
         y = torch.where(batch.terminated[0], 0.0, spec.gamma * value) + batch.rewards[0]
     weight = torch.ones_like(y) if batch.weight is None else batch.weight[0]
-    j_q = 0.5 * (weight * (q(critics, batch.obs[0], batch.actions[0]) - y) ** 2).mean(1).sum()
+    delta = q(critics, batch.obs[0], batch.actions[0]) - y
     actions, log_prob = policy(batch.obs[0], noise[0, :SAMPLES])
-    judged = q([c.detach() for c in critics], batch.obs[0], actions).min(0).values
-    j_pi = (alpha * log_prob - judged).mean()
-    j_alpha = -(log_alpha * (log_prob.detach() - N_ACTIONS)).mean()
-    return j_q, j_pi, j_alpha
+    judged = q([c.detach() for c in critics], batch.obs[0], actions)
+    j_q = sac.critic_loss(delta[None], batch.weight)
+    j_pi = sac.policy_loss(log_prob[None], judged[None], alpha[None])
+    j_alpha = sac.temperature_loss(log_alpha[None], log_prob.detach()[None], -N_ACTIONS)
+    for ours, paper in (
+        (j_q, (weight * delta**2 / 2).mean(1).sum()),
+        (j_pi, (alpha * log_prob - judged.min(0).values).mean()),
+        (j_alpha, -(log_alpha * (log_prob - N_ACTIONS)).mean()),
+    ):
+        torch.testing.assert_close(ours[0], paper)
+    return j_q[0], j_pi[0], j_alpha[0]
 
 
 @pytest.mark.parametrize("weights", [False, True])

@@ -23,7 +23,7 @@ from hindsight.replay.transitions import Batch
 N_OBS, N_ACTIONS, HIDDEN, SAMPLES = 7, 3, (32, 24), 64
 
 
-class Face(gymnasium.Env):
+class Wrapper(gymnasium.Env):
     """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
 
     observation_space = gymnasium.spaces.Box(-10, 10, (N_OBS,))
@@ -89,7 +89,7 @@ def build(algorithm: type[OffPolicyAlgorithm], spec: Any, learning_rate: float, 
     """A twin whose networks and optimisers are as `spec` says."""
     model = algorithm(
         "MlpPolicy",
-        Face(),
+        Wrapper(),
         learning_rate=learning_rate,
         buffer_size=1,
         gamma=spec.gamma,
@@ -222,3 +222,12 @@ def assert_initial_rows(module: ModuleType, n_critics: int, n_targets: int) -> N
                 distance = float((uniform - expected).abs().max())
                 assert distance < 1.63 / np.sqrt(weight.numel()), "Kolmogorov-Smirnov, 1 %"
     assert row[: len(row) - n_targets].unique().numel() > 0.999 * (len(row) - n_targets)
+
+
+def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:
+    """The plain network of one row, for automatic differentiation."""
+    layers = mlp.layers(row[None])
+    for i, (bias, weight) in enumerate(layers):
+        x = torch.nn.functional.linear(x, weight[0], bias[0])
+        x = x if i == len(layers) - 1 else x.relu()
+    return x

@@ -9,6 +9,7 @@ curves that look like the paper's.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hindsight.analysis import summarise as analysis
+from hindsight.specs.experiments import PAPERS_TASK, condition_name, load
 
 Array = NDArray[np.float64]
 CurveFunction = Callable[[int, Array], Array]
@@ -84,6 +87,10 @@ def specification(
         for parent in parents:
             place = place[parent]
         place[last] = value
+    environment = spec["environment"]
+    given = {"environment", "environment.max_steps"} & (overrides or {}).keys()
+    if environment["id"] != "PredatorPrey-v0" and not given:
+        environment["max_steps"] = 50  # as long as the episodes of the other tasks are
     return spec
 
 
@@ -225,6 +232,41 @@ def learning_curve(arm: str, hardness: float, iterations: int) -> CurveFunction:
     return curve
 
 
+@functools.cache
+def _configured() -> dict[str, Any]:
+    """The repository's own experiments."""
+    return dict(load(Path(__file__).parents[2] / "config.yaml").experiments)
+
+
+def what_it_is(experiment: str, arm: str) -> dict[str, Any]:
+    """Role, algorithm, strategy and keys of an arm, as in config.yaml; else a guess."""
+    known = _configured().get(experiment)
+    if known is not None and arm in known.arms:
+        own = known.arms[arm]
+        return {
+            "role": own.role, "algorithm": own.algorithm, "her": own.her, "keys": dict(own.keys)
+        }  # fmt: skip
+    algorithm = arm.split("-")[0].lower()
+    her = "final" if "HER" in arm else None
+    return {"role": "level", "algorithm": algorithm, "her": her, "keys": {}}
+
+
+def where_it_is(spawn: str, prey: str) -> dict[str, Any]:
+    """A plan's columns of one of the papers' conditions, or of a task (no spawn)."""
+    here = {"task": PAPERS_TASK if spawn else prey, "condition": condition_name(spawn, prey)}
+    return here | {"spawn": spawn or None, "prey": prey if spawn else None}
+
+
+def keyed(table: pd.DataFrame, experiment: str = "algorithms") -> pd.DataFrame:
+    """A table of spawn, prey and arm as analysis writes it: with what the arms and places are."""
+    arms = pd.DataFrame([what_it_is(experiment, arm) for arm in table["arm"]], index=table.index)
+    places = [where_it_is(s, p) for s, p in zip(table["spawn"], table["prey"], strict=True)]
+    return table.assign(
+        role=arms["role"], algorithm=arms["algorithm"], her=arms["her"],
+        task=[p["task"] for p in places], condition=[p["condition"] for p in places],
+    )  # fmt: skip
+
+
 def summarise(plan: Path, root: Path) -> list[dict[str, Any]]:
     """Tables beside a plan, made in the folder to which its cells' paths are relative."""
     with contextlib.chdir(root):
@@ -276,7 +318,7 @@ def write_experiment(
         )
         more = more_of(arm, level, spawn, prey) if more_of else {}
         if not (root / cell).exists():
-            place = {"environment.spawn": spawn, "environment.prey": prey}
+            place = {"environment.spawn": spawn or "random", "environment.prey": prey}
             settings: dict[str, Any] = {
                 "seeds": seeds,
                 "curve_fn": curve,
@@ -286,15 +328,16 @@ def write_experiment(
             overrides = {"spec_overrides": place | more.get("spec_overrides", {})}
             write_cell(root / cell, **(settings | more | overrides))
         steps = more.get("iterations", iterations) * more.get("every", N_STEPS)
-        place = {"spawn": spawn, "prey": prey, "seeds": more.get("seeds", seeds), "steps": steps}
-        place |= {"cell": cell}
-        entries.append({"fidelity": fidelity, "arm": arm, "level": level, **place})
+        size = {"seeds": more.get("seeds", seeds), "steps": steps}
+        what = {"fidelity": fidelity, "arm": arm, **what_it_is(name, arm), "level": level}
+        entries.append({**what, **where_it_is(spawn, prey), **size, "cell": cell})
     plan = {
         "experiment": name,
         "title": name.replace("_", " "),
         "figures": FIGURES.get(name, name),
         "source": source,
         "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
+        "arms": list(arms),
         "vary": list(levels[0]),
         "entries": entries,
     }

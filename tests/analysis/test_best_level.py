@@ -15,8 +15,8 @@ from hindsight.analysis import best_level as module
 from hindsight.analysis import metrics
 from hindsight.analysis.best_level import (
     Scores,
-    best_level,
     best_of,
+    best_range,
     is_single_peaked,
     lean,
     median,
@@ -25,6 +25,7 @@ from hindsight.analysis.best_level import (
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
+from hindsight.specs.experiments import condition_name
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -89,7 +90,7 @@ def test_m_c_is_that_of_the_summary(tmp_path: Path) -> None:
 def reduced(
     root: Path, levels: Sequence[float], seeds: int
 ) -> list[tuple[dict[str, Any], Reduced]]:
-    key = {"fidelity": "released", "arm": "MEHER", "spawn": "random", "prey": "static"}
+    key = {"fidelity": "released", "arm": "MEHER", "condition": "random static"}
     found = []
     for s in levels:
         path = write_cell(root / f"{s}.parquet", seeds=seeds, curve_fn=noisy(s), iterations=30)
@@ -137,10 +138,13 @@ def test_levels_are_scored_in_ascending_order(tmp_path: Path) -> None:
 def test_steps_before_a_first_episode_do_not_count(tmp_path: Path) -> None:
     def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
         late = env_steps <= (1 + seed) * N_STEPS
-        return {"return_mean": np.where(late, NAN, 2 * noisy(0.5)(seed, env_steps) - 1)}
+        returns = np.where(late, NAN, 2 * noisy(0.5)(seed, env_steps) - 1)
+        return {"return_mean": returns, "episodes": np.where(late, 0, env_steps // 20)}
 
     items = reduced(tmp_path, (0.0, 0.7), seeds=5)
-    path = write_cell(tmp_path / "late.parquet", seeds=5, iterations=30, extra=extra)
+    path = write_cell(
+        tmp_path / "late.parquet", seeds=5, iterations=30, extra=extra, evaluate_every=10
+    )
     cell = reduce_cell(load_cell(path))
     items.insert(1, (items[0][0] | {"level": "s_ratio=0.5", "s_ratio": 0.5}, cell))
     (found,) = score(items, ["s_ratio"])
@@ -150,8 +154,8 @@ def test_steps_before_a_first_episode_do_not_count(tmp_path: Path) -> None:
 
 def test_the_best_level_of_all_and_of_each_condition(tmp_path: Path) -> None:
     best = tables_of(tmp_path, seeds=6)["best_level.csv"]
-    assert best["spawn"].isna().tolist() == [True, False, False]
-    assert list(zip(best["spawn"], best["prey"], strict=True))[1:] == list(CONDITIONS[:2])
+    names = [condition_name(*place) for place in CONDITIONS[:2]]
+    assert best["condition"].tolist() == ["all", *names]
     overall = best.iloc[0]
     # 0.5 and 0.7 are equally far from the fastest: either may win, and no other.
     assert overall["best_level"] in (0.5, 0.7)
@@ -250,7 +254,9 @@ def test_only_s_ratios_lean(tmp_path: Path) -> None:
 def test_best_level_by_hand() -> None:
     levels = np.array([0.0, 0.5, 1.0])
     m_c = np.array([[0.1, 0.4, 0.2], [0.3, 0.1, 0.3], [0.0, 0.0, 0.0]])
-    np.testing.assert_array_equal(best_level(levels, m_c), [0.5, 0.0, NAN])
+    first, last = best_range(levels, m_c)
+    np.testing.assert_array_equal(first, [0.5, 0.0, NAN])
+    np.testing.assert_array_equal(last, [0.5, 1.0, NAN])
 
 
 @pytest.mark.parametrize(
@@ -277,7 +283,7 @@ def test_the_bounds_of_the_best_level_are_levels() -> None:
     replicates[25:50, 2] = 0.9
     m_c = np.array([0.1, 0.5, 0.2])
     scores = Scores(
-        "released", "MEHER", "random", "static", (0.0, 0.5, 1.0), m_c, m_c, m_c, replicates, True, 8
+        {"fidelity": "released"}, "s_ratio", (0.0, 0.5, 1.0), m_c, m_c, m_c, replicates, True, 8
     )
     found = best_of([scores], is_s_ratio=True)
     assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)

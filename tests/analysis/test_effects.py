@@ -8,14 +8,15 @@ import pytest
 
 from hindsight.analysis import statistics
 from hindsight.analysis.effects import RUN, effect, paired
+from hindsight.specs.experiments import condition_name
 from tests.analysis.synthetic import CONDITIONS
 
 
 def runs_of(values: np.ndarray, metric: str = "auc") -> pd.DataFrame:
     """`[condition, seed]` values as a table of runs."""
     places = itertools.product(CONDITIONS[: len(values)], range(values.shape[1]))
-    rows = [(*place, seed) for place, seed in places]
-    return pd.DataFrame(rows, columns=RUN).assign(**{metric: values.ravel()})
+    rows = [(condition_name(*place), seed) for place, seed in places]
+    return pd.DataFrame(rows, columns=list(RUN)).assign(**{metric: values.ravel()})
 
 
 def indexed(values: np.ndarray) -> pd.Series:
@@ -25,7 +26,7 @@ def indexed(values: np.ndarray) -> pd.Series:
 def test_only_shared_runs_are_paired() -> None:
     arm, baseline = runs_of(np.array([[1.0, 2.0, 4.0]])), runs_of(np.array([[0.5, 0.5, 0.5]]))
     difference = paired(arm[arm["seed"] > 0], baseline[baseline["seed"] < 2], "auc")
-    assert difference.to_dict() == {("random", "static", 1): 1.5}
+    assert difference.to_dict() == {("random static", 1): 1.5}
     shuffled = paired(arm.sample(frac=1.0, random_state=3), baseline, "auc")
     assert shuffled.sort_index().tolist() == [0.5, 1.5, 3.5]
 
@@ -62,7 +63,6 @@ def test_few_seeds_in_few_conditions_carry_no_interval() -> None:
     assert found.mean == pytest.approx(0.25)
     assert np.isnan(found.low) and np.isnan(found.high)
     assert found.sign() == 0
-    assert found.words() == "+0.250 (too few seeds for an interval)"
 
 
 def test_nothing_has_no_effect() -> None:
@@ -74,5 +74,6 @@ def test_nothing_has_no_effect() -> None:
 def test_an_effect_below_zero_says_so() -> None:
     found = effect(indexed(np.full((1, 6), -0.25)))
     assert found.sign() == -1
-    assert found.words() == "-0.250 (-0.250 to -0.250)"
-    assert found.numbers() == {"mean": -0.25, "low": -0.25, "high": -0.25}
+    assert found.numbers() == {
+        "mean": -0.25, "low": -0.25, "high": -0.25, "n_seeds": 6, "n_conditions": 1
+    }  # fmt: skip

@@ -66,6 +66,8 @@ class Corridor(gym.Env[Any, Any]):
         reward = float(self.compute_reward(self.place, self.goal, [{"cost": -1.0}]))
         if self.wrong == "reward":
             reward -= 0.1
+        if self.wrong in ("pays nan", "pays 1e30") and self.steps == 2:
+            reward = float(self.wrong.removeprefix("pays "))
         terminated = self.terminates and reward == 0
         info = {} if self.terminates else {"is_success": reward == 0}
         return self._obs(), reward, terminated, False, info

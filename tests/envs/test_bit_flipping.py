@@ -1,4 +1,4 @@
-"""Bit flipping against its definition and Stable-Baselines3's, and its gymnasium face."""
+"""Bit flipping against its definition and Stable-Baselines3's, and its gymnasium wrapper."""
 
 import warnings
 from typing import Any
@@ -17,9 +17,9 @@ from stable_baselines3.her import HerReplayBuffer
 
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.envs.bit_flipping import BitFlipping
-from hindsight.envs.task_faces import BitFlippingEnv
+from hindsight.envs.wrapper import GoalEnv
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.tasks import BitFlippingSpec
 
 
 def axis_at(
@@ -100,7 +100,7 @@ def test_steps_are_those_of_stable_baselines(
     theirs = BitFlippingOfSB3(n_bits=n, continuous=continuous, render_mode="rgb_array")
     theirs.reset(seed=0)
     theirs.state, theirs.desired_goal = np.array(bits, np.int8), np.array(goal, np.int8)
-    ours = BitFlippingEnv(n_bits=n, continuous=continuous)
+    ours = GoalEnv("BitFlipping-v0", n_bits=n, continuous=continuous)
     ours.reset(options={"achieved_goal": bits, "desired_goal": goal})
     for _ in range(n):
         action: Any
@@ -128,11 +128,11 @@ def test_an_episode_that_begins_solved() -> None:
     assert not first.success and not first.terminated
     second = env.step(torch.tensor([[1]]))
     assert second.success and second.terminated
-    face = BitFlippingEnv(n_bits=3)
-    _, info = face.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
+    wrapper = GoalEnv("BitFlipping-v0", n_bits=3)
+    _, info = wrapper.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
     assert info == {"is_success": False, "timed_out": False}
-    assert face.step(2)[1:] == (-1.0, False, False, {"is_success": False, "timed_out": False})
-    assert face.step(2)[1:] == (0.0, True, False, {"is_success": True, "timed_out": False})
+    assert wrapper.step(2)[1:] == (-1.0, False, False, {"is_success": False, "timed_out": False})
+    assert wrapper.step(2)[1:] == (0.0, True, False, {"is_success": True, "timed_out": False})
 
 
 def test_a_continuous_episode_that_begins_solved() -> None:
@@ -140,10 +140,10 @@ def test_a_continuous_episode_that_begins_solved() -> None:
     env = axis_at([1, 0, 1], [1, 0, 1], continuous=True)
     step = env.step(torch.tensor([[[0.0, -0.5, -1.0]]]))
     assert step.success and step.terminated
-    face = BitFlippingEnv(n_bits=3, continuous=True)
-    face.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
+    wrapper = GoalEnv("BitFlipping-v0", n_bits=3, continuous=True)
+    wrapper.reset(options={"achieved_goal": [1, 0, 1], "desired_goal": [1, 0, 1]})
     expected = (0.0, True, False, {"is_success": True, "timed_out": False})
-    assert face.step(np.zeros(3, np.float32))[1:] == expected
+    assert wrapper.step(np.zeros(3, np.float32))[1:] == expected
 
 
 def test_one_episode_in_two_to_the_n_begins_solved() -> None:
@@ -169,12 +169,12 @@ def test_solved_in_the_last_step_is_terminated_and_not_truncated() -> None:
 
 @pytest.mark.parametrize(("max_steps", "expected"), [(None, 4), (4, 4), (100, 100)])
 def test_the_step_limit(max_steps: int | None, expected: int) -> None:
-    face = BitFlippingEnv(n_bits=4, max_steps=max_steps)
-    face.reset(options={"achieved_goal": [0, 0, 0, 0], "desired_goal": [1, 1, 1, 1]})
-    flags = [face.step(0)[2:4] for _ in range(expected)]
+    wrapper = GoalEnv("BitFlipping-v0", n_bits=4, max_steps=max_steps)
+    wrapper.reset(options={"achieved_goal": [0, 0, 0, 0], "desired_goal": [1, 1, 1, 1]})
+    flags = [wrapper.step(0)[2:4] for _ in range(expected)]
     assert flags == [(False, False)] * (expected - 1) + [(False, True)]
     with pytest.raises(gymnasium.error.ResetNeeded, match="is over"):
-        face.step(0)
+        wrapper.step(0)
 
 
 def test_one_limit_has_one_specification() -> None:
@@ -194,12 +194,12 @@ def test_runs_share_what_makes_shapes() -> None:
             BitFlipping([BitFlippingSpec(), BitFlippingSpec.model_validate(other)], [0, 1])
 
 
-# -- the gymnasium face ---------------------------------------------------------------------------
+# -- the gymnasium wrapper ------------------------------------------------------------------------
 
 
-def make(**parameters: Any) -> BitFlippingEnv:
+def make(**parameters: Any) -> GoalEnv:
     env = gymnasium.make("BitFlipping-v0", **parameters).unwrapped
-    assert isinstance(env, BitFlippingEnv)
+    assert isinstance(env, GoalEnv)
     return env
 
 
@@ -223,7 +223,7 @@ def test_the_run_axis_is_a_loop_over_faces(continuous: bool) -> None:
     limits, n = [3, 10, 1], 4
     specs = [BitFlippingSpec(n_bits=n, max_steps=k, continuous=continuous) for k in limits]
     axis = BitFlipping(specs, [3, 1, 4], 2)
-    faces = [[make(n_bits=n, max_steps=k, continuous=continuous) for _ in "ab"] for k in limits]
+    wrappers = [[make(n_bits=n, max_steps=k, continuous=continuous) for _ in "ab"] for k in limits]
     begins = np.ones((3, 2), dtype=bool)
     ends = {"terminated": 0, "truncated": 0}
     generator = np.random.default_rng(0)
@@ -237,15 +237,15 @@ def test_the_run_axis_is_a_loop_over_faces(continuous: bool) -> None:
         desired = torch.from_numpy(state[..., n : 2 * n])
         rewards, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
         for run, env in np.ndindex(3, 2):
-            face = faces[run][env]
+            wrapper = wrappers[run][env]
             if begins[run, env]:
                 given = {
                     "achieved_goal": state[run, env, :n],
                     "desired_goal": state[run, env, n : 2 * n],
                 }
-                obs, _ = face.reset(options=given)
+                obs, _ = wrapper.reset(options=given)
                 np.testing.assert_array_equal(concatenated(obs), state[run, env])
-            obs, reward, terminated, truncated, info = face.step(chosen[run, env])
+            obs, reward, terminated, truncated, info = wrapper.step(chosen[run, env])
             np.testing.assert_array_equal(concatenated(obs), step.next_obs[run, env].numpy())
             assert reward == float(rewards[run, env])
             assert terminated == bool(step.terminated[run, env]) == info["is_success"]
@@ -304,7 +304,7 @@ def test_hindsight_of_stable_baselines_can_train_on_it() -> None:
 )
 def test_parameters_are_checked(parameters: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SpecError) as caught:
-        BitFlippingEnv(**parameters)
+        GoalEnv("BitFlipping-v0", **parameters)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -328,7 +328,9 @@ def test_actions_are_checked(action: Any) -> None:
     with pytest.raises(gymnasium.error.ResetNeeded, match="has not begun"):
         env.step(0)
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"action: .* is not allowed; it is the bit .* 0 to 2"):
+    with pytest.raises(
+        ValueError, match=r"action: .* not allowed; it is a whole number from 0 to 2"
+    ):
         env.step(action)
 
 
@@ -364,4 +366,4 @@ def test_without_a_render_mode_nothing_is_drawn() -> None:
     with pytest.warns(UserWarning, match="draws nothing without a render mode"):
         assert env.render() is None
     with pytest.raises(ValueError, match="render_mode: 'human' is not allowed"):
-        BitFlippingEnv(n_bits=3, render_mode="human")
+        GoalEnv("BitFlipping-v0", n_bits=3, render_mode="human")

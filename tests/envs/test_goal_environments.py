@@ -54,11 +54,12 @@ def actions_for(env: GoalEnvironments, steps: int, seed: int = 0) -> torch.Tenso
 
 
 def played(env: GoalEnvironments, actions: torch.Tensor) -> list[torch.Tensor]:
-    """Every field of every step, and what `state` and `elapsed` show after it."""
+    """Every field of every step but the rest, and what `state` and `elapsed` show after it."""
     found = []
     for action in actions:
         step = env.step(action)
-        found.append([*step, env.state, env.elapsed])
+        assert step.rest is not None and not step.rest.any()  # goals explain all rewards
+        found.append([*step[:5], env.state, env.elapsed])
     return [torch.stack(field) for field in zip(*found, strict=True)]
 
 
@@ -248,7 +249,10 @@ def test_choices_begin_where_the_space_does():
         ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "shape"}}, r"shape \(2,\), not \(\)"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "column"}}, r"shape \(2,\), not \(2, 1\)"),
-        ({"id": "Corridor-v0", "kwargs": {"wrong": "reward"}}, "from the two goals alone"),
+        (
+            {"id": "Corridor-v0", "kwargs": {"wrong": "reward"}, "rest": "refuse"},
+            "from the two goals alone",
+        ),
         ({"id": "Corridor-v0", "kwargs": {"discrete": True}}, "sac wants continuous actions"),
     ],
 )
@@ -276,6 +280,8 @@ def test_failures_need_a_region_of_goals():
     [
         ({"wrong": "raises"}, ["step 3 of episode 0", "seed 1", "the corridor has collapsed"]),
         ({"wrong": "nan"}, ["step 2 of episode 0", "not finite"]),
+        ({"wrong": "pays nan"}, ["step 2 of episode 0", "the reward was nan; a reward must be"]),
+        ({"wrong": "pays 1e30"}, ["step 2 of episode 0", "the reward was 1e+30; a reward must"]),
         ({"wrong": "terminates", "terminates": True}, ["compute_terminated does not say so"]),
     ],
 )
@@ -498,9 +504,9 @@ def test_dqn_learns_choices():
 MINE = """
 import gymnasium as gym
 from gymnasium.envs.registration import register
-from hindsight.envs.task_faces import PointReachEnv
+from hindsight.envs.wrapper import GoalEnv
 
-register("Mine-v0", PointReachEnv, max_episode_steps=10)
+register("Mine-v0", GoalEnv, max_episode_steps=10, kwargs={"environment": "PointReach-v0"})
 """
 
 

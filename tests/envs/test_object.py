@@ -1,4 +1,4 @@
-"""Predator-prey with an object to push, against a loop in plain Python, and its other faces."""
+"""Predator-prey with an object to push, against a loop in plain Python, and its other wrappers."""
 
 import math
 import warnings
@@ -16,11 +16,13 @@ from torch import Tensor
 
 from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import load_episodes, save_episodes
-from hindsight.envs.gymnasium_faces import PredatorPreyEnv
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.prey import n_draws, top_speed
 from hindsight.envs.render import PREDATOR, PREY, PUSHED
-from hindsight.specs.cell import PREYS, CellSpec, PPOSpec, PredatorPreySpec, Prey
+from hindsight.envs.wrapper import GoalEnv
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.watch import animate, play
@@ -216,12 +218,12 @@ def test_an_axis_has_objects_or_has_none() -> None:
         PredatorPrey([spec_of(), spec_of(pushes_object=False)], [0, 1])
 
 
-# --- the gymnasium face ---------------------------------------------------------------------------
+# --- the gymnasium wrapper ------------------------------------------------------------------------
 
 
-def make(**parameters: Any) -> PredatorPreyEnv:
+def make(**parameters: Any) -> GoalEnv:
     env = gymnasium.make("PredatorPrey-v0", pushes_object=True, **parameters).unwrapped
-    assert isinstance(env, PredatorPreyEnv)
+    assert isinstance(env, GoalEnv)
     return env
 
 
@@ -242,7 +244,7 @@ def test_the_checkers_find_nothing(prey: Prey, n: int) -> None:
 @pytest.mark.parametrize("prey", PREYS)
 def test_the_face_is_the_environment_of_the_run_axis(prey: Prey) -> None:
     keys: dict[str, Any] = {"prey": prey, "grid_size": 3.0, "max_steps": 4, "n_dims": 2}
-    axis, face, n = PredatorPrey([spec_of(**keys)], [5]), make(**keys), 2
+    axis, wrapper, n = PredatorPrey([spec_of(**keys)], [5]), make(**keys), 2
     axis.prepare_rollout(1, 150)
     generator = stream(5, Purpose.PREY, 1)
     begins, rewards = True, set()
@@ -251,24 +253,24 @@ def test_the_face_is_the_environment_of_the_run_axis(prey: Prey) -> None:
         if begins:
             names = ("object", "prey", "prey_velocity", "predator")
             given = dict(zip(names, state.reshape(4, n), strict=True))
-            obs, _ = face.reset(seed=0, options=given)
-            face.np_random = generator
+            obs, _ = wrapper.reset(seed=0, options=given)
+            wrapper.np_random = generator
         np.testing.assert_array_equal(concatenated(obs), state)
-        assert face.observation_space.contains(obs)
+        assert wrapper.observation_space.contains(obs)
         action = shove(axis.state, n, t)
         desired = axis.state[..., n : 2 * n].clone()
         step = axis.step(action)
         expected, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
-        obs, reward, begins, truncated, info = face.step(action[0, 0].numpy())
+        obs, reward, begins, truncated, info = wrapper.step(action[0, 0].numpy())
         np.testing.assert_array_equal(obs["achieved_goal"], step.next_achieved[0, 0].numpy())
         assert (reward, begins, truncated) == (float(expected), bool(step.terminated), False)
         goal = info["desired_goal_at_reward"]
-        assert env_reward(face, obs["achieved_goal"], goal, info) == reward
+        assert env_reward(wrapper, obs["achieved_goal"], goal, info) == reward
         rewards.add(reward)
     assert rewards == {-1.0, 0.0, 1.0}
 
 
-def env_reward(env: PredatorPreyEnv, achieved: Any, desired: Any, info: Any) -> float:
+def env_reward(env: GoalEnv, achieved: Any, desired: Any, info: Any) -> float:
     reward = env.compute_reward(achieved, desired, info)
     assert isinstance(reward, float)
     return reward

@@ -1,4 +1,4 @@
-"""The point mass against a reference in plain Python, and its gymnasium face."""
+"""The point mass against a reference in plain Python, and its gymnasium wrapper."""
 
 import math
 import warnings
@@ -17,9 +17,9 @@ from stable_baselines3.her import HerReplayBuffer
 
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.envs.point_reach import Parameters, PointReach, advance
-from hindsight.envs.task_faces import PointReachEnv
+from hindsight.envs.wrapper import GoalEnv
+from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.tasks import PointReachSpec
 
 # -- the reference: SYSTEMS, section 1, one environment, plain Python -----------------------------
 
@@ -173,12 +173,12 @@ def test_each_run_is_judged_by_its_own_threshold() -> None:
     assert reward.tolist() == [[0, -1, -1], [0, 0, -1]]
 
 
-# -- the gymnasium face ---------------------------------------------------------------------------
+# -- the gymnasium wrapper ------------------------------------------------------------------------
 
 
-def make(**parameters: Any) -> PointReachEnv:
+def make(**parameters: Any) -> GoalEnv:
     env = gymnasium.make("PointReach-v0", **parameters).unwrapped
-    assert isinstance(env, PointReachEnv)
+    assert isinstance(env, GoalEnv)
     return env
 
 
@@ -203,7 +203,7 @@ def test_the_run_axis_is_a_loop_over_faces() -> None:
         {"max_steps": 11, "dt": 0.2, "max_speed": 0.4, "threshold": 0.2},
     ]
     axis = PointReach([PointReachSpec.model_validate(p) for p in parameters], [3, 1, 4], 2)
-    faces = [[make(**p) for _ in range(2)] for p in parameters]
+    wrappers = [[make(**p) for _ in range(2)] for p in parameters]
     begins = np.ones((3, 2), dtype=bool)
     successes = 0
     for t in range(120):
@@ -214,16 +214,16 @@ def test_the_run_axis_is_a_loop_over_faces() -> None:
         desired = torch.from_numpy(state[..., 2:4])
         rewards, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
         for run, env in np.ndindex(3, 2):
-            face = faces[run][env]
+            wrapper = wrappers[run][env]
             if begins[run, env]:
                 given = {
                     "achieved_goal": state[run, env, :2],
                     "desired_goal": state[run, env, 2:4],
                 }
-                obs, info = face.reset(options=given)
+                obs, info = wrapper.reset(options=given)
                 np.testing.assert_array_equal(concatenated(obs), state[run, env])
                 assert info == {"is_success": False, "timed_out": False}
-            obs, reward, terminated, truncated, info = face.step(chosen[run, env])
+            obs, reward, terminated, truncated, info = wrapper.step(chosen[run, env])
             np.testing.assert_array_equal(concatenated(obs), step.next_obs[run, env].numpy())
             assert reward == float(rewards[run, env])
             assert terminated is False and truncated == bool(step.truncated[run, env])
@@ -334,7 +334,7 @@ def test_without_a_render_mode_nothing_is_drawn() -> None:
 )
 def test_parameters_are_checked(parameters: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as caught:
-        PointReachEnv(**parameters)
+        GoalEnv("PointReach-v0", **parameters)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
     assert isinstance(caught.value, SpecError) or "render_mode" in parameters
 

@@ -22,7 +22,7 @@ from hindsight.envs.prey import (
     n_draws,
     released_orthogonal,
 )
-from hindsight.specs.cell import PREYS, PredatorPreySpec, Prey
+from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
 
 CPU = torch.device("cpu")
 

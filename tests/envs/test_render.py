@@ -11,7 +11,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from hindsight.envs.episodes import Episode
-from hindsight.envs.gymnasium_faces import PredatorPreyEnv
 from hindsight.envs.render import (
     PREDATOR,
     PREY,
@@ -19,6 +18,7 @@ from hindsight.envs.render import (
     figure_axes,
     pixels_of,
 )
+from hindsight.envs.wrapper import GoalEnv
 
 
 def walk(n: int, steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +116,7 @@ def test_shapes_are_checked() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_the_face_draws_the_episode_so_far(n: int) -> None:
-    env = PredatorPreyEnv("rgb_array", n_dims=n, prey="random")
+    env = GoalEnv("PredatorPrey-v0", "rgb_array", n_dims=n, prey="random")
     with pytest.raises(gymnasium.error.ResetNeeded, match="no episode to draw"):
         env.render()
     env.reset(seed=0)
@@ -131,7 +131,7 @@ def test_the_face_draws_the_episode_so_far(n: int) -> None:
 
 
 def test_without_a_render_mode_there_is_a_warning_and_no_picture() -> None:
-    env = PredatorPreyEnv()
+    env = GoalEnv("PredatorPrey-v0")
     env.reset(seed=0)
     with pytest.warns(UserWarning, match="draws nothing without a render mode"):
         assert env.render() is None

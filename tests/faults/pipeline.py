@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +23,8 @@ PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", 
 CLOCKS = ["wall_seconds", "cpu_seconds"]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
 CONFIG = ("--config", "preset=smoke", "steps=4096", f"select={json.dumps(SELECT)}")
+
+REPLICATE = ("hindsight", "replicate", "--cores", "1", "--", *CONFIG)
 
 
 def demand(truth: bool, told: str) -> None:
@@ -63,7 +66,7 @@ class Project:
 
     def start(self, *command: str) -> "Command":
         """`hindsight replicate` of the small configuration, or another command."""
-        return Command(self, command or ("hindsight", "replicate", "--cores", "1", "--", *CONFIG))
+        return Command(self, command or REPLICATE)
 
     def finish(self) -> float:
         """The restart that has to bring everything; returns its seconds."""
@@ -81,6 +84,14 @@ class Project:
         root = self.folder / "results/cells"
         paths = sorted(p for p in root.rglob("*.parquet") if not p.name.startswith("."))
         return {str(p.relative_to(root)): pd.read_parquet(p).drop(columns=CLOCKS) for p in paths}
+
+    def in_the_future(self) -> list[Path]:
+        """Derived files that are newer than now."""
+        derived = [
+            *self.folder.glob("results/specs/*/*"),
+            *self.folder.glob("results/tables/*/*/*"),
+        ]
+        return [path for path in derived if path.stat().st_mtime > time.time()]
 
     def processes(self, word: str) -> list[int]:
         """Processes at work in this folder whose command has this word."""
@@ -246,6 +257,70 @@ def the_disk_is_full(project: Project) -> str:
     return "told, nothing finished lost" if status else "had finished"
 
 
+def damage(project: Project, path: Path) -> str:
+    """Of a derived file one bit is another, or it lies in the future."""
+    kind = project.rng.choice(["a high bit", "a bit", "future", "future"])
+    if kind == "future":
+        later = time.time() + project.rng.uniform(100, 1e6)
+        os.utime(path, (later, later))
+        return "a time in the future"
+    data = bytearray(path.read_bytes())
+    data[project.rng.randrange(len(data))] ^= 0x80 if kind == "a high bit" else 1
+    path.write_bytes(data)
+    return f"{kind} flipped"
+
+
+def a_derived_file_is_damaged(project: Project, pattern: str) -> str:
+    told = damage(project, project.rng.choice(sorted(project.folder.glob(pattern))))
+    command = project.start()
+    demand(command.wait() == 0, f"{told}: {command.said}\n{project.log}")
+    demand(not project.in_the_future(), "still in the future")
+    return f"{told}: written anew, the same command completed"
+
+
+def config_cannot_be_read(project: Project) -> str:
+    """By `hindsight replicate`, or by Snakemake itself."""
+    config = project.folder / "config.yaml"
+    whole = config.read_bytes()
+    told, more, named = project.rng.choice(
+        [
+            ("in Latin-1", "# é".encode("latin-1"), "is not UTF-8 text"),
+            ("a key given twice", b"preset: laptop\n", "key 'preset' is given twice, in lines"),
+            ("a bracket that is not closed", b"a: [1\n", "is not YAML"),
+        ]
+    )
+    config.write_bytes(whole + more)
+    command = project.start("snakemake", "--cores", "1", *CONFIG)
+    demand(command.wait() != 0 and named in command.said, f"no sentence: {command.said}")
+    command = project.start()
+    demand(command.wait() == 1, command.said)
+    lines = command.said.splitlines()
+    demand(len(lines) == 1 and named in lines[0], f"no sentence: {command.said}")
+    config.write_bytes(whole)
+    return f"{told}: told by replicate and by Snakemake"
+
+
+def a_number_out_of_bounds(project: Project) -> str:
+    pair = project.rng.choice(["seeds=1000000000", f"steps={10**23}", "hidden=[]"])
+    key = pair.partition("=")[0]
+    for command in (
+        ("snakemake", "--cores", "1"),
+        ("hindsight", "replicate", "--cores", "1", "--"),
+    ):
+        process = project.start(*command, "--config", "preset=smoke", pair)
+        demand(process.wait() != 0, f"{pair} was taken: {process.said}")
+        lines = [x for x in process.said.splitlines() if f"{key}: " in x and "is not allowed" in x]
+        demand(len(lines) == 1, f"no sentence: {process.said}")
+    return f"{key}: told by replicate and by Snakemake"
+
+
+def without_a_home(project: Project) -> str:
+    command = project.start("env", "HOME=/proc/none", *REPLICATE)
+    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    demand("HOME /proc/none cannot be used" in command.said, command.said)
+    return "another is lent"
+
+
 #: What each begins with: a project that is new, half or wholly run.
 NEW, HALF, WHOLE = "new", "half", "whole"
 FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
@@ -258,6 +333,17 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
     "pipeline: full disk": (the_disk_is_full, NEW),
     "pipeline: a table is damaged": (a_table_is_damaged, WHOLE),
     "pipeline: Snakemake's records are damaged": (snakemakes_records_are_damaged, WHOLE),
+    "pipeline: a plan is damaged or from the future": (
+        partial(a_derived_file_is_damaged, pattern="results/tables/*/*/plan.json"),
+        WHOLE,
+    ),
+    "pipeline: a specification is damaged or from the future": (
+        partial(a_derived_file_is_damaged, pattern="results/specs/*/*.json"),
+        HALF,
+    ),
+    "pipeline: config.yaml cannot be read": (config_cannot_be_read, WHOLE),
+    "pipeline: a number out of bounds": (a_number_out_of_bounds, WHOLE),
+    "pipeline: no home": (without_a_home, WHOLE),
 }
 
 
@@ -280,13 +366,19 @@ def prepare(folder: Path) -> float:
 
 
 def fault(
-    number: int, seed: int, folder: Path, seconds: float, can_mount: bool, small_disk: Callable
+    number: int,
+    seed: int,
+    folder: Path,
+    seconds: float,
+    can_mount: bool,
+    small_disk: Callable,
+    only: str = "",
 ) -> tuple[str, str, list[str]]:
     """Inject one fault, and see that it is survived: what it was, what happened, what was said.
 
     Raises AssertionError if it is not survived.
     """
-    kinds = [kind for kind in FAULTS if kind != "pipeline: full disk" or can_mount]
+    kinds = [x for x in FAULTS if only in x and (x != "pipeline: full disk" or can_mount)]
     kind, rng = kinds[number % len(kinds)], random.Random(f"pipeline {seed} {number}")
     strike, begin = FAULTS[kind]
     finished = undisturbed(folder)

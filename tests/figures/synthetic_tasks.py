@@ -112,7 +112,7 @@ def write(
 
     plan = synthetic.write_experiment(
         root, name, arms=arms, levels=levels or all_levels, seeds=seeds, iterations=rows,
-        conditions=[("any", task) for task in tasks], curve_of=curve, more_of=more,
+        conditions=[("", task) for task in tasks], curve_of=curve, more_of=more,
         fidelities=fidelities or ("described",),
     )  # fmt: skip
     synthetic.summarise(plan, root)

@@ -72,13 +72,13 @@ def test_each_column_ends_with_its_own_budget(tables: Path) -> None:
 def test_what_is_missing_of_fig_5_is_said(tables: Path, tmp_path: Path) -> None:
     folder = copied(tables, tmp_path, "fetch") / "fetch"
     curves = pd.read_parquet(folder / "seed_curves.parquet")
-    lost = (curves["arm"] == "PPO-HER") & (curves["prey"] == "FetchSlide")
-    unplanned = (curves["prey"] == "FetchPush") & (curves["weight_decay"] == 1e-4)
+    lost = (curves["arm"] == "PPO-HER") & (curves["condition"] == "FetchSlide")
+    unplanned = (curves["condition"] == "FetchPush") & (curves["weight_decay"] == 1e-4)
     curves[~lost & ~unplanned].to_parquet(folder / "seed_curves.parquet")
     plan = json.loads((folder / "plan.json").read_text())
     plan["entries"] = [
         e for e in plan["entries"]
-        if (e["prey"], e["level"]["weight_decay"]) != ("FetchPush", 1e-4)
+        if (e["condition"], e["level"]["weight_decay"]) != ("FetchPush", 1e-4)
     ]  # fmt: skip
     (folder / "plan.json").write_text(json.dumps(plan))
     said = [[t.get_text() for t in ax.texts if not t.get_text().startswith("weight")]

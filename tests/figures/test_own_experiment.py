@@ -18,7 +18,7 @@ from tests.analysis.synthetic import CONDITIONS
 from tests.figures.reading import labels, texts
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
-TASKS = [("any", "a task of a rather long name"), ("any", "Another")]
+TASKS = [("", "a task of a rather long name"), ("", "Another")]
 #: What an experiment may vary: its levels.
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "nothing": [{}],

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,9 @@ from matplotlib.figure import Figure
 
 from hindsight.figures import figure_of, grids, style
 from hindsight.figures.tables import Tables, levels_of
-from tests.analysis import synthetic, unequal
+from hindsight.specs.experiments import condition_name
+from tests.analysis import synthetic
+from tests.claims import unequal
 from tests.figures.test_figures import labels, pixels, texts
 
 SAID = "SAC, SAC-HER: 4 seeds, 10\u00a0240 steps, static or random"
@@ -46,9 +49,9 @@ def test_an_arm_that_had_less_says_so(name: str, folder: Path) -> None:
 
 def test_where_all_arms_had_less_in_a_place_none_is_named() -> None:
     """... as on tasks of unequal budgets: then nobody had less than another."""
-    plan = {"preset": {"seeds": 8, "steps": 100}}
+    plan: dict[str, Any] = {"preset": {"seeds": 8, "steps": 100}, "arms": ["PPO", "PPO-HER"]}
     plan["entries"] = [
-        {"arm": arm, "spawn": "any", "prey": task, "seeds": seeds, "steps": steps}
+        {"arm": arm, **synthetic.where_it_is("", task), "seeds": seeds, "steps": steps}
         for arm in ("PPO", "PPO-HER")
         for task, seeds, steps in (("A", 8, 100), ("B", 2, 50))
     ]
@@ -116,13 +119,14 @@ def test_an_arm_without_results_is_not_in_the_legend(folder: Path, tmp_path: Pat
     ],
 )
 def test_conditions_in_words(own: list[tuple[str, str]], words: str) -> None:
-    assert grids.places_in_words(set(own), set(synthetic.CONDITIONS)) == words
+    places = [{condition_name(*place) for place in some} for some in (own, synthetic.CONDITIONS)]
+    assert grids.places_in_words(*places) == words
 
 
 def test_tasks_in_words() -> None:
-    tasks = {("any", "FetchReach"), ("any", "FetchPush"), ("any", "FetchSlide")}
-    assert grids.places_in_words({("any", "FetchPush")}, tasks) == "FetchPush"
-    assert grids.places_in_words(tasks - {("any", "FetchPush")}, tasks) == "FetchReach, FetchSlide"
+    tasks = {"FetchReach", "FetchPush", "FetchSlide"}
+    assert grids.places_in_words({"FetchPush"}, tasks) == "FetchPush"
+    assert grids.places_in_words(tasks - {"FetchPush"}, tasks) == "FetchReach, FetchSlide"
     assert grids.places_in_words(tasks, tasks) == ""
 
 

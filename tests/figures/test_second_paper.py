@@ -13,8 +13,8 @@ import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
+from hindsight.analysis.reduce import ALL
 from hindsight.figures import ALSO_READ, FIGURES, figure_of, names_for, points, s_ratio, style
-from hindsight.figures.points import ALL
 from hindsight.figures.tables import Tables
 from tests.figures import second_paper
 from tests.figures.conftest import TWO_CONDITIONS
@@ -167,7 +167,7 @@ def test_summary_shows_mean_and_best_s_of_both_kinds_of_failures(tables: Path) -
         np.testing.assert_allclose(points_of(left, marker), means.reset_index().to_numpy())
         best = view.read("best_level.csv")
         assert sorted(points_of(right, marker)[:, 0]) == sorted(best["best_level"])
-        whole = best[best["spawn"].isna()].iloc[0]
+        whole = best[best["condition"] == ALL].iloc[0]
         arm = view.plan["entries"][0]["arm"]
         (label,) = [text for text in labels(figure) if text.startswith(f"{arm}:")]
         assert f"best S {whole['best_level']:g} [{whole['low']:g}, {whole['high']:g}]" in label
@@ -195,7 +195,7 @@ def test_signals_average_each_run_s_training_beside_the_bernoulli_entropy(tables
     rows = Tables(tables / "s_ratio", "released").read("evaluations.parquet")
     per_run: dict[float, dict[tuple[str, str, int], list[float]]] = {}
     for row in rows.to_dict("records"):
-        run = (row["spawn"], row["prey"], row["seed"])
+        run = (row["condition"], row["seed"])
         per_run.setdefault(row["s_ratio"], {}).setdefault(run, []).append(row["reward_entropy"])
     expected = [
         [s, np.mean([np.mean(values) for values in runs.values()])]
@@ -255,7 +255,7 @@ def test_thresholds_are_beside_ppo_her_of_the_same_conditions(tables: Path) -> N
     m_c = Tables(tables / "switch_off", "released").read("m_c.csv")
     means = m_c.groupby("until_success")["m_c"].mean().tolist()
     np.testing.assert_allclose(points_of(figure.axes[3], "X")[:, 1], means)
-    key = ["spawn", "prey", "seed"]
+    key = ["condition", "seed"]
     both = runs[runs["until_success"] == 0.7].merge(her, on=key, suffixes=("", "_her"))
     rate, usual = (both[f"updates{ending}"] / both[f"end_step{ending}"] for ending in ("", "_her"))
     assert points_of(figure.axes[4], "o")[3, 1] == pytest.approx((1 - rate / usual).mean())
@@ -272,7 +272,7 @@ def test_thresholds_without_ppo_her_are_shown_alone(tables: Path, tmp_path: Path
 
 def test_gains_are_paired_by_seed() -> None:
     rows = [
-        {"arm": arm, "spawn": "random", "prey": prey, "seed": seed, "auc": value}
+        {"arm": arm, "condition": f"random {prey}", "seed": seed, "auc": value}
         for prey, arm, values in (
             ("static", "PPO", [0.1, 0.2, 0.3]), ("static", "PPO-HER", [0.5, 0.4, 0.9]),
             ("repel", "PPO", [0.0, 0.0]), ("repel", "PPO-HER", [0.1, 0.3, 0.8]),
@@ -280,8 +280,8 @@ def test_gains_are_paired_by_seed() -> None:
         for seed, value in enumerate(values)
     ]  # fmt: skip
     found = points.gains(pd.DataFrame(rows), "PPO", "PPO-HER", "auc")
-    assert found["random", "static"][0] == pytest.approx((0.4 + 0.2 + 0.6) / 3)
-    assert found["random", "repel"][0] == pytest.approx((0.1 + 0.3) / 2)
+    assert found["random static"][0] == pytest.approx((0.4 + 0.2 + 0.6) / 3)
+    assert found["random repel"][0] == pytest.approx((0.1 + 0.3) / 2)
     assert found[ALL][0] == pytest.approx((0.4 + 0.2) / 2)  # each condition counts alike
     assert np.isnan(found[ALL][1])  # fewer than five seeds
 

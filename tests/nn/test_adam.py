@@ -120,3 +120,28 @@ def test_clipping_by_norm():
     norms = clip_by_norm_(grad, 0.6)
     torch.testing.assert_close(norms, torch.tensor([5.0, 0.5, 0.0]))
     torch.testing.assert_close(grad, torch.stack(expected), rtol=0, atol=1e-9)
+
+
+def test_long_rows_take_one_pass_and_the_same_steps(monkeypatch):
+    """Every run its own rate, one of them 0, and its own subset of the steps."""
+    rates, part = torch.tensor([3e-3, 3e-4, 0.0]), torch.rand(30, 3) < 0.7
+    part[:, 2] = True
+    grads = gradients(30).float()
+    ours = {}
+    for name, long in (("one pass", 1), ("seven", 10**9)):
+        monkeypatch.setattr("hindsight.nn.adam.LONG", long)
+        ours[name] = Adam(grads[0].clone(), rates, weight_decay=0.01)
+        for grad, active in zip(grads, part, strict=True):
+            ours[name].step(grad.clone(), active)
+    one, seven = ours["one pass"], ours["seven"]
+    torch.testing.assert_close(one.rows, seven.rows, rtol=0, atol=1e-6)
+    torch.testing.assert_close(one.m, seven.m, rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(one.v, seven.v, rtol=1e-5, atol=1e-12)
+    assert torch.equal(one.steps, seven.steps) and torch.equal(one.rows[2], grads[0, 2])
+    for run in range(2):
+        parameter = torch.nn.Parameter(grads[0, run].clone())
+        adam = torch.optim.Adam([parameter], lr=float(rates[run]), weight_decay=0.01)
+        for grad in grads[part[:, run], run]:
+            parameter.grad = grad.clone()
+            adam.step()
+        torch.testing.assert_close(one.rows[run], parameter.detach(), rtol=0, atol=1e-6)

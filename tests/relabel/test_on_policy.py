@@ -21,7 +21,8 @@ from hindsight.algorithms import ppo
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.relabel import on_policy
 from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.cell import HindsightSpec, PredatorPreySpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
 
 GAMMA, LAMBDA = 0.9, 0.8
 G = 2  # numbers in a goal

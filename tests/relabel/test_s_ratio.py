@@ -22,7 +22,8 @@ from hindsight.envs.predator_prey import Parameters, PredatorPrey
 from hindsight.relabel import s_ratio
 from hindsight.relabel.on_policy import Draws
 from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.cell import HindsightSpec, PredatorPreySpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 
 CPU = torch.device("cpu")

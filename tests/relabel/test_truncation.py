@@ -22,8 +22,10 @@ from hindsight.envs.point_reach import PointReach
 from hindsight.relabel import on_policy, s_ratio
 from hindsight.relabel.on_policy import Draws
 from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.cell import HindsightSpec, PPOSpec
-from hindsight.specs.tasks import BitFlippingSpec, PointReachSpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.relabel.test_s_ratio import SHARES, assert_best, choices
 

@@ -16,7 +16,7 @@ from scipy import stats
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
 from hindsight.replay.transitions import Batch
-from hindsight.specs.cell import PredatorPreySpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import (
     ACTION,

@@ -323,8 +323,8 @@ def test_errors_leave_the_priorities_as_they_were():
     for arguments, message in (
         ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it lies in \[0, 1\]"),
         ({"alpha": "most"}, "alpha: 'most' is not allowed"),
-        ({"eps": 0.0}, "eps: 0.0 is not allowed; it is a positive number"),
-        ({"eps": "small"}, "eps: 'small' is not allowed; it is a positive number"),
+        ({"eps": -0.1}, "eps: -0.1 is not allowed; it is a number from 0 on"),
+        ({"eps": "small"}, "eps: 'small' is not allowed; it is a number from 0 on"),
     ):
         with pytest.raises(ValueError, match=message):
             PrioritizedReplayBuffer(1, 1, 10, ROW, Relabelling(), **arguments)

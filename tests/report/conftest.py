@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.analysis.claims import write_claims
+from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
 from hindsight.report.build import build
 from tests.analysis.synthetic import summarise, write_experiment

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.analysis.claims import write_claims
+from hindsight.claims import write_claims
 from hindsight.figures import FIGURES, draw
-from hindsight.report import hyperparameters
+from hindsight.report import hyperparameters, words
 from hindsight.report.build import build
 from hindsight.report.hyperparameters import MEANINGS, table_of
+from hindsight.specs.algorithms.ddpg import DDPGSpec
 from hindsight.specs.base import Spec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
-from hindsight.specs.off_policy import DDPGSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.replay import ReplaySpec
-from hindsight.specs.tasks import PointReachSpec
 from tests.figures import synthetic_tasks
 from tests.report.conftest import Project
 
@@ -58,7 +58,7 @@ def test_answers_stand_in_the_section_that_they_belong_to(pages: tuple[Path, str
         for row in rows:
             place = page.index(f"{row['id']} · {row['question']}")
             assert (place > other) == (row["section"] == "other systems"), row["id"]
-            assert row["answer"] in page
+            assert words.answer(row) in page
 
 
 def test_tables_of_other_tasks_tell_success_and_no_scaled_return(
@@ -124,7 +124,7 @@ def test_hyperparameters_are_those_of_the_cells_arm_by_arm(tmp_path: Path) -> No
         for path in specs:
             path.touch()
         patch.setattr(hyperparameters, "metadata_of", lambda path: {"spec": specs[path]})
-        table = table_of({"entries": entries})
+        table = table_of({"arms": [*arms, "DDPG + HER"], "entries": entries})
     assert table is not None
     assert table.header == ["hyperparameter", *arms, "meaning"]
     rows = {row[0]: row[1:3] for row in table.rows}
@@ -140,4 +140,4 @@ def test_hyperparameters_are_those_of_the_cells_arm_by_arm(tmp_path: Path) -> No
 
 
 def test_without_cells_there_is_no_table_of_hyperparameters(tmp_path: Path) -> None:
-    assert table_of({"entries": [{"arm": "DDPG", "cell": str(tmp_path / "no.parquet")}]}) is None
+    assert table_of({"arms": ["DDPG"], "entries": [{"arm": "DDPG", "cell": "no.parquet"}]}) is None

@@ -125,12 +125,17 @@ class Project:
         ]
 
     def trainers(self, name):
-        """Process ids of a cell's training in this folder."""
-        found = []
+        """Process ids of a cell's training in this folder.
+
+        A process that a trainer has just forked has its command line until it becomes another
+        program: it is no second trainer.
+        """
+        found = {}
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 words = (place / "cmdline").read_bytes().decode().split("\0")
                 here = os.readlink(place / "cwd") == str(self.folder)
+                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
             if (
@@ -138,8 +143,8 @@ class Project:
                 and "cell" in words[:3]
                 and any(word.endswith(f"{name}.json") for word in words)
             ):
-                found.append(int(place.name))
-        return found
+                found[int(place.name)] = parent
+        return [process for process, parent in found.items() if parent not in found]
 
     def frozen(self, *cells, seconds=240):
         """Stop each cell's trainer, once it has left a checkpoint; returns the jobs, by cell.

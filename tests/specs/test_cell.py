@@ -1,9 +1,17 @@
 """Specifications: what is refused, what is one and the same, what a name says."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from hindsight.specs.cell import CellSpec, HindsightSpec
+from hindsight.integrity import about
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.experiments import Plan, load
+from hindsight.specs.hindsight import HindsightSpec
+
+PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 
 
 @pytest.mark.parametrize(
@@ -63,3 +71,20 @@ def test_a_specification_survives_its_json():
     spec = CellSpec(hindsight={"strategy": "future", "k": 4}, environment={"n_dims": 5})
     assert CellSpec.model_validate_json(spec.model_dump_json()) == spec
     assert CellSpec.model_validate_json(spec.model_dump_json()).name == spec.name
+
+
+def test_published_cells_keep_their_names_and_hashes():
+    """Where they lie, and what they say of themselves, is what their specifications say today."""
+    published = json.loads((PUBLISHED / "manifest.json").read_text(encoding="utf-8"))
+    cells = {name: known["spec_hash"] for name, known in published.items() if "spec_hash" in known}
+    assert len(cells) > 500
+    for name, known in cells.items():
+        spec = CellSpec.model_validate(about(PUBLISHED / name)["spec"])
+        assert (f"cells/{spec.name}.parquet", spec.hash) == (name, known)
+
+
+def test_the_hash_of_a_cell_that_ends_by_a_test_is_of_what_differs_from_the_defaults():
+    """Cells that are trained already have it in their names."""
+    name = "random-static-n3-G10-r1/sac-her-final-k2-released-end-test-lr0.0003-64x64-8seeds"
+    plan = Plan.of(load(Path("config.yaml"), {"preset": "next"}))
+    assert f"{name}-150000steps-7c9b70a0bc" in plan.cells

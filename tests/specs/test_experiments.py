@@ -1,14 +1,27 @@
 """config.yaml: every preset plans, sharing is right, what cannot be is refused by name."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hindsight.specs.cell import HindsightSpec, PPOSpec, PredatorPreySpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import Plan, load, parse, spec_path, write_if_changed
+from hindsight.specs.experiments import (
+    Plan,
+    left_out,
+    load,
+    overrides_of,
+    parse,
+    spec_path,
+    write_if_changed,
+)
+from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.reading import read_keys
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
@@ -125,7 +138,7 @@ def test_a_single_arm_can_be_narrowed():
         "SAC": 2,
         "SAC-HER": 8,
     }
-    assert {(e.fidelity, e.prey) for e in by_arm["SAC"]} == {("released", "static")}
+    assert {(e.fidelity, e.condition.prey) for e in by_arm["SAC"]} == {("released", "static")}
     assert {(e.spec.seeds, e.spec.steps) for e in by_arm["SAC"]} == {(2, 4000)}
     assert {e.spec.seeds for e in by_arm["SAC-HER"]} == {3}
 
@@ -136,7 +149,7 @@ def test_a_task_can_be_narrowed():
     arms = {"SAC-HER": {"tasks": ["FetchReach"]}, "DDPG-HER": {"steps": 20_000}}
     select = {"fetch_off_policy": {"tasks": tasks, "arms": arms, "seeds": 3}}
     entries = plan_of(preset="large", select=select).experiments["fetch_off_policy"]
-    assert {(e.arm, e.prey): (e.spec.seeds, e.spec.steps) for e, _ in entries} == {
+    assert {(e.arm, e.condition.task): (e.spec.seeds, e.spec.steps) for e, _ in entries} == {
         ("SAC-HER", "FetchReach"): (2, 12_000),
         ("TD3-HER", "FetchReach"): (2, 12_000),
         ("DDPG-HER", "FetchReach"): (2, 12_000),
@@ -160,7 +173,7 @@ def test_curves_have_as_many_bins_whatever_the_number_of_environments():
 def test_an_arm_may_be_for_some_tasks_only():
     by_task = {}
     for entry, _ in plan_of(preset="paper").experiments["generalise"]:
-        by_task.setdefault(entry.prey, set()).add(entry.arm)
+        by_task.setdefault(entry.condition.task, set()).add(entry.arm)
     more = {"PPO-HER (cut)", "PPO-HER (cut, inside)"}
     assert by_task["PointReach"] - by_task["BitFlipping"] == more
     assert by_task["BitFlipping"] < by_task["PointReach"]
@@ -168,7 +181,7 @@ def test_an_arm_may_be_for_some_tasks_only():
 
 def test_a_task_takes_the_place_of_the_conditions():
     entries = plan_of(preset="paper").experiments["bit_flipping"]
-    assert {(e.spawn, e.prey) for e, _ in entries} == {("any", "BitFlipping")}
+    assert {(e.condition.spawn, e.condition.task) for e, _ in entries} == {(None, "BitFlipping")}
     assert {e.spec.environment.n_bits for e, _ in entries} == {5, 10, 15, 20, 30, 40, 50}
     assert {e.spec.replay.strategy for e, _ in entries if e.arm == "DQN"} == {None}
     assert {e.spec.replay.fidelity for e, _ in entries if e.arm == "DQN + HER"} == {
@@ -272,12 +285,20 @@ def dump_select(plan):
         ({"results": "cached"}, ["results", "cached", "trained"]),
         ({"execution": {"devices": "cpu"}}, ["execution.devices", "device"]),
         ({"early_end": 0.1}, ["early_end", "0.1"]),
+        ({"hidden": []}, ["hidden", "at least 1 item"]),
+        ({"experiments": {"e": {"figures": "f", "arms": {"A": {}}}}}, ["experiments.e.title: is"]),
+        ({"seeds": 10**9}, ["seeds: 1000000000 is not allowed", "less than or equal to 10000"]),
+        ({"steps": 10**23}, ["steps", "is not allowed", "less than or equal to 10000000000"]),
+        (
+            {"experiments": {"environment": {"title": "t", "figures": "f", "arms": {"A": {}}}}},
+            ["'environment' is the name of the picture of the environment"],
+        ),
     ],
 )
 def test_bad_configuration_is_told_in_one_sentence(overrides, named):
     with pytest.raises(SpecError) as caught:
         plan_of(**overrides)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 800
     for word in named:
         assert word in str(caught.value)
 
@@ -294,6 +315,76 @@ def test_a_file_that_is_no_yaml(tmp_path):
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (
+            "a: 1\nb: é".encode("latin-1"),
+            r"is not UTF-8 text \(byte 8, line 2\); save it so$",
+        ),
+        ("a: 1".encode("utf-16"), r"is not UTF-8 text \(byte 0, line 1\)"),
+        (b"a: 1\n\nb: 2\na: 3", r"key 'a' is given twice, in lines 1 and 4$"),
+        (b"x: {b: 2, b: 2}", r"key 'b' is given twice, in line 1$"),
+        (b"x:\n  y: 1\n  z: [{q: 1,\n q: 2}]", r"key 'q' is given twice, in lines 3 and 4$"),
+        (b"a: [1, 2\nb: }", r"is not YAML: did not find expected ',' or '\]' in line 2$"),
+        (b"a: \x01", r"is not YAML: control characters are not allowed$"),
+        (b"a: 2026-02-31", r"is not YAML: day is out of range for month$"),
+        (b"a: " + b"[" * 300_000 + b"]" * 300_000, r"is nested more than 50 deep$"),
+        (b"", r"holds no keys$"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path, data, named):
+    path = tmp_path / "config.yaml"
+    path.write_bytes(data)
+    with pytest.raises(SpecError, match=rf"config\.yaml: {named}") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_merges_may_be_overridden_and_lists_may_repeat(tmp_path):
+    path = tmp_path / "keys.yaml"
+    path.write_text("a: &a {k: 1, m: [1, 1]}\nb: {<<: *a, k: 2}\nc: {k: k, l: k}\n")
+    assert read_keys(path) == {
+        "a": {"k": 1, "m": [1, 1]},
+        "b": {"k": 2, "m": [1, 1]},
+        "c": {"k": "k", "l": "k"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pair", "named"),
+    [
+        ("seeds=[1", r"--config seeds=\[1: is not YAML: did not find expected ',' or '\]'$"),
+        ("select={a\n: {}", r"--config select=\{a\\n: \{\}: is not YAML: .* in line 2$"),
+        ("seeds={a: 1, a: 2}", "key 'a' is given twice"),
+        ("seeds", "is not key=value"),
+    ],
+)
+def test_what_is_typed_and_is_no_value(pair, named):
+    with pytest.raises(SpecError, match=named) as caught:
+        overrides_of([pair])
+    assert "\n" not in str(caught.value)
+
+
+def test_what_select_leaves_out_is_said():
+    """A level that is added under `experiments` and hidden by the preset's `select` is named."""
+    values = yaml.safe_load(CONFIG.read_text())
+    values["experiments"]["her_strategy"]["vary"]["k"].append(16)
+    select = {
+        "algorithms": {"arms": {"SAC": {"preys": ["static"]}}},
+        "her_strategy": {"levels": {"k": [1, 2]}, "arms": {}},
+        "moving_goals": {"tasks": ["PointReach"]},
+    }
+    lines = left_out(Plan.of(parse({**values, "select": select})))
+    assert lines[:2] == [
+        "`select` narrows the experiments to",
+        "  her_strategy: k 1, 2 without 4, 8, 16",
+    ]
+    (task,) = lines[2:]
+    assert task.startswith("  moving_goals: ") and "tasks PointReach without FetchReach, " in task
+    assert left_out(plan_of(preset="paper")) == []
+
+
 def test_a_derived_file_is_only_written_if_it_changed(tmp_path):
     path = tmp_path / "a" / "plan.json"
     write_if_changed(path, "one")
@@ -302,6 +393,23 @@ def test_a_derived_file_is_only_written_if_it_changed(tmp_path):
     assert path.stat().st_mtime_ns == first
     write_if_changed(path, "two")
     assert path.read_text() == "two"
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"", b"ond"])
+def test_a_derived_file_that_is_damaged_is_written_anew(tmp_path, damage):
+    path = tmp_path / "plan.json"
+    path.write_bytes(damage)
+    write_if_changed(path, "one")
+    assert path.read_text() == "one"
+
+
+def test_a_derived_file_from_the_future_is_written_anew(tmp_path):
+    """Whatever is made of it would always be older."""
+    path = tmp_path / "plan.json"
+    write_if_changed(path, "one")
+    os.utime(path, (time.time() + 3600,) * 2)
+    write_if_changed(path, "one")
+    assert path.stat().st_mtime <= time.time()
 
 
 def test_conda_and_lock_pin_the_same():
@@ -320,7 +428,7 @@ def test_conda_and_lock_pin_the_same():
 def test_a_task_may_have_keys_of_its_cells():
     """The authors' SAC batch on Push and Slide, tau on Reach; an arm's own keys come last."""
     cells = {
-        (entry.prey, entry.arm): entry.spec.algorithm
+        (entry.condition.task, entry.arm): entry.spec.algorithm
         for entry, _ in plan_of(preset="paper").experiments["fetch_off_policy"]
     }
     batches = {task: cells[task, "SAC-HER"].batch_size for task, arm in cells if arm == "SAC-HER"}

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from hindsight.specs.cell import CellSpec, HindsightSpec
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.experiments import Plan, parse
+from hindsight.specs.hindsight import HindsightSpec
 
 
 def cell(**hindsight: Any) -> CellSpec:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import JOB_SECONDS, MOST_CELLS, cells_per_job, seconds
 from hindsight.specs.experiments import Plan, load
 from hindsight.specs.queue_simulation import CELL_SECONDS, Queued, jobs_of, wall_seconds

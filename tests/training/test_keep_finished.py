@@ -1,6 +1,7 @@
 """A finished cell whose files were deleted writes them again, and trains nothing."""
 
-from hindsight.specs.cell import CellSpec, EvaluationSpec, PPOSpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 

@@ -222,7 +222,7 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
                 "environment": BITS,
                 "hindsight": {"s_ratio": 0.5, "failures": "targeted", "fidelity": "described"},
             },
-            "goals of bits do not: set failures untargeted",
+            "goals of BitFlipping-v0 do not: set failures untargeted",
         ),
         ({"algorithm": {"name": "sac"}, "hindsight": {}}, "for sac there is replay"),
         ({"replay": {}}, "for ppo there is hindsight"),

@@ -14,13 +14,10 @@ from hindsight.algorithms import ppo
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.mlp import MLP
 from hindsight.replay.rollout import Rollout
-from hindsight.specs.cell import (
-    CellSpec,
-    EvaluationSpec,
-    HindsightSpec,
-    PPOSpec,
-    PredatorPreySpec,
-)
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.recent import WINDOW, RecentEpisodes
 

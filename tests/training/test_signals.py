@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.specs.cell import CellSpec, EvaluationSpec, HindsightSpec, PPOSpec, PredatorPreySpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.signals import BINS, entropies, entropy
 

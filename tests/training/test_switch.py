@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo
-from hindsight.specs.cell import (
-    CellSpec,
-    EvaluationSpec,
-    HindsightSpec,
-    PPOSpec,
-    PredatorPreySpec,
-)
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training import clock, files
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.on_policy import OnPolicyRuns
@@ -64,9 +61,9 @@ def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
 def mode(runs: OnPolicyRuns, run: int) -> str:
     """How a run has learned in the last iteration, by what it learned from."""
     ((place, copies, real),) = [
-        (who.tolist().index(run), copies, real)
-        for who, _, real, copies in runs.learned
-        if run in who.tolist()
+        (seeds.index(runs.seeds[run]), copies, real)
+        for seeds, _, real, copies in runs.learned
+        if runs.seeds[run] in seeds
     ]
     if copies is None:
         return "ppo"

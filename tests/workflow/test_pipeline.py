@@ -16,6 +16,7 @@ import yaml
 
 from hindsight.specs.experiments import Plan, load
 from hindsight.workflow import Stage
+from tests.wants import wants
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
@@ -89,6 +90,7 @@ def test_it_ends_with_where_things_are_and_what_was_reproduced(project, stage):
     for word in (*claims, "figures/smoke", *places):
         assert word in told
     assert f"of {len(stage.cells)} cells" in told
+    assert "  agent_size: interception_distance 1, 0.5 without 0.2, 0.1" in told.splitlines()
 
 
 def test_every_figure_is_there_and_not_blank(project, stage):
@@ -127,7 +129,7 @@ def test_the_page_opens_in_a_browser_and_needs_no_network(project, tmp_path):
     probed = tmp_path / "page.html"
     probed.write_text(page.replace("</body>", probe + "</body>"), encoding="utf-8")
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert browser, "this test wants a browser: install chromium"
+    wants(browser, "a browser", "chromium")
     shown = subprocess.run(
         [
             browser,
@@ -229,7 +231,9 @@ def test_a_changed_figure_trains_nothing(project, source):
 
 def test_a_changed_algorithm_is_noticed(project, source, stage):
     edited(source / "algorithms/ppo.py", "+ 1e-8)", "+ 1e-7)")
-    assert planned(project)["train"] == len(stage.cells)
+    its_own = [spec for spec in stage.plan.cells.values() if spec.algorithm.name == "ppo"]
+    assert 0 < len(its_own) < len(stage.cells)
+    assert planned(project)["train"] == len(its_own)
 
 
 def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
@@ -278,6 +282,7 @@ def test_a_damaged_result_is_named(project, stage):
         ("preset=smokey", "preset 'smokey' is unknown"),
         ("seeds=0", "seeds: 0 is not allowed"),
         ("steps=10", "steps 10 is below one rollout"),
+        (f"steps={10**23}", "less than or equal to 10000000000"),
     ],
 )
 def test_bad_configuration_stops_before_anything_is_trained(project, pair, named):
@@ -310,6 +315,7 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(project, stage):
 
 def test_plan_counts_what_is_there(project):
     told = run(project, "hindsight", "plan", "-c", "preset=smoke").stdout
+    assert "  agent_size: interception_distance 1, 0.5 without 0.2, 0.1" in told.splitlines()
     row = next(line for line in told.splitlines() if "grid_size" in line)
     cells, runs, *_, there = re.findall(r"[\d.]+", row)
     assert (cells, runs, there) == ("4", "8", "4")

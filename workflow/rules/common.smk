@@ -9,7 +9,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from hindsight.files import FileError
-from hindsight.fingerprint import fingerprint
+from hindsight.fingerprint import of_stage
 from hindsight.interruption import end_with_parent
 from hindsight.locks import only_head
 from hindsight.specs.errors import SpecError
@@ -41,6 +41,12 @@ shell.prefix(
 def asked():
     """All files, or, for the target `figures`, those that need no training."""
     return STAGE.present if "figures" in workflow.dag_settings.targets else STAGE
+
+
+def planned(wildcards):
+    """A cell's specification, which a job reads."""
+    path = f"results/specs/{wildcards.cell}.json"
+    return path if wildcards.cell in STAGE.stale else ancient(path)
 
 
 def one_core(wildcards):

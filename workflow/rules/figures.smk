@@ -1,21 +1,36 @@
-# One job per experiment, from tables only: a figure takes less time than starting a program.
-for experiment in STAGE.drawn_experiments:
+# Figures, from tables only.  A job leaves alone what is drawn already, of the same tables.
+for job, experiments in STAGE.drawing.items():
 
     rule:
         name:
-            f"draw_{experiment}"
+            job
         input:
-            tables=STAGE.tables_of(experiment),
+            tables=list(
+                dict.fromkeys(t for name in experiments for t in STAGE.tables_of(name))
+            ),
         output:
-            STAGE.drawn_of(experiment),
+            update([path for name in experiments for path in STAGE.drawn_of(name)]),
         log:
-            f"results/logs/figures/{STAGE.source}-{experiment}.log",
+            f"results/logs/figures/{STAGE.source}-{job}.log",
         priority: 2
         localrule: True
         conda:
             "../../environment.yml"
+        threads: workflow.cores if len(experiments) > 1 else 1
         params:
-            code=fingerprint("figures"),
-            out=[f"--out={path}" for path in STAGE.drawn_of(experiment)],
+            code=of_stage("figures"),
+            folders=list(
+                dict.fromkeys(
+                    str(Path(t).parent)
+                    for name in experiments
+                    for t in STAGE.tables_of(name)
+                )
+            ),
+            out=[
+                f"--out={Path(path).with_suffix('')}"
+                for name in experiments
+                for path in STAGE.drawn_of(name)
+                if path.endswith(".png")
+            ],
         shell:
-            "hindsight draw {input.tables:q} {params.out:q} > {log:q} 2>&1"
+            "hindsight draw {params.folders:q} {params.out:q} --processes {threads} > {log:q} 2>&1"

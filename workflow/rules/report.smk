@@ -11,7 +11,7 @@ rule claims:
     conda:
         "../../environment.yml"
     params:
-        code=fingerprint("claims"),
+        code=of_stage("claims"),
     shell:
         "hindsight claims {output.claims:q} > {log:q} 2>&1"
 
@@ -32,6 +32,6 @@ rule report:
     conda:
         "../../environment.yml"
     params:
-        code=fingerprint("report"),
+        code=of_stage("report"),
     shell:
         "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} > {log:q} 2>&1"

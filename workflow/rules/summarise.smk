@@ -12,7 +12,7 @@ rule summarise:
     conda:
         "../../environment.yml"
     params:
-        code=fingerprint("summarise"),
+        code=of_stage("summarise"),
     shell:
         "hindsight summarise {input.plan:q} > {log:q} 2>&1"
 
@@ -29,6 +29,6 @@ rule episodes:
     conda:
         "../../environment.yml"
     params:
-        code=fingerprint("episodes"),
+        code=of_stage("episodes"),
     shell:
         "hindsight episodes {output:q} {input:q} > {log:q} 2>&1"

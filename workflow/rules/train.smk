@@ -1,10 +1,12 @@
 # One job per cell: all seeds of one algorithm variant in one condition.
 rule train:
     input:
-        spec=ancient("results/specs/{cell}.json"),
+        # When it was written counts only of a cell that is there, but of other code.
+        spec=planned,
     output:
-        curves="results/cells/{cell}.parquet",
-        policies="results/policies/{cell}.pt",
+        # Not deleted before the job: a cell that was finished meanwhile stays.
+        curves=update("results/cells/{cell}.parquet"),
+        policies=update("results/policies/{cell}.pt"),
     log:
         "results/logs/{cell}.log",
     benchmark:
@@ -21,8 +23,8 @@ rule train:
         runtime=STAGE.runtime,
         gpu=STAGE.gpus,
     params:
-        # A change of the training code makes its cells stale; one of a comment does not.
-        code=fingerprint("train"),
         execution=STAGE.execution,
+        # Of an environment of one's own: the job reads a file, which may not import it by itself.
+        named=STAGE.named,
     shell:
-        "hindsight cell {input.spec:q} {params.execution} --workers {threads} > {log:q} 2>&1"
+        "hindsight cell {input.spec:q} {params.execution} {params.named:q} --workers {threads} > {log:q} 2>&1"

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import td3
-from hindsight.algorithms.td3 import Diagnostics, State, act, improve
+from hindsight.algorithms.td3 import Diagnostics, State, act, explore, improve
 from hindsight.nn.adam import clip_by_norm_
 from hindsight.nn.mlp import tanh_
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import DDPGSpec
+from hindsight.specs.algorithms.ddpg import DDPGSpec
 
-__all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "update"]
+__all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "explore", "update"]
 
 #: Standard normal numbers that an update wants per sample and action dimension.
 NOISES = 0

@@ -17,7 +17,7 @@ from torch.nn.functional import huber_loss
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, uniform_row
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import DQNSpec
+from hindsight.specs.algorithms.dqn import DQNSpec
 from hindsight.streams import Purpose, stream
 
 #: Standard normal numbers that an update wants per sample.
@@ -39,6 +39,15 @@ class Agent:
     def n_choices(self) -> int:
         """Actions are 0 ... n_choices - 1."""
         return self.q.sizes[-1]
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of a run's row."""
+        return 2 * self.q.n_parameters
+
+    def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
+        """The network that acts, and its parameters [run, ...] in rows."""
+        return self.q, rows.chunk(2, dim=1)[0]
 
     def initial_row(self, seed: int) -> Tensor:
         """One run's first parameters, float32 [2 q.n_parameters]; the target is a copy."""
@@ -94,6 +103,11 @@ def act(state: State, obs: Tensor, uniform: Tensor | None = None, epsilon: float
         return greedy
     random = (uniform[..., 1] * state.agent.n_choices).long()
     return torch.where(uniform[..., 0] < epsilon, random, greedy)
+
+
+def explore(state: State, obs: Tensor, numbers: Tensor, spec: DQNSpec) -> Tensor:
+    """Actions [run, env] while learning, by numbers [run, env, 2] uniform in [0, 1)."""
+    return act(state, obs, numbers, spec.epsilon)
 
 
 def targets(state: State, batch: Batch, spec: DQNSpec) -> Tensor:

@@ -8,7 +8,7 @@ others.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hindsight.envs.tasks import Environment
+from hindsight.envs.environment import Environment
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
-from hindsight.specs.cell import Exploration, PPOSpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.on_policy import Exploration, OnPolicySpec
 from hindsight.streams import Purpose, stream
 
 
@@ -60,6 +61,10 @@ class ActorCritic:
         sizes = (self.policy.n_parameters, self.value.n_parameters, self.n_sigmas)
         policy, value, log_std = rows.split(sizes, dim=1)
         return policy, value, log_std
+
+    def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
+        """The network that acts, and its parameters [run, ...] in rows."""
+        return self.policy, self.split(rows)[0]
 
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """log pi(actions), [run, sample], of the policy network's outputs [run, sample, output]."""
@@ -133,13 +138,42 @@ def advantages(
     return advantage
 
 
-def executed(actions: Tensor, exploration: Exploration) -> Tensor:
+def squash(actions: Tensor, exploration: Exploration) -> Tensor:
     """What the environment is given for actions of the Gaussian policy: squashed, or as they are.
 
     A squashed policy learns from the numbers before the tanh, whose probability ratios are those of
     the actions: the tanh's Jacobian cancels.
     """
     return actions.tanh() if exploration == "squashed" else actions
+
+
+def mode(agent: ActorCritic, rows: Tensor, spec: OnPolicySpec) -> Callable[[Tensor], Tensor]:
+    """What rows [run, parameter] do without randomness: the mean action, or the likeliest choice.
+
+    The result takes observations [run, env, obs].
+    """
+    outputs_of = agent.policy.frozen(agent.split(rows)[0])
+    if agent.discrete:
+        return lambda obs: outputs_of(obs).argmax(-1)
+    return lambda obs: squash(outputs_of(obs), spec.exploration)
+
+
+def sampler(
+    agent: ActorCritic, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator
+) -> Callable[[Tensor], Tensor]:
+    """The same with random actions, drawn as while it learns."""
+    policy, _, log_std = agent.split(rows)
+    outputs_of, sigma = agent.policy.frozen(policy), log_std.exp()[:, None]
+
+    def sample(obs: Tensor) -> Tensor:
+        outputs = outputs_of(obs)
+        if agent.discrete:
+            chances = outputs.softmax(-1).flatten(0, -2)
+            return torch.multinomial(chances, 1, generator=generator).view(obs.shape[:-1])
+        noise = torch.randn(outputs.shape, generator=generator) * sigma
+        return squash(outputs + noise, spec.exploration)
+
+    return sample
 
 
 @torch.no_grad()
@@ -169,6 +203,7 @@ def collect(
     obs, actions = buffer(env.observation_size), buffer(env.action_size)
     next_achieved = buffer(env.goal_size)
     starts, terminated, success = (buffer(dtype=torch.bool) for _ in range(3))
+    rest = buffer() if env.keeps_rest else None
     cuts = None
     if env.truncates:
         cuts = Cuts(buffer(dtype=torch.bool), buffer(env.observation_size))
@@ -181,9 +216,11 @@ def collect(
             step = env.step(choice)
         else:
             torch.add(outputs_of(env.state), noise[t], out=actions[t])
-            step = env.step(executed(actions[t], exploration))
+            step = env.step(squash(actions[t], exploration))
         next_achieved[t], terminated[t] = step.next_achieved, step.terminated
         success[t] = step.success
+        if rest is not None and step.rest is not None:
+            rest[t] = step.rest
         if cuts is not None:
             cuts.truncated[t], cuts.next_obs[t] = step.truncated, step.next_obs
 
@@ -193,6 +230,9 @@ def collect(
     obs, next_achieved, terminated = run_first(obs), run_first(next_achieved), run_first(terminated)
     goal = obs[..., env.goal_size : 2 * env.goal_size]
     rewards, _ = env.task.reward(next_achieved, goal, terminated)
+    if rest is not None:
+        rest = run_first(rest)
+        rewards = rewards + rest
     return Rollout(
         obs,
         run_first(actions),
@@ -203,11 +243,12 @@ def collect(
         run_first(starts),
         env.state.clone(),
         None if cuts is None else Cuts(*map(run_first, cuts)),
+        rest,
     )
 
 
 @torch.no_grad()
-def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: PPOSpec) -> Samples:
+def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: OnPolicySpec) -> Samples:
     """Values, log-probabilities, advantages and returns of trajectories under the current rows.
 
     At a truncation the reward gets gamma times the value of what would have followed, as in
@@ -257,7 +298,7 @@ def pack(samples: Samples) -> Tensor:
     return torch.cat([*vectors, *(x[..., None] for x in scalars)], dim=-1)
 
 
-def deal(
+def shuffle(
     packed: Tensor, n_obs: int, n_real: int, order: Tensor, counts: Tensor, batch_size: int
 ) -> Epoch:
     """One epoch's minibatches.
@@ -273,10 +314,10 @@ def deal(
     minibatches = -(-n // batch_size)
     order = pad(order, (0, minibatches * batch_size - n))
     flat = order + torch.arange(runs, device=order.device)[:, None] * n_samples
-    dealt = packed.flatten(0, 1).index_select(0, flat.flatten())
-    dealt = dealt.view(runs, minibatches, batch_size, width)
+    shuffled = packed.flatten(0, 1).index_select(0, flat.flatten())
+    shuffled = shuffled.view(runs, minibatches, batch_size, width)
     sizes = (n_obs, width - n_obs - 4, 1, 1, 1, 1)
-    obs, actions, *columns = dealt.split(sizes, dim=-1)
+    obs, actions, *columns = shuffled.split(sizes, dim=-1)
     log_prob, value, advantage, returns = (c[..., 0] for c in columns)
     place = torch.arange(minibatches * batch_size, device=order.device)
     there = (place < counts[:, None]).view(runs, minibatches, batch_size)
@@ -335,7 +376,9 @@ def update(
         everyone = len(runs) == len(counts)
         part = optimiser if everyone else optimiser.take(runs)
         data = packed if everyone else packed[runs]
-        batch = deal(data, n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size)
+        batch = shuffle(
+            data, n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
+        )
         active = torch.ones_like(runs, dtype=torch.bool)
         log = []
         for i in range(batch.weight.shape[1]):

@@ -3,7 +3,7 @@
 Symbols are the paper's: Q_theta_1, Q_theta_2 the critics and theta-bar their targets' parameters,
 pi_phi the policy, alpha the temperature, which is learned.  Details beyond the paper are
 Stable-Baselines3's; a test holds both implementations together.  Relabelled transitions enter like
-any others.  All gradients are written out, from the losses' to `Network.backward`.
+any others.  All gradients are written out, each beside its loss; a test differentiates the loss.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from hindsight.nn import squashed
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, for_each, uniform_row
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import SACSpec
+from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.streams import Purpose, stream
 
 #: Standard normal numbers that an update wants per sample and action dimension: at s, and at s'.
@@ -55,6 +55,15 @@ class Agent:
         """Lengths of the parts of a row: critics; actor and log alpha; target critics."""
         critics = 2 * self.critic.n_parameters
         return critics, self.actor.n_parameters + 1, critics
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of a run's row."""
+        return sum(self.sizes)
+
+    def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
+        """The network that acts, and its parameters [run, ...] in rows."""
+        return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]
 
     def initial_row(self, seed: int) -> Tensor:
         """One run's first parameters, float32 [sum of sizes]; alpha is 1, targets are copies."""
@@ -131,6 +140,11 @@ def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
     return squashed.mode(head) if noise is None else squashed.sample(head, noise).actions
 
 
+def explore(state: State, obs: Tensor, numbers: Tensor, spec: SACSpec) -> Tensor:
+    """Actions [run, env, action] while learning, by standard normal numbers [run, env, action]."""
+    return act(state, obs, numbers)
+
+
 @dataclass
 class Diagnostics:
     """Of one update, as things were before its steps."""
@@ -143,6 +157,48 @@ class Diagnostics:
     alpha: Tensor  # [run]
     policy_entropy: Tensor  # [run] nats, estimated as the mean of -log pi
     td_error: Tensor  # [run, sample] the mean of both critics' |Q - y|, for priorities
+
+
+def critic_loss(delta: Tensor, weight: Tensor | None = None) -> Tensor:
+    """J_Q (eq. 5), [run]: the mean of 1/2 (Q_theta_i(s, a) - y)^2, the sum over both critics.
+
+    delta = Q - y, [run, 2, sample]; importance weights [run, sample].
+    """
+    weighted = delta if weight is None else delta * weight[:, None]
+    return (weighted * delta).sum((1, 2)) * (0.5 / delta.shape[-1])
+
+
+def critic_gradient(delta: Tensor, weight: Tensor | None = None) -> Tensor:
+    """dJ_Q / dQ, [run, 2, sample]."""
+    weighted = delta if weight is None else delta * weight[:, None]
+    return weighted * (1 / delta.shape[-1])
+
+
+def policy_loss(log_prob: Tensor, q: Tensor, alpha: Tensor) -> Tensor:
+    """J_pi (eq. 9), [run]: the mean of alpha log pi(a | s) - min_i Q_theta_i(s, a).
+
+    log_prob [run, sample]; q [run, 2, sample]; alpha [run].
+    """
+    return alpha * log_prob.mean(1) - q.amin(1).mean(1)
+
+
+def policy_gradient(q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """dJ_pi / dQ, [run, 2, sample], and dJ_pi / d log pi, [run, 1]."""
+    n = q.shape[-1]
+    return (q == q.amin(1, keepdim=True)) * (-1 / n), (alpha / n)[:, None]
+
+
+def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
+    """J(alpha) (eq. 18), [run]: the mean of -alpha (log pi(a | s) + target entropy).
+
+    As in Stable-Baselines3 the factor is log alpha [run], not alpha.
+    """
+    return -log_alpha * (log_prob.mean(1) + target_entropy)
+
+
+def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
+    """dJ(alpha) / d log alpha, [run]."""
+    return -log_prob.mean(1) - target_entropy
 
 
 @torch.no_grad()
@@ -159,45 +215,41 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     drawn = squashed.sample(head, noise)
     states_actions = torch.cat([states, drawn.actions], dim=-1)
 
-    # J_Q (eq. 5): 1/2 (Q(s, a) - y)^2, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
+    # J_Q, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
     next_q = state.target_q(for_each(states_actions[:, n:], 2)).view(runs, 2, n).amin(1)
     next_value = (next_q - alpha * drawn.log_prob[:, n:]).masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     q, q_inputs = state.q.forward(for_each(torch.cat([batch.obs, batch.actions], dim=-1), 2))
     q = q.view(runs, 2, n)
     delta = q - y[:, None]
-    weighted = delta if batch.weight is None else delta * batch.weight[:, None]
-    d_q = (weighted * (1 / n)).view(-1, n, 1)
+    d_q = critic_gradient(delta, batch.weight).view(-1, n, 1)
     grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
 
-    # J_pi (eq. 9): alpha log pi(a | s) - min_i Q_i(s, a), a = f(noise; s), by the new critics
+    # J_pi, a = f(noise; s), by the new critics
     at_s = drawn.first(n)
     q_pi, q_inputs = state.q.forward(for_each(states_actions[:, :n], 2))
     q_pi = q_pi.view(runs, 2, n)
-    least = q_pi.amin(1)
-    d_q = ((q_pi == least[:, None]) * (-1 / n)).view(-1, n, 1)
-    d_inputs = state.q.input_gradient(q_inputs, d_q)
+    d_q, d_log_prob = policy_gradient(q_pi, alpha[:, 0])
+    d_inputs = state.q.input_gradient(q_inputs, d_q.view(-1, n, 1))
     d_actions = d_inputs[0::2, :, n_obs:] + d_inputs[1::2, :, n_obs:]
-    d_head = squashed.gradient(at_s, d_actions, alpha / n)
+    d_head = squashed.gradient(at_s, d_actions, d_log_prob)
     grad = torch.cat(state.pi.backward([x[:, :n] for x in pi_inputs], d_head), dim=1)
     actor_norm = clip_by_norm_(grad, spec.max_grad_norm)
-    # J(alpha) (eq. 18): -alpha (log pi(a | s) + target entropy), with log alpha for the factor
-    entropy = -at_s.log_prob.mean(1)
     target_entropy = -state.agent.n_actions if spec.target_entropy is None else spec.target_entropy
-    d_log_alpha = entropy - target_entropy
+    d_log_alpha = temperature_gradient(at_s.log_prob, target_entropy)
     state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1))
 
     state.target.lerp_(state.critics.rows, spec.tau)
     alpha = alpha[:, 0]
     return Diagnostics(
-        critic_loss=(weighted * delta).sum((1, 2)) * (0.5 / n),
-        actor_loss=-alpha * entropy - least.mean(1),
+        critic_loss=critic_loss(delta, batch.weight),
+        actor_loss=policy_loss(at_s.log_prob, q_pi, alpha),
         critic_gradient_norm=critic_norm,
         actor_gradient_norm=actor_norm,
         q_mean=q.mean((1, 2)),
         alpha=alpha,
-        policy_entropy=entropy,
+        policy_entropy=-at_s.log_prob.mean(1),
         td_error=delta.abs().mean(1),
     )

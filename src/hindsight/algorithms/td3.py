@@ -3,7 +3,7 @@
 Symbols are the paper's: Q_theta_1, Q_theta_2 the critics, pi_phi the policy, theta' and phi' the
 targets' parameters.  Details beyond the paper are Stable-Baselines3's; a test holds both
 implementations together.  Relabelled transitions enter like any others.  All gradients are written
-out, from the losses' to `Network.backward`.
+out, each beside its loss; a test differentiates the loss.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ from torch import Tensor
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, for_each, tanh_, uniform_row
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import TD3Spec
+from hindsight.specs.algorithms.td3 import TD3Spec
+from hindsight.specs.off_policy import DeterministicSpec
 from hindsight.streams import Purpose, stream
 
 #: Standard normal numbers that an update wants per sample and action dimension: at s'.
@@ -45,6 +46,15 @@ class Agent:
         """Lengths of the parts of a row: critics, policy, and the targets of both."""
         learned = self.n_critics * self.critic.n_parameters, self.actor.n_parameters
         return *learned, *learned
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of a run's row."""
+        return sum(self.sizes)
+
+    def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
+        """The network that acts, and its parameters [run, ...] in rows."""
+        return self.actor, rows.split(self.sizes, dim=1)[1]
 
     def initial_row(self, seed: int) -> Tensor:
         """One run's first parameters, float32 [sum of sizes]; the targets are copies."""
@@ -132,6 +142,11 @@ def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
     return actions if noise is None else actions.add_(noise).clamp_(-1, 1)
 
 
+def explore(state: State, obs: Tensor, numbers: Tensor, spec: DeterministicSpec) -> Tensor:
+    """Actions [run, env, action] while learning, by standard normal numbers [run, env, action]."""
+    return act(state, obs, numbers * spec.exploration_noise)
+
+
 @dataclass
 class Diagnostics:
     """Of one update, as things were before its steps."""
@@ -142,6 +157,31 @@ class Diagnostics:
     actor_gradient_norm: Tensor  # [run], before clipping; NaN where the policy was not due
     q_mean: Tensor  # [run], of the actions in the batch, over the critics
     td_error: Tensor  # [run, sample] the mean of the critics' |Q - y|, for priorities
+
+
+def critic_loss(delta: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The mean of (y - Q_theta_i(s, a))^2, the sum over the critics, [run].
+
+    delta = Q - y, [run, critic, sample]; importance weights [run, sample].
+    """
+    weighted = delta if weight is None else delta * weight[:, None]
+    return (weighted * delta).sum((1, 2)) / delta.shape[-1]
+
+
+def critic_gradient(delta: Tensor, weight: Tensor | None = None) -> Tensor:
+    """That of `critic_loss` by Q, [run, critic, sample]."""
+    weighted = delta if weight is None else delta * weight[:, None]
+    return weighted * (2 / delta.shape[-1])
+
+
+def policy_loss(q: Tensor) -> Tensor:
+    """-J(phi), [run]: minus the mean of Q_theta_1(s, pi_phi(s)), [run, sample, 1]."""
+    return -q.mean((1, 2))
+
+
+def policy_gradient(q: Tensor) -> Tensor:
+    """That of `policy_loss` by Q, [run, sample, 1]."""
+    return torch.full_like(q, -1 / q.shape[1])
 
 
 @torch.no_grad()
@@ -165,8 +205,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
     q, q_inputs = state.q.forward(for_each(states_actions, n_critics))
     q = q.view(runs, n_critics, n)
     delta = q - y[:, None]
-    weighted = delta if batch.weight is None else delta * batch.weight[:, None]
-    d_q = (weighted * (2 / n)).view(-1, n, 1)
+    d_q = critic_gradient(delta, batch.weight).view(-1, n, 1)
     grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
@@ -178,7 +217,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
     else:
         actor_loss = actor_norm = torch.full_like(critic_norm, torch.nan)
     return Diagnostics(
-        critic_loss=(weighted * delta).sum((1, 2)) / n,
+        critic_loss=critic_loss(delta, batch.weight),
         actor_loss=actor_loss,
         critic_gradient_norm=critic_norm,
         actor_gradient_norm=actor_norm,
@@ -198,13 +237,13 @@ def improve(
 
     Returns the loss -mean Q(s, pi(s)) and the gradient's norm before clipping, each [run].
     """
-    n, n_obs = obs.shape[1:]
+    n_obs = obs.shape[-1]
     head, pi_inputs = state.pi.forward(obs)
     actions = tanh_(head)
     value, q_inputs = q.forward(torch.cat([obs, actions], dim=-1))
-    d_actions = q.input_gradient(q_inputs, torch.full_like(value, -1 / n))[..., n_obs:]
+    d_actions = q.input_gradient(q_inputs, policy_gradient(value))[..., n_obs:]
     d_head = torch.ops.aten.tanh_backward(d_actions, actions)
     grad = torch.cat(state.pi.backward(pi_inputs, d_head), dim=1)
     norm = clip_by_norm_(grad, max_grad_norm)
     state.actor.step(grad)
-    return -value.mean((1, 2)), norm
+    return policy_loss(value), norm

@@ -18,17 +18,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.reduce import Array, Key, Reduced
+from hindsight.analysis.reduce import ALL, Array, Key, Reduced
 
 DRAWS = 1000
 S_RATIO = "s_ratio"
 FEWEST_LEVELS = 3  # fewer have no peak
-_ROUNDING = 1e-9
+_ROUNDING = metrics.ROUNDING
 M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "m_c_even", "m_c_odd", "n_seeds")
 BEST_COLUMNS = (
-    "fidelity", "arm", "spawn", "prey", "best_level", "low", "high", "m_c", "single_peaked",
+    "best_level", "best_to", "low", "high", "m_c", "single_peaked",
     "lean", "lean_low", "lean_high", "learnt", "n_levels", "n_conditions", "n_seeds",
 )  # fmt: skip
+
+
+Place = tuple[str, str, str]  # fidelity, arm, condition
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,12 @@ class Scores:
 
     m_c, m_c_even, m_c_odd `[level]`: of all seeds, of those with even and with odd numbers (NaN
     without any); replicates `[draw, level]`: of resampled seeds, the same as m_c under five seeds;
-    learnt: the median run succeeds in half of its episodes at some level.
+    learnt: the median run succeeds in half of its episodes at some level; key: of its
+    first cell; varied: the key whose levels they are.
     """
 
-    fidelity: str
-    arm: str
-    spawn: str
-    prey: str
+    key: Key
+    varied: str
     levels: tuple[float, ...]
     m_c: Array
     m_c_even: Array
@@ -51,6 +53,11 @@ class Scores:
     replicates: Array
     learnt: bool
     n_seeds: int
+
+    @property
+    def place(self) -> Place:
+        """What tells it from the others."""
+        return _place_of(self.key)
 
 
 def varied_number(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> str | None:
@@ -70,22 +77,23 @@ def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Sco
     if name is None:
         return []
 
-    def place(item: tuple[Key, Reduced]) -> tuple[str, str, str, str]:
-        key = item[0]
-        return key["fidelity"], key["arm"], key["spawn"], key["prey"]
+    def place(item: tuple[Key, Reduced]) -> Place:
+        return _place_of(item[0])
 
     order = {where: i for i, where in enumerate(dict.fromkeys(map(place, cells)))}
     by_level = sorted(cells, key=lambda item: (order[place(item)], item[0][name]))
     found = []
-    for where, group in groupby(by_level, key=place):
+    for _, group in groupby(by_level, key=place):
         keys, reduced = zip(*group, strict=True)
-        found.append(_score(where, tuple(float(key[name]) for key in keys), reduced))
+        found.append(_score(keys[0], name, tuple(float(key[name]) for key in keys), reduced))
     return found
 
 
-def _score(
-    where: tuple[str, str, str, str], levels: tuple[float, ...], cells: Sequence[Reduced]
-) -> Scores:
+def _place_of(key: Key) -> Place:
+    return key["fidelity"], key["arm"], key["condition"]
+
+
+def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
     curves = [_curves(cell) for cell in cells]
     everyone = np.arange(min(len(cell.seeds) for cell in cells))
     tops, m_c = _m_c(curves, everyone[None])
@@ -99,7 +107,7 @@ def _score(
         draws = np.random.default_rng(0).integers(0, everyone.size, size=(DRAWS, everyone.size))
         replicates = _m_c(curves, draws)[1]
     learnt = bool((tops >= metrics.LEARNT - _ROUNDING).any())
-    return Scores(*where, levels, m_c[0], half(0), half(1), replicates, learnt, everyone.size)
+    return Scores(key, varied, levels, m_c[0], half(0), half(1), replicates, learnt, everyone.size)
 
 
 def _curves(cell: Reduced) -> tuple[Array, Array]:
@@ -137,15 +145,18 @@ def median(values: Array) -> Array:
 
 
 def m_c_table(
-    scores: Sequence[Scores], cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]
+    scores: Sequence[Scores], cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]
 ) -> pd.DataFrame:
-    """One row per cell, in the order of `cells`: M_c, its interval, and M_c of either half."""
-    columns = ["fidelity", "arm", "level", *vary, "spawn", "prey", *M_C_COLUMNS]
-    by_place = {(s.fidelity, s.arm, s.spawn, s.prey): s for s in scores}
+    """One row per cell, in the order of `cells`: M_c, its interval, and M_c of either half.
+
+    keys: names of the columns of a cell's key.
+    """
+    columns = [*keys, *M_C_COLUMNS]
+    by_place = {s.place: s for s in scores}
     rows = []
     for key, _ in cells if scores else ():
-        found = by_place[key["fidelity"], key["arm"], key["spawn"], key["prey"]]
-        at = found.levels.index(float(key[vary[0]]))
+        found = by_place[_place_of(key)]
+        at = found.levels.index(float(key[found.varied]))
         low, high = _interval(found.replicates[:, at], statistics.resampled(1, found.n_seeds))
         rows.append(key | {
             "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high,
@@ -154,22 +165,22 @@ def m_c_table(
     return pd.DataFrame(rows, columns=columns)
 
 
-def best_levels(scores: Sequence[Scores], vary: Sequence[str]) -> pd.DataFrame:
-    """Per fidelity and arm, a row over all complete conditions (spawn and prey empty), then one per
-    condition.
+def best_levels(scores: Sequence[Scores], vary: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
+    """Per fidelity and arm, a row over ALL complete conditions, then one per condition.
+
+    keys: names of the columns of a cell's key, but for the level.
     """
     rows = []
-    arms = dict.fromkeys((s.fidelity, s.arm) for s in scores)
-    for fidelity, arm in arms:
-        own = [s for s in scores if (s.fidelity, s.arm) == (fidelity, arm)]
+    for arm in dict.fromkeys(s.place[:2] for s in scores):
+        own = [s for s in scores if s.place[:2] == arm]
         every = {level for s in own for level in s.levels}
         complete = [s for s in own if len(s.levels) == len(every)]
-        key = {"fidelity": fidelity, "arm": arm}
+        everywhere = own[0].key | {"condition": ALL, "spawn": None, "prey": None}
         is_s_ratio = list(vary) == [S_RATIO]
         if complete:
-            rows.append(key | {"spawn": "", "prey": ""} | best_of(complete, is_s_ratio))
-        rows += [key | {"spawn": s.spawn, "prey": s.prey} | best_of([s], is_s_ratio) for s in own]
-    return pd.DataFrame(rows, columns=list(BEST_COLUMNS))
+            rows.append(everywhere | best_of(complete, is_s_ratio))
+        rows += [s.key | best_of([s], is_s_ratio) for s in own]
+    return pd.DataFrame(rows, columns=[*keys, *BEST_COLUMNS])
 
 
 def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
@@ -183,16 +194,16 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
     by_condition = np.stack([s.replicates for s in scores])
     replicates = statistics.over_conditions(by_condition, np.random.default_rng([0, 1]))
     has_interval = statistics.resampled(len(scores), n_seeds)
-    found = best_level(levels, replicates)
-    found = found[~np.isnan(found)]
+    first, last = (ends[~np.isnan(ends)] for ends in best_range(levels, replicates))
     low, high = statistics.NO_INTERVAL
-    if has_interval and found.size:
-        low = float(np.quantile(found, 0.025, method="lower"))  # a bound is one of the levels
-        high = float(np.quantile(found, 0.975, method="higher"))
+    if has_interval and first.size:
+        low = float(np.quantile(first, 0.025, method="lower"))  # a bound is one of the levels
+        high = float(np.quantile(last, 0.975, method="higher"))
+    best = [float(end) for end in best_range(levels, m_c)]
     leaning = lean(levels, m_c) if is_s_ratio else float("nan")
     lean_low, lean_high = _interval(lean(levels, replicates), has_interval and is_s_ratio)
     return {
-        "best_level": float(best_level(levels, m_c)), "low": low, "high": high, "m_c": m_c.max(),
+        "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),
         "single_peaked": is_single_peaked(m_c, replicates) if has_interval else None,
         "lean": leaning, "lean_low": lean_low, "lean_high": lean_high,
         "learnt": any(s.learnt for s in scores), "n_levels": len(levels),
@@ -200,11 +211,16 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def best_level(levels: Array, m_c: Array) -> Array:
-    """`[...]`: the level with the largest of M_c `[..., level]`, the lowest of several; NaN where
-    none is above 0.
+def best_range(levels: Array, m_c: Array) -> tuple[Array, Array]:
+    """`[...]` twice: the lowest and the highest level whose M_c `[..., level]` is the largest; NaN
+    where none is above 0.
     """
-    return np.where(m_c.max(axis=-1) > 0.0, levels[m_c.argmax(axis=-1)], np.nan)
+    top = m_c.max(axis=-1, keepdims=True)
+    is_best = m_c >= top - _ROUNDING
+    learns = top[..., 0] > 0.0
+    first = levels[is_best.argmax(axis=-1)]
+    last = levels[m_c.shape[-1] - 1 - is_best[..., ::-1].argmax(axis=-1)]
+    return np.where(learns, first, np.nan), np.where(learns, last, np.nan)
 
 
 def is_single_peaked(m_c: Array, replicates: Array) -> bool | None:

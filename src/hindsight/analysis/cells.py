@@ -7,6 +7,7 @@ half-copied or foreign file never becomes a point of a figure.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from hindsight.files import FileError
 from hindsight.integrity import is_whole
+from hindsight.specs.cell import hash_of
+from hindsight.specs.errors import SpecError
+from hindsight.specs.from_file import must_be_moderate
 
 KEYS = ("phase", "seed", "iteration", "env_steps")
 MEASURED = (
@@ -42,6 +47,8 @@ METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",
 )  # fmt: skip
+#: A thousand runs of ten thousand iterations; what is larger would fill the memory.
+MOST_ROWS, MOST_BYTES = 10**7, 2 * 10**9
 RUN_KEYS = ("seed", "perfect_step", "end_step", "ended")
 CLOCKS = {"cpu": "cpu_seconds", "wall": "wall_seconds"}
 
@@ -69,6 +76,12 @@ class Cell:
         return CLOCKS[self.metadata["clock"]]
 
     @property
+    def diverged(self) -> dict[int, int]:
+        """The step at which runs ended whose parameters became no numbers, by seed."""
+        runs = self.metadata["runs"]
+        return {run["seed"]: run["end_step"] for run in runs if run["ended"] == "diverged"}
+
+    @property
     def budget(self) -> int:
         """Environment steps a run may take."""
         return int(self.metadata["spec"]["steps"])
@@ -80,6 +93,7 @@ def load_cell(path: str | Path) -> Cell:
     """
     path = Path(path)
     try:
+        _must_be_moderate(path, pq.read_metadata(path))
         table = pq.read_table(path)
     except FileNotFoundError:
         raise ResultError(f"{path}: there is no such results file") from None
@@ -93,6 +107,7 @@ def load_cell(path: str | Path) -> Cell:
         raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
     _require(path, COLUMNS, table.column_names)
     metadata = _metadata(path, table.schema.metadata or {})
+    must_be_the_one(path, metadata)
     if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
         _require(path, PPO_ONLY, table.column_names)
     rows = table.to_pandas()
@@ -107,7 +122,55 @@ def load_cell(path: str | Path) -> Cell:
     )
     cell = Cell(path, train, evaluations, metadata)
     _check_rows(cell)
-    return cell
+    return _failing_once_diverged(cell) if cell.diverged else cell
+
+
+def _failing_once_diverged(cell: Cell) -> Cell:
+    """The cell with rows for its diverged runs up to its budget, in which every episode fails.
+
+    The return is the lowest that any run of the cell has had, the success rate 0 and the time what
+    it was; nothing else is known.
+    """
+    spec = cell.metadata["spec"]
+    algorithm = {"n_envs": 1, **spec["algorithm"]}
+    every = algorithm.get("n_steps", algorithm.get("log_interval")) * algorithm["n_envs"]
+    grid = np.arange(every, cell.budget + 1, every)
+    tests = np.sort(cell.evaluations["env_steps"].unique())
+    worst = float(cell.curves["return_mean"].min())
+    frames = []
+    for rows, steps in ((cell.curves, grid), (cell.evaluations, tests)):
+        added = [_failing(rows, cell, seed, steps, every, worst) for seed in cell.diverged]
+        frame = pd.concat([rows, *added], ignore_index=True)
+        frames.append(frame.sort_values(["seed", "env_steps"], kind="stable", ignore_index=True))
+    return Cell(cell.path, frames[0], frames[1], cell.metadata)
+
+
+def _failing(
+    rows: pd.DataFrame, cell: Cell, seed: int, steps: NDArray[Any], every: int, worst: float
+) -> pd.DataFrame:
+    """Rows at those of `steps` at which a run that has diverged has none of its own."""
+    own = rows["env_steps"][rows["seed"] == seed]
+    steps = steps[steps > own.max()] if len(own) else steps
+    last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
+    kept = {name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")}
+    phase = rows["phase"].iloc[0] if len(rows) else "evaluation"
+    found = pd.DataFrame(index=range(len(steps)), columns=rows.columns)
+    found = found.assign(
+        **kept, phase=phase, env_steps=steps, iteration=steps // every,
+        return_mean=worst, success_rate=0.0,
+    )  # fmt: skip
+    return found.astype(rows.dtypes)
+
+
+def _must_be_moderate(path: Path, about: pq.FileMetaData) -> None:
+    """Raise ResultError before a file is read that would fill the memory."""
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups)
+    if about.num_rows > MOST_ROWS or size > MOST_BYTES:
+        raise ResultError(
+            f"{path}: {about.num_rows:,} rows of {size:,} bytes are no results file's, which has "
+            f"at most {MOST_ROWS:,} of {MOST_BYTES:,}"
+        )
 
 
 def _require(path: Path, columns: Iterable[str], present: list[str]) -> None:
@@ -122,7 +185,7 @@ def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
         raise ResultError(f"{path}: not a results file, its metadata has no key 'hindsight'")
     try:
         metadata = json.loads(raw[b"hindsight"])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ResultError(f"{path}: its metadata is not valid JSON") from None
     missing = [key for key in METADATA if not isinstance(metadata, dict) or key not in metadata]
     if missing:
@@ -130,13 +193,41 @@ def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
     if metadata["clock"] not in CLOCKS:
         raise ResultError(f"{path}: its clock is {metadata['clock']!r}, allowed are cpu and wall")
     spec, runs = metadata["spec"], metadata["runs"]
-    if not isinstance(spec, dict) or not {"seeds", "steps"} <= spec.keys():
+    if not isinstance(spec, dict) or not all(type(spec.get(k)) is int for k in ("seeds", "steps")):
         raise ResultError(f"{path}: the specification in its metadata lacks seeds or steps")
+    try:
+        must_be_moderate(spec)
+    except SpecError as error:
+        raise ResultError(f"{path}: {error}") from None
     if not isinstance(runs, list) or not all(
         isinstance(run, dict) and set(RUN_KEYS) <= run.keys() for run in runs
     ):
         raise ResultError(f"{path}: a run in its metadata lacks one of {', '.join(RUN_KEYS)}")
     return metadata
+
+
+#: How the name of a planned cell's file ends.
+HASH = re.compile(r"-([0-9a-f]{10})$")
+
+
+def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
+    """Raise ResultError for a file of another cell than the one that its name asks for.
+
+    A seal says that a file is as it was written, not that it lies where it was written.
+    """
+    asked = HASH.search(path.stem)
+    if asked is None:  # none of the workflow's
+        return
+    try:
+        held = hash_of(metadata["spec"])
+    except (KeyError, TypeError, AttributeError, ValueError):
+        held = None
+    if not asked[1] == metadata["spec_hash"] == held:
+        found = held or metadata["spec_hash"]
+        raise ResultError(
+            f"{path}: it holds another cell, {found}, not {asked[1]}: files were exchanged or "
+            "renamed"
+        )
 
 
 def _check_rows(cell: Cell) -> None:
@@ -152,9 +243,10 @@ def _check_rows(cell: Cell) -> None:
             f"{path}: {expected} seeds are specified, {len(announced)} announced and "
             f"{len(found)} found"
         )
-    unevaluated = set(found) - set(cell.evaluations["seed"].tolist())
+    unevaluated = set(found) - set(cell.diverged) - set(cell.evaluations["seed"].tolist())
     if unevaluated:
         raise ResultError(f"{path}: seed {min(unevaluated)} has no evaluation rows")
+    _check_values(cell)
     last_step = curves.groupby("seed")["env_steps"].max()
     for run in runs:
         if int(last_step[run["seed"]]) != int(run["end_step"]):
@@ -171,3 +263,70 @@ def _check_rows(cell: Cell) -> None:
     ticks = np.diff(curves[cell.clock_column])
     if not (ticks[same_run] >= 0.0).all():
         raise ResultError(f"{path}: {cell.clock_column} goes back within a run or is missing")
+
+
+def _check_values(cell: Cell) -> None:
+    """Nothing that no training can have written, whatever the seal says."""
+    spec = cell.metadata["spec"]
+    returns, longest = _possible(spec.get("environment", {}))
+    # Until an episode has finished nothing is told; a run that diverges may end with no number.
+    untold = (cell.curves["episodes"] == 0) | (
+        cell.curves["env_steps"] == cell.curves["seed"].map(cell.diverged)
+    )
+    for phase, rows, early in (
+        ("training", cell.curves, untold.to_numpy()),
+        ("evaluation", cell.evaluations, np.zeros(len(cell.evaluations), bool)),
+    ):
+        twice = rows[rows.duplicated(["seed", "env_steps"])]
+        if not twice.empty:
+            seed, step = twice.iloc[0][["seed", "env_steps"]]
+            raise ResultError(f"{cell.path}: seed {seed} has two rows of {phase} at step {step}")
+        beyond = rows["env_steps"].max()
+        if beyond > cell.budget or rows["env_steps"].min() < 1:
+            raise ResultError(
+                f"{cell.path}: a row of {phase} is at step {beyond}, its budget is {cell.budget}"
+            )
+        for column, low, high in (
+            ("return_mean", *returns),
+            ("success_rate", 0.0, 1.0),
+            ("episode_length", 1.0, longest),
+        ):
+            _must_lie(f"{cell.path}: {column} of {phase}", rows, early, column, (low, high))
+
+
+def _must_lie(
+    what: str,
+    rows: pd.DataFrame,
+    untold: NDArray[np.bool_],
+    column: str,
+    bounds: tuple[float, float],
+) -> None:
+    """ResultError for a value outside the bounds, or none in a row that is not `untold` [row].
+
+    A mean of float32 may round.
+    """
+    low, high = bounds
+    values = rows[column].to_numpy(np.float64)
+    slack = 1e-4 * max(1.0, abs(low) if np.isfinite(low) else abs(high))
+    inside = np.isfinite(values) & (values >= low - slack) & (values <= high + slack)
+    wrong = rows[~(inside | (untold & np.isnan(values)))]
+    if wrong.empty:
+        return
+    first = wrong.iloc[0]
+    between = f", which lies between {low:g} and {high:g}" if np.isfinite(high) else ""
+    raise ResultError(
+        f"{what} is {first[column]:g} at step {first['env_steps']} of seed {first['seed']}{between}"
+    )
+
+
+def _possible(where: dict[str, Any]) -> tuple[tuple[float, float], float]:
+    """Bounds of a return and the longest episode, of the environments that are known."""
+    longest = where.get("max_steps")
+    kind = where.get("id", "PredatorPrey-v0")
+    if kind == "PredatorPrey-v0":  # caught: 1, not caught: -1; over once more than so many are past
+        return (-1.0, 1.0), float(longest or 20) + 1.0
+    if kind == "BitFlipping-v0":
+        longest = longest or where.get("n_bits")
+    if kind in ("PointReach-v0", "BitFlipping-v0") and longest:  # each step costs 1 or nothing
+        return (-float(longest), 0.0), float(longest)
+    return (-np.inf, np.inf), np.inf

@@ -24,12 +24,13 @@ class Common:
     """What several cells have in common.
 
     budget: the smallest, in steps; grid `[step]`: the steps at which they are compared, none where
-    the coarsest grid begins beyond that budget; minutes: up to which every cell was trained or had
-    nothing more to learn.
+    the coarsest grid begins beyond that budget; spacing: the coarsest grid's, in steps; minutes: up
+    to which every cell was trained or had nothing more to learn.
     """
 
     budget: int
     grid: Array
+    spacing: float
     minutes: float
 
     @classmethod
@@ -39,16 +40,24 @@ class Common:
         grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
         trained = min(map(trained_minutes, cells))
         longest = max(float(cell.runs["minutes"].max()) for cell in cells)
-        return cls(min(c.budget for c in cells), min(grids, key=len), min(trained, longest))
+        spacing = max(float(cell.env_steps[0]) for cell in cells)
+        budget = min(cell.budget for cell in cells)
+        return cls(budget, min(grids, key=len), spacing, min(trained, longest))
 
     def returns(self, cell: Reduced) -> Array:
         """`[seed, step]` on the common grid: each run's last return by then."""
         return self.on_grid(cell, cell.returns)
 
-    def on_grid(self, cell: Reduced, values: Array) -> Array:
-        """Of a cell's values `[seed, step]` each run's last by the common grid's steps."""
+    def to_own_end(self, cell: Reduced) -> tuple[Array, Array]:
+        """The coarsest grid's steps up to the cell's own budget, and `[seed, step]` at them."""
+        steps = self.spacing * np.arange(1, cell.budget // self.spacing + 1)
+        return steps, self.on_grid(cell, cell.returns, steps)
+
+    def on_grid(self, cell: Reduced, values: Array, steps: Array | None = None) -> Array:
+        """Of a cell's values `[seed, step]` each run's last by these steps (the common grid's)."""
         full = metrics.carry_forward(values)
-        index = np.searchsorted(cell.env_steps, self.grid, side="right") - 1
+        steps = self.grid if steps is None else steps
+        index = np.searchsorted(cell.env_steps, steps, side="right") - 1
         return np.where(index < 0, np.nan, full[:, np.maximum(index, 0)])
 
     def returns_by_minutes(self, cell: Reduced) -> tuple[Array, Array]:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from hindsight.analysis import statistics
 
-CONDITION = ["spawn", "prey"]
-RUN = [*CONDITION, "seed"]
+CONDITION = "condition"
+RUN = [CONDITION, "seed"]
 NAN = float("nan")
 
 
@@ -34,15 +34,10 @@ class Effect:
     n_conditions: int
     n_seeds: int
 
-    def words(self) -> str:
-        """`+0.031 (+0.012 to +0.050)`."""
-        if np.isnan(self.low):
-            return f"{self.mean:+.3f} (too few seeds for an interval)"
-        return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
-
     def numbers(self) -> dict[str, float]:
-        """The mean and its interval, as data."""
-        return {"mean": self.mean, "low": self.low, "high": self.high}
+        """The mean and its interval, and what they rest on, as data."""
+        bounds = {"mean": self.mean, "low": self.low, "high": self.high}
+        return bounds | {"n_seeds": self.n_seeds, "n_conditions": self.n_conditions}
 
     def sign(self) -> int:
         """1 or -1 where the interval lies above or below 0, else 0."""
@@ -58,7 +53,7 @@ def paired(
 
 
 def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
-    """The effect of values indexed by spawn, prey and seed."""
+    """The effect of values indexed by condition and seed."""
     by_condition = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
     means = np.array([group.mean() for group in by_condition])
     n = len(means)

@@ -15,8 +15,8 @@ LEARNT_SHARE = 0.95  # "time to learn": the first point at this share of the sca
 LEARNT = 0.5  # scaled maximum median return: the median run succeeds in half of its episodes
 SOLVED_SUCCESS = 0.95
 SOLVED_EPISODES = 100
-_ROUNDING = 1e-9
-_CLOCK_ROUNDING = 1e-6  # results files hold their clocks in single precision
+#: Results files hold their numbers in single precision: 0.95 there is less than 0.95.
+ROUNDING = 1e-6
 
 
 def scaled(returns: ArrayLike) -> Array:
@@ -68,7 +68,7 @@ def maximum_steps(median: ArrayLike) -> tuple[int, int]:
     median = np.asarray(median, dtype=np.float64)
     if np.isnan(median).all():
         raise ValueError("a median curve without any value has no maximum")
-    reached = np.flatnonzero(median >= np.nanmax(median) - _ROUNDING)
+    reached = np.flatnonzero(median >= np.nanmax(median) - ROUNDING)
     return int(reached[0]), int(reached[-1])
 
 
@@ -94,8 +94,14 @@ def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
     """
     curve = scaled(median)
     top = curve[maximum_steps(median)[0]]
-    learnt = np.flatnonzero(curve >= LEARNT_SHARE * top - _ROUNDING)
+    learnt = np.flatnonzero(curve >= LEARNT_SHARE * top - ROUNDING)
     return float(np.asarray(x, dtype=np.float64)[learnt[0]])
+
+
+def first_at(median: ArrayLike, x: ArrayLike, level: float) -> float:
+    """First `x` at which a median curve `[step]` reaches a level, in its units; NaN if never."""
+    reached = np.flatnonzero(np.asarray(median, dtype=np.float64) >= level - ROUNDING)
+    return float(np.asarray(x, dtype=np.float64)[reached[0]]) if reached.size else float("nan")
 
 
 def m_c(scaled_maximum: ArrayLike, times: ArrayLike) -> Array:
@@ -141,7 +147,7 @@ def on_time_grid(values: ArrayLike, minutes: ArrayLike, edges: ArrayLike) -> Arr
     for seed, (curve, clock) in enumerate(zip(values, minutes, strict=True)):
         ticks = clock[~np.isnan(clock)]
         # A tick on an edge, as the longest run's end is, belongs to the bin that it closes.
-        index = np.searchsorted(ticks, edges * (1.0 + _CLOCK_ROUNDING), side="right") - 1
+        index = np.searchsorted(ticks, edges * (1.0 + ROUNDING), side="right") - 1
         result[seed] = np.where(index >= 0, curve[np.maximum(index, 0)], np.nan)
     return result
 
@@ -159,6 +165,6 @@ def first_solved(success: ArrayLike, episodes: ArrayLike) -> Array:
     """`[seed]`: index of the first step with success >= 0.95 over at least 100 episodes; NaN if
     none.
     """
-    met = np.asarray(success) >= SOLVED_SUCCESS - _ROUNDING
+    met = np.asarray(success) >= SOLVED_SUCCESS - ROUNDING
     met &= np.asarray(episodes) >= SOLVED_EPISODES
     return np.where(met.any(axis=1), met.argmax(axis=1), np.nan)

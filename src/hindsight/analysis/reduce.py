@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 Key = dict[str, Any]
 
 PAPERS_TASK = "PredatorPrey-v0"
+#: In place of a condition, in a row over several.
+ALL = "all"
 EVALUATION_COLUMNS = (
     "seed", "env_steps", "return_mean", "success_rate", "episode_length",
     "reward_entropy", "action_entropy", "observation_entropy",

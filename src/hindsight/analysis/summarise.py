@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
+from hindsight.analysis.arms import arm_columns
 from hindsight.analysis.best_level import best_levels, m_c_table, score
 from hindsight.analysis.cells import Cell, ResultError, load_cell
 from hindsight.analysis.common import Common
@@ -48,6 +49,14 @@ CURVE_COLUMNS = (
 SEED_CURVE_COLUMNS = (
     "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
+#: Returns, and by which the median run's first step and minute there are told: time to one's own
+#: maximum is short where that is low.
+LEVELS = {"0": 0.0, "0.8": 0.8}
+#: On the coarsest grid of the arms of a condition, to each arm's own end.
+COARSE_COLUMNS = (
+    "coarse_max_median_return", "coarse_time_to_learn",
+    *(f"{unit}_to_{level}" for level in LEVELS for unit in ("steps", "minutes")),
+)  # fmt: skip
 #: Of the arms compared within what all of them had (`common`).
 COMMON_COLUMNS = (
     "common_steps", "common_steps_max_median_return", "common_steps_to_learn",
@@ -58,22 +67,24 @@ SUMMARY_COLUMNS = (
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
     "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
-    "timed_on", "budget", *COMMON_COLUMNS,
+    "timed_on", "budget", *COARSE_COLUMNS, *COMMON_COLUMNS,
 )  # fmt: skip
+#: Where a cell was trained; spawn and prey only of the papers' conditions.
+PLACE = ("task", "condition", "spawn", "prey")
 TEST_COLUMNS = (
-    "fidelity", "level", "spawn", "prey", "baseline", "arm", "n_seeds", "steps", "metric",
+    "fidelity", "level", *PLACE, "baseline", "arm", "n_seeds", "steps", "metric",
     "mean_difference", "low", "high", "p_permutation", "p_holm", "solved_baseline", "solved_arm",
     "p_fisher", "p_fisher_holm", "probability_of_improvement", "probability_low",
     "probability_high", "p_logrank",
 )  # fmt: skip
-SENSITIVITY_COLUMNS = ("fidelity", "arm", "spawn", "prey", "best", "worst", "sensitivity_percent")
+SENSITIVITY_COLUMNS = ("best", "worst", "sensitivity_percent")
 AGGREGATE_COLUMNS = (
     "n_conditions", "n_seeds", "mean_return", "mean_return_low", "mean_return_high", "iqm_return",
     "iqm_return_low", "iqm_return_high", "mean_auc", "mean_auc_low", "mean_auc_high", "iqm_auc",
     "iqm_auc_low", "iqm_auc_high", "solved_share", "solved_low", "solved_high",
 )  # fmt: skip
 TEX_COLUMNS = (
-    "fidelity", "arm", "level", "spawn", "prey", "n_seeds", "max_median_return", "iqr",
+    "fidelity", "arm", "level", "condition", "n_seeds", "max_median_return", "iqr",
     "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
     "mean_success",
 )  # fmt: skip
@@ -96,7 +107,7 @@ def summarise(plan_path: Path) -> list[dict[str, Any]]:
         for entry in plan["entries"]
         if entry["cell"] in cells
     ]
-    tables = make_tables(present, plan["vary"])
+    tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
     shown = tables["summary.csv"][list(TEX_COLUMNS)]
@@ -124,9 +135,20 @@ def _load(paths: dict[str, Path]) -> dict[str, Cell]:
     return cells
 
 
-def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, pd.DataFrame]:
-    """Every table by file name, from (key, reduced cell) pairs in the plan's order."""
-    keys = ["fidelity", "arm", "level", *vary, "spawn", "prey"]
+def arm_keys(plan: dict[str, Any]) -> list[str]:
+    """The columns by which a plan's arms are known, but for what the experiment varies."""
+    known = [name for entry in plan["entries"] for name in arm_columns(entry)]
+    return [name for name in dict.fromkeys(["arm", *known]) if name not in plan["vary"]]
+
+
+def make_tables(
+    cells: list[tuple[Key, Reduced]], vary: list[str], arm: list[str]
+) -> dict[str, pd.DataFrame]:
+    """Every table by file name, from (key, reduced cell) pairs in the plan's order.
+
+    arm: the columns by which arms are known, its name first.
+    """
+    keys = ["fidelity", *arm, "level", *vary, *PLACE]
     longest, largest = _longest_minutes(cells), _largest_budgets(cells)
     compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
     curves: list[tuple[Key, pd.DataFrame]] = []
@@ -138,7 +160,8 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
             minutes = minutes.iloc[: _bins_trained(minutes["x"], cell)]
         kept = _points_to_keep(steps, to_learn=cell.unit_returns)
         curves += [(key, steps.iloc[kept]), (key, minutes)]
-        common = _common_row(cell, compared[_place(key)])
+        common = _coarse_row(cell, compared[_place(key)], minutes)
+        common |= _common_row(cell, compared[_place(key)])
         summaries.append(key | _summary_row(cell, steps, minutes) | common)
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
     # The papers' statistics suppose returns in [-1, 1]; other tasks, and what is compared with
@@ -156,12 +179,14 @@ def make_tables(cells: list[tuple[Key, Reduced]], vary: list[str]) -> dict[str, 
         "runs.parquet": runs,
         "summary.csv": summary,
         "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
-        "aggregate.csv": aggregate(paper_runs, vary),
+        "aggregate.csv": aggregate(paper_runs, ["fidelity", *arm, "level", *vary]),
         # Where nothing varies there is nothing to be sensitive to: no rows.
-        "sensitivity.csv": sensitivities(summary if vary and like_papers else summary[:0]),
-        "m_c.csv": m_c_table(scores, like_papers, vary),
-        "best_level.csv": best_levels(scores, vary),
-        "time_saved.csv": time_saved(like_papers, vary),
+        "sensitivity.csv": sensitivities(
+            summary if vary and like_papers else summary[:0], ["fidelity", *arm, *PLACE]
+        ),
+        "m_c.csv": m_c_table(scores, like_papers, keys),
+        "best_level.csv": best_levels(scores, vary, ["fidelity", *arm, *PLACE]),
+        "time_saved.csv": time_saved(like_papers, keys),
     }
 
 
@@ -227,6 +252,21 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
     return row
 
 
+def _coarse_row(cell: Reduced, common: Common, minutes: pd.DataFrame) -> Key:
+    """Maximum and time to learn on the arms' coarsest grid, and the time to LEVELS; NaN without."""
+    row: Key = dict.fromkeys(COARSE_COLUMNS, float("nan"))
+    steps, returns = common.to_own_end(cell)
+    median = metrics.median_curve(returns)
+    if not cell.unit_returns or np.isnan(median).all():
+        return row
+    row["coarse_max_median_return"] = metrics.maximum_median_return(median)
+    row["coarse_time_to_learn"] = metrics.time_to_learn(median, steps)
+    for name, level in LEVELS.items():
+        row[f"steps_to_{name}"] = metrics.first_at(median, steps, level)
+        row[f"minutes_to_{name}"] = metrics.first_at(minutes["median"], minutes["x"], level)
+    return row
+
+
 def _common_row(cell: Reduced, common: Common) -> Key:
     """The papers' statistics within what all arms of a condition had; NaN without any value."""
     edges, by_minutes = common.returns_by_minutes(cell)
@@ -280,15 +320,16 @@ def _seed_curves(cell: Reduced) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def sensitivities(summary: pd.DataFrame) -> pd.DataFrame:
+def sensitivities(summary: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Per arm and condition, how much the scaled maximum median return varies over the levels
     (PAPERS section 4).
     """
     rows = []
-    for key, group in summary.groupby(["fidelity", "arm", "spawn", "prey"], sort=False):
+    for _, group in summary.groupby(["fidelity", "arm", "condition"], sort=False):
         top = metrics.scaled(group["max_median_return"])
-        rows.append((*key, top.max(), top.min(), metrics.sensitivity(top)))
-    return pd.DataFrame(rows, columns=list(SENSITIVITY_COLUMNS))
+        numbers = (top.max(), top.min(), metrics.sensitivity(top))
+        rows.append((*group[keys].iloc[0], *numbers))
+    return pd.DataFrame(rows, columns=[*keys, *SENSITIVITY_COLUMNS])
 
 
 def pair_tests(
@@ -298,12 +339,14 @@ def pair_tests(
     steps that both had, corrected by Holm over the conditions of the pair.
     """
     rows = []
+    places = {_place(key): {name: key[name] for name in PLACE} for key, _ in cells}
     for place, arms in _by_place(cells).items():
         for baseline, arm in itertools.combinations(arms, 2):
             common = Common.of([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
-            pair: Key = dict(zip(("fidelity", "level", "spawn", "prey"), place, strict=True))
+            fidelity, level, _ = place
+            pair: Key = {"fidelity": fidelity, "level": level} | places[place]
             pair |= {"baseline": baseline, "arm": arm, "steps": common.budget}
             runs = common.runs(arms[baseline]), common.runs(arms[arm])
             rows += _pair_rows(pair, *runs, compared)
@@ -349,12 +392,12 @@ def _pair_rows(
     return rows
 
 
-def aggregate(runs: pd.DataFrame, vary: list[str]) -> pd.DataFrame:
+def aggregate(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Per fidelity, arm and level over all conditions: means, interquartile means, solved runs."""
     rows = []
     for _, group in runs.groupby(["fidelity", "level", "arm"], sort=False):
-        strata = [frame for _, frame in group.groupby(["spawn", "prey"], sort=False)]
-        row: Key = {name: group[name].iloc[0] for name in ("fidelity", "arm", "level", *vary)}
+        strata = [frame for _, frame in group.groupby("condition", sort=False)]
+        row: Key = {name: group[name].iloc[0] for name in keys}
         row |= {"n_conditions": len(strata), "n_seeds": max(len(frame) for frame in strata)}
         for label, column in (("return", "final_evaluation_return"), ("auc", "auc")):
             values = [frame[column].to_numpy() for frame in strata]
@@ -364,7 +407,7 @@ def aggregate(runs: pd.DataFrame, vary: list[str]) -> pd.DataFrame:
         row["solved_share"] = solved / len(group)
         row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(group))
         rows.append(row)
-    return pd.DataFrame(rows, columns=["fidelity", "arm", "level", *vary, *AGGREGATE_COLUMNS])
+    return pd.DataFrame(rows, columns=[*keys, *AGGREGATE_COLUMNS])
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
@@ -372,10 +415,12 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = json.loads(Path(path).read_text())
         lacking = {"experiment", "source", "preset", "vary", "entries"} - plan.keys()
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ResultError(f"{path}: not a readable plan ({error})") from None
     if lacking:
         raise ResultError(f"{path}: not a plan, it lacks {', '.join(sorted(lacking))}")
+    if any(".." in Path(entry["cell"]).parts for entry in plan["entries"]):
+        raise ResultError(f"{path}: not a plan, one of its cells lies elsewhere")
     return plan
 
 
@@ -406,39 +451,39 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     level = {name: entry["level"][name] for name in vary}
-    text = {"fidelity": entry["fidelity"], "arm": entry["arm"], "level": level_text(level)}
-    return text | level | {"spawn": entry["spawn"], "prey": entry["prey"]}
+    text = {"fidelity": entry["fidelity"]} | arm_columns(entry) | {"level": level_text(level)}
+    return text | level | {name: entry[name] for name in PLACE}
 
 
-def _place(key: Key) -> tuple[str, str, str, str]:
-    return key["fidelity"], key["level"], key["spawn"], key["prey"]
+def _place(key: Key) -> tuple[str, str, str]:
+    return key["fidelity"], key["level"], key["condition"]
 
 
 def _by_place(
     cells: Iterable[tuple[Key, Reduced]],
-) -> dict[tuple[str, str, str, str], dict[str, Reduced]]:
-    """The cells that are compared: by fidelity, level, spawn and prey, each arm's own."""
-    found: dict[tuple[str, str, str, str], dict[str, Reduced]] = {}
+) -> dict[tuple[str, str, str], dict[str, Reduced]]:
+    """The cells that are compared: by fidelity, level and condition, each arm's own."""
+    found: dict[tuple[str, str, str], dict[str, Reduced]] = {}
     for key, cell in cells:
         found.setdefault(_place(key), {})[key["arm"]] = cell
     return found
 
 
-def _largest_budgets(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str, str], int]:
+def _largest_budgets(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str], int]:
     """The largest budget per condition."""
-    largest: dict[tuple[str, str, str], int] = {}
+    largest: dict[tuple[str, str], int] = {}
     for key, cell in cells:
         largest[_condition(key)] = max(cell.budget, largest.get(_condition(key), 0))
     return largest
 
 
-def _condition(key: Key) -> tuple[str, str, str]:
-    return key["fidelity"], key["spawn"], key["prey"]
+def _condition(key: Key) -> tuple[str, str]:
+    return key["fidelity"], key["condition"]
 
 
-def _longest_minutes(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str, str], float]:
+def _longest_minutes(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str], float]:
     """The longest run's minutes per condition: its arms and levels share one time axis."""
-    longest: dict[tuple[str, str, str], float] = {}
+    longest: dict[tuple[str, str], float] = {}
     for key, cell in cells:
         minutes = float(cell.runs["minutes"].max())
         longest[_condition(key)] = max(minutes, longest.get(_condition(key), 0.0))

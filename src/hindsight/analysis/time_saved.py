@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.reduce import Array, Key, Reduced
+from hindsight.analysis.reduce import ALL, Array, Key, Reduced
 
 DRAWS = 1000
 RETURN_MARGIN = 0.1  # return units: five episodes of a hundred; stated before any such run
@@ -40,21 +40,22 @@ class Pairs:
 Statistic = Callable[[Pairs, NDArray[np.int64]], Array]  # draws `[draw, n]` -> `[draw]`
 
 
-def time_saved(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> pd.DataFrame:
+def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.DataFrame:
     """A row per arm whose hindsight ends, level and condition in which its baseline is there, too.
 
-    Before them, with spawn and prey empty, a row over all conditions in which a run switched: in
-    the others both arms are the same runs. saved_share, updates_saved_share: 1 - arm / baseline of
-    the totals; return_difference: of the last evaluation, arm - baseline, with a 90 % interval (all
-    others: 95 %).
+    keys: names of the columns of a cell's key. Before them a row over ALL conditions in which a
+    run switched: in the others both arms are the same runs. saved_share, updates_saved_share: 1 -
+    arm / baseline of the totals; return_difference: of the last evaluation, arm - baseline, with a
+    90 % interval (all others: 95 %).
     """
-    columns = ["fidelity", "arm", "level", *vary, "spawn", "prey", *TIME_COLUMNS]
-    names = ["arm", "fidelity", "level", "spawn", "prey"]
-    by_key = {tuple(key[name] for name in names): cell for key, cell in cells}
+    columns = [*keys, *TIME_COLUMNS]
+    names = ["fidelity", "level", "condition"]
+    baselines = {
+        tuple(key[name] for name in names): cell for key, cell in cells if key["role"] == "baseline"
+    }
     found: dict[tuple[str, str, str], list[tuple[Key, Pairs]]] = {}
     for key, cell in cells:
-        always = key | {"arm": baseline_of(key["arm"])}
-        baseline = by_key.get(tuple(always[name] for name in names))
+        baseline = baselines.get(tuple(key[name] for name in names))
         if cell.switches and baseline is not None:
             arm = (key["fidelity"], key["arm"], key["level"])
             found.setdefault(arm, []).append((key, pair(baseline, cell)))
@@ -62,14 +63,10 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> pd.
     for own in found.values():
         switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
         if switched:
-            rows.append(own[0][0] | {"spawn": "", "prey": ""} | _row(switched))
+            everywhere = {"condition": ALL, "spawn": None, "prey": None}
+            rows.append(own[0][0] | everywhere | _row(switched))
         rows += [key | _row([pairs]) for key, pairs in own]
     return pd.DataFrame(rows, columns=columns)
-
-
-def baseline_of(arm: str) -> str:
-    """The arm that keeps hindsight to the end."""
-    return "SAC-HER" if arm.startswith("SAC") else "PPO-HER"
 
 
 def pair(baseline: Reduced, arm: Reduced) -> Pairs:

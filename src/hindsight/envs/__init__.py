@@ -1,13 +1,9 @@
-"""Goal environments with a run axis, and their gymnasium faces: importing this registers them."""
+"""Goal environments with a run axis; importing this makes gymnasium know them."""
 
 import gymnasium as gym
 
-FACES = {
-    "PredatorPrey-v0": "hindsight.envs.gymnasium_faces:PredatorPreyEnv",
-    "PointReach-v0": "hindsight.envs.task_faces:PointReachEnv",
-    "BitFlipping-v0": "hindsight.envs.task_faces:BitFlippingEnv",
-}
+from hindsight.specs.environments import ENVIRONMENTS
 
-for name, face in FACES.items():
+for name in ENVIRONMENTS:
     if name not in gym.registry:
-        gym.register(name, face)
+        gym.register(name, "hindsight.envs.wrapper:GoalEnv", kwargs={"environment": name})

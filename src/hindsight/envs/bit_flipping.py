@@ -3,8 +3,7 @@
 With n bits there are 2^n goals and one rewarded state for each, which exploration alone does not
 find; hindsight makes every state that was visited a goal.
 
-`advance` is the task, and the only implementation of it: `BitFlipping` below steps [run, env] of
-them, `task_faces` steps one.
+An action flips one bit or, where it is continuous, any number of them.
 """
 
 from collections.abc import Sequence
@@ -13,12 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from gymnasium.spaces import Dict, MultiBinary
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import Step
-from hindsight.specs.tasks import BitFlippingSpec
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 
 
 def flips_of(actions: Tensor, n: int, continuous: bool) -> Tensor:
@@ -135,9 +136,18 @@ class BitFlipping(Environments[BitFlippingSpec]):
         self.task: Parameters = Parameters(torch.tensor(limits, device=self.device))
         self.observation_limit = torch.ones(self.observation_size, device=self.device)
 
-    def _advance(self, actions: Tensor) -> Step:
+    def advance(self, actions: Tensor) -> Step:
         flips = flips_of(actions, self.n, self.continuous)
         return advance(self.state, self.elapsed, flips, self.task.max_steps)
+
+    @property
+    def observation_space(self) -> Dict:
+        """Bits."""
+        return Dict({name: MultiBinary(self.n) for name in GOAL_KEYS})
+
+    def first(self, achieved: Tensor, desired: Tensor, rest: Tensor) -> Tensor:
+        """The observation repeats the bits."""
+        return first_observation(achieved, desired)
 
     def _draw(self, spec: BitFlippingSpec, size: int, generator: np.random.Generator) -> Tensor:
         bits, goal = torch.from_numpy(spawn(spec, (size,), generator)).split(self.n, dim=-1)

@@ -10,8 +10,13 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.files import DamagedError, FileError, reason, write_whole
+from hindsight.files import DamagedError, FileError, must_be_stored, reason, write_whole
 
+#: What a file may raise that holds no arrays of ours.
+UNREADABLE = (
+    ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error,
+    MemoryError, OverflowError, NotImplementedError,
+)  # fmt: skip
 Positions = NDArray[np.floating[Any]]
 
 
@@ -91,7 +96,8 @@ def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
 def load_episodes(path: Path) -> list[Episode]:
     """Episodes as `save_episodes` wrote them; FileError for a file that holds none."""
     try:
-        with np.load(path) as data:
+        must_be_stored(path)
+        with np.load(path, allow_pickle=False) as data:
             return [
                 Episode(
                     data[f"predator_{i}"],
@@ -103,7 +109,7 @@ def load_episodes(path: Path) -> list[Episode]:
                 )
                 for i in range(sum(name.startswith("predator_") for name in data.files))
             ]
-    except (ValueError, KeyError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise DamagedError(f"{path}: holds no episodes: {reason(error)}", path) from error
     except OSError as error:
         raise FileError(f"{path}: holds no episodes: {reason(error)}") from error

@@ -4,7 +4,9 @@
 for all, rewards of other goals.
 """
 
+import sys
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,16 +15,11 @@ from torch import Tensor
 from hindsight.envs.step import Step
 from hindsight.envs.workers import Pool, Slot
 from hindsight.specs.errors import SpecError
-from hindsight.specs.gymnasium import GymnasiumSpec, rewards, size
+from hindsight.specs.gymnasium import REST, GymnasiumSpec, rewards, size
 from hindsight.streams import Purpose
 
 #: Evaluation episodes of a run that are played at the same time, at most: each takes memory.
 PARALLEL_EPISODES = 4
-
-
-def parallel_episodes(episodes: int) -> int:
-    """How many of so many evaluation episodes are played at the same time; divides them."""
-    return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
 
 
 class ForeignTask:
@@ -39,18 +36,18 @@ class ForeignTask:
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes of goals [..., goal].
-
-        A goal counts as achieved where the reward is that of a goal that is achieved exactly.
-        """
+        """Rewards and successes of goals [..., goal] (`Facts.achieved`)."""
         facts, shape = self.spec.facts, next_achieved.shape[:-1]
         goals = [
             goal.reshape(-1, *facts.goal.shape).cpu().numpy().astype(facts.goal.dtype)
             for goal in (next_achieved, desired)
         ]
-        found = torch.from_numpy(rewards(self.spec.id, facts.compute_reward, *goals))
-        found = found.view(shape).to(next_achieved.device)
-        return found, found >= facts.achieved_reward
+        found = rewards(self.spec.id, facts.compute_reward, *goals)
+        reached = facts.achieved(found, *goals)
+        return (
+            torch.from_numpy(found).view(shape).to(next_achieved.device),
+            torch.from_numpy(reached).view(shape).to(next_achieved.device),
+        )
 
     @property
     def threshold(self) -> Tensor:
@@ -70,7 +67,7 @@ class ForeignTask:
 
 
 class GoalEnvironments:
-    """[run, env] environments of one specification; see `tasks.Environment`.
+    """[run, env] environments of one specification; see `environment.Environment`.
 
     Episode e of environment i of a run is reset with a seed that follows from the run's seed, i and
     e: it begins alike in every algorithm, whatever the other runs do and whoever steps it.
@@ -101,12 +98,34 @@ class GoalEnvironments:
         self.action_size, self.n_choices = spec.action_size, spec.n_choices
         self.task = ForeignTask(spec)
         self.observation_limit = _limits(spec).to(self.device)
+        self.keeps_rest = spec.rest == "keep"
+        #: Whether a step has paid what goals do not explain, and a person has been told.
+        self.paid_rest = evaluation
         slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self.pool = Pool(spec, slots, purpose, workers)
         #: Row of the pool's arrays, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         self.rewind()
+
+    @classmethod
+    def of(
+        cls,
+        spec: GymnasiumSpec,
+        seeds: Sequence[int],
+        n_envs: int,
+        *,
+        device: torch.device | str,
+        evaluation: bool,
+        workers: int | None,
+    ) -> Self:
+        """Runs that are alike but for their seeds."""
+        return cls(spec, seeds, n_envs, device=device, evaluation=evaluation, workers=workers)
+
+    @staticmethod
+    def parallel_episodes(episodes: int) -> int:
+        """How many of so many evaluation episodes are played at the same time; divides them."""
+        return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Nothing: environments draw their own numbers."""
@@ -124,11 +143,16 @@ class GoalEnvironments:
         next_obs, outcome = self._tensor(arrays.next_obs), self._tensor(arrays.outcome)
         self._show()
         terminated, truncated, success = outcome.unbind(-1)
-        return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs)
+        rest = self._tensor(arrays.rest) if self.keeps_rest else None
+        if rest is not None and not self.paid_rest and rest.any():
+            self.paid_rest = True
+            paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
+            print(f"{self.spec.id}: a step paid {paid}; {REST['keep']}", file=sys.stderr)
+        return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs, rest)
 
-    def rewind(self) -> None:
-        """Every environment back to the beginning of its first episode."""
-        self.pool.arrays.episode[:] = 0
+    def rewind(self, episode: int = 0) -> None:
+        """Every environment to the beginning of the episode with this number."""
+        self.pool.arrays.episode[:] = episode
         self.pool.arrays.elapsed[:] = 0
         self.pool.restore()
         self._show()

@@ -1,7 +1,6 @@
 """A point mass on the run axis: a force is to bring it to a random target in a square.
 
-`advance` is the physics, and the only implementation of it: `PointReach` below steps [run, env] of
-them, `task_faces` steps one.
+Position and velocity follow from a force by `advance`; an episode goes on at its target.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from hindsight.envs.run_axis import Environments, per_run
 from hindsight.envs.step import Step
-from hindsight.specs.tasks import PointReachSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
 
 
 @dataclass(frozen=True)
@@ -126,8 +125,12 @@ class PointReach(Environments[PointReachSpec]):
         limits = [place] * 6 + [speed] * 2
         self.observation_limit = torch.tensor(limits, device=self.device)
 
-    def _advance(self, actions: Tensor) -> Step:
+    def advance(self, actions: Tensor) -> Step:
         return advance(self.state, self.elapsed, actions, self.task)
+
+    def first(self, achieved: Tensor, desired: Tensor, rest: Tensor) -> Tensor:
+        """At rest."""
+        return first_observation(achieved, desired)
 
     def _draw(self, spec: PointReachSpec, size: int, generator: np.random.Generator) -> Tensor:
         return first_observation(*torch.from_numpy(spawn(spec, (size,), generator)).split(2, -1))

@@ -9,23 +9,24 @@ until the predator touches it and then goes where the predator goes; the observa
 velocity and the predator's position, 4 n numbers in all.  An episode in which the object is never
 touched holds nothing that hindsight could learn from (PAPERS: section 6, question 1).
 
-`advance` is the physics, and the only implementation of it: `PredatorPrey` below steps
-[run, env] of them and begins a new episode wherever one has ended; `gymnasium_faces` steps one.
+Within a step the predator moves, then the reward is given, then the prey moves: the next
+observation shows the prey after its move.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict, Space
 from torch import Tensor
 
 from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
 from hindsight.envs.run_axis import Environments, per_run
 from hindsight.envs.step import Step
 from hindsight.specs.base import Fidelity
-from hindsight.specs.cell import PredatorPreySpec, Prey
+from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
 
 
@@ -180,7 +181,9 @@ def spawn(
 class PredatorPrey(Environments[PredatorPreySpec]):
     """[run, env] predator-prey environments; observations [run, env, 3 n or 4 n].
 
-    Its time limit terminates an episode with a failure, as in the papers; nothing is truncated.
+    Actions [-1, 1]^n are added to the predator's position.  Rewards are +1 at interception, -1 when
+    the step limit is exceeded, else 0; both of the former terminate the episode, as in the papers,
+    and nothing is truncated.
 
     Step t of a run has the same prey draws in every algorithm that is trained with that seed, as
     its episodes have the same beginnings: comparisons between algorithms are paired.
@@ -188,6 +191,8 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     n_choices = None
     truncates = False
+    goals_move = True
+    keeps_rest = False
     BLOCK = 256
 
     def __init__(
@@ -228,6 +233,68 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         velocity = POLICIES[spec.prey](seen - goals[:, n:], draws, spec.fidelity)
         return torch.cat([goals, velocity, predator], dim=-1)
 
+    @property
+    def _bodies(self) -> tuple[str, ...]:
+        """In the order of `spawn`."""
+        return ("object", "prey", "predator") if self.task.pushes_object else ("predator", "prey")
+
+    @property
+    def observation_space(self) -> Dict:
+        """Boxes; the observation is the prey's velocity, and with an object the predator's place.
+
+        A velocity along an axis is v_max up to rounding, which must not leave the space.
+        """
+        spaces, n = super().observation_space, self.n
+        bounds = self.observation_limit[2 * n :].cpu().numpy().copy()
+        bounds[:n] = top_speed(n) * (1 + 1e-6)
+        return Dict({**spaces.spaces, "observation": Box(-bounds, bounds, dtype=np.float32)})
+
+    @property
+    def given_spaces(self) -> dict[str, Space[Any]]:
+        """Places of the bodies, which may lie within r of each other, and the prey's velocity."""
+        spaces = self.observation_space
+        velocity = spaces["observation"].high[: self.n]  # type: ignore[attr-defined]
+        return {
+            **dict.fromkeys(self._bodies, spaces["achieved_goal"]),
+            "prey_velocity": Box(-velocity, velocity, dtype=np.float32),
+        }
+
+    def begin(self, given: Mapping[str, np.ndarray], generator: np.random.Generator) -> Tensor:
+        """What is given stays, what is drawn is more than r away from the first body."""
+        places = self._places(given, generator)
+        if "prey_velocity" in given:
+            velocity = torch.from_numpy(given["prey_velocity"])
+        else:
+            draws = torch.from_numpy(generator.random((1, n_draws(self.n)), dtype=np.float32))
+            d = (places["predator"] - places["prey"])[None]
+            velocity = POLICIES[self.specs[0].prey](d, draws, self.specs[0].fidelity)[0]
+        first, *_ = places.values()
+        pushing = [places["predator"]] if self.task.pushes_object else []
+        return torch.cat([first, places["prey"], velocity, *pushing])
+
+    def _places(
+        self, given: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> dict[str, Tensor]:
+        """Positions [n] by body."""
+        spec, bodies = self.specs[0], self._bodies
+        while True:
+            drawn = np.split(spawn(spec, (1,), generator)[0], len(bodies))
+            places = {b: given.get(b, place) for b, place in zip(bodies, drawn, strict=True)}
+            first, *others = places
+            apart = all(
+                np.linalg.norm(places[first] - places[other]) > spec.interception_distance
+                for other in others
+                if not {first, other} <= given.keys()
+            )
+            if apart or spec.spawn == "apart":
+                return {name: torch.from_numpy(place) for name, place in places.items()}
+
+    def draw_step(self, generator: np.random.Generator) -> None:
+        """The prey's numbers of one step."""
+        self._t = 0
+        size = (1, 1, 1, n_draws(self.n) if self.moving else 0)
+        self._draws = torch.from_numpy(generator.random(size, dtype=np.float32))
+
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
         self._t = 0
@@ -241,7 +308,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         )
         self._draws = torch.from_numpy(draws).to(self.device)  # [step, run, env, draw]
 
-    def _advance(self, actions: Tensor) -> Step:
+    def advance(self, actions: Tensor) -> Step:
         assert self._draws is not None, "prepare_rollout comes first"
         draws = self._draws[self._t]
         self._t += 1

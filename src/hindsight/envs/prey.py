@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hindsight.specs.base import Fidelity
-from hindsight.specs.cell import Prey
+from hindsight.specs.environments.predator_prey import Prey
 
 # Columns of the uniform draws of one step.
 SPEED = MIX = 0

@@ -1,21 +1,24 @@
-"""Pictures of an episode of predator-prey, like Fig. 1 of both papers.
+"""Pictures of episodes; of predator-prey like Fig. 1 of both papers.
 
 Everything here takes NumPy arrays and draws without pyplot, so that gymnasium's `rgb_array`, the
 frames of an animation and the published figure share one drawing and touch no global state.
 """
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, Rectangle
 from numpy.typing import NDArray
 
 from hindsight.envs.episodes import Episode, Positions
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
 # Okabe & Ito (2008), told apart by line and mark as well.
 PREDATOR: dict[str, Any] = {
@@ -144,3 +147,99 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
         axis.set_pane_color((1.0, 1.0, 1.0, 0.0))
         axis.line.set_color(SHADOW)
         axis._axinfo["grid"].update(color=GRID, linewidth=0.6)
+
+
+def draw_reach(
+    path: Positions, target: Positions, threshold: float, edge: float
+) -> NDArray[np.uint8]:
+    """The way [T + 1, 2] to a target [2] as an image [480, 480, 3].
+
+    The start is an open mark, the present a filled one; the disc is where the target is reached.
+    """
+    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
+    disc = Circle(tuple(target), threshold, facecolor=PREY["color"], alpha=0.35, linewidth=0)
+    axes.add_patch(disc)
+    axes.plot(*target, color=PREY["color"], marker="+", markersize=8)
+    axes.plot(*path.T, color=PREDATOR["color"], linewidth=PREDATOR["linewidth"])
+    mark = {"color": PREDATOR["color"], "marker": "o", "linestyle": "none", "markersize": 6}
+    axes.plot(*path[0], **mark, markerfacecolor="white")
+    axes.plot(*path[-1], **mark)
+    axes.set_xlim(-edge, edge)
+    axes.set_ylim(-edge, edge)
+    axes.set_aspect("equal")
+    ticks, names = [-edge, 0, edge], [f"−{edge:g}", "0", f"{edge:g}"]
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)
+    axes.spines[:].set_color(SHADOW)
+    distance = float(np.linalg.norm(path[-1] - target))
+    there = "reached" if distance <= threshold else f"distance {distance:.2f}"
+    axes.set_title(f"step {len(path) - 1}, {there}")
+    return pixels_of(figure)
+
+
+def draw_bits(bits: NDArray[Any], goal: NDArray[Any], steps: int) -> NDArray[np.uint8]:
+    """Bits [n] above their goal [n] as an image [240, 480, 3]; a wrong bit has a frame."""
+    figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
+    wrong = np.flatnonzero(bits != goal)
+    for height, row, look in ((1, bits, PREDATOR), (0, goal, PREY)):
+        for i, bit in enumerate(row):
+            filled = look["color"] if bit else "none"
+            axes.add_patch(
+                Rectangle((i + 0.1, height + 0.1), 0.8, 0.8, facecolor=filled, edgecolor=SHADOW)
+            )
+    for place in wrong:
+        axes.add_patch(Rectangle((float(place), 0), 1, 2, facecolor="none", edgecolor="black"))
+    axes.set_xlim(-0.1, len(bits) + 0.1)
+    axes.set_ylim(-0.1, 2.1)
+    axes.set_xticks([])
+    axes.set_yticks([0.5, 1.5], ["goal", "bits"])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    there = f"{len(wrong)} of {len(bits)} wrong" if len(wrong) else "reached"
+    axes.set_title(f"step {steps}, {there}")
+    return pixels_of(figure)
+
+
+#: An episode so far, the observations before and after each step.
+Seen = Sequence[Mapping[str, NDArray[Any]]]
+
+
+class Picture(NamedTuple):
+    """How an environment is drawn."""
+
+    draw: Callable[[Any, Seen], NDArray[np.uint8]]  # from its specification
+    fps: int  # steps a second in a film
+
+
+def _of_predator_prey(spec: PredatorPreySpec, seen: Seen) -> NDArray[np.uint8]:
+    n = spec.n_dims
+    achieved, prey, rest = (
+        np.stack([obs[name] for obs in seen])
+        for name in ("achieved_goal", "desired_goal", "observation")
+    )
+    predator, pushed = (rest[:, n:], achieved) if spec.pushes_object else (achieved, None)
+    figure, axes = figure_axes(n, spec.pushes_object)
+    size = (spec.grid_size, spec.interception_distance)
+    draw_episode(axes, Episode(predator, prey, *size, pushed=pushed))
+    return pixels_of(figure)
+
+
+def _of_point_reach(spec: PointReachSpec, seen: Seen) -> NDArray[np.uint8]:
+    path = np.stack([obs["achieved_goal"] for obs in seen])
+    return draw_reach(path, seen[-1]["desired_goal"], spec.threshold, spec.range)
+
+
+def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
+    return draw_bits(seen[-1]["achieved_goal"], seen[-1]["desired_goal"], len(seen) - 1)
+
+
+#: By id; an environment without a picture can be trained, but not watched.
+PICTURES = {
+    "PredatorPrey-v0": Picture(_of_predator_prey, 5),
+    "PointReach-v0": Picture(_of_point_reach, 20),
+    "BitFlipping-v0": Picture(_of_bit_flipping, 2),
+}

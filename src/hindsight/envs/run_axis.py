@@ -6,16 +6,17 @@ how an episode begins; `Environments` keeps [run, env] of them going.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict, Discrete, Space
 from torch import Tensor
 
 from hindsight.envs.step import Step
 from hindsight.relabel.task import Task
-from hindsight.specs.base import Spec
+from hindsight.specs.base import GOAL_KEYS, Spec
 from hindsight.streams import Purpose, stream
 
 TaskSpec = TypeVar("TaskSpec", bound=Spec)
@@ -46,6 +47,8 @@ class Environments(ABC, Generic[TaskSpec]):
     action_size: int  # numbers in an action; a choice is one number
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
     truncates = True  # whether a time limit may cut an episode
+    goals_move = False  # whether desired goals move within an episode, after the reward
+    keeps_rest = False  # goals explain all rewards
     task: Task  # rewards, and what differs between the runs
     observation_limit: Tensor  # [obs], the observation's largest absolute values
 
@@ -73,8 +76,62 @@ class Environments(ABC, Generic[TaskSpec]):
         self._draw_beginnings()
         self.state = self._beginning()
 
+    @classmethod
+    def of(
+        cls,
+        spec: TaskSpec,
+        seeds: Sequence[int],
+        n_envs: int,
+        *,
+        device: torch.device | str = "cpu",
+        evaluation: bool = False,
+        workers: int | None = None,
+    ) -> Self:
+        """Runs that are alike but for their seeds; no other process is needed to step them."""
+        return cls([spec] * len(seeds), seeds, n_envs, device=device, evaluation=evaluation)
+
+    @staticmethod
+    def parallel_episodes(episodes: int) -> int:
+        """How many of so many evaluation episodes are played at the same time: all."""
+        return episodes
+
+    @property
+    def observation_space(self) -> Dict:
+        """Of a single environment, as gymnasium has it."""
+        g = self.goal_size
+        limits = np.split(self.observation_limit.cpu().numpy(), [g, 2 * g])
+        boxes = {n: Box(-x, x, dtype=np.float32) for n, x in zip(GOAL_KEYS, limits, strict=True)}
+        return Dict(dict[str, Space[Any]](boxes))
+
+    @property
+    def action_space(self) -> Box | Discrete:
+        """Of a single environment, as gymnasium has it."""
+        if self.n_choices is not None:
+            return Discrete(self.n_choices)
+        return Box(-1, 1, (self.action_size,), np.float32)
+
+    @property
+    def given_spaces(self) -> dict[str, Space[Any]]:
+        """What `begin` can be given, by name."""
+        return {name: self.observation_space[name] for name in GOAL_KEYS[:2]}
+
+    def begin(self, given: Mapping[str, np.ndarray], generator: np.random.Generator) -> Tensor:
+        """A first observation [obs] of the first run, of what is `given` and of what is drawn."""
+        drawn = self._draw(self.specs[0], 1, generator)[0]
+        achieved, desired, rest = drawn.tensor_split([self.goal_size, 2 * self.goal_size])
+        goals = {"achieved_goal": achieved, "desired_goal": desired}
+        goals |= {name: torch.from_numpy(goal) for name, goal in given.items()}
+        return self.first(goals["achieved_goal"], goals["desired_goal"], rest)
+
+    def first(self, achieved: Tensor, desired: Tensor, rest: Tensor) -> Tensor:
+        """A first observation [obs] with these goals; `rest` was drawn beside other ones."""
+        return torch.cat([achieved, desired, rest])
+
+    def draw_step(self, generator: np.random.Generator) -> None:
+        """Draw what is random in the next step of a single environment: nothing."""
+
     @abstractmethod
-    def _advance(self, actions: Tensor) -> Step:
+    def advance(self, actions: Tensor) -> Step:
         """One step from `state` and `elapsed`, which it leaves as they are."""
 
     @abstractmethod
@@ -100,7 +157,7 @@ class Environments(ABC, Generic[TaskSpec]):
         if self._steps_since_drawn == self._shortest_block:
             self._draw_beginnings()
         self._steps_since_drawn += 1
-        step = self._advance(actions)
+        step = self.advance(actions)
         over = step.terminated | step.truncated if self.truncates else step.terminated
         self.episode += over
         self.elapsed += 1
@@ -122,11 +179,13 @@ class Environments(ABC, Generic[TaskSpec]):
         """Processor time of other processes: there are none."""
         return 0.0
 
-    def rewind(self) -> None:
-        """Every environment back to the beginning of its first episode (evaluation)."""
+    def rewind(self, episode: int = 0) -> None:
+        """Every environment to the beginning of the episode with this number (evaluation)."""
         self.elapsed.zero_()
-        self.episode.zero_()
-        self._drawn.masked_fill_(self._drawn > 2, 0)  # the first blocks have been overwritten
+        self.episode.fill_(episode)
+        first = (episode // self.block).expand_as(self._drawn)
+        # Two blocks are held: what lies before the last two has been overwritten.
+        self._drawn = torch.where(self._drawn > first + 2, first, self._drawn)
         self._draw_beginnings()
         self.state = self._beginning()
 

@@ -16,3 +16,5 @@ class Step(NamedTuple):
     truncated: Tensor  # [run, env] bool: the time limit cut what would have gone on
     success: Tensor  # [run, env] bool: the desired goal is achieved after this step
     next_obs: Tensor  # [run, env, obs], of the same episode, also where it is over
+    #: [run, env], of the reward what goals do not explain; None: there is no such thing.
+    rest: Tensor | None = None

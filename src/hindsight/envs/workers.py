@@ -11,6 +11,7 @@ knowledge of what is inside, and needs an environment that repeats itself.
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -25,8 +26,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from hindsight.specs.errors import EnvironmentFailure
-from hindsight.specs.gymnasium import GOAL_KEYS, Facts, GymnasiumSpec
+from hindsight.interruption import SIGNALS, awaited
+from hindsight.specs.errors import EnvironmentFailure, others_code
+from hindsight.specs.goal_rules import clearly, nearby
+from hindsight.specs.gymnasium import GOAL_KEYS, LARGEST_REWARD, GymnasiumSpec, goal_of, rewards
 from hindsight.streams import Purpose, stream
 
 
@@ -50,6 +53,7 @@ class Arrays:
     obs: NDArray[np.float32]  # before the next action
     next_obs: NDArray[np.float32]  # after the last action
     outcome: NDArray[np.bool_]  # of the last step: terminated, truncated, success
+    rest: NDArray[np.float32]  # of the last step's reward, what goals do not explain
     episode: NDArray[np.int64]  # number of the episode
     elapsed: NDArray[np.int64]  # steps of it so far
     actions: NDArray[np.float32]  # of the episode, in [-1, 1] or choices; the last is the next
@@ -62,6 +66,7 @@ class Arrays:
             "obs": (np.float32, (slots, obs)),
             "next_obs": (np.float32, (slots, obs)),
             "outcome": (np.bool_, (slots, 3)),
+            "rest": (np.float32, (slots,)),
             "episode": (np.int64, (slots,)),
             "elapsed": (np.int64, (slots,)),
             "actions": (np.float32, (slots, spec.step_limit, action)),
@@ -88,9 +93,9 @@ class Arrays:
         self._look()
 
 
-def row_of(obs: Mapping[str, Any]) -> NDArray[np.float32]:
+def row_of(obs: Mapping[str, Any], keys: Sequence[str] = GOAL_KEYS) -> NDArray[np.float32]:
     """[obs]: achieved goal, desired goal and observation, side by side."""
-    return np.concatenate([np.ravel(obs[key]) for key in GOAL_KEYS]).astype(np.float32)
+    return np.concatenate([np.ravel(obs[key]) for key in keys]).astype(np.float32)
 
 
 def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
@@ -100,11 +105,6 @@ def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
     scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
     return scaled.astype(space.dtype).reshape(space.shape)
-
-
-def is_success(facts: Facts, reward: Any, info: dict[str, Any]) -> bool:
-    """Whether a step achieved the goal: as `info` says, or else as the reward does."""
-    return bool(info.get("is_success", np.float32(reward) >= facts.achieved_reward))
 
 
 class Instances:
@@ -117,6 +117,8 @@ class Instances:
         self.spec, self.slots, self.purpose = spec, slots, purpose
         self.arrays, self.rows = arrays, rows
         self._envs: dict[int, gym.Env[Any, Any]] = {}
+        #: The goals striven for by the next actions, as the environments gave them.
+        self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
 
     def restore(self) -> None:
@@ -134,6 +136,7 @@ class Instances:
                         action_of(self.facts.action, self.arrays.actions[row, t])
                     )
                     self._write(self.arrays.obs[row], obs)
+                    self._desired[row] = goal_of(self.facts, obs, "desired_goal")
             except Exception as error:
                 raise self._failure(row, doing, error) from error
 
@@ -152,13 +155,16 @@ class Instances:
         arrays, facts = self.arrays, self.facts
         action = action_of(facts.action, arrays.actions[row, arrays.elapsed[row]])
         obs, reward, terminated, truncated, info = self._envs[row].step(action)
-        self._write(arrays.next_obs[row], obs)
-        success = is_success(facts, reward, info)
-        if terminated and success and not facts.terminates_on_success:
+        if not abs(float(reward)) <= LARGEST_REWARD:  # nor if it is no number
             raise ValueError(
-                "the episode terminated where its goal was achieved, but compute_terminated does "
-                "not say so, so that it is unknown where other goals would have ended it"
+                f"the reward was {reward}; a reward must be a number within ±{LARGEST_REWARD:g}"
             )
+        self._write(arrays.next_obs[row], obs)
+        pursued, achieved = self._desired[row], goal_of(facts, obs, "achieved_goal")
+        desired = self._desired[row] = goal_of(facts, obs, "desired_goal")
+        success = self.spec.is_success(pursued, obs, info)
+        self._check_ending(achieved, pursued, terminated, truncated, success)
+        arrays.rest[row] = self._rest(achieved, (pursued, desired), float(reward))
         arrays.outcome[row] = terminated, truncated and not terminated, success
         if terminated or truncated:
             arrays.episode[row] += 1
@@ -168,6 +174,65 @@ class Instances:
             arrays.elapsed[row] += 1
             arrays.obs[row] = arrays.next_obs[row]
 
+    def _check_ending(
+        self,
+        achieved: NDArray[Any],
+        desired: NDArray[Any],
+        terminated: bool,
+        truncated: bool,
+        success: bool,
+    ) -> None:
+        """ValueError where a step does not end as the goals' rule says, under other goals, too."""
+        facts = self.facts
+        if self.spec.terminates == "never":
+            return
+        if not facts.terminates_on_success:
+            if terminated and success:
+                raise ValueError(
+                    "the episode terminated where its goal was achieved, but "
+                    "compute_terminated does not say so, so that it is unknown where other goals "
+                    "would have ended it"
+                )
+            return
+        reached = clearly(self.spec.achieves, achieved, desired)
+        if reached and not (terminated or truncated):
+            raise ValueError(
+                "the episode went on where its goal was achieved, though goals end episodes here: "
+                "write a compute_terminated that says when, or set terminates=never"
+            )
+        if reached is False and terminated and success:
+            raise ValueError(
+                "the episode terminated where its goal was achieved, but by what tells this of "
+                "other goals it was not: write a compute_terminated that says when a goal ends one"
+            )
+
+    def _rest(
+        self, achieved: NDArray[Any], desired: Sequence[NDArray[Any]], reward: float
+    ) -> float:
+        """What a reward is beyond that of the goal pursued; 0 where any of `desired` explains it.
+
+        A goal may change with the step that is rewarded; and rounding may decide whether one is
+        achieved.
+        """
+        if self.spec.rest == "drop":
+            return 0.0
+        compute, name = self.facts.compute_reward, self.spec.id
+
+        def explains(found: NDArray[np.float32]) -> bool:
+            return bool(np.isclose(found, reward, rtol=1e-4, atol=1e-6).any())
+
+        expected = rewards(name, compute, achieved[None], desired[0][None])
+        if explains(expected):
+            return 0.0
+        if any(explains(rewards(name, compute, *nearby(achieved, goal))) for goal in desired):
+            return 0.0
+        if self.spec.rest == "refuse":
+            raise ValueError(
+                f"the reward was {reward:g} where compute_reward says {expected[0]:g}, and "
+                "rest=refuse wants rewards to follow from the two goals alone"
+            )
+        return reward - float(expected[0])
+
     def _active(self) -> list[int]:
         return [row for row in self.rows if self.arrays.active[row]]
 
@@ -176,10 +241,11 @@ class Instances:
         seed = self.slots[row].episode_seed(self.purpose, int(self.arrays.episode[row]))
         obs, _ = self._envs[row].reset(seed=seed)
         self._write(self.arrays.obs[row], obs)
+        self._desired[row] = goal_of(self.facts, obs, "desired_goal")
 
     def _write(self, row: NDArray[np.float32], obs: dict[str, Any]) -> None:
         """Achieved goal, desired goal and observation, side by side."""
-        row[:] = row_of(obs)
+        row[:] = row_of(obs, self.facts.keys)
         if not np.isfinite(row).all():
             raise ValueError(f"an observation is not finite: {obs}")
 
@@ -259,12 +325,17 @@ class Pool:
 
     def _all(self, what: str) -> None:
         if self._here is not None:
-            getattr(self._here, what)()
+            with others_code(self.spec.id):
+                getattr(self._here, what)()
             return
         try:
-            for connection in self._connections:
-                connection.send(what)
-            errors = [error for c in self._connections if (error := c.recv()) is not None]
+            with awaited(self.spec.id):
+                for connection in self._connections:
+                    connection.send(what)
+                errors = [error for c in self._connections if (error := c.recv()) is not None]
+        except KeyboardInterrupt:
+            self.close()
+            raise
         except (EOFError, OSError) as error:
             raise self._died() from error
         if errors:
@@ -293,18 +364,28 @@ def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Conne
     """A worker's life: do what is asked for, until nobody asks any more."""
     instances = Instances(*of)
     other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the first process's to handle
+    for number in SIGNALS:  # an interrupt is the first process's to handle
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         while (what := connection.recv()) != "end":
             answer = None
             try:
-                getattr(instances, what)()
+                with others_code(instances.spec.id):
+                    getattr(instances, what)()
             except EnvironmentFailure as failure:
                 answer = str(failure)
             instances.arrays.seconds[number] = time.process_time()
             connection.send(answer)
     except (EOFError, OSError):
         return
+
+
+def _end_with(parent: int) -> None:
+    """End with the process that asks, also from within a step that never comes back."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _end(connections: list[Connection], processes: list[BaseProcess]) -> None:

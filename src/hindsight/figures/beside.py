@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from hindsight.figures import points, style
 from hindsight.figures.grids import arm_rows, preys_of, spawns_of, subtitle
-from hindsight.figures.tables import CONDITION, Key, Tables, levels_of
+from hindsight.figures.tables import CELL, Key, Tables, arms_of, levels_of, look_of
+from hindsight.specs.experiments import condition_name
 
 Array = NDArray[np.floating[Any]]
-Rows = dict[Any, dict[Any, Any]]  # a table's rows by (arm, level, spawn, prey)
+Rows = dict[Any, dict[Any, Any]]  # a table's rows by (arm, level, condition)
 SOLVED = "share of seeds that solved the task"
 
 
@@ -43,7 +44,7 @@ def solved_share(tables: Tables) -> Figure:
         return style.nothing(title, plan["source"], tables.fidelity)
     drawn = "bar: Wilson 95 % interval; solved: 95 % of 100 episodes succeed"
     where = subtitle(plan, tables.fidelity, summary["n_seeds"].tolist(), drawn, warn=False)
-    rows = {tuple(row[name] for name in CONDITION): row for row in summary.to_dict("records")}
+    rows = {tuple(row[name] for name in CELL): row for row in summary.to_dict("records")}
     return (_share_by_level if plan["vary"] else _share_by_prey)(plan, rows, title, where)
 
 
@@ -69,7 +70,7 @@ def _share_by_prey(plan: dict[str, Any], rows: Rows, title: str, where: str) -> 
         ax.set_title(row.text, loc="left")
         for order, line in enumerate(row.lines):
             offset = (order - (len(row.lines) - 1) / 2) * min(0.16, 0.7 / len(row.lines))
-            keys = [(line.arm, line.level, row.spawn, prey) for prey in preys]
+            keys = [(line.arm, line.level, condition_name(row.spawn, prey)) for prey in preys]
             _shares(ax, rows, keys, np.arange(len(preys)) + offset, line.look, joined=False)
         for edge in range(1, len(preys)):
             ax.axvline(edge - 0.5, color=style.LINES, linewidth=0.6)
@@ -92,7 +93,7 @@ def _share_by_level(plan: dict[str, Any], rows: Rows, title: str, where: str) ->
         found = False
         for order, one in enumerate(series):
             offset = (order - (len(series) - 1) / 2) * min(0.2, 0.8 / len(series))
-            keys = [(one.arm, level, spawn, prey) for _, level in one.levels]
+            keys = [(one.arm, level, condition_name(spawn, prey)) for _, level in one.levels]
             at = np.array([position for position, _ in one.levels]) + offset
             found |= _shares(ax, rows, keys, at, one.look, joined=True)
         if not found:
@@ -113,7 +114,7 @@ def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]
     (strategy and k: a line per strategy).
     """
     levels = levels_of(plan)
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    arms = arms_of(plan)
     *others, key = plan["vary"]
     values = list(dict.fromkeys(level[key] for level in levels.values()))
     if not isinstance(values[0], str):
@@ -126,7 +127,7 @@ def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]
     lines = list(product(arms, groups.items()))
     series = []
     for (arm, (name, at)), shade in zip(lines, style.level_looks(len(lines)), strict=True):
-        look = style.STRATEGIES.get(name, shade) if name else style.arm_look(arm)
+        look = style.STRATEGIES.get(name, shade) if name else look_of(plan, arm)
         label = " ".join(word for word in (arm if len(arms) > 1 or not name else "", name) if word)
         series.append(Series(arm, label, look, tuple(at)))
     names = [value if isinstance(value, str) else f"{value:g}" for value in values]
@@ -192,7 +193,7 @@ def aggregate(tables: Tables) -> Figure:
         table, shown = _of_tasks(tables.read("runs.parquet")), OF_TASKS
     if table.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    arms = arms_of(plan)
     levels = levels_of(plan)
     rows = {(row["level"], row["arm"]): row for row in table.to_dict("records")}
     slots = [(text, arm) for text in levels for arm in arms if (text, arm) in rows]
@@ -208,7 +209,7 @@ def aggregate(tables: Tables) -> Figure:
     for ax, (column, (label, stem, limits)) in zip(axes, shown.items(), strict=True):
         for y, slot in enumerate(slots):
             row, strategy = rows[slot], levels[slot[0]].get("strategy")
-            look = style.STRATEGIES[strategy] if strategy else style.arm_look(slot[1])
+            look = style.STRATEGIES[strategy] if strategy else look_of(plan, slot[1])
             low, high = row[f"{stem}_low"], row[f"{stem}_high"]
             ax.hlines(y, low, high, color=look.colour, linewidth=2, alpha=0.75)
             ax.plot(row[column], y, color=look.colour, marker=look.marker, markersize=5.5,
@@ -239,7 +240,7 @@ def _of_tasks(runs: pd.DataFrame) -> pd.DataFrame:
     """As aggregate.csv, of success."""
     rows = []
     for (level, arm), own in runs.groupby(["level", "arm"], sort=False):
-        sizes = own.groupby(["spawn", "prey"]).size()
+        sizes = own.groupby("condition").size()
         row = {"level": level, "arm": arm, "n_conditions": len(sizes), "n_seeds": sizes.max()}
         for column, (_, stem, _) in OF_TASKS.items():
             measure = points.share if column == "solved" else points.spread

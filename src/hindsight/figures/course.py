@@ -22,8 +22,8 @@ from hindsight.figures.grids import (
     say_absent,
     subtitle,
 )
-from hindsight.figures.points import Condition, place_name, places_of
-from hindsight.figures.tables import CONDITION, Tables, by_condition
+from hindsight.figures.points import place_name, places_of
+from hindsight.figures.tables import CELL, Tables, by_condition
 
 Array = NDArray[np.floating[Any]]
 Middle = Callable[[Array], Array]  # [seed, step] -> [step]
@@ -64,7 +64,8 @@ def entropy(tables: Tables) -> Figure:
     if runs.empty:
         return style.nothing(title, tables.plan["source"], tables.fidelity)
     lines = arm_rows(tables.plan)[0].lines
-    squashed = runs["arm"].str.startswith("SAC").any()
+    plan = tables.plan
+    squashed = any(e["algorithm"] == "sac" for e in plan["entries"])
     said = "; SAC's entropy: of its squashed policy, mean of −log π" if squashed else ""
     return over_training(tables, title, runs, lines, [SUCCESS, ENTROPY], said=said)
 
@@ -94,9 +95,9 @@ def over_training(
     many, rows of prey policies per spawn.
     """
     plan = tables.plan
-    counts = runs.groupby(CONDITION)["seed"].nunique().unique().tolist()
+    counts = runs.groupby(CELL)["seed"].nunique().unique().tolist()
     drawn = f"line: {middle.__name__} over seeds; thin: every seed, up to its end{said}"
-    where = subtitle(plan, tables.fidelity, counts, drawn)
+    where = subtitle(plan, tables.fidelity, counts, drawn, warn=below > 0)
     steps = float(runs["env_steps"].max())
     unit, x_label = style.steps_axis(steps)
     drawn_lines = set(zip(runs["arm"], runs["level"], strict=True))
@@ -117,8 +118,8 @@ def over_training(
         _scale(list(panels.values()), runs[measure.column], measure)
         panels[columns[0]].set_ylabel(measure.label)
         for column, ax in panels.items():
-            place = places.get((row, column), ("", ""))
-            keys = {line: (line.arm, line.level, *place) for line in lines}
+            place = places.get((row, column), "")
+            keys = {line: (line.arm, line.level, place) for line in lines}
             there = {line: pieces[key] for line, key in keys.items() if key in pieces}
             lacking = [(line.label, keys[line] in planned) for line in lines if line not in there]
             say_absent(ax, lacking, len(lines))
@@ -138,17 +139,18 @@ def over_training(
 
 
 def _layout(
-    places: Sequence[Condition],
-) -> tuple[list[str], list[str], dict[tuple[str, str], Condition]]:
+    places: Sequence[str],
+) -> tuple[list[str], list[str], dict[tuple[str, str], str]]:
     """Rows, columns, and the condition at each: few conditions are columns of one row, many are
     the papers' grid of spawns and prey policies.
     """
     if len(places) <= len(style.PREYS):
         names = {("", place_name(place, "\n")): place for place in places}
         return [""], [column for _, column in names], names
-    spawns = [spawn for spawn in style.SPAWNS if spawn in {spawn for spawn, _ in places}]
-    preys = [prey for prey in style.PREYS if prey in {prey for _, prey in places}]
-    return spawns, preys, {place: place for place in places}
+    panels = {style.CONDITIONS[place]: place for place in places}
+    spawns = [spawn for spawn in style.SPAWNS if spawn in {spawn for spawn, _ in panels}]
+    preys = [prey for prey in style.PREYS if prey in {prey for _, prey in panels}]
+    return spawns, preys, panels
 
 
 def _drawable(values: pd.Series, measure: Measure) -> NDArray[np.bool_]:

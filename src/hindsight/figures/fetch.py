@@ -12,12 +12,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hindsight.analysis.fetch import LEARNED, best_decays, gains, goal_movement
-from hindsight.analysis.verdicts import HER, PPO
+from hindsight.claims.fetch import LEARNED, best_decays, gains, goal_movement
 from hindsight.figures import points, style, success
 from hindsight.figures.grids import say_absent, subtitle
 from hindsight.figures.points import Along
-from hindsight.figures.tables import Tables, level_text
+from hindsight.figures.tables import Tables, arms_of, in_role, level_text, look_of
 
 FINAL = "final_evaluation_success"
 NAMES_APART = 0.23  # inches between tasks whose goals move almost alike
@@ -33,16 +32,16 @@ def weight_decays(tables: Tables) -> Figure:
     """PPO-HER Fig. 5: success in training over steps; a column per task, a row per weight decay."""
     title = "PPO-HER Fig. 5 · Success on the Fetch tasks by weight decay"
     plan = tables.plan
-    arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
+    arms, tasks = arms_of(plan), _tasks(plan)
     levels = {style.level_label(e["level"]): level_text(e["level"]) for e in plan["entries"]}
     keys = {
-        (row, task): {arm: (arm, text, spawn, task) for arm in arms}
+        (row, task): {arm: (arm, text, task) for arm in arms}
         for row, text in levels.items()
         for task in tasks
     }
     fig, axes = success.curves(
-        plan, tables.fidelity, title, list(levels), tasks, keys, _looks(arms), _training(tables),
-        label=success.IN_TRAINING, median=True, said=f"dotted: {LEARNED:g}",
+        plan, tables.fidelity, title, list(levels), tasks, keys, _looks(plan, arms),
+        _training(tables), label=success.IN_TRAINING, median=True, said=f"dotted: {LEARNED:g}",
     )  # fmt: skip
     _mark_learned(axes)
     return fig
@@ -52,26 +51,28 @@ def rollout_lengths(tables: Tables) -> Figure:
     """Success at the end against the length of a rollout: a panel per task, a line per arm."""
     title = "Success on the Fetch tasks by length of a rollout"
     plan = tables.plan
-    runs = tables.read("runs.parquet", ["seed", FINAL]).dropna(subset=[FINAL])
+    runs = tables.read("runs.parquet", ["task", "seed", FINAL]).dropna(subset=[FINAL])
     if runs.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
-    arms, tasks = _arms(plan), _tasks(plan)
+    arms, tasks = arms_of(plan), _tasks(plan)
     levels = {level_text(e["level"]): e["level"] for e in plan["entries"]}
     drawn = (
         "episodes without random actions; thick: mean over seeds and weight decays; "
         f"{success.BARS}; thin: each weight decay; dots: every seed"
     )
     where = subtitle(plan, tables.fidelity, success.seed_counts(runs), drawn)
-    head = style.Head(title, where, tuple(look.handle(arm) for arm, look in _looks(arms).items()))
+    head = style.Head(
+        title, where, tuple(look.handle(arm) for arm, look in _looks(plan, arms).items())
+    )
     fig, axes = points.panels(head, tasks, style.KEYS["n_steps"])
     axes[0].set_ylabel(success.IN_EVALUATION)
     lengths = sorted({float(level["n_steps"]) for level in levels.values()})
     for ax, task in zip(axes, tasks, strict=True):
-        there = runs[runs["prey"] == task]
+        there = runs[runs["task"] == task]
         for order, arm in enumerate(arms):
             # Beside one another, where they are equal.
             aside = 1.0 + 0.06 * (order - (len(arms) - 1) / 2)
-            own, look = there[there["arm"] == arm], style.arm_look(arm)
+            own, look = there[there["arm"] == arm], look_of(plan, arm)
             points.draw_along(ax, _along_lengths(own, levels, look, aside))
             x = [aside * levels[text]["n_steps"] for text in own["level"]]
             ax.plot(x, own[FINAL], color=look.colour, marker=".", markersize=2.5, linestyle="none",
@@ -80,7 +81,7 @@ def rollout_lengths(tables: Tables) -> Figure:
         ax.set_xticks(lengths, [f"{n:g}" for n in lengths])
         ax.minorticks_off()
         success.share_axis(ax)
-        planned = {e["arm"] for e in plan["entries"] if e["prey"] == task}
+        planned = {e["arm"] for e in plan["entries"] if e["task"] == task}
         lacking = [(arm, arm in planned) for arm in arms if not (there["arm"] == arm).any()]
         say_absent(ax, lacking, len(arms))
     return fig
@@ -102,7 +103,7 @@ def _along_lengths(
         look,
         {length: points.spread(list(values.values())) for length, values in found.items()},
         {
-            (str(decay), ""): {n: float(v[decay].mean()) for n, v in found.items() if decay in v}
+            str(decay): {n: float(v[decay].mean()) for n, v in found.items() if decay in v}
             for decay in decays
         },
     )
@@ -112,22 +113,31 @@ def off_policy(tables: Tables) -> Figure:
     """Success in evaluation over steps by powers of ten, a column per task, PPO's beside."""
     title = "Beside PPO-HER Fig. 5 · What learns the Fetch tasks?"
     course, plan = success.evaluations(tables), tables.plan
-    arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
+    arms, tasks = arms_of(plan), _tasks(plan)
     entries, rows, network = _of_fetch(tables, tasks)
-    levels = {(e["arm"], e["prey"]): level_text(e["level"]) for e in entries}
+    levels = {(e["arm"], e["task"]): level_text(e["level"]) for e in entries}
     if entries and not course.empty:
         course = pd.concat([course, rows])
         plan["entries"] += entries
-        arms = style.in_order([*arms, *(e["arm"] for e in entries)])
+        arms = list(dict.fromkeys([*(e["arm"] for e in entries), *arms]))
     keys = {
-        ("", task): {arm: (arm, levels.get((arm, task), ""), spawn, task) for arm in arms}
+        ("", task): {arm: (arm, levels.get((arm, task), ""), task) for arm in arms}
         for task in tasks
     }
     said = f"dotted: {LEARNED:g}"
     if entries:
         said += f"; PPO and PPO-HER: {network}, at the weight decay that is best on the task"
     fig, axes = success.curves(
-        plan, tables.fidelity, title, [""], tasks, keys, _looks(arms), course, log=True, said=said
+        plan,
+        tables.fidelity,
+        title,
+        [""],
+        tasks,
+        keys,
+        _looks(plan, arms),
+        course,
+        log=True,
+        said=said,
     )
     _mark_learned(axes)
     return fig
@@ -147,15 +157,15 @@ def _of_fetch(
     other = tables.beside("fetch")
     if other is None:
         return [], pd.DataFrame(), ""
-    best = best_decays(other.read("runs.parquet", ["success_auc"]))
+    best = best_decays(other.read("runs.parquet", ["task", "success_auc"]))
     entries = [
         e
         for e in other.plan["entries"]
-        if e["prey"] in tasks and best.get((e["arm"], e["prey"])) == level_text(e["level"])
+        if e["task"] in tasks and best.get((e["arm"], e["task"])) == level_text(e["level"])
     ]
-    wanted = {(e["arm"], level_text(e["level"]), e["prey"]) for e in entries}
+    wanted = {(e["arm"], level_text(e["level"]), e["task"]) for e in entries}
     rows = success.evaluations(other)
-    places = zip(rows["arm"], rows["level"], rows["prey"], strict=True)
+    places = zip(rows["arm"], rows["level"], rows["condition"], strict=True)
     network = style.network_note(other.plan["preset"]["hidden"])
     return entries, rows[[place in wanted for place in places]], network
 
@@ -164,10 +174,10 @@ def moving_goals(tables: Tables) -> Figure:
     """Question 8: success on each task, and what hindsight adds by how its goal moves."""
     title = "Question 8 · Does hindsight's benefit grow with how the goal moves?"
     plan = tables.plan
-    arms, tasks, spawn = _arms(plan), _tasks(plan), _spawn(plan)
+    arms, tasks = arms_of(plan), _tasks(plan)
     names = {task: textwrap.fill(task, TITLE_LETTERS) for task in tasks}
     keys = {
-        ("", names[task]): {arm: (arm, "", spawn, task) for arm in arms} for task in tasks
+        ("", names[task]): {arm: (arm, "", task) for arm in arms} for task in tasks
     }  # fmt: skip
     said = (
         "below: mean difference of success over training, paired by seed, bars: 95 % interval; "
@@ -175,37 +185,44 @@ def moving_goals(tables: Tables) -> Figure:
     )
     below = 3.8
     fig, axes = success.curves(
-        plan, tables.fidelity, title, [""], list(names.values()), keys, _looks(arms),
+        plan, tables.fidelity, title, [""], list(names.values()), keys, _looks(plan, arms),
         _training(tables), label=success.IN_TRAINING, said=said, below=below,
     )  # fmt: skip
     if not axes:
         return fig
     columns = ["goal_moved_first", "goal_moved_mean", "goal_displacement_first"]
-    moved = goal_movement(tables.read("runs.parquet", columns))
+    moved = goal_movement(tables.read("runs.parquet", ["task", "role", *columns]))
     tests = tables.read("tests.csv")
-    found = {arm: gains(tests, arm) for arm in arms if arm != PPO} if not tests.empty else {}
+    ppo = in_role(plan, "baseline") or ""
+    found = {} if tests.empty else {arm: gains(tests, arm, ppo) for arm in arms if arm != ppo}
     for place, (how, label) in enumerate(MOVEMENT.items()):
         ax = _panel_of_gains(fig, below, place, label)
         if moved.empty or tests.empty:
             style.note(ax, "not recorded how the goal moves" if moved.empty else "nothing to pair")
         else:
-            _draw_gains(ax, found, moved[how])
+            _draw_gains(ax, plan, found, moved[how])
     return fig
 
 
-def _draw_gains(ax: Axes, found: Mapping[str, pd.DataFrame], moved: "pd.Series[float]") -> None:
+def _draw_gains(
+    ax: Axes,
+    plan: dict[str, Any],
+    found: Mapping[str, pd.DataFrame],
+    moved: "pd.Series[float]",
+) -> None:
     """Each arm's gains by how the goal of a task moves, tasks that are near pushed apart."""
     most = max(1.0, float(moved.max()))
     beside = names_apart(ax, most)
     where = side_by_side({str(task): float(x) for task, x in moved.items()}, beside)
+    her = in_role(plan, "subject")
     for order, (arm, own) in enumerate(found.items()):
         own = own[own.index.isin(where)]
         aside = 0.2 * beside * (order - (len(found) - 1) / 2)
         x = [where[str(task)] + aside for task in own.index]
-        look = style.arm_look(arm)
+        look = look_of(plan, arm)
         ax.vlines(x, own["low"], own["high"], color=look.colour, linewidth=1.3, alpha=0.75)
         ax.plot(x, own["mean_difference"], color=look.colour, marker=look.marker,
-                markersize=5.5 if arm == HER else 4.5, linestyle="none", zorder=3)  # fmt: skip
+                markersize=5.5 if arm == her else 4.5, linestyle="none", zorder=3)  # fmt: skip
     for task, at in where.items():
         ax.annotate(task, (at, 1.02), xycoords=("data", "axes fraction"), rotation=30,
                     ha="left", va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
@@ -256,18 +273,9 @@ def _training(tables: Tables) -> pd.DataFrame:
     return tables.read("seed_curves.parquet", ["seed", "env_steps", "success_rate"])
 
 
-def _arms(plan: dict[str, Any]) -> list[str]:
-    return style.in_order([entry["arm"] for entry in plan["entries"]])
-
-
 def _tasks(plan: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(entry["prey"] for entry in plan["entries"]))
+    return list(dict.fromkeys(entry["task"] for entry in plan["entries"]))
 
 
-def _spawn(plan: dict[str, Any]) -> str:
-    """What stands for a spawn where a condition is a task; "" for a plan without entries."""
-    return next((str(entry["spawn"]) for entry in plan["entries"]), "")
-
-
-def _looks(arms: Sequence[str]) -> dict[str, style.Look]:
-    return {arm: style.arm_look(arm) for arm in arms}
+def _looks(plan: dict[str, Any], arms: Sequence[str]) -> dict[str, style.Look]:
+    return {arm: look_of(plan, arm) for arm in arms}

@@ -21,11 +21,15 @@ from hindsight.figures import style
 from hindsight.figures.tables import (
     Key,
     Tables,
+    arms_of,
     by_condition,
+    in_role,
     level_text,
     levels_of,
+    look_of,
     seed_counts,
 )
+from hindsight.specs.experiments import condition_name
 
 CROWDED = 6  # more curves than that in a panel: their bands would hide them
 
@@ -85,7 +89,7 @@ def her_strategy(tables: Tables) -> Figure:
     looks = dict(zip(copies, style.level_looks(len(copies)), strict=True))
     final = style.Look("#000000", (0, (3, 1.5)), "X", 1.3)
     rows = []
-    for arm in style.in_order([e["arm"] for e in plan["entries"]]):
+    for arm in arms_of(plan):
         reference = [
             Line(arm, text, "final (one copy)", final)
             for text, level in levels.items()
@@ -114,13 +118,13 @@ def grid_size(tables: Tables) -> Figure:
 def dimensions_with_her(tables: Tables) -> Figure:
     """PPO-HER Fig. A4: curves by number of dimensions, PPO-HER alone."""
     title = "PPO-HER Fig. A4 · Return by dimensions, with hindsight replay"
-    return _swept(tables, title, arms=["PPO-HER"])
+    return _swept(tables, title, role="subject")
 
 
 def dimensions_without_her(tables: Tables) -> Figure:
     """PPO-HER Fig. A5: curves by number of dimensions, PPO alone."""
     title = "PPO-HER Fig. A5 · Return by dimensions, without hindsight replay"
-    return _swept(tables, title, arms=["PPO"])
+    return _swept(tables, title, role="baseline")
 
 
 def s_ratio(tables: Tables) -> Figure:
@@ -161,23 +165,23 @@ def curves_by_arm(tables: Tables, title: str, clock: str = "env_steps") -> Figur
 
 def arm_rows(plan: dict[str, Any]) -> list[Row]:
     """A row per spawn with a curve per arm, for experiments that vary nothing else."""
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
-    return _rows(plan, "{}", tuple(Line(arm, "", arm, style.arm_look(arm)) for arm in arms))
+    arms = arms_of(plan)
+    return _rows(plan, "{}", tuple(Line(arm, "", arm, look_of(plan, arm)) for arm in arms))
 
 
-def _swept(tables: Tables, title: str, arms: Sequence[str] | None = None) -> Figure:
-    """A block of rows per arm, a curve per value of the one varied key."""
+def _swept(tables: Tables, title: str, role: str | None = None) -> Figure:
+    """A block of rows per arm (with this role), a curve per value of the one varied key."""
     plan = tables.plan
     levels = levels_of(plan)
     looks = style.swept_looks(list(levels.values()))
     rows = []
-    for arm in style.in_order([entry["arm"] for entry in plan["entries"]]):
-        if arms is None or arm in arms:
+    for arm in arms_of(plan):
+        if role is None or arm == in_role(plan, role):
             lines = tuple(
                 Line(arm, text, style.level_label(level), look)
                 for (text, level), look in zip(levels.items(), looks, strict=True)
             )
-            rows += _rows(plan, f"{arm}\n{{}}", lines, style.arm_look(arm).colour)
+            rows += _rows(plan, f"{arm}\n{{}}", lines, look_of(plan, arm).colour)
     return draw_curves(tables, title, rows)
 
 
@@ -190,14 +194,14 @@ def _rows(
 def spawns_of(plan: dict[str, Any]) -> dict[str, str]:
     """The plan's spawns and what they are called, in the papers' order; a task's has no name."""
     present = {entry["spawn"] for entry in plan["entries"]}
-    named = {spawn: name for spawn, name in style.SPAWNS.items() if spawn in present}
-    return named or dict.fromkeys(present, "")
+    return {s: name for s, name in style.SPAWNS.items() if s in present} or {"": ""}
 
 
 def preys_of(plan: dict[str, Any]) -> list[str]:
     """The plan's prey policies, in the papers' order, or its tasks."""
-    present = list(dict.fromkeys(entry["prey"] for entry in plan["entries"]))
-    return [prey for prey in style.PREYS if prey in present] or present
+    present = {entry["prey"] for entry in plan["entries"]}
+    tasks = list(dict.fromkeys(entry["task"] for entry in plan["entries"]))
+    return [prey for prey in style.PREYS if prey in present] or tasks
 
 
 def subtitle(
@@ -206,7 +210,7 @@ def subtitle(
     """Where a figure's numbers come from, and what is drawn of them.
 
     counts: seeds of what is drawn; those of narrowed arms stand beside their names.
-    warn: whether to say that few seeds carry no interval.
+    warn: whether to say that few seeds carry no interval; a band of quartiles is none.
     """
     preset = plan["preset"]
     narrowed = narrowed_arms(plan)
@@ -215,7 +219,7 @@ def subtitle(
     counts = [count for count in counts if count not in apart] or counts
     network = style.network_note(preset["hidden"])
     steps = f"up to {_steps(max(planned_of(plan).values(), default=preset['steps']))}"
-    origin = f"preset {plan['source']} · {network} · {steps} · {fidelity} fidelity"
+    origin = f"{style.origin(plan['source'])} · {network} · {steps} · {fidelity} fidelity"
     same = same_runs(plan, fidelity)
     fewest = min([*counts, *(n for less in narrowed.values() for n in less.seeds)])
     few = "fewer than five seeds carry no interval" if warn and fewest < 5 else ""
@@ -235,7 +239,7 @@ class Narrowed:
 def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
     """The arms that were planned with fewer seeds, steps or conditions than others."""
     preset, entries = plan["preset"], plan["entries"]
-    everywhere = {(e["spawn"], e["prey"]) for e in entries}
+    everywhere = {e["condition"] for e in entries}
 
     def less(name: str, arm: str) -> tuple[int, ...]:
         most = max(e.get(name, preset[name]) for e in entries)
@@ -243,8 +247,8 @@ def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
         return () if counts == {most} else tuple(sorted(counts))
 
     found = {}
-    for arm in style.in_order([e["arm"] for e in entries]):
-        own = {(e["spawn"], e["prey"]) for e in entries if e["arm"] == arm}
+    for arm in arms_of(plan):
+        own = {e["condition"] for e in entries if e["arm"] == arm}
         seeds, steps = less("seeds", arm), less("steps", arm)
         if seeds or steps or own != everywhere:
             found[arm] = Narrowed(seeds, steps, places_in_words(own, everywhere))
@@ -252,22 +256,23 @@ def narrowed_arms(plan: dict[str, Any]) -> dict[str, Narrowed]:
     return {} if all_alike else found
 
 
-def places_in_words(own: set[tuple[str, str]], every: set[tuple[str, str]]) -> str:
+def places_in_words(own: set[str], every: set[str]) -> str:
     """`random spawn`, `random spawn, static or attract`, `3 of 12 conditions`, or tasks by name; ""
     for all.
     """
     if own == every:
         return ""
-    if {spawn for spawn, _ in every}.isdisjoint(style.SPAWNS):
-        return ", ".join(sorted(task for _, task in own))
-    spawns = [name for name in style.SPAWNS if name in {spawn for spawn, _ in own}]
-    preys = [name for name in style.PREYS if name in {prey for _, prey in own}]
-    if own != {(spawn, prey) for spawn, prey in every if spawn in spawns and prey in preys}:
+    if every.isdisjoint(style.CONDITIONS):
+        return ", ".join(sorted(own))
+    here, there = ([style.CONDITIONS[place] for place in places] for places in (own, every))
+    spawns = [name for name in style.SPAWNS if name in {spawn for spawn, _ in here}]
+    preys = [name for name in style.PREYS if name in {prey for _, prey in here}]
+    if set(here) != {(spawn, prey) for spawn, prey in there if spawn in spawns and prey in preys}:
         return f"{len(own)} of {len(every)} conditions"
     words = []
-    if set(spawns) != {spawn for spawn, _ in every}:
+    if set(spawns) != {spawn for spawn, _ in there}:
         words.append(" or ".join(style.SPAWNS[name] for name in spawns))
-    if set(preys) != {prey for _, prey in every}:
+    if set(preys) != {prey for _, prey in there}:
         words.append(" or ".join(style.PREYS[name] for name in preys))
     return ", ".join(words)
 
@@ -296,11 +301,11 @@ def same_runs(plan: dict[str, Any], fidelity: str) -> str:
     """
     if plan["experiment"] == "targeted" and fidelity == "released":
         return "the same runs as untargeted MEHER, as in the authors' code"
-    cells: dict[str, dict[tuple[str, str, str], str]] = {}
+    cells: dict[str, dict[tuple[str, str], str]] = {}
     for entry in plan["entries"]:
-        place = (level_text(entry["level"]), entry["spawn"], entry["prey"])
+        place = (level_text(entry["level"]), entry["condition"])
         cells.setdefault(entry["arm"], {})[place] = entry["cell"]
-    pairs = combinations(style.in_order(list(cells)), 2)
+    pairs = combinations(arms_of(plan), 2)
     return "; ".join(f"{a} and {b} are the same runs" for a, b in pairs if cells[a] == cells[b])
 
 
@@ -338,7 +343,7 @@ def draw_curves(
     band = "" if crowded else "band: middle half of the seeds; "
     drawn = f"line: median over seeds; {band}thin: every seed"
     counts = seed_counts(curves)
-    where = subtitle(plan, tables.fidelity, counts, drawn)
+    where = subtitle(plan, tables.fidelity, counts, drawn, warn=False)
     unit, x_label = style.steps_axis(float(curves["x"].max()))
     if clock == "minutes":
         # How a run's share of a process that trains several is counted belongs on the figure.
@@ -348,7 +353,7 @@ def draw_curves(
     fig, axes = style.grid(
         [style.RowLabel(str(i), row.text, row.colour) for i, row in enumerate(rows)],
         preys_of(plan),
-        style.Head(title, where, legend(rows, {(arm, level) for arm, level, *_ in pieces})),
+        style.Head(title, where, legend(rows, {(arm, level) for arm, level, _ in pieces})),
         x_label,
         "return (mean of a run's last 100 episodes)",
     )
@@ -356,7 +361,8 @@ def draw_curves(
     for (index, prey), ax in axes.items():
         row = rows[int(index)]
         faint = faintness(len(row.lines), max(counts))
-        keys = {line: (line.arm, line.level, row.spawn, prey) for line in row.lines}
+        where = condition_name(row.spawn, prey)
+        keys = {line: (line.arm, line.level, where) for line in row.lines}
         for order, (line, key) in enumerate(keys.items()):
             if key in pieces:
                 if key in runs:
@@ -374,9 +380,7 @@ def draw_curves(
 def planned_of(plan: dict[str, Any]) -> dict[Key, int]:
     """The places of all planned cells, and their budgets in steps."""
     return {
-        (e["arm"], level_text(e["level"]), e["spawn"], e["prey"]): e.get(
-            "steps", plan["preset"]["steps"]
-        )
+        (e["arm"], level_text(e["level"]), e["condition"]): e.get("steps", plan["preset"]["steps"])
         for e in plan["entries"]
     }
 

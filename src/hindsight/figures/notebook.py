@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hindsight.analysis.other_systems import (
-    NOTEBOOK,
+from hindsight.claims.other_systems import (
     NOTEBOOK_EPISODES,
     NOTEBOOK_LAST,
     NOTEBOOK_SUCCESS,
@@ -23,8 +22,8 @@ from hindsight.figures import style
 from hindsight.figures.course import Measure
 from hindsight.figures.grids import draw_seeds, faintness, planned_of, say_absent, subtitle
 from hindsight.figures.points import spread
-from hindsight.figures.tables import Tables
-from hindsight.specs.tasks import PointReachSpec
+from hindsight.figures.tables import Tables, arms_of, in_role, look_of
+from hindsight.specs.environments.point_reach import PointReachSpec
 
 Array = NDArray[np.floating[Any]]
 
@@ -52,7 +51,7 @@ def training(tables: Tables) -> Figure:
     if runs.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     runs = averaged(runs)
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    arms = arms_of(plan)
     counts = runs.groupby("arm")["seed"].nunique().unique().tolist()
     drawn = (
         "thick: median over seeds; thin: every seed; each a moving average over "
@@ -61,7 +60,7 @@ def training(tables: Tables) -> Figure:
     )
     handles = (PRINTED.handle(f"printed by the notebook: success {NOTEBOOK_SUCCESS:g}, one run"),)
     head = style.Head(title, subtitle(plan, tables.fidelity, counts, drawn), handles)
-    fig, axes = _layout(head, arms)
+    fig, axes = _layout(plan, head, arms)
     for row, measure in enumerate(measures):
         x = "episode" if measure in OF_EPISODES else "updates"
         unit = 1.0 if x == "episode" else 1000.0
@@ -75,14 +74,14 @@ def training(tables: Tables) -> Figure:
                 there = (runs["arm"] == arm).any()
                 style.note(ax, "no updates yet" if there else "missing")
                 continue
-            look = style.arm_look(arm)
+            look = look_of(plan, arm)
             draw_seeds(ax, own, x, measure.column, unit, look, faintness(1, max(counts)))
             middle = own.groupby(x)[measure.column].median()
             ax.plot(middle.index / unit, middle, color=look.colour, linewidth=1.8, zorder=3)
             if x == "episode":
                 ax.axvline(NOTEBOOK_EPISODES, color=style.FAINT, linewidth=0.8, linestyle=":")
-    if NOTEBOOK in arms:
-        _printed(axes[1, arms.index(NOTEBOOK)])
+    if (its_own := in_role(plan, "reference")) in arms:
+        _printed(axes[1, arms.index(its_own)])
     return fig
 
 
@@ -124,7 +123,7 @@ def _printed(ax: Axes) -> None:
             linewidth=PRINTED.width, solid_capstyle="butt", zorder=4)  # fmt: skip
 
 
-def _layout(head: style.Head, arms: Sequence[str]) -> tuple[Figure, Any]:
+def _layout(plan: dict[str, Any], head: style.Head, arms: Sequence[str]) -> tuple[Figure, Any]:
     """A column per arm; rows over episodes, and below them rows over updates."""
     count = len(OF_EPISODES), len(OF_UPDATES)
     left, right, bottom, gap, panel_h, between = 0.75, 0.2, 0.5, 0.14, 1.15, 0.62
@@ -148,7 +147,7 @@ def _layout(head: style.Head, arms: Sequence[str]) -> tuple[Figure, Any]:
         edge -= inches + between
     axes = np.concatenate(blocks)
     for ax, arm in zip(axes[0], arms, strict=True):
-        ax.set_title(arm, pad=5, color=style.arm_look(arm).colour)
+        ax.set_title(arm, pad=5, color=look_of(plan, arm).colour)
     return fig, axes
 
 
@@ -161,22 +160,22 @@ def reached(tables: Tables) -> Figure:
     if final.empty or course.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     rows = tables.read("seed_curves.parquet", ["seed", "env_steps", "episode_success"])
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    arms = arms_of(plan)
     counts = final.groupby("arm")["seed"].nunique().unique().tolist()
     drawn = (
         "left and right: episodes without exploration noise, from fixed starts; lines: mean over "
         "seeds; thin and small: every seed; bars: bootstrap 95 % interval"
     )
     handles = (
-        *(style.arm_look(arm).handle(arm) for arm in arms),
+        *(look_of(plan, arm).handle(arm) for arm in arms),
         PRINTED.handle(f"printed by the notebook: {NOTEBOOK_SUCCESS:g}, one run"),
     )
     head = style.Head(title, subtitle(plan, tables.fidelity, counts, drawn), handles)
     fig, (left, middle, right) = _three(head)
     unit, x_label = style.steps_axis(float(course["env_steps"].max()))
-    planned = {arm for arm, *_ in planned_of(plan)}
+    planned = {arm for arm, _, _ in planned_of(plan)}
     for arm in arms:
-        look, own = style.arm_look(arm), course[course["arm"] == arm]
+        look, own = look_of(plan, arm), course[course["arm"] == arm]
         if not own.empty:
             draw_seeds(left, own, "env_steps", "success_rate", unit, look, 0.25)
             mean = own.groupby("env_steps")["success_rate"].mean()
@@ -196,20 +195,21 @@ def reached(tables: Tables) -> Figure:
     middle.axvline(NOTEBOOK_SUCCESS, color=PRINTED.colour, linewidth=1.4, zorder=1)
     if early.empty:
         style.note(middle, "too few episodes")
-    _by_arm(middle, arms, early)
+    _by_arm(middle, plan, early)
     right.set_title("success, at the end", loc="left")
-    _by_arm(right, arms, final.set_index(["arm", "seed"])["final_evaluation_success"])
+    _by_arm(right, plan, final.set_index(["arm", "seed"])["final_evaluation_success"])
     left.set_ylim(-0.03, 1.03)
     return fig
 
 
-def _by_arm(ax: Axes, arms: Sequence[str], values: pd.Series) -> None:
+def _by_arm(ax: Axes, plan: dict[str, Any], values: pd.Series) -> None:
     """Every seed's value (index: arm, seed), with mean and interval, a row per arm."""
+    arms = arms_of(plan)
     for y, arm in enumerate(arms):
         own = values[values.index.get_level_values("arm") == arm].dropna().to_numpy(np.float64)
         if not own.size:
             continue
-        look, (mean, low, high) = style.arm_look(arm), spread([own])
+        look, (mean, low, high) = look_of(plan, arm), spread([own])
         ax.plot(own, np.full(own.size, y + 0.22), color=look.colour, marker="|", markersize=5,
                 linestyle="none", alpha=0.6)  # fmt: skip
         ax.hlines(y, low, high, color=look.colour, linewidth=1.6, alpha=0.75)

@@ -12,19 +12,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hindsight.analysis.answers import s_ratio_of
 from hindsight.figures import points, style, success
 from hindsight.figures.grids import say_absent, subtitle
 from hindsight.figures.points import Along
-from hindsight.figures.tables import Key, Tables, level_text
+from hindsight.figures.tables import Key, Tables, arms_of, level_text, look_of
 
 FINAL, AREA = "final_evaluation_success", "success_auc"
-_STRATEGIES = "DQN + HER ("  # begins the name of an arm that has another strategy than future
-#: Groups of arms that share a panel, by the panel's name; DQN + HER is in both.
-_GROUPS = {
-    "hindsight and priorities": ("DQN", "DQN + PER", "DQN + HER", "DQN + HER + PER"),
-    "which goals": ("DQN + HER", "DQN + HER (final)", "DQN + HER (episode)", "DQN + HER (random)"),
-}
 
 
 def bits(tables: Tables) -> Figure:
@@ -38,7 +31,9 @@ def bits(tables: Tables) -> Figure:
     groups = _groups(plan)
     drawn = f"episodes without random actions; mean over seeds; {success.BARS}; dots: every seed"
     where = subtitle(plan, tables.fidelity, success.seed_counts(runs), drawn)
-    head = style.Head(title, where, _handles([arm for arms in groups.values() for arm in arms]))
+    head = style.Head(
+        title, where, _handles(plan, [arm for arms in groups.values() for arm in arms])
+    )
     fig, axes = points.panels(head, list(groups), style.KEYS["n_bits"])
     axes[0].set_ylabel(success.IN_EVALUATION)
     for ax, arms in zip(axes, groups.values(), strict=True):
@@ -46,7 +41,7 @@ def bits(tables: Tables) -> Figure:
             # Beside one another, where they are equal.
             aside = 0.3 * (order - (len(arms) - 1) / 2)
             at = {text: n + aside for text, n in levels.items()}
-            own, look = runs[runs["arm"] == arm], style.arm_look(arm)
+            own, look = runs[runs["arm"] == arm], look_of(plan, arm)
             points.draw_along(ax, _pooled(own, at, FINAL, look))
             x = own["level"].map(at)
             ax.plot(x, own[FINAL], color=look.colour, marker=".", markersize=2.5, linestyle="none",
@@ -66,14 +61,12 @@ def bits_curves(tables: Tables) -> Figure:
     texts = sorted(levels, key=levels.__getitem__)
     groups = _groups(plan)
     keys = {
-        (group, f"n = {levels[text]:g}"): {
-            arm: (arm, text, entry["spawn"], entry["prey"]) for arm in arms
-        }
+        (group, f"n = {levels[text]:g}"): {arm: (arm, text, entry["condition"]) for arm in arms}
         for group, arms in groups.items()
         for text in texts
         for entry in plan["entries"][:1]
     }
-    looks = {arm: style.arm_look(arm) for arms in groups.values() for arm in arms}
+    looks = {arm: look_of(plan, arm) for arms in groups.values() for arm in arms}
     columns = [f"n = {levels[text]:g}" for text in texts]
     course = success.evaluations(tables)
     rows = list(groups)
@@ -92,7 +85,7 @@ def strategies(tables: Tables) -> Figure:
     place = plan["entries"][0]
     keys: Mapping[tuple[str, str], dict[str, Key]] = {
         ("", name): {
-            _k(level["k"]): (place["arm"], text, place["spawn"], place["prey"])
+            _k(level["k"]): (place["arm"], text, place["condition"])
             for text, level in sorted(levels.items(), key=lambda item: item[1]["k"])
             if level["strategy"] == name
         }
@@ -135,11 +128,10 @@ def generalise(tables: Tables) -> Figure:
     """Question 5: success over steps on each task, and what it comes to by S."""
     title = "Question 5 · Does the best share of successes S hold elsewhere?"
     plan = tables.plan
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
-    tasks = list(dict.fromkeys(entry["prey"] for entry in plan["entries"]))
-    spawn = plan["entries"][0]["spawn"]
-    keys = {("", task): {arm: (arm, "", spawn, task) for arm in arms} for task in tasks}
-    looks = {arm: style.arm_look(arm) for arm in arms}
+    arms = arms_of(plan)
+    tasks = list(dict.fromkeys(entry["task"] for entry in plan["entries"]))
+    keys = {("", task): {arm: (arm, "", task) for arm in arms} for task in tasks}
+    looks = {arm: look_of(plan, arm) for arm in arms}
     said = (
         f"below: filled, at the end, and hollow, mean over training; {success.BARS}; level lines: "
         "without S (dotted: over training)"
@@ -152,24 +144,26 @@ def generalise(tables: Tables) -> Figure:
     if not axes:
         return fig
     runs = tables.read("runs.parquet", ["seed", FINAL, AREA])
+    ratios = {e["arm"]: e["keys"].get("s_ratio") for e in plan["entries"]}
     for ax, task in zip(success.panels_below(fig, below, len(tasks)), tasks, strict=True):
         ax.set_title(f"{task}: success by S", loc="left")
         for arm in arms:
-            own = runs[(runs["arm"] == arm) & (runs["prey"] == task)]
+            own = runs[(runs["arm"] == arm) & (runs["condition"] == task)]
             for column in (FINAL, AREA):
                 if own[column].notna().any():
-                    _by_s(ax, arm, own[column], hollow=column == AREA)
+                    _by_s(
+                        ax, look_of(plan, arm), ratios.get(arm), own[column], hollow=column == AREA
+                    )
         ax.set_xlabel("share of successes S")
         ax.set_xlim(0, 1)
         success.share_axis(ax)
     return fig
 
 
-def _by_s(ax: Axes, arm: str, values: pd.Series, *, hollow: bool) -> None:
-    """A point with its interval at the arm's S; a level line for an arm without."""
-    look, s = style.arm_look(arm), s_ratio_of(arm)
+def _by_s(ax: Axes, look: style.Look, s: float | None, values: pd.Series, *, hollow: bool) -> None:
+    """A point with its interval at an arm's S; a level line for an arm without."""
     mean, low, high = points.spread([values.dropna().to_numpy(dtype=np.float64)])
-    if np.isnan(s):
+    if s is None:
         line: Any = (0, (1, 2)) if hollow else look.line
         ax.axhline(mean, color=look.colour, linestyle=line, linewidth=1.2)
         if not np.isnan(low) and not hollow:
@@ -183,11 +177,19 @@ def _by_s(ax: Axes, arm: str, values: pd.Series, *, hollow: bool) -> None:
 
 
 def _groups(plan: dict[str, Any]) -> dict[str, list[str]]:
-    """The groups of arms of which the plan has more than the arm that is in all of them."""
-    there = {entry["arm"] for entry in plan["entries"]}
-    found = {name: [arm for arm in arms if arm in there] for name, arms in _GROUPS.items()}
-    more = {name: arms for name, arms in found.items() if set(arms) - {"DQN + HER"}}
-    return more or {name: arms for name, arms in found.items() if arms} or {"": sorted(there)}
+    """The arms that share a panel, by its name: with and without priorities, and the strategies of
+    hindsight; the experiment's subject is in both, and no panel has it alone.
+    """
+    what = {entry["arm"]: entry for entry in plan["entries"]}
+    found: dict[str, list[str]] = {"hindsight and priorities": [], "which goals": []}
+    for arm in arms_of(plan):
+        other = what[arm]["role"] == "level" and not what[arm]["keys"].get("prioritized")
+        if not other:
+            found["hindsight and priorities"].append(arm)
+        if other or what[arm]["role"] == "subject":
+            found["which goals"].append(arm)
+    more = {name: arms for name, arms in found.items() if len(arms) > 1}
+    return more or {name: arms for name, arms in found.items() if arms} or {"": sorted(what)}
 
 
 def _pooled(runs: pd.DataFrame, at: Mapping[str, float], column: str, look: style.Look) -> Along:
@@ -201,8 +203,8 @@ def _pooled(runs: pd.DataFrame, at: Mapping[str, float], column: str, look: styl
     return Along(look, spreads, {})
 
 
-def _handles(arms: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(style.arm_look(arm).handle(arm) for arm in dict.fromkeys(arms))
+def _handles(plan: dict[str, Any], arms: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(look_of(plan, arm).handle(arm) for arm in dict.fromkeys(arms))
 
 
 def _k(k: float) -> str:

@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.effects import Effect, effect, paired
+from hindsight.analysis.effects import CONDITION, Effect, effect, paired
+from hindsight.analysis.reduce import ALL
 from hindsight.figures import style
 
 Array = NDArray[np.floating[Any]]
-Condition = tuple[str, str]  # spawn, prey
 Spread = tuple[float, float, float]  # value, and the bounds of its interval (NaN: none)
 
-ALL: Condition = ("", "")  # the row of all conditions together
 ROW_INCHES, SERIES_INCHES = 0.1, 0.1  # height of a row of `forest`, and what each series adds
 NAMES_INCHES = 2.1  # width of the names of its rows
 
@@ -29,7 +28,7 @@ class Dots:
 
     label: str
     look: style.Look
-    values: Mapping[Condition, Spread]
+    values: Mapping[str, Spread]
     hollow: bool = False
 
 
@@ -54,27 +53,26 @@ def share(strata: Sequence[Array]) -> Spread:
     return float(values.mean()), low, high
 
 
-def by_place(runs: pd.DataFrame, column: str) -> dict[Condition, Array]:
+def by_place(runs: pd.DataFrame, column: str) -> dict[str, Array]:
     """`[seed]` of a column of runs.parquet per condition."""
-    groups = runs.groupby(["spawn", "prey"], sort=False)[column]
-    return {(str(s), str(p)): values.to_numpy(dtype=np.float64) for (s, p), values in groups}
+    groups = runs.groupby(CONDITION, sort=False)[column]
+    return {str(place): values.to_numpy(dtype=np.float64) for place, values in groups}
 
 
-def gains(runs: pd.DataFrame, baseline: str, arm: str, column: str) -> dict[Condition, Spread]:
+def gains(runs: pd.DataFrame, baseline: str, arm: str, column: str) -> dict[str, Spread]:
     """What `arm` has more of than `baseline`, run by run of the same seed, as answers count it."""
     values = paired(runs[runs["arm"] == arm], runs[runs["arm"] == baseline], column)
     return effects_of(values)
 
 
-def effects_of(values: pd.Series) -> dict[Condition, Spread]:
+def effects_of(values: pd.Series) -> dict[str, Spread]:
     """Mean and interval in each condition, and over all where there are several.
 
-    values: indexed by spawn, prey and seed.
+    values: indexed by condition and seed.
     """
-    spawn, prey = (values.index.get_level_values(name) for name in ("spawn", "prey"))
+    places = values.index.get_level_values(CONDITION)
     found = {
-        (s, p): _spread(effect(values[(spawn == s) & (prey == p)]))
-        for s, p in dict.fromkeys(zip(spawn, prey, strict=True))
+        str(place): _spread(effect(values[places == place])) for place in dict.fromkeys(places)
     }
     return found if len(found) < 2 else found | {ALL: _spread(effect(values))}
 
@@ -83,24 +81,26 @@ def _spread(found: Effect) -> Spread:
     return found.mean, found.low, found.high
 
 
-def places_of(plan: dict[str, Any]) -> list[Condition]:
+def places_of(plan: dict[str, Any]) -> list[str]:
     """The plan's conditions in the papers' order."""
-    present = {(entry["spawn"], entry["prey"]) for entry in plan["entries"]}
-    return [(s, p) for s in style.SPAWNS for p in style.PREYS if (s, p) in present]
+    present = {entry["condition"] for entry in plan["entries"]}
+    return [place for place in style.CONDITIONS if place in present]
 
 
-def place_name(place: Condition, between: str = ", ") -> str:
+def place_name(place: str, between: str = ", ") -> str:
     """`static, random spawn`."""
-    spawn, prey = place
-    return f"{style.PREYS[prey]}{between}{style.SPAWNS[spawn]}" if prey else "all conditions"
+    if place == ALL:
+        return "all conditions"
+    spawn, prey = style.CONDITIONS[place]
+    return f"{style.PREYS[prey]}{between}{style.SPAWNS[spawn]}"
 
 
-def forest_inches(places: Sequence[Condition], series: int) -> float:
+def forest_inches(places: Sequence[str], series: int) -> float:
     """Height of a `forest` of these conditions."""
     return (len(places) + (len(places) > 1)) * (ROW_INCHES + SERIES_INCHES * series)
 
 
-def forest(ax: Axes, places: Sequence[Condition], series: Sequence[Dots], label: str) -> None:
+def forest(ax: Axes, places: Sequence[str], series: Sequence[Dots], label: str) -> None:
     """A row per condition, and below several one of all together where the series have it."""
     together = len(places) > 1 and any(ALL in dots.values for dots in series)
     rows = [*places, ALL] if together else list(places)
@@ -154,7 +154,7 @@ class Along:
 
     look: style.Look
     points: Mapping[float, Spread]
-    conditions: Mapping[Condition, Mapping[float, float]]
+    conditions: Mapping[str, Mapping[float, float]]
 
 
 def panels(head: style.Head, titles: Sequence[str], x_label: str) -> tuple[Figure, list[Axes]]:
@@ -204,7 +204,7 @@ def mean_along(
 ) -> Along:
     """Means of a column of runs along the levels' numbers: over all runs, and per condition."""
     pooled: dict[float, Spread] = {}
-    conditions: dict[Condition, dict[float, float]] = {}
+    conditions: dict[str, dict[float, float]] = {}
     for text, number in levels.items():
         values = by_place(runs[runs["level"] == text].dropna(subset=[column]), column)
         if values:

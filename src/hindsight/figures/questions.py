@@ -7,11 +7,10 @@ from hindsight.analysis.effects import RUN
 from hindsight.figures import course, points, style
 from hindsight.figures.course import ENTROPY, RETURN, SUCCESS, Measure
 from hindsight.figures.grids import Line, arm_rows, subtitle
-from hindsight.figures.points import Condition, Dots
+from hindsight.figures.points import Dots
 from hindsight.figures.s_ratio import arm_of, m_c_along, read_m_c
-from hindsight.figures.tables import CONDITION, Tables, levels_of
+from hindsight.figures.tables import CELL, Tables, arms_of, in_role, levels_of, look_of
 
-PPO, HER = "PPO", "PPO-HER"
 DROP = Measure("drop", "drop of return")
 LOG_STD = Measure("log_std", "log σ")
 WEIGHT = Measure("hindsight_log_ratio_max", "log weight (nats)", log=True)
@@ -24,8 +23,8 @@ def stability(tables: Tables) -> Figure:
     runs = course.read_runs(tables, [SUCCESS, ENTROPY, LOG_STD, RETURN])
     if runs.empty:
         return style.nothing(title, tables.plan["source"], tables.fidelity)
-    runs = runs.sort_values([*CONDITION, "seed", "env_steps"])
-    best = runs.groupby([*CONDITION, "seed"], sort=False)["return_mean"].cummax()
+    runs = runs.sort_values([*CELL, "seed", "env_steps"])
+    best = runs.groupby([*CELL, "seed"], sort=False)["return_mean"].cummax()
     runs = runs.assign(drop=best - runs["return_mean"])
     lines = arm_rows(tables.plan)[0].lines
     final = tables.read("runs.parquet", ["seed", "forgetting"])
@@ -57,16 +56,17 @@ def stochasticity(tables: Tables) -> Figure:
         return style.nothing(title, plan["source"], tables.fidelity)
     levels = levels_of(plan)
     looks = style.swept_looks(list(levels.values()))
-    arms = style.in_order([entry["arm"] for entry in plan["entries"]])
+    arms = arms_of(plan)
+    ppo, her = (in_role(plan, role) or "" for role in ("baseline", "subject"))
     lines = tuple(
-        Line(arm, text, f"{style.level_label(level)}, {arm}", _dashed(look, arm))
+        Line(arm, text, f"{style.level_label(level)}, {arm}", _dashed(look, whole=arm == her))
         for (text, level), look in zip(levels.items(), looks, strict=True)
         for arm in arms
     )
     final = tables.read("runs.parquet", ["seed", "auc"])
     series = [
         Dots(style.level_label(level), look, points.gains(
-            final[final["level"] == text], PPO, HER, "auc"))
+            final[final["level"] == text], ppo, her, "auc"))
         for (text, level), look in zip(levels.items(), looks, strict=True)
     ]  # fmt: skip
     places = points.places_of(plan)
@@ -79,11 +79,11 @@ def stochasticity(tables: Tables) -> Figure:
     return fig
 
 
-def _dashed(look: style.Look, arm: str) -> style.Look:
+def _dashed(look: style.Look, *, whole: bool) -> style.Look:
     """One colour per exploration; HER's lines are whole and marked."""
     return (
         style.Look(look.colour, "-", look.marker, 1.6)
-        if arm == HER
+        if whole
         else style.Look(look.colour, (0, (2, 1.5)), "none", 1.2)
     )
 
@@ -101,10 +101,11 @@ def rarely_moves(tables: Tables) -> Figure:
         return style.nothing(title, plan["source"], tables.fidelity)
     lines = arm_rows(plan)[0].lines
     final = tables.read("runs.parquet", ["seed", "auc"])
+    ppo = in_role(plan, "baseline") or ""
     series = [
-        Dots(line.arm, line.look, points.gains(final, PPO, line.arm, "auc"))
+        Dots(line.arm, line.look, points.gains(final, ppo, line.arm, "auc"))
         for line in lines
-        if line.arm != PPO
+        if line.arm != ppo
     ]
     places = points.places_of(plan)
     ordinary = _ordinary(tables, places)
@@ -120,16 +121,16 @@ def rarely_moves(tables: Tables) -> Figure:
     return fig
 
 
-def _ordinary(tables: Tables, places: list[Condition]) -> list[Dots]:
+def _ordinary(tables: Tables, places: list[str]) -> list[Dots]:
     """PPO-HER's gain in the same conditions of the ordinary environment, if it was trained."""
     other = tables.beside("algorithms")
     if other is None:
         return []
     runs = other.read("runs.parquet", ["seed", "auc"])
-    here = [place in places for place in zip(runs["spawn"], runs["prey"], strict=True)]
-    gains = points.gains(runs[here], PPO, HER, "auc")
+    ppo, her = (in_role(other.plan, role) or "" for role in ("baseline", "subject"))
+    gains = points.gains(runs[runs["condition"].isin(places)], ppo, her, "auc")
     look = style.Look(style.FAINT, "none", "o")
-    return [Dots("PPO-HER in the ordinary environment", look, gains, hollow=True)] if gains else []
+    return [Dots(f"{her} in the ordinary environment", look, gains, hollow=True)] if gains else []
 
 
 def near_far(tables: Tables) -> Figure:
@@ -142,12 +143,12 @@ def near_far(tables: Tables) -> Figure:
     levels = {text: float(v["failure_distance"]) for text, v in levels_of(plan).items()}
     by_condition = read_m_c(tables)
     arm = arm_of(tables)
-    look = style.arm_look(arm)
+    look = look_of(plan, arm)
     drawn = (
         "thick: mean over all runs with 95 % interval (bootstrap; share: Wilson); thin: each "
         f"condition; of {style.M_C} only the shape is read"
     )
-    counts = runs.groupby(["level", "spawn", "prey"])["seed"].nunique().unique().tolist()
+    counts = runs.groupby(["level", "condition"])["seed"].nunique().unique().tolist()
     head = style.Head(title, subtitle(plan, tables.fidelity, counts, drawn), (look.handle(arm),))
     titles = [style.M_C, "area under the curve (mean scaled return)", "share of seeds solved"]
     fig, axes = points.panels(head, titles, style.KEYS["failure_distance"])

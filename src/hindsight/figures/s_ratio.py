@@ -9,12 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from hindsight.analysis.reduce import ALL
+from hindsight.claims.data import CLAIMS
 from hindsight.figures import points, style
 from hindsight.figures.grids import planned_of, preys_of, same_runs, say_absent, subtitle
-from hindsight.figures.points import ALL, Along, Condition, Dots, Spread
-from hindsight.figures.tables import Tables, levels_of
+from hindsight.figures.points import Along, Dots, Spread
+from hindsight.figures.tables import Tables, levels_of, look_of
+from hindsight.specs.experiments import condition_name
 
-PUBLISHED_BEST = (0.5, 0.7)  # MEHER: the S-ratios with the highest M_c
+#: MEHER: the S-ratios with the highest M_c.
+PUBLISHED_BEST: tuple[float, float] = tuple(CLAIMS["M1"].thresholds["best"])
 _INK = style.Look(style.TEXT, "-", "v", 1.5)
 
 
@@ -33,17 +37,17 @@ def arm_of(tables: Tables) -> str:
     return str(tables.plan["entries"][0]["arm"])
 
 
-def read_m_c(tables: Tables) -> dict[Condition, dict[float, Spread]]:
+def read_m_c(tables: Tables) -> dict[str, dict[float, Spread]]:
     """M_c by condition and by the number that varies, with its interval."""
     key, table = tables.plan["vary"][0], tables.read("m_c.csv")
-    found: dict[Condition, dict[float, Spread]] = {}
+    found: dict[str, dict[float, Spread]] = {}
     for row in table[table["arm"] == arm_of(tables)].to_dict("records"):
         spread = (float(row["m_c"]), float(row["m_c_low"]), float(row["m_c_high"]))
-        found.setdefault((row["spawn"], row["prey"]), {})[float(row[key])] = spread
+        found.setdefault(row["condition"], {})[float(row[key])] = spread
     return found
 
 
-def mean_m_c(by_condition: Mapping[Condition, Mapping[float, Spread]]) -> dict[float, Spread]:
+def mean_m_c(by_condition: Mapping[str, Mapping[float, Spread]]) -> dict[float, Spread]:
     """The mean over the conditions that have every level.
 
     Its interval combines theirs as those of independent means: the distances of the bounds, root
@@ -60,11 +64,11 @@ def mean_m_c(by_condition: Mapping[Condition, Mapping[float, Spread]]) -> dict[f
     return means
 
 
-def read_best(tables: Tables) -> dict[Condition, dict[Hashable, Any]]:
+def read_best(tables: Tables) -> dict[str, dict[Hashable, Any]]:
     """Rows of best_level.csv per condition; ALL: over all complete conditions."""
     table = tables.read("best_level.csv")
     rows = table[table["arm"] == arm_of(tables)].to_dict("records")
-    return {ALL if pd.isna(row["spawn"]) else (row["spawn"], row["prey"]): row for row in rows}
+    return {str(row["condition"]): row for row in rows}
 
 
 def _counts(tables: Tables) -> list[int]:
@@ -97,10 +101,11 @@ def _bars(tables: Tables, title: str) -> Figure:
     top = max(top, 0.05)
     levels = {text: float(level["s_ratio"]) for text, level in levels_of(plan).items()}
     arm, planned = arm_of(tables), planned_of(plan)
-    for place, ax in axes.items():
+    for panel, ax in axes.items():
+        place = condition_name(*panel)
         curve = by_condition.get(place, {})
         absent = {text: s for text, s in levels.items() if s not in curve}
-        lacking = [(f"S = {s:g}", (arm, text, *place) in planned) for text, s in absent.items()]
+        lacking = [(f"S = {s:g}", (arm, text, place) in planned) for text, s in absent.items()]
         say_absent(ax, lacking, len(levels))
         if curve:
             ax.axvspan(*PUBLISHED_BEST, color=style.BAND, linewidth=0, zorder=0)
@@ -162,7 +167,7 @@ def summary(tables: Tables) -> Figure:
     where = subtitle(plan, tables.fidelity, counts, drawn)
     if len(shown) == 1 and tables.beside("targeted") is not None:
         where += " · targeted MEHER: the same runs, as in the authors' code"
-    looks = [style.arm_look(arm) for arm in arms]
+    looks = [look_of(one.plan, arm) for one, arm in zip(shown, arms, strict=True)]
     handles = [look.handle(text) for look, text in zip(looks, words, strict=True)]
     head = style.Head(title, where, (*handles, _published()))
     fig, (left, right) = _summary_axes(head, points.forest_inches(places, len(shown)))
@@ -185,7 +190,7 @@ def summary(tables: Tables) -> Figure:
     return fig
 
 
-def m_c_along(look: style.Look, by_condition: Mapping[Condition, Mapping[float, Spread]]) -> Along:
+def m_c_along(look: style.Look, by_condition: Mapping[str, Mapping[float, Spread]]) -> Along:
     """M_c along what varies: its mean over conditions, and each of them."""
     curves = {
         place: {x: value for x, (value, *_) in curve.items()}
@@ -257,16 +262,16 @@ def signals(tables: Tables) -> Figure:
     if table.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     levels = {text: float(level["s_ratio"]) for text, level in levels_of(plan).items()}
-    keys = ["level", "spawn", "prey", "seed"]
+    keys = ["level", "condition", "seed"]
     runs = table.groupby(keys, sort=False)[list(SIGNALS)].mean().reset_index()
-    places = runs.groupby(["spawn", "prey"]).ngroups
+    places = runs["condition"].nunique()
     drawn = (
         f"{_conditions(places)} · each run's mean over its training · thick: mean over runs with "
         "bootstrap 95 % interval; thin: each condition"
     )
-    counts = runs.groupby(["level", "spawn", "prey"])["seed"].nunique().unique().tolist()
+    counts = runs.groupby(["level", "condition"])["seed"].nunique().unique().tolist()
     where = subtitle(plan, tables.fidelity, counts, drawn)
-    look = style.arm_look(arm_of(tables))
+    look = look_of(tables.plan, arm_of(tables))
     reference = style.Look(style.TEXT, (0, (2, 2)), "none", 1.2)
     handles = (
         look.handle(arm_of(tables)),

@@ -69,9 +69,9 @@ def by_setting(tables: Tables) -> Figure:
         "row",
     )  # fmt: skip
     for (key, column), ax in axes.items():
-        row, (spawn, prey) = rows[key]
+        row, place = rows[key]
         rate = rates[columns.index(column)]
-        own, seeds = (_at(table, spawn, prey, rate) for table in (summary, runs))
+        own, seeds = (_at(table, place, rate) for table in (summary, runs))
         if own.empty:
             style.note(ax, "missing")
         elif row.of_seeds is None and not _learnt(own).any():
@@ -103,9 +103,8 @@ def by_setting(tables: Tables) -> Figure:
     return fig
 
 
-def _at(table: pd.DataFrame, spawn: str, prey: str, rate: float) -> pd.DataFrame:
-    here = (table["spawn"] == spawn) & (table["prey"] == prey)
-    return table[here & np.isclose(table["learning_rate"], rate)]
+def _at(table: pd.DataFrame, place: str, rate: float) -> pd.DataFrame:
+    return table[(table["condition"] == place) & np.isclose(table["learning_rate"], rate)]
 
 
 def _learnt(summary: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -7,16 +7,21 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hindsight.analysis.arms import select
 from hindsight.analysis.effects import CONDITION, RUN, effect
+from hindsight.analysis.reduce import ALL
+from hindsight.claims.data import CLAIMS
+from hindsight.claims.meher import HER_RUNS
 from hindsight.figures import points, style
 from hindsight.figures.grids import subtitle
-from hindsight.figures.points import ALL, Along, Condition, Dots, Spread
+from hindsight.figures.points import Along, Dots, Spread
 from hindsight.figures.s_ratio import arm_of, m_c_along, read_m_c
-from hindsight.figures.tables import Tables, levels_of
+from hindsight.figures.tables import Tables, arms_of, levels_of, look_of
 
-PUBLISHED_SAVING = (0.45, 0.56)  # MEHER: share of computation time saved by PPO-HER-2-PPO
-MARGIN = 0.1  # return: within it, two arms count as equally good (stated before the runs)
-ALWAYS = "PPO-HER"
+#: MEHER: share of computation time saved by PPO-HER-2-PPO.
+PUBLISHED_SAVING: tuple[float, float] = tuple(CLAIMS["M5"].thresholds["published"])
+#: Return within which two arms count as equally good.
+MARGIN: float = CLAIMS["M5"].thresholds["equal"]
 _NO = (float("nan"), float("nan"))
 RUNS = ["seed", "final_evaluation_return", "solved", "minutes", "updates", "end_step"]
 
@@ -29,16 +34,13 @@ def time_saved(tables: Tables) -> Figure:
     if table.empty:
         return style.nothing(title, plan["source"], tables.fidelity)
     places = points.places_of(plan)
-    arms = style.in_order(table["arm"].tolist())
+    arms = [arm for arm in arms_of(plan) if (table["arm"] == arm).any()]
     saved: list[Dots] = []
     cost: list[Dots] = []
     switch: list[Dots] = []
     for arm in arms:
-        rows = {
-            ALL if pd.isna(row["spawn"]) else (row["spawn"], row["prey"]): row
-            for row in table[table["arm"] == arm].to_dict("records")
-        }
-        look = style.arm_look(arm)
+        rows = {str(row["condition"]): row for row in table[table["arm"] == arm].to_dict("records")}
+        look = look_of(plan, arm)
         minutes = _spreads(rows, "saved_share", "low", "high")
         updates = _spreads(rows, "updates_saved_share", "updates_low", "updates_high")
         saved += [
@@ -86,19 +88,19 @@ def _percent(value: float, _position: float) -> str:
 
 
 def _spreads(
-    rows: Mapping[Condition, Mapping[Hashable, Any]], value: str, low: str, high: str
-) -> dict[Condition, Spread]:
+    rows: Mapping[str, Mapping[Hashable, Any]], value: str, low: str, high: str
+) -> dict[str, Spread]:
     """Columns of time_saved.csv per condition."""
     return {
         place: (float(row[value]), float(row[low]), float(row[high])) for place, row in rows.items()
     }
 
 
-def _share_of(ax: Axes, table: pd.DataFrame, places: list[Condition]) -> None:
+def _share_of(ax: Axes, table: pd.DataFrame, places: list[str]) -> None:
     """Where not every run got far enough to switch, say how many did."""
-    few = table[(table["switched_share"] < 1.0) & table["spawn"].notna()]
+    few = table[(table["switched_share"] < 1.0) & (table["condition"] != ALL)]
     for row in few.to_dict("records"):
-        y = places.index((row["spawn"], row["prey"]))
+        y = places.index(row["condition"])
         text = f"{100 * row['switched_share']:.0f} % of runs"
         ax.annotate(text, (1, y), xytext=(4, 0), xycoords=("axes fraction", "data"), size=7,
                     textcoords="offset points", ha="left", va="center")  # fmt: skip
@@ -136,7 +138,7 @@ def thresholds(tables: Tables) -> Figure:
     never = own if len(own) else _never(tables, runs)
     levels = {text: number for text, number in levels.items() if number < 1}
     at = {text: float(order) for order, text in enumerate(levels)}
-    look, her = style.arm_look(arm_of(tables)), style.arm_look(ALWAYS)
+    look, her = look_of(plan, arm_of(tables)), style.ARMS["PPO-HER"]
     titles = {
         "final_evaluation_return": "final return",
         "solved": "share of seeds solved",
@@ -150,13 +152,13 @@ def thresholds(tables: Tables) -> Figure:
     handles = [look.handle(arm_of(tables))]
     names = [*titles.values(), style.M_C]
     if not never.empty:
-        handles += [her.handle(ALWAYS)]
+        handles += [her.handle("PPO-HER")]
         handles += [
             points.dot_handle(look, f"saved: {name}", hollow)
             for name, hollow in zip(saved.values(), (False, True), strict=True)
         ]
         names += ["saved of PPO-HER's, per step"]
-    counts = runs.groupby(["level", *CONDITION])["seed"].nunique().unique().tolist()
+    counts = runs.groupby(["level", CONDITION])["seed"].nunique().unique().tolist()
     head = style.Head(title, subtitle(plan, tables.fidelity, counts, drawn), tuple(handles))
     fig, axes = points.panels(head, names, style.KEYS["until_success"])
     for ax, column in zip(axes, titles, strict=False):
@@ -213,12 +215,11 @@ def _draw_saved(
 def _never(tables: Tables, runs: pd.DataFrame) -> pd.DataFrame:
     """PPO-HER's runs of the same conditions and seeds, wherever they were trained."""
     found = [
-        other.read("runs.parquet", RUNS)
-        for name in ("stop_her", "algorithms")
+        select(other.read("runs.parquet", ["role", *RUNS]), role)
+        for name, role in HER_RUNS.items()
         if (other := tables.beside(name)) is not None
     ]
     if not found:
         return runs[:0]
-    her = pd.concat(found)
-    her = her[her["arm"] == ALWAYS].drop_duplicates(RUN)
+    her = pd.concat(found).drop_duplicates(RUN)
     return her.merge(runs[RUN].drop_duplicates(), on=RUN).assign(level="")

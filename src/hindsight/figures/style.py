@@ -8,7 +8,7 @@ nothing here touches global state, so drawing is safe inside a renderer or a thr
 
 import textwrap
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from hindsight.figures import pdf_fonts
 from hindsight.files import write_whole
+from hindsight.specs.experiments import condition_name
 
 SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
 PREYS = {
@@ -35,6 +37,8 @@ PREYS = {
     "straight_away": "straight away",
     "random_direction": "random direction",
 }
+#: The papers' conditions by their names, in their order: how both spawn, how the prey moves.
+CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for prey in PREYS}
 KEYS = {
     "learning_rate": "learning rate",
     "interception_distance": "interception distance r",
@@ -130,6 +134,7 @@ class Look:
         )
 
 
+#: By method, whatever an experiment calls the arm (`method_of`).
 ARMS = {
     "PPO": Look("#0072B2", (0, (4, 1.6)), "s"),
     "PPO-HER": Look("#D55E00", "-", "o"),
@@ -188,21 +193,67 @@ STRATEGIES = {
 _MARKERS = "s^Dv<>ph"
 
 
-def arm_look(arm: str) -> Look:
-    """An arm's look; one this page does not know gets greys that depend on its name alone."""
+SET, VARIED = object(), object()  # a key that has any value; one whose values are the levels
+#: What an arm is, to the name that it has on this page: the first whose keys it has.
+_PPO: dict[str, Any] = {"algorithm": "ppo"}
+_DQN: dict[str, Any] = {"algorithm": "dqn"}
+METHODS: tuple[tuple[dict[str, Any], str], ...] = (
+    (_PPO | {"then": "meher", "until_steps": SET}, "PPO-HER-2-MEHER (steps)"),
+    (_PPO | {"then": "meher"}, "PPO-HER-2-MEHER"),
+    (_PPO | {"until_success": SET}, "PPO-HER-2-PPO"),
+    (_PPO | {"until_steps": SET}, "PPO-HER-2-PPO"),
+    (_PPO | {"failures": "targeted"}, "targeted MEHER"),
+    *((_PPO | {"s_ratio": s}, f"MEHER, S = {s:g}") for s in (0.3, 0.5, 0.7)),
+    (_PPO | {"s_ratio": SET}, "MEHER"),
+    *((_PPO | {"ent_coef": x}, f"entropy bonus {x:g}") for x in (0.001, 0.01)),
+    (_PPO | {"learning_rate_schedule": "linear"}, "learning-rate decay"),
+    (_PPO | {"only_if_moved": True}, "PPO-HER, moved only"),
+    (_PPO | {"after_contact": True}, "PPO-HER, after contact"),
+    (_PPO | {"moved_goals": True}, "PPO-HER, moved goals"),
+    (_PPO | {"inside": SET}, "PPO-HER (cut, inside)"),
+    (_PPO | {"role": "level", "cut_at_success": True}, "PPO-HER (cut)"),
+    (_PPO | {"her": None}, "PPO"),
+    (_PPO, "PPO-HER"),
+    ({"algorithm": "sac", "her": None}, "SAC"),
+    ({"algorithm": "sac", "until_success": SET}, "SAC-HER-2-SAC"),
+    ({"algorithm": "sac", "normalize_observations": True}, "SAC-HER (normalized)"),
+    ({"algorithm": "sac"}, "SAC-HER"),
+    ({"algorithm": "td3", "her": SET}, "TD3-HER"),
+    ({"algorithm": "ddpg", "role": "reference"}, "the notebook's DDPG + HER"),
+    ({"algorithm": "ddpg", "random_warm_up": False}, "the notebook's, bootstrapped"),
+    ({"algorithm": "ddpg", "her": None}, "DDPG"),
+    ({"algorithm": "ddpg", "role": "level"}, "DDPG-HER"),
+    ({"algorithm": "ddpg"}, "DDPG + HER"),
+    (_DQN | {"prioritized": True, "her": None}, "DQN + PER"),
+    (_DQN | {"prioritized": True}, "DQN + HER + PER"),
+    (_DQN | {"her": None}, "DQN"),
+    *((_DQN | {"role": "level", "her": s}, f"DQN + HER ({s})") for s in
+      ("final", "episode", "random")),
+    (_DQN, "DQN + HER"),
+)  # fmt: skip
+
+
+def method_of(entry: Mapping[str, Any]) -> str:
+    """What this page calls the arm of a plan's entry, by what it is; else by its own name."""
+    what = {name: entry[name] for name in ("role", "algorithm", "her")} | dict(entry["keys"])
+    what |= dict.fromkeys(entry["level"], VARIED)
+
+    def has(key: str, value: Any) -> bool:
+        return what.get(key) is not None if value is SET else bool(what.get(key) == value)
+
+    found = (name for keys, name in METHODS if all(has(k, v) for k, v in keys.items()))
+    return next(found, str(entry["arm"]))
+
+
+def arm_look(method: str) -> Look:
+    """A method's look; one this page does not know gets greys that depend on its name alone."""
     known = ARMS | TASK_ARMS | FETCH_ARMS
-    if arm in known:
-        return known[arm]
-    code = zlib.crc32(arm.encode())
+    if method in known:
+        return known[method]
+    code = zlib.crc32(method.encode())
     grey = 0x50 + 0x18 * (code % 4)
     dashes = (0, (1 + code // 4 % 5, 1 + code // 20 % 2))
     return Look(f"#{grey:02x}{grey:02x}{grey:02x}", dashes, _MARKERS[code // 40 % len(_MARKERS)])
-
-
-def in_order(arms: Sequence[str]) -> list[str]:
-    """Arms in the order in which this page names them, the others after them by name."""
-    known = [*ARMS, *TASK_ARMS, *FETCH_ARMS]
-    return sorted(set(arms), key=lambda arm: (known.index(arm) if arm in known else 99, arm))
 
 
 def level_looks(count: int) -> list[Look]:
@@ -447,9 +498,14 @@ def empty_figure(head: Head, text: str) -> Figure:
     return fig
 
 
+def origin(source: str) -> str:
+    """Whose results a figure shows: a preset's, or those that ship."""
+    return "published results" if source == "published" else f"preset {source}"
+
+
 def nothing(title: str, source: str, fidelity: str) -> Figure:
     """The figure of an experiment of which the preset trains nothing."""
-    head = Head(title, f"preset {source} · {fidelity} fidelity")
+    head = Head(title, f"{origin(source)} · {fidelity} fidelity")
     return empty_figure(head, "This preset trains nothing for this figure.")
 
 
@@ -470,11 +526,12 @@ def _save_png(fig: Figure, path: Path) -> None:
     few.save(path, "PNG", optimize=True, dpi=(DPI, DPI))
 
 
-def save(fig: Figure, stem: str | Path) -> tuple[Path, Path]:
+def save(fig: Figure, stem: str | Path, made_of: str = "") -> tuple[Path, Path]:
     """Write `<stem>.png` and `<stem>.pdf`; the same figure gives the same bytes (no dates)."""
     stem = Path(stem)
     png, pdf = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".pdf")
-    with styled():
+    about = {"CreationDate": None, "Keywords": made_of or None}
+    with styled(), pdf_fonts.shared():
         write_whole(png, lambda path: _save_png(fig, path))
-        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}))
+        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata=about))
     return png, pdf

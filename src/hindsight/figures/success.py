@@ -52,7 +52,9 @@ def curves(
     drawn = "line: median over seeds; band: middle half" if median else "lines: mean over seeds"
     drawn = "; ".join(filter(None, (drawn, "thin: every seed", said)))
     handles = [look.handle(name) for name, look in looks.items()]
-    head = style.Head(title, subtitle(plan, fidelity, counts, drawn), (*handles, *more))
+    head = style.Head(
+        title, subtitle(plan, fidelity, counts, drawn, warn=below > 0), (*handles, *more)
+    )
     pieces, planned = by_condition(course), planned_of(plan)
     ranges = {column: _range(column, keys, pieces, course) for column in columns}
     unit, x_label = style.steps_axis(min(end for _, end in ranges.values()))
@@ -130,7 +132,7 @@ def middle(piece: pd.DataFrame, *, median: bool) -> pd.DataFrame:
 
 def seed_counts(table: pd.DataFrame) -> list[int]:
     """The distinct numbers of seeds of the cells."""
-    counts = table.groupby(["arm", "level", "prey"])["seed"].nunique()
+    counts = table.groupby(["arm", "level", "condition"])["seed"].nunique()
     return sorted({int(n) for n in counts})
 
 

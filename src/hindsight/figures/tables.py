@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
-from hindsight.figures.style import EXPLORATIONS, STRATEGIES
+from hindsight.figures.style import EXPLORATIONS, STRATEGIES, Look, arm_look, method_of
 
-CONDITION = ["arm", "level", "spawn", "prey"]
-Key = tuple[str, str, str, str]  # arm, level, spawn, prey
+CELL = ["arm", "level", "condition"]
+Key = tuple[str, str, str]  # arm, level, condition
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Tables:
         """
         path = self.folder / name
         if not path.exists():
-            return pd.DataFrame(columns=["fidelity", *CONDITION, *(columns or ())])
+            return pd.DataFrame(columns=["fidelity", *CELL, *(columns or ())])
         if path.suffix == ".parquet":
-            wanted = None if columns is None else [*CONDITION, *columns]
+            wanted = None if columns is None else [*CELL, *columns]
             there = pq.read_schema(path).names
             found = None if wanted is None else [name for name in wanted if name in there]
             mine = [("fidelity", "==", self.fidelity)]
@@ -57,9 +57,26 @@ class Tables:
 
 
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
-    """The table cut into one piece per (arm, level, spawn, prey)."""
-    groups = table.groupby(CONDITION, sort=False)
-    return {(str(a), str(b), str(c), str(d)): piece for (a, b, c, d), piece in groups}
+    """The table cut into one piece per (arm, level, condition)."""
+    groups = table.groupby(CELL, sort=False)
+    return {(str(a), str(b), str(c)): piece for (a, b, c), piece in groups}
+
+
+def arms_of(plan: dict[str, Any]) -> list[str]:
+    """The names of the arms that have entries, in the experiment's order."""
+    there = {entry["arm"] for entry in plan["entries"]}
+    return [arm for arm in plan["arms"] if arm in there]
+
+
+def look_of(plan: dict[str, Any], arm: str) -> Look:
+    """How an arm of the plan is drawn: by what it is, whatever its name."""
+    own = next((entry for entry in plan["entries"] if entry["arm"] == arm), None)
+    return arm_look(arm if own is None else method_of(own))
+
+
+def in_role(plan: dict[str, Any], role: str) -> str | None:
+    """The name of the first arm with this role; None without any."""
+    return next((str(e["arm"]) for e in plan["entries"] if e["role"] == role), None)
 
 
 def levels_of(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -92,4 +109,4 @@ def _rank(level: dict[str, Any]) -> tuple[float, ...]:
 
 def seed_counts(table: pd.DataFrame) -> list[int]:
     """The distinct numbers of seeds per condition (`n_seeds` is lower before a first episode)."""
-    return sorted({int(n) for n in table.groupby(CONDITION)["n_seeds"].max()})
+    return sorted({int(n) for n in table.groupby(CELL)["n_seeds"].max()})

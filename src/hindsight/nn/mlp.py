@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.nn.products import is_for_onednn, linear
+
 Activation = Literal["tanh", "relu"]
 
 
@@ -151,6 +153,8 @@ class Network:
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W^T + b, [run, batch, out]; bias [run, 1, out], or [run, out, 1] if out < in."""
+    if is_for_onednn(x, weight[0].numel()):
+        return linear(x, weight, bias.flatten(1))
     if weight.shape[1] < weight.shape[2]:
         return torch.baddbmm(bias, weight, x.transpose(1, 2)).transpose(1, 2)
     return torch.baddbmm(bias, x, weight.transpose(1, 2))
@@ -161,6 +165,8 @@ def _times(grad: Tensor, weight: Tensor) -> Tensor:
     n_out, n_in = weight.shape[1:]
     if n_out == 1:
         return grad * weight
+    if is_for_onednn(grad, n_out * n_in):
+        return linear(grad, weight.transpose(1, 2))
     if n_in < n_out:
         return torch.bmm(weight.transpose(1, 2), grad.transpose(1, 2)).transpose(1, 2)
     return torch.bmm(grad, weight)
@@ -168,6 +174,8 @@ def _times(grad: Tensor, weight: Tensor) -> Tensor:
 
 def _outer(grad: Tensor, x: Tensor) -> Tensor:
     """grad^T x, [run, out, in], for grad [run, batch, out] and x [run, batch, in]."""
+    if is_for_onednn(x, grad.shape[-1] * x.shape[-1]):
+        return linear(grad.transpose(1, 2), x.transpose(1, 2))
     if x.shape[-1] < grad.shape[-1]:
         return torch.bmm(x.transpose(1, 2), grad).transpose(1, 2)
     return torch.bmm(grad.transpose(1, 2), x)

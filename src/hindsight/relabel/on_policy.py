@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.relabel import goals
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import (
     Cuts,
@@ -23,7 +24,7 @@ from hindsight.replay.rollout import (
     segment_ends,
     segment_starts,
 )
-from hindsight.specs.cell import HindsightSpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.streams import Purpose, stream
 
 #: An achieved goal has moved if it is further than this from its first value in the segment.
@@ -50,13 +51,18 @@ class Draws:
 
 
 def relabel(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
-    """The relabelled copies of a rollout; `uniform` [run, env, step, k]."""
-    return RELABEL[spec.fidelity](rollout, spec, task, uniform)
+    """The relabelled copies of a rollout; `uniform` [run, env, step, k].
 
-
-def _drawn(first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
-    """A step drawn uniformly from first ... last (inclusive)."""
-    return first + (uniform * (last - first + 1)).long().clamp(max=last - first)
+    They keep of their rewards what goals do not explain.
+    """
+    copies = RELABEL[spec.fidelity](rollout, spec, task, uniform)
+    if rollout.rest is None:
+        return copies
+    _, paths, steps = rollout.rest.shape
+    # Copies of a step stand side by side along the step, or are paths of their own.
+    beside = copies.rewards.shape[1] // paths, copies.rewards.shape[2] // steps
+    rest = rollout.rest.repeat_interleave(beside[0], 1).repeat_interleave(beside[1], 2)
+    return replace(copies, rewards=copies.rewards + rest)
 
 
 def _away(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
@@ -95,12 +101,9 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     runs, envs, steps = rollout.rewards.shape
     step = torch.arange(steps, device=uniform.device).expand(runs, envs, steps)
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    lowest = {"final": last, "future": step, "episode": first}[spec.strategy]
-    chosen = _drawn(
-        lowest.repeat_interleave(spec.k, dim=2),
-        last.repeat_interleave(spec.k, dim=2),
-        uniform.flatten(2),
-    )
+    # The k goals of a step stand side by side.
+    of_each = (x.repeat_interleave(spec.k, dim=2) for x in (step, step - first, last - step + 1))
+    chosen = goals.drawn(goals.STRATEGIES[spec.strategy](*of_each), uniform.flatten(2))
     copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
     if not spec.only_if_moved:
         return copies
@@ -154,12 +157,12 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     first, last, valid, away = copied(first), copied(last), copied(learned), copied(away)
     # One number per episode and copy: that of the episode's first step.
     number = uniform.movedim(-1, 2).flatten(1, 2).gather(-1, first)
-    if spec.strategy == "final":
-        chosen = last
-    elif spec.moved_goals:
+    if spec.moved_goals and spec.strategy != "final":
         chosen = _one_of(away, first, last, number)
     else:
-        chosen = _drawn(first, last, number)
+        # One goal for all of the episode: it is chosen as its first step would choose.
+        seen_from_first = goals.STRATEGIES[spec.strategy](first, 0 * first, last - first + 1)
+        chosen = goals.drawn(seen_from_first, number)
     if spec.moved_goals:
         valid = valid & away.gather(-1, chosen)
     next_achieved = copied(rollout.next_achieved)
@@ -171,7 +174,9 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     ends = torch.arange(steps, device=chosen.device) == last
     cuts = None
     if rollout.cuts is not None:
-        cuts = Cuts(ends, with_goal(copied(rollout.cuts.next_obs), goal))
+        # What ended an episode, but not by its goal, ends it under another one.
+        failed = copied(rollout.terminated & ~rollout.success)
+        cuts = Cuts(ends & ~failed, with_goal(copied(rollout.cuts.next_obs), goal))
     if task.terminates_on_success or spec.cut_at_success:
         reached_before = _so_far(success, first) - success.long() > 0
         valid = valid & ~reached_before

@@ -27,7 +27,7 @@ from hindsight.replay.rollout import (
     segment_ends,
     segment_starts,
 )
-from hindsight.specs.cell import HindsightSpec
+from hindsight.specs.hindsight import HindsightSpec
 
 Draw = Callable[..., Tensor]
 #: How often a goal for a failure is drawn anew before an episode counts as one that cannot fail.

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hindsight.relabel import goals
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import FIDELITIES, Fidelity
 from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
@@ -69,16 +70,24 @@ class Row:
     terminated: int  # 1 where nothing follows
     failed: int  # 1 where nothing follows, and not because the desired goal was achieved
     extra: slice  # what travels along
+    rest: int | None = None  # of the reward what goals do not explain; None: goals explain all
 
     @classmethod
-    def of(cls, observation_size: int, goal_size: int, action_size: int, n_extra: int = 0) -> "Row":
+    def of(
+        cls,
+        observation_size: int,
+        goal_size: int,
+        action_size: int,
+        n_extra: int = 0,
+        has_rest: bool = False,
+    ) -> "Row":
         """Observation and next observation, action, reward, how it ended, and what travels along.
 
         `observation_size` counts achieved goal, desired goal and observation, in this order.
         """
         o, g, reward = observation_size, goal_size, 2 * observation_size + action_size
         return cls(
-            width=reward + 3 + n_extra,
+            width=reward + 3 + has_rest + n_extra,
             obs=slice(0, o),
             next_obs=slice(o, 2 * o),
             desired=(slice(g, 2 * g), slice(o + g, o + 2 * g)),
@@ -87,7 +96,8 @@ class Row:
             reward=reward,
             terminated=reward + 1,
             failed=reward + 2,
-            extra=slice(reward + 3, reward + 3 + n_extra),
+            extra=slice(reward + 3 + has_rest, reward + 3 + has_rest + n_extra),
+            rest=reward + 3 if has_rest else None,
         )
 
 
@@ -108,7 +118,8 @@ class Relabelling:
         reward knows of no termination: what Stable-Baselines3 and cpprb do.
 
     Under both, a transition that is not relabelled keeps the reward and the termination with which
-    it was stored.
+    it was stored, and one that is keeps of its reward what goals do not explain, where rows have
+    it.
     """
 
     strategy: GoalStrategy = "future"
@@ -240,6 +251,7 @@ class ReplayBuffer:
         terminated: Tensor,
         truncated: Tensor,
         success: Tensor | None = None,
+        rest: Tensor | None = None,
     ) -> None:
         """One step of every environment.
 
@@ -252,6 +264,7 @@ class ReplayBuffer:
             truncated: [run, env] bool, the episode was cut, and what follows has a value.
             success: [run, env] bool, the desired goal is achieved after the action; tells
                 terminations by success from others.  None where no success terminates.
+            rest: [run, env] of the rewards what goals do not explain, where rows have it.
 
         Raises:
             ValueError: another shape; `success` is missing where success terminates.  Nothing is
@@ -274,8 +287,8 @@ class ReplayBuffer:
             failed = terminated & ~success
         self._make_room(1)
         slot = self.position % self.n_slots
-        ends = torch.stack([rewards, terminated, failed], dim=-1)
-        row = torch.cat([obs, next_obs, actions, ends], dim=-1)
+        ends = [rewards, terminated, failed, *([] if rest is None else [rest])]
+        row = torch.cat([obs, next_obs, actions, torch.stack(ends, dim=-1)], dim=-1)
         self._rows[:, :, slot, : row.shape[-1]] = row
         self._before[:, :, slot] = self.elapsed
         self.elapsed += 1
@@ -394,14 +407,8 @@ class ReplayBuffer:
         if strategy == "random":
             return self.choose(uniform.reshape(len(self.elapsed), -1)).reshape(index.shape)
         slot = index % self.n_slots
-        left = self._flat_left.take(index)
-        if strategy == "final":
-            chosen = slot + (left - 1)
-        elif strategy == "future":
-            chosen = slot + (uniform * left).astype(np.int64)
-        else:
-            before = self._flat_before.take(index)
-            chosen = slot - before + (uniform * (before + left)).astype(np.int64)
+        before, left = self._flat_before.take(index), self._flat_left.take(index)
+        chosen = goals.drawn(goals.STRATEGIES[strategy](slot, before, left), uniform)
         return chosen % self.n_slots + (index - slot)
 
     def settle(self, rows: Tensor, relabelled: Native, reward: Native, success: Native) -> None:
@@ -412,6 +419,8 @@ class ReplayBuffer:
         """
         row, native = self.row, self._native(rows)
         reward, success = self._native(reward), self._native(success)
+        if row.rest is not None:
+            reward = reward + native[..., row.rest]
         put(native[..., row.reward], relabelled, reward)
         if self.relabelling.terminates_on_success and self.relabelling.fidelity == "described":
             terminated = (native[..., row.failed] > 0) | success

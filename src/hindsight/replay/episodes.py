@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hindsight.files import FileError, reason, write_whole
+from hindsight.files import FileError, must_be_stored, reason, write_whole
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, check_choice, check_count
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 
@@ -30,7 +30,10 @@ RelabelAt = Literal["sampling", "episode_end"]
 #: What a file of ours says it is.
 FORMAT = "hindsight replay buffer 2"
 #: What comes of reading a file that is none, or was cut, or has other things in it.
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile)
+UNREADABLE = (
+    OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile,
+    MemoryError, OverflowError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ class EpisodeBuffer:
     def add_episodes(self, episodes: Sequence[Rows]) -> None:
         """Whole episodes [step, width], all or, where a user's function raises, none of them.
 
-        The column `failed` is filled in here.
+        The columns `failed` and, where there is one, `rest` are filled in here.
         """
         row, k = self.row, self.relabelling.k if self.relabel_at == "episode_end" else 0
         for rows in episodes:
@@ -240,6 +243,10 @@ class EpisodeBuffer:
             if self.relabelling.terminates_on_success and terminated.any():
                 failed = terminated & ~self.judge(rows)[1]
             rows[:, row.failed] = failed
+            if row.rest is not None:
+                explained = self.judge(rows)[0]
+                beyond = ~np.isclose(explained, rows[:, row.reward], rtol=1e-4, atol=1e-6)
+                rows[:, row.rest] = np.where(beyond, rows[:, row.reward] - explained, 0)
         if not k or not episodes:
             for rows in episodes:
                 self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
@@ -333,6 +340,7 @@ class EpisodeBuffer:
                 buffer then is as it was.
         """
         try:
+            must_be_stored(path)
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             header = json.loads(str(arrays.pop("header")))

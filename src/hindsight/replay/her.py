@@ -7,14 +7,14 @@ buffer under the names of those libraries.
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode
 
-from hindsight.replay.buffer import Relabelling, Row
+from hindsight.replay.buffer import Relabelling, Row, check_choice
 from hindsight.replay.episodes import (
     Array,
     EpisodeBuffer,
@@ -35,6 +35,10 @@ OfGoals = Callable[[Array, Array, Any], Any]
 
 #: An environment's methods that say how well goals were achieved.
 NAMES = ("compute_reward", "compute_terminated")
+#: Whole numbers up to here are exact as float32.
+EXACT = 2**24
+#: The field of a step's number among the infos.
+INFO = "number of the info"
 #: Names of what every transition has; those of `info_keys` are others.
 TAKEN = {*GOAL_KEYS, *(f"next {key}" for key in GOAL_KEYS), "action", "reward", "terminated"}
 
@@ -80,10 +84,12 @@ class HindsightReplayBuffer:
         *,
         strategy: GoalStrategy = "future",
         k: int = 4,
-        fidelity: Fidelity = "described",
+        fidelity: Fidelity | None = "described",
         compute_reward: OfGoals | None = None,
         compute_terminated: OfGoals | None = None,
         info_keys: Sequence[str] = (),
+        copy_infos: bool = False,
+        rest: Literal["keep", "drop"] = "drop",
         relabel_at: RelabelAt = "sampling",
         prioritized: bool = False,
         alpha: float = 0.6,
@@ -98,13 +104,17 @@ class HindsightReplayBuffer:
                 `desired_goal` and `observation`.  Gymnasium's may not reset on its own.
             strategy: where goals come from: "final", "future", "episode" or "random".
             k: additional goals per transition.
-            fidelity: "described" recomputes terminations for the new goal, "released" does not.
+            fidelity: "described" recomputes terminations for the new goal, "released" does not;
+                None: described where there is a compute_terminated.
             compute_reward: rewards of (achieved goals, desired goals, infos); None: the
                 environment's method of that name.
             compute_terminated: whether such goals terminate an episode, as gymnasium-robotics
                 defines it; None: the environment's method of that name.  It is False throughout
                 where no success terminates.
             info_keys: numbers of the step's `info` to be handed to both, a dictionary per goal.
+            copy_infos: keep every step's `info` as it is, to be handed to both instead.
+            rest: what a reward is beyond `compute_reward`, as a fine for a crash: "keep" pays
+                it under every goal, as training does, "drop" under the transition's own alone.
             relabel_at: "sampling" stores each transition once, "episode_end" k + 1 times.
             prioritized: proportional prioritised replay with the exponent `alpha`.
             max_episode_len: a longer episode is an error.
@@ -124,6 +134,9 @@ class HindsightReplayBuffer:
                 "action_space"
             )
         self._one_env = not several
+        if fidelity is None:
+            known = compute_terminated or method_of(env, "compute_terminated")
+            fidelity = "released" if known is None else "described"
         self._recomputes = fidelity == "described" and k != 0
         self._given: tuple[OfGoals | None, ...] = compute_reward, compute_terminated
         self._reward: OfGoals | None
@@ -131,7 +144,23 @@ class HindsightReplayBuffer:
         self.set_env(env)
         self.observation_space, self.action_space = spaces, action_space
         self._keys = _info_keys(info_keys)
-        self._fields, row = goal_fields(spaces, action_space, self._keys)
+        #: The infos of the steps that are there, where they are kept, by their number in the rows.
+        self._infos: list[Any] | None = None
+        if copy_infos:
+            if self._keys:
+                raise ValueError(
+                    "info_keys: they are not allowed beside copy_infos, which keeps all"
+                )
+            room = int(size) * ((env.num_envs if several else 1) + 1)
+            if room > EXACT:
+                raise ValueError(
+                    f"copy_infos: True is not allowed for {room:,} steps; it is for {EXACT:,}"
+                )
+            self._infos, self._keys = [{}] * room, (INFO,)
+        self._n_infos = 0
+        check_choice("rest", rest, ("keep", "drop"))
+        keeps_rest = rest == "keep" and k != 0
+        self._fields, row = goal_fields(spaces, action_space, self._keys, keeps_rest)
         self._next_fields = {
             key: Field(f"next {key}", _shifted(f.columns, row.next_obs.start), f.shape, f.dtype)
             for key, f in self._fields.items()
@@ -290,7 +319,16 @@ class HindsightReplayBuffer:
         self.episodes.clear()
 
     def save(self, path: str | Path) -> None:
-        """Write transitions, open episodes, priorities and generator; raises files.FileError."""
+        """Write transitions, open episodes, priorities and generator; raises files.FileError.
+
+        Raises ValueError where infos are kept, since they may be anything: such a buffer is
+        pickled.
+        """
+        if self._infos is not None:
+            raise ValueError(
+                "save: a buffer that keeps infos is not written, since they may be anything; "
+                "pickle it, or name numbers of the info by info_keys"
+            )
         self.episodes.save(Path(path))
 
     def load(self, path: str | Path) -> None:
@@ -317,12 +355,29 @@ class HindsightReplayBuffer:
         fields["action"].write(rows, actions)
         fields["reward"].write(rows, rewards)
         rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
-        rows[..., self.episodes.row.failed] = 0.0  # told when the episode is over
+        first, last = self.episodes.row.failed, self.episodes.row.extra.start
+        rows[..., first:last] = 0.0  # told when the episode is over
+        if self._infos is not None:
+            self._keep_infos(rows, info)
+            check_finite(rows, self.episodes.fields)
+            return
         for key in self._keys:
             if info is None or key not in info:
                 raise ValueError(f"info: {key!r} is missing, which info_keys names")
             fields[key].write(rows, info[key])
         check_finite(rows, self.episodes.fields)
+
+    def _keep_infos(self, rows: Rows, info: Any) -> None:
+        """Remember the infos of steps [...], a dictionary for each."""
+        assert self._infos is not None
+        numbers = (self._n_infos + np.arange(rows[..., 0].size)) % len(self._infos)
+        self._n_infos += len(numbers)
+        infos = [info] if isinstance(info, Mapping) or info is None else list(info)
+        if len(infos) != len(numbers):
+            raise ValueError(f"infos: {len(infos)} are not allowed; it takes {len(numbers)}")
+        for number, one in zip(numbers, infos, strict=True):
+            self._infos[number] = dict(one or {})
+        self._fields[INFO].write(rows, numbers.reshape(rows.shape[:-1]))
 
     def _judge(self, rows: Rows) -> tuple[Array, Array]:
         """Rewards and terminations of rows' actions by the rows' goals."""
@@ -333,8 +388,11 @@ class HindsightReplayBuffer:
         n = len(rows)
         achieved = self._next_fields["achieved_goal"].read(rows)
         desired = self._fields["desired_goal"].read(rows)
-        infos: list[dict[str, Any]] = [{}] * n
-        if self._keys:
+        infos: list[Any] = [{}] * n
+        if self._infos is not None:
+            numbers = rows[:, self._fields[INFO].columns.start].astype(int)
+            infos = [self._infos[number] for number in numbers]
+        elif self._keys:
             columns = (rows[:, self._fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
         reward = per_row("compute_reward", self._reward(achieved, desired, infos), n)
@@ -361,7 +419,10 @@ def _info_keys(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def goal_fields(
-    spaces: Space[Any], action_space: Space[Any], info_keys: Sequence[str]
+    spaces: Space[Any],
+    action_space: Space[Any],
+    info_keys: Sequence[str],
+    has_rest: bool = False,
 ) -> tuple[dict[str, Field], Row]:
     """The fields of a goal environment's transitions and their row.
 
@@ -393,7 +454,7 @@ def goal_fields(
         column = fields[key].columns.stop
     goal, shape = fields["achieved_goal"].columns.stop, action_space.shape
     assert shape is not None and action_space.dtype is not None
-    row = Row.of(column, goal, int(np.prod(shape)), len(info_keys))
+    row = Row.of(column, goal, int(np.prod(shape)), len(info_keys), has_rest)
     fields["action"] = Field("action", row.actions, shape, action_space.dtype)
     number = np.dtype(np.float32)
     for i, name in enumerate(("reward", "terminated")):

@@ -18,6 +18,9 @@ from torch import Tensor
 from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, Reward, Row
 from hindsight.replay.transitions import Batch
 
+#: The least priority^alpha: practically never drawn.
+LEAST = 1e-200
+
 
 def check_share(name: str, value: Any) -> None:
     """Raise ValueError for what is no number from 0 to 1."""
@@ -131,8 +134,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             ValueError: an alpha or eps that is none.
         """
         check_share("alpha", alpha)
-        if not isinstance(eps, int | float | np.number) or not 0 < eps < np.inf:
-            raise ValueError(f"eps: {eps!r} is not allowed; it is a positive number")
+        if not isinstance(eps, int | float | np.number) or not 0 <= eps < np.inf:
+            raise ValueError(f"eps: {eps!r} is not allowed; it is a number from 0 on")
         super().__init__(
             n_runs,
             n_envs,
@@ -225,7 +228,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         if (run != np.arange(len(index))[:, None]).any():
             raise ValueError("indexes: they are not allowed; each lies in its own run")
         self._catch_up()
-        priority = (np.abs(errors) + self.eps) ** self.alpha
+        # A leaf of 0 is one that is not there.
+        priority = np.maximum((np.abs(errors) + self.eps) ** self.alpha, LEAST)
         self.largest = np.maximum(self.largest, priority.max(1, initial=0))
         there = self._tree.leaves[run, leaf] > 0
         self._tree.set(run[there], leaf[there], priority[there])

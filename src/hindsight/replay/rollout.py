@@ -31,12 +31,14 @@ class Rollout:
     starts: Tensor  # [run, env, step] bool: the step begins an episode
     last_obs: Tensor  # [run, env, obs], what follows the last step
     cuts: Cuts | None = None  # None: the environment never truncates
+    rest: Tensor | None = None  # [run, env, step] of the rewards what goals do not explain
 
     def select(self, runs: Tensor) -> "Rollout":
         """That of the runs with these indices."""
         cuts = None if self.cuts is None else Cuts(*(x[runs] for x in self.cuts))
-        steps = {f.name: getattr(self, f.name)[runs] for f in fields(self) if f.name != "cuts"}
-        return Rollout(**steps, cuts=cuts)
+        rest = None if self.rest is None else self.rest[runs]
+        names = [field.name for field in fields(self) if field.name not in ("cuts", "rest")]
+        return Rollout(**{name: getattr(self, name)[runs] for name in names}, cuts=cuts, rest=rest)
 
     @property
     def over(self) -> Tensor:

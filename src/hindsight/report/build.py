@@ -19,23 +19,19 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from hindsight.analysis.summarise import level_text, read_plan, read_table
+from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures import FIGURES, specs_of
 from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
-from hindsight.report import present
+from hindsight.report import present, words
 from hindsight.report.hyperparameters import LISTED, table_of
 from hindsight.report.provenance import Provenance, collect
-from hindsight.specs.experiments import ANY
 
 MARKS = {"reproduced": "✔", "partly": "◐", "not reproduced": "✘", "not tested": "○"}
 FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
-}
-PAPERS = {
-    "PPO-HER": "Hindsight Experience Replay Accelerates Proximal Policy Optimization",
-    "MEHER": "Maximum Entropy Hindsight Experience Replay",
 }
 #: Figures that replicate published ones; the others stand beside them.
 PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook")
@@ -52,23 +48,20 @@ TABLES = {
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One claim of a paper, and its verdict under each fidelity that was run."""
+class Judged:
+    """One claim of a paper, and its verdict under each fidelity that was run: rows of claims.json,
+    with their words.
+    """
 
-    id: str
-    paper: str
-    sentence: str
-    metric: str
-    published: str
-    rule: str
+    claim: Claim
     verdicts: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Question:
+class Asked:
     """A question of a section of the report: by fidelity what these runs answer, and its figure.
 
-    answers: rows of answers.json; pictures: those that were drawn.
+    answers: rows of answers.json, with their words; pictures: those that were drawn.
     """
 
     id: str
@@ -113,8 +106,8 @@ class Report:
     source: str
     preset: dict[str, str]
     fidelities: list[str]
-    claims: list[Claim]
-    questions: list[Question]
+    claims: list[Judged]
+    questions: list[Asked]
     chapters: list[Chapter]
     provenance: Provenance
     deviations: str
@@ -158,13 +151,13 @@ def gather(tables: Path, figures: Path) -> Report:
     )
 
 
-def read_claims(path: Path) -> list[Claim]:
+def read_claims(path: Path) -> list[Judged]:
     """claims.json, one row per claim and fidelity, as claims with their verdicts."""
-    claims: dict[str, Claim] = {}
+    claims: dict[str, Judged] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
-        words = {k: row[k] for k in ("paper", "sentence", "metric", "published", "rule")}
-        claim = claims.setdefault(row["claim"], Claim(id=row["claim"], **words, verdicts={}))
-        claim.verdicts[row["fidelity"]] = row
+        judged = claims.setdefault(row["claim"], Judged(CLAIMS[row["claim"]], {}))
+        told = {"measured": words.measured(row), "note": words.note(row), "test": words.test(row)}
+        judged.verdicts[row["fidelity"]] = row | told
     return list(claims.values())
 
 
@@ -180,16 +173,16 @@ def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
     }
 
 
-def read_questions(path: Path, drawn: dict[str, Picture]) -> list[Question]:
+def read_questions(path: Path, drawn: dict[str, Picture]) -> list[Asked]:
     """answers.json, one row per question and fidelity; none if there is no such file."""
     if not path.exists():
         return []
-    questions: dict[str, Question] = {}
+    questions: dict[str, Asked] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
         named = (row["id"], row["question"], row["experiment"])
-        new = Question(*named, {}, {}, row.get("section", "open questions"))
+        new = Asked(*named, {}, {}, row["section"])
         question = questions.setdefault(row["id"], new)
-        question.answers[row["fidelity"]] = row
+        question.answers[row["fidelity"]] = row | {"answer": words.answer(row)}
         if picture := drawn.get(row["figure"]):
             question.pictures[row["fidelity"]] = picture
     return list(questions.values())
@@ -221,7 +214,7 @@ def _chapter(
 ) -> Chapter:
     """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`."""
     name = plan["experiment"]
-    of_tasks = {entry["spawn"] for entry in plan["entries"]} == {ANY}
+    of_tasks = all(entry["spawn"] is None for entry in plan["entries"])
     settings = (
         _settings_of_tasks(plan)
         if of_tasks
@@ -239,8 +232,8 @@ def _chapter(
             frame = frame[frame["level"].isin(settings)]
         for fidelity, rows in frame.groupby("fidelity", sort=False):
             columns = present.columns_of(file, settings, of_tasks=of_tasks)
-            words = present.table(f"{title}, {fidelity}", rows, columns)
-            shown.setdefault(file, []).append(words)
+            table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"])
+            shown.setdefault(file, []).append(table)
     pictures = [picture for picture in _pictures(name, drawn) if picture.name not in elsewhere]
     return Chapter(name, plan["title"], plan["figures"], shown, pictures)
 
@@ -275,11 +268,20 @@ def render_markdown(report: Report, page: Path) -> str:
 
     environment = _jinja(autoescape=False)
     environment.filters["link"] = link
-    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
+    environment.filters["cell"] = as_text
     text = environment.get_template("replication.md.j2").render(
         **_names(report), deviations=DEVIATIONS
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def as_text(value: Any) -> str:
+    """What is shown as it is: where Markdown would read a mark in it, a backslash stands before.
+
+    An underscore within a word, and a bracket that no address follows, are no marks.
+    """
+    marks = r"[\\`*~|$]|<(?=[\w/!?])|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|&(?=#?\w+;)"
+    return re.sub(marks, r"\\\g<0>", " ".join(str(value).split()))
 
 
 def _jinja(*, autoescape: bool) -> jinja2.Environment:
@@ -305,8 +307,8 @@ def _names(report: Report) -> Mapping[str, Any]:
         }
         for fidelity in report.fidelities
     }
-    papers = dict.fromkeys([*PAPERS, *(claim.paper for claim in report.claims)])
-    by_paper = {paper: [c for c in report.claims if c.paper == paper] for paper in papers}
+    papers = dict.fromkeys([*PAPERS, *(c.claim.paper for c in report.claims)])
+    by_paper = {p: [c for c in report.claims if c.claim.paper == p] for p in papers}
     return {
         "report": report,
         "papers": {paper: claims for paper, claims in by_paper.items() if claims},
@@ -327,7 +329,7 @@ SECTIONS = {
 }
 
 
-def _sections(questions: Sequence[Question]) -> list[tuple[str, str, list[Question]]]:
+def _sections(questions: Sequence[Asked]) -> list[tuple[str, str, list[Asked]]]:
     """Names, opening words and questions of the sections that have any."""
     parts = [(name, SECTIONS[name], [q for q in questions if q.section == name])
              for name in SECTIONS]  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hindsight.figures.style import in_order
 from hindsight.report.present import NOTHING, Table, number
 from hindsight.report.provenance import metadata_of
 
@@ -62,6 +61,7 @@ MEANINGS = {
     "": {
         "seeds": "runs, each with random numbers of its own",
         "steps": "environment steps of a run",
+        "end_test": "an evaluation of its own that may end a run (SAC, as released)",
         "early_end": "a run ends at this times the steps to its first perfect hundred episodes",
     },
 }
@@ -80,7 +80,7 @@ def table_of(plan: dict[str, Any]) -> Table | None:
             specs[entry["arm"]] = metadata_of(path)["spec"]
     if not specs:
         return None
-    arms = in_order(list(specs))
+    arms = [arm for arm in plan["arms"] if arm in specs]
     rows = [
         [f"{part}.{key}" if part else key, *(_value(specs[arm], part, key) for arm in arms), text]
         for part, meanings in MEANINGS.items()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from hindsight.figures.style import PREYS, SPAWNS, in_order
-from hindsight.specs.experiments import ANY
+from hindsight.analysis.reduce import ALL
+from hindsight.figures.style import CONDITIONS, PREYS, SPAWNS
 
 NOTHING = "–"
 
@@ -51,11 +51,14 @@ def percent(value: Any, low: Any, high: Any) -> str:
     return interval(100 * value, 100 * low, 100 * high, 0)
 
 
-def setting(value: Any, low: Any, high: Any) -> str:
-    """`0.6 [0.5, 0.7]`: one of the swept numbers, with as many digits as it has."""
+def setting(value: Any, to: Any, low: Any, high: Any) -> str:
+    """`0.6 [0.5, 0.7]`, of equals `0.3 to 0.8 [0.3, 0.8]`: one of the swept numbers, with as many
+    digits as it has.
+    """
     if math.isnan(value):
         return NOTHING
-    return f"{value:g}" if math.isnan(low) else f"{value:g} [{low:g}, {high:g}]"
+    words = f"{value:g}" if value == to else f"{value:g} to {to:g}"
+    return words if math.isnan(low) else f"{words} [{low:g}, {high:g}]"
 
 
 def p_value(value: Any) -> str:
@@ -77,10 +80,9 @@ def _level(settings: dict[str, str]) -> list[Column]:
     return [("setting", lambda row: settings[row["level"]])] if len(settings) > 1 else []
 
 
-_ALL = {"": "all"}  # a row over all conditions
 _CONDITION: list[Column] = [
-    ("spawn", lambda row: (_ALL | SPAWNS)[row["spawn"]]),
-    ("prey", lambda row: (_ALL | PREYS)[row["prey"]]),
+    ("spawn", lambda row: SPAWNS.get(row["spawn"], ALL)),
+    ("prey", lambda row: PREYS.get(row["prey"], ALL)),
 ]
 _SUMMARY: list[Column] = [
     ("seeds", lambda row: count(row["n_seeds"])),
@@ -107,7 +109,7 @@ _METRICS = {
     "success_auc": "mean success over training",
     "final_evaluation_success": "success at the end",
 }
-_TASK: list[Column] = [("task", lambda row: str(row["prey"]))]
+_TASK: list[Column] = [("task", lambda row: str(row["task"]))]
 #: Of other tasks, whose returns have no common scale.
 _TASK_SUMMARY: list[Column] = [
     ("seeds", lambda row: count(row["n_seeds"])),
@@ -142,7 +144,8 @@ _M_C: list[Column] = [
 _BEST: list[Column] = [
     ("conditions", lambda row: count(row["n_conditions"])),
     ("seeds", lambda row: count(row["n_seeds"])),
-    ("best by M_c [95 %]", lambda row: setting(row["best_level"], row["low"], row["high"])),
+    ("best by M_c [95 %]", lambda row: setting(
+        row["best_level"], row["best_to"], row["low"], row["high"])),
     ("its M_c", lambda row: number(row["m_c"])),
     ("single-peaked", lambda row: {True: "yes", False: "no"}.get(row["single_peaked"], NOTHING)),
     ("M_c at S > 0.5 less at S < 0.5 [95 %]",
@@ -184,18 +187,16 @@ def columns_of(kind: str, settings: dict[str, str], *, of_tasks: bool = False) -
     }[kind]
 
 
-def table(title: str, frame: pd.DataFrame, columns: list[Column]) -> Table:
+def table(title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str]) -> Table:
     """The frame's rows in words, condition by condition, so that neighbours can be compared; first
-    those over all conditions, whose spawn and prey are empty.
+    those over all conditions. arms: in their order.
     """
     orders = {
-        "spawn": [*_ALL, *SPAWNS, ANY],
-        "prey": list(dict.fromkeys([*_ALL, *PREYS, *frame.get("prey", [])])),
+        "condition": list(dict.fromkeys([ALL, *CONDITIONS, *frame.get("condition", [])])),
         "level": list(dict.fromkeys(frame.get("level", []))),
-        "arm": in_order(frame["arm"].tolist()),
+        "arm": arms,
     }
     keys = [key for key in orders if key in frame]
-    frame = frame.fillna(dict.fromkeys(("spawn", "prey"), ""))
     frame = frame.sort_values(keys, key=lambda column: column.map(orders[str(column.name)].index))
     rows = [[text(row) for _, text in columns] for row in frame.to_dict("records")]
     return Table(title, [name for name, _ in columns], rows)

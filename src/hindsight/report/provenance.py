@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from hindsight.analysis.cells import must_be_the_one
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -53,6 +55,7 @@ def metadata_of(path: Path) -> dict[str, Any]:
     if b"hindsight" not in raw:
         raise ValueError(f"{path}: not a results file, its metadata has no key 'hindsight'")
     metadata: dict[str, Any] = json.loads(raw[b"hindsight"])
+    must_be_the_one(path, metadata)
     return metadata
 
 

@@ -8,8 +8,9 @@ planning, not for claims.
 import math
 from itertools import pairwise
 
-from hindsight.specs.cell import CellSpec, PPOSpec
-from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.off_policy import OffPolicySpec
+from hindsight.specs.on_policy import OnPolicySpec
 
 COLLECT_MS, COLLECT_RUN_MS = 0.049, 0.0007  # per step of a rollout: fixed, and per run
 UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run and weight
@@ -21,8 +22,6 @@ LARGE_NETWORK = 100_000
 #: and its storage (SAC and DQN of 64, DDPG of 2 x 256).
 OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 1.0, 0.25
 OFF_POLICY_WEIGHT_MS, OFF_POLICY_UNIT_MS = 2.0e-7, 7.4e-6
-#: Passes through a network, forward and backward, in an update: in units of DDPG's ten.
-PASSES = {"dqn": 0.5, "ddpg": 1.0, "td3": 1.5, "sac": 1.6}
 #: A step of one foreign environment: a robot arm's, on one core.
 FOREIGN_STEP_MS = 1.0
 #: Memory of one, in megabytes.
@@ -53,7 +52,7 @@ def group_size(spec: CellSpec, device: str = "cpu") -> int:
 
 def foreign_seconds(spec: CellSpec) -> float:
     """Seconds that foreign environments take on one core, evaluations included."""
-    if not isinstance(spec.environment, GymnasiumSpec):
+    if not spec.environment.foreign:
         return 0.0
     tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
     return spec.seeds * (spec.steps + tests) * FOREIGN_STEP_MS / 1e3
@@ -67,14 +66,13 @@ def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
 def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
     runs = min(runs_per_axis or group_size(spec), spec.seeds)
     algorithm, groups = spec.algorithm, -(-spec.seeds // runs)
-    if not isinstance(algorithm, PPOSpec):
+    if isinstance(algorithm, OffPolicySpec):
         steps = spec.steps / algorithm.n_envs
         updates = steps / algorithm.train_freq * algorithm.gradient_steps
         sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(algorithm.hidden) * OFF_POLICY_UNIT_MS
-        update = OFF_POLICY_UPDATE_MS + (
-            runs * algorithm.batch_size * PASSES[algorithm.name] * sample
-        )
+        update = OFF_POLICY_UPDATE_MS + (runs * algorithm.batch_size * algorithm.passes * sample)
         return 4 + groups * (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
+    assert isinstance(algorithm, OnPolicySpec)
     copies = spec.hindsight.k if spec.hindsight is not None else 0
     rollout = algorithm.n_steps * algorithm.n_envs
     minibatches = rollout * (1 + copies) / algorithm.batch_size * algorithm.n_epochs
@@ -87,15 +85,15 @@ def megabytes(spec: CellSpec) -> int:
     """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
     runs, algorithm = group_size(spec), spec.algorithm
     obs, widest = spec.environment.observation_size, max(algorithm.hidden)
-    if isinstance(algorithm, PPOSpec):
+    if isinstance(algorithm, OnPolicySpec):
         copies = spec.hindsight.k if spec.hindsight is not None else 0
         samples = algorithm.n_steps * algorithm.n_envs * (1 + copies) * runs
         numbers = samples * (3 * obs + 20 + 3 * widest)
     else:
+        assert isinstance(algorithm, OffPolicySpec)
         numbers = runs * min(algorithm.buffer_size, spec.steps) * (3 * obs + 8)
-    foreign = isinstance(spec.environment, GymnasiumSpec)
     # Those of the training, and of the evaluation.
-    places = runs * (algorithm.n_envs + 4) if foreign else 0
+    places = runs * (algorithm.n_envs + 4) if spec.environment.foreign else 0
     numbers += 12 * runs * weights(spec)
     return 500 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 

@@ -2,10 +2,16 @@
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+
+from hindsight.interruption import awaited
+
+#: Letters of a key or a value that are told.
+LONGEST = 100
 
 
 class SpecError(ValueError):
@@ -25,17 +31,41 @@ class EnvironmentFailure(Exception):
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 
 
+@contextmanager
+def others_code(what: str) -> Iterator[None]:
+    """While an environment's own code runs: it may neither end this process nor hold it up.
+
+    Raises EnvironmentFailure where it calls sys.exit.
+    """
+    try:
+        with awaited(what):
+            yield
+    except SystemExit as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise EnvironmentFailure(
+            f"{what}: it called sys.exit({error.code!r}), in {place.filename}, line "
+            f"{place.lineno}, which would end the training: it has to raise an error instead"
+        ) from None
+
+
 def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """The first thing that is wrong, in one sentence; `model` lends names for unknown keys."""
     first = error.errors(include_url=False)[0]
     place, home = _resolve([str(part) for part in first["loc"]], model)
-    key = ".".join(place) or "the specification"
+    key = _shortened(".".join(place)) or "the specification"
     if first["type"] == "extra_forbidden":
         return f"unknown key {key!r}{_did_you_mean(place[-1], home)}"
     message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "value_error":
         return f"{key}: {message}" if place else message
-    return f"{key}: {first['input']!r} is not allowed; {message[0].lower()}{message[1:]}"
+    if first["type"] == "missing":
+        return f"{key}: is missing"
+    value = _shortened(repr(first["input"]))
+    return f"{key}: {value} is not allowed; {message[0].lower()}{message[1:]}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str], Any]:

@@ -8,36 +8,38 @@ not depend on its neighbours.
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
-from hindsight.files import write_whole
-from hindsight.specs.base import DEVICES, FIDELITIES, Count, Fidelity, Positive, Spec
-from hindsight.specs.cell import (
+from hindsight.files import reason, write_whole
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.base import DEVICES, FIDELITIES, Count, Fidelity, Positive, Seeds, Spec, Widths
+from hindsight.specs.cell import DEFAULTS, CellSpec, EndTestSpec, EvaluationSpec
+from hindsight.specs.code import code_of
+from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.environments.predator_prey import (
     PREYS,
     SPAWNS,
-    AlgorithmSpec,
-    CellSpec,
-    EnvironmentSpec,
-    EvaluationSpec,
-    HindsightSpec,
     PredatorPreySpec,
     Prey,
     Spawn,
 )
 from hindsight.specs.errors import SpecError, guess, one_sentence, validated
+from hindsight.specs.from_file import cell_of
+from hindsight.specs.from_file import values_of as values_in_file
 from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.reading import read_keys, values_of
 from hindsight.specs.replay import GoalStrategy, ReplaySpec
 
-#: PyYAML's safe loader, in C where its library is there: a seventh of the time.
-YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Where results of each kind come from, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
 #: The preset that the published results were trained with.
@@ -47,8 +49,8 @@ EPISODES = Path("environment/episodes.npz")
 
 #: The parts of a cell, and what each may be.
 SECTIONS: dict[str, tuple[type[Spec], ...]] = {
-    "environment": get_args(EnvironmentSpec),
-    "algorithm": get_args(AlgorithmSpec),
+    "environment": (*ENVIRONMENTS.values(), GymnasiumSpec),
+    "algorithm": tuple(ALGORITHMS.values()),
     "hindsight": (HindsightSpec,),
     "replay": (ReplaySpec,),
 }
@@ -67,19 +69,29 @@ Level = Annotated[Any, BeforeValidator(_number)]
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
 Device = Annotated[str, Field(pattern=DEVICES)]
+if TYPE_CHECKING:
+    AlgorithmName = str
+else:
+    AlgorithmName = Literal[tuple(ALGORITHMS)]
 #: Points of an off-policy algorithm's curves (PPO-HER Fig. 2).
 BINS = 100
-#: Where a condition is a task of its own and no prey, it has no spawn.
-ANY = "any"
+#: The task of the papers' conditions, which differ in spawn and prey.
+PAPERS_TASK = "predator-prey"
+#: What an arm is to its experiment: what the subject is compared with; the method that the
+#: experiment is about; one of several variations, which their keys tell apart; shown beside them.
+Role = Literal["baseline", "subject", "level", "reference"]
+#: What stands beside the experiments wherever figures and tables do.
+PICTURE = "environment"
 
 
 class Arm(Spec):
     """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
 
-    algorithm: Literal["ppo", "sac", "td3", "ddpg", "dqn"] = "ppo"
+    algorithm: AlgorithmName = "ppo"
     her: GoalStrategy | None = None
     #: The only tasks that it is for; None: all.
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    role: Role = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -95,7 +107,7 @@ class Experiment(Spec):
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
-    seeds: Count = 16
+    seeds: Seeds = 16
 
     @model_validator(mode="after")
     def _arms_are_for_its_tasks(self) -> "Experiment":
@@ -123,23 +135,23 @@ class Part(Spec):
     )
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
-    seeds: Count | None = None
+    seeds: Seeds | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
 
-    def has(self, fidelity: Fidelity, spawn: str, prey: str, level: dict[str, Any]) -> bool:
-        """Whether a place of the grid belongs to it; `prey` is a task's name where spawn is ANY."""
-        if spawn == ANY:
-            here = self.tasks is None or prey in self.tasks
+    def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
+        """Whether a place of the grid belongs to it."""
+        if where.spawn is None:
+            here = self.tasks is None or where.task in self.tasks
         else:
-            here = spawn in self.spawns and prey in self.preys
+            here = where.spawn in self.spawns and where.prey in self.preys
         levels = all(level[key] in values for key, values in self.levels.items())
         return here and levels and fidelity in self.fidelities
 
-    def at(self, prey: str) -> list["Part"]:
+    def at(self, task: str) -> list["Part"]:
         """This part, and what it narrows at a task: of unequal budgets the least counts."""
-        narrowed = (self.tasks or {}).get(prey)
-        return [self, *(narrowed.at(prey) if narrowed is not None else [])]
+        narrowed = (self.tasks or {}).get(task)
+        return [self, *(narrowed.at(task) if narrowed is not None else [])]
 
 
 class Selection(Part):
@@ -152,22 +164,26 @@ class Selection(Part):
 class Size(Spec):
     """How large: the keys of a preset."""
 
-    hidden: tuple[Count, ...]
+    hidden: Widths
     n_steps: Annotated[int, Field(ge=2)] = 2048
-    seeds: Count
+    seeds: Seeds
     steps: Count
     early_end: float | None = 1.3
+    #: Of SAC as released, where runs end early at all.
+    end_test: EndTestSpec | None = EndTestSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
     select: dict[str, Selection]
 
 
 class Execution(Spec):
-    """How cells are trained, which changes no number but their clocks."""
+    """How cells are trained, which changes no number but their clocks (but see `full_width`)."""
 
     device: Device = "cpu"
     runs_per_axis: Count | None = None
     #: Between checkpoints of a cell: what an interruption loses at most.
     checkpoint_seconds: Positive = 60.0
+    #: On an AMD core MKL's products at AVX-512's width, which round differently.
+    full_width: bool = False
 
 
 class Config(Spec):
@@ -179,11 +195,12 @@ class Config(Spec):
     experiments: dict[FolderName, Experiment]
     presets: dict[FolderName, Size]
 
-    hidden: tuple[Count, ...] | None = None
+    hidden: Widths | None = None
     n_steps: int | None = None
-    seeds: Count | None = None
+    seeds: Seeds | None = None
     steps: Count | None = None
     early_end: float | None = None
+    end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec | None = None
     select: dict[str, Selection] | None = None
 
@@ -194,6 +211,11 @@ class Config(Spec):
             raise ValueError(f"preset {self.size_name!r} is unknown; there are {known}")
         if "published" in self.presets:
             raise ValueError("presets: 'published' is the name of the results that ship")
+        if PICTURE in self.experiments:
+            raise ValueError(
+                f"experiments: {PICTURE!r} is the name of the picture of the environment; "
+                "choose another"
+            )
         for name, size in self.presets.items():
             self._selects_what_there_is(f"presets.{name}.select", size.select)
         self._selects_what_there_is("select", self.select or {})
@@ -213,6 +235,12 @@ class Config(Spec):
                 parts[f"{where}.{name}.arms.{arm}"] = part
             for place, part in parts.items():
                 _is_part_of(place, part, experiment)
+
+    @property
+    def named(self) -> set[str]:
+        """The environments' ids that stand in it: a person typed them, so they may be imported."""
+        tasks = [task for each in self.experiments.values() for task in each.tasks.values()]
+        return {str(task["id"]) for task in tasks if "id" in task}
 
     @property
     def size_name(self) -> str:
@@ -264,21 +292,13 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
         key, equals, value = pair.partition("=")
         if not equals:
             raise SpecError(f"{option} {pair!r} is not key=value")
-        overrides[key] = yaml.load(value, YAML)
+        overrides[key] = values_of(value, f"{option} {pair}")
     return overrides
 
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
     """Read config.yaml; raises SpecError, one sentence, for anything that cannot be."""
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), YAML)
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise SpecError(f"{path}: holds no keys")
-    return parse({**values, **(overrides or {})})
+    return parse({**read_keys(path), **(overrides or {})})
 
 
 def parse(values: dict[str, Any]) -> Config:
@@ -290,18 +310,41 @@ def parse(values: dict[str, Any]) -> Config:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there.
+class Condition:
+    """Where a cell is trained: a task; the papers' own by how both spawn and how the prey moves."""
 
-    A condition is a spawn and a prey policy; on another environment ANY and the task's name.
-    """
+    task: str
+    spawn: Spawn | None = None
+    prey: Prey | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells it from an experiment's others: `random static`, or the task."""
+        return self.task if self.spawn is None else condition_name(self.spawn, str(self.prey))
+
+
+def condition_name(spawn: str, prey: str) -> str:
+    """What the tables call one of the papers' conditions; a task alone (no spawn) is its own."""
+    return f"{spawn} {prey}" if spawn else prey
+
+
+def conditions(experiment: Experiment) -> list[Condition]:
+    """The experiment's tasks, or the papers' twelve conditions."""
+    if experiment.tasks:
+        return [Condition(task) for task in experiment.tasks]
+    places = itertools.product(SPAWNS, PREYS)
+    return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there."""
 
     experiment: str
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
-    spawn: str
-    prey: str
+    condition: Condition
     spec: CellSpec
 
 
@@ -309,42 +352,40 @@ def entries(config: Config) -> Iterator[Entry]:
     """Every place of every selected experiment, main experiment first."""
     for name, selection in config.size.select.items():
         experiment = config.experiments[name]
-        conditions = (
-            itertools.product([ANY], experiment.tasks)
-            if experiment.tasks
-            else itertools.product(SPAWNS, PREYS)
-        )
-        for fidelity, (spawn, prey), arm, *values in itertools.product(
-            experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()
+        for fidelity, where, arm, *values in itertools.product(
+            experiment.fidelities,
+            conditions(experiment),
+            experiment.arms,
+            *experiment.vary.values(),
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            parts = [*selection.at(prey), *selection.arms.get(arm, Part()).at(prey)]
-            if prey in (experiment.arms[arm].tasks or [prey]) and all(
-                part.has(fidelity, spawn, prey, level) for part in parts
+            parts = [*selection.at(where.task), *selection.arms.get(arm, Part()).at(where.task)]
+            if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
+                part.has(fidelity, where, level) for part in parts
             ):
-                spec = _cell(config, name, fidelity, spawn, prey, arm, level, parts)
-                yield Entry(name, fidelity, arm, level, spawn, prey, spec)
+                spec = _cell(config, name, fidelity, where, arm, level, parts)
+                yield Entry(name, fidelity, arm, level, where, spec)
 
 
 def _cell(
     config: Config,
     name: str,
     fidelity: Fidelity,
-    spawn: str,
-    prey: str,
+    condition: Condition,
     arm_name: str,
     level: dict[str, Any],
     parts: Sequence[Part],
 ) -> CellSpec:
     size, experiment = config.size, config.experiments[name]
     arm = experiment.arms[arm_name]
-    place = prey if spawn == ANY else f"{spawn} {prey}"
-    where = f"experiments.{name}, {arm_name}, {place}"
+    where = f"experiments.{name}, {arm_name}, {condition.name}"
     steps = min([size.steps, *(part.steps for part in parts if part.steps)])
     seeds = min([size.seeds, experiment.seeds, *(part.seeds for part in parts if part.seeds)])
-    environment: dict[str, Any] = {"spawn": spawn, "prey": prey, "fidelity": fidelity}
-    if spawn == ANY:
-        environment = dict(experiment.tasks[prey])
+    environment: dict[str, Any]
+    if condition.spawn is not None:
+        environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
+    else:
+        environment = dict(experiment.tasks[condition.task])
         if _kind("environment", environment) is PredatorPreySpec:
             environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **level}
@@ -357,7 +398,7 @@ def _cell(
         "evaluation": [size.evaluation, *(p.evaluation for p in parts if p.evaluation)][-1],
     }
     her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
-    if arm.algorithm == "ppo":
+    if ALGORITHMS[arm.algorithm].on_policy:
         values["algorithm"]["n_steps"] = size.n_steps
         values |= {"hindsight": her} if her else {}
     else:
@@ -367,10 +408,20 @@ def _cell(
         values["replay"] = her
     for key, value in keys.items():
         put(values, key, value, where)
+    test = size.end_test if values["early_end"] is not None else None
+    if arm.algorithm == "sac" and fidelity == "released" and test is not None:
+        # The authors' SAC runs end by a test, too; it falls on the end of an iteration.
+        values["end_test"] = test
+        values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
     try:
         return CellSpec.model_validate(values)
     except ValidationError as error:
         raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+
+
+def _divisor(number: int, at_most: int) -> int:
+    """The largest divisor of a number that is not above another, at least 1."""
+    return max(d for d in range(1, max(1, min(at_most, number)) + 1) if number % d == 0)
 
 
 def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
@@ -411,13 +462,12 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> N
 
 
 def _kind(section: str, values: dict[str, Any]) -> type[Spec]:
-    """What a section is, by its id or name; the first kind there is, if it has neither."""
-    tag = values.get("id", values.get("name"))
-    for model in SECTIONS[section]:
-        if tag in [field.default for field in model.model_fields.values() if field.default]:
-            return model
-    if section == "environment" and tag is not None:
-        return GymnasiumSpec
+    """What a section is, by its id or name; the default kind, if it has neither."""
+    tags = {**DEFAULTS.get(section, {}), **values}
+    if section == "environment":
+        return ENVIRONMENTS.get(str(tags["id"]), GymnasiumSpec)
+    if section == "algorithm":
+        return ALGORITHMS.get(str(tags["name"]), PPOSpec)
     return SECTIONS[section][0]
 
 
@@ -426,20 +476,42 @@ def spec_path(name: str) -> Path:
     return TRAINED / "specs" / f"{name}.json"
 
 
-def read_spec(path: Path) -> CellSpec:
-    """The specification in a file; raises SpecError."""
+def spec_document(spec: CellSpec) -> str:
+    """What a job reads: the specification, and the fingerprint of the code it is planned with."""
+    return as_json({"code": code_of(spec), "spec": spec.model_dump(mode="json")})
+
+
+def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
+    """The specification in a file, of an environment that is known or `named` (`from_file`).
+
+    Raises SpecError or FileError for what is none, also if it was planned with other code.
+    """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read as a specification: {error}") from error
-    return validated(CellSpec, values)
+        raise SpecError(f"{path}: cannot be read as a specification: {reason(error)}") from error
+    values = values_in_file(text, path)
+    planned = values.get("code")
+    if planned is None:  # a specification alone
+        return cell_of(values, path, named)
+    spec = cell_of(values.get("spec"), path, named)
+    if planned != (code := code_of(spec)):
+        raise SpecError(
+            f"{path}: planned with the code {planned}, which is {code} by now: the sources have "
+            "been edited since; the same command plans anew"
+        )
+    return spec
 
 
 class Written(dict[str, CellSpec]):
     """Specifications that have been written, each read when it is asked for."""
 
+    def __init__(self, named: Collection[str]) -> None:
+        super().__init__()
+        self.named = named
+
     def __missing__(self, name: str) -> CellSpec:
-        return self.setdefault(name, read_spec(spec_path(name)))
+        return self.setdefault(name, read_spec(spec_path(name), self.named))
 
 
 @dataclass(frozen=True)
@@ -470,7 +542,7 @@ class Plan:
     @classmethod
     def as_written(cls, config: Config) -> "Plan":
         """What a cluster's job needs: the cells as the head has written them, no experiments."""
-        return cls(config, Written(), {})
+        return cls(config, Written(config.named), {})
 
     def cells_of(self, experiment: str) -> list[str]:
         """Names of the cells an experiment needs, without repetition."""
@@ -494,14 +566,18 @@ class Plan:
                 "steps": min(selected, size.steps),
                 **network,
             },
+            "arms": list(definition.arms),
             "vary": list(definition.vary),
             "entries": [
                 {
                     "fidelity": entry.fidelity,
                     "arm": entry.arm,
+                    **_what_it_is(definition.arms[entry.arm]),
                     "level": entry.level,
-                    "spawn": entry.spawn,
-                    "prey": entry.prey,
+                    "task": entry.condition.task,
+                    "condition": entry.condition.name,
+                    "spawn": entry.condition.spawn,
+                    "prey": entry.condition.prey,
                     "seeds": entry.spec.seeds,
                     "steps": entry.spec.steps,
                     "cell": str(root / "cells" / f"{name}.parquet"),
@@ -511,15 +587,51 @@ class Plan:
         }
 
 
+def _what_it_is(arm: Arm) -> dict[str, Any]:
+    """An arm but for its name: by this, not by the name, analysis knows it."""
+    return {"role": arm.role, "algorithm": arm.algorithm, "her": arm.her, "keys": arm.keys}
+
+
+def left_out(plan: Plan) -> list[str]:
+    """What `select` leaves out: a line for each experiment without some levels, arms or tasks."""
+    lines = []
+    for name, places in plan.experiments.items():
+        experiment, found = plan.config.experiments[name], [entry for entry, _ in places]
+        parts: dict[str, tuple[Iterable[Any], list[Any]]] = {
+            **{
+                key: (levels, [entry.level[key] for entry in found])
+                for key, levels in experiment.vary.items()
+            },
+            "arms": (experiment.arms, [entry.arm for entry in found]),
+            "tasks": (experiment.tasks, [entry.condition.task for entry in found]),
+        }
+        told = []
+        for what, (everything, planned) in parts.items():
+            kept, hidden = (
+                ", ".join(str(one) for one in everything if (one in planned) == there)
+                for there in (True, False)
+            )
+            if hidden:
+                told.append(f"{what} {kept} without {hidden}")
+        if told:
+            lines.append(f"  {name}: {'; '.join(told)}")
+    return ["`select` narrows the experiments to", *lines] if lines else []
+
+
 def _but_for_seeds(spec: CellSpec) -> str:
     return spec.model_copy(update={"seeds": 1}).name
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a derived file only if its text differs: what depends on it is then not redone."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    """Write a derived file only if it differs: what depends on it is then not redone.
+
+    One with a time in the future is written, too: what is made of it would always be older.
+    """
+    data = text.encode()
+    with suppress(OSError):  # writing it tells why
+        if path.read_bytes() == data and path.stat().st_mtime <= time.time():
+            return
+    write_whole(path, lambda beside: beside.write_bytes(data))
 
 
 def as_json(value: Any) -> str:

@@ -1,17 +1,25 @@
-"""Off-policy algorithms: their specifications."""
+"""Off-policy algorithms: what their specifications share."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Spec
+from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Widths
 
 
-class OffPolicySpec(Spec):
+class OffPolicySpec(AlgorithmSpec):
     """What all off-policy algorithms share.
 
     Every `train_freq` steps of each environment, `gradient_steps` updates follow.
     """
+
+    loop: ClassVar[str] = "hindsight.training.off_policy:OffPolicyRuns"
+    on_policy: ClassVar[bool] = False
+    #: Passes through a network, forward and backward, in an update: in units of DDPG's ten.
+    passes: ClassVar[float] = 1.0
+
+    if TYPE_CHECKING:
+        batch_size: int = 0
 
     gamma: Fraction = 0.99
     buffer_size: Count = 1_000_000
@@ -26,11 +34,28 @@ class OffPolicySpec(Spec):
     #: Steps of each environment between two rows of the curves.
     log_interval: Count = 1000
 
+    @property
+    def iteration_steps(self) -> int:
+        """Steps of each environment between two rows of the curves."""
+        return self.log_interval
+
+    @property
+    def uniform_share(self) -> float:
+        """Share of actions that the loop draws uniformly while training."""
+        return 0.0
+
+    @property
+    def standardises(self) -> bool:
+        """Whether networks see standardised observations."""
+        return False
+
 
 class ContinuousSpec(OffPolicySpec):
     """What the actor-critic methods for continuous actions share."""
 
-    hidden: tuple[Count, ...] = (64, 64)
+    actions: ClassVar[Literal["any", "continuous", "discrete"]] = "continuous"
+
+    hidden: Widths = (64, 64)
     tau: Annotated[float, Field(gt=0, le=1)] = 0.005
     batch_size: Count = 256
     #: Share of actions drawn uniformly while training (Andrychowicz et al. 2017, appendix A).
@@ -38,62 +63,27 @@ class ContinuousSpec(OffPolicySpec):
     #: Networks see observations less their mean so far, in units of their standard deviation.
     normalize_observations: bool = False
 
+    @property
+    def uniform_share(self) -> float:
+        """Share of actions that the loop draws uniformly while training."""
+        return self.epsilon
 
-class SACSpec(ContinuousSpec):
-    """Soft actor-critic (Haarnoja et al. 2018b); defaults as in PPO-HER (released code).
+    @property
+    def standardises(self) -> bool:
+        """Whether networks see standardised observations."""
+        return self.normalize_observations
 
-    The target of the entropy is by default minus the number of action dimensions.
-    """
-
-    name: Literal["sac"] = "sac"
-    learning_rate: Positive = 3e-4
-    gamma: Fraction = 0.95
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.05
-    target_entropy: float | None = None
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell."""
+        how = self.name + (f"-epsilon{self.epsilon:g}" if self.epsilon else "")
+        return how + ("-normalized" if self.normalize_observations else "")
 
 
-class TD3Spec(ContinuousSpec):
-    """Twin delayed DDPG (Fujimoto et al. 2018); noises in units of the action box [-1, 1]."""
+class DeterministicSpec(ContinuousSpec):
+    """What those share whose policy is no distribution: Gaussian noise explores."""
 
-    name: Literal["td3"] = "td3"
-    learning_rate: Positive = 1e-3
+    stochastic: ClassVar[bool] = False
+
+    #: In units of the action box [-1, 1].
     exploration_noise: NonNegative = 0.1
-    policy_delay: Count = 2
-    target_policy_noise: NonNegative = 0.2
-    target_noise_clip: NonNegative = 0.5
-
-
-class DDPGSpec(ContinuousSpec):
-    """Deep deterministic policy gradient (Lillicrap et al. 2016); defaults of the notebook's agent.
-
-    One episode of 50 steps, then 50 updates; the exploration noise is Gaussian.
-    """
-
-    name: Literal["ddpg"] = "ddpg"
-    hidden: tuple[Count, ...] = (256, 256)
-    learning_rate: Positive = 1e-3
-    gamma: Fraction = 0.98
-    buffer_size: Count = 100_000
-    learning_starts: Count = 2000
-    train_freq: Count = 50
-    gradient_steps: Count = 50
-    exploration_noise: NonNegative = 0.2
-    max_grad_norm: Positive | None = 1.0
-
-
-class DQNSpec(OffPolicySpec):
-    """Deep Q-learning (Mnih et al. 2015), by default double (van Hasselt et al. 2016).
-
-    Defaults are those of the agent that cpprb shows on bit flipping.  The target network moves by
-    `tau` towards the online one after every `target_update_interval` updates: a copy from time to
-    time (tau 1), or a moving average (interval 1).
-    """
-
-    name: Literal["dqn"] = "dqn"
-    hidden: tuple[Count, ...] = (64,)
-    learning_rate: Positive = 1e-3
-    batch_size: Count = 64
-    epsilon: Fraction = 0.1
-    double: bool = True
-    target_update_interval: Count = 1000
-    tau: Annotated[float, Field(gt=0, le=1)] = 1.0

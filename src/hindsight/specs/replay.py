@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 
 #: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
-GoalStrategy = Literal["final", "future", "episode", "random"]
+EpisodeStrategy = Literal["final", "future", "episode"]  # of the transition's own episode
+GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any in the buffer
 GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
 
 
@@ -40,3 +41,14 @@ class ReplaySpec(Spec):
             for key in ("alpha", "beta"):
                 object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
         return self
+
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell; empty where it is nothing but a buffer."""
+        how = []
+        if self.strategy is not None:
+            how.append(f"her-{self.strategy}-k{self.k}-{self.fidelity}")
+        how += ["prioritized"] if self.prioritized else []
+        how += ["limit-ends"] if self.time_limit_terminates else []
+        how += [f"until{self.until_success:g}"] if self.until_success is not None else []
+        return "-".join(how)

@@ -22,20 +22,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from hindsight.files import DamagedError, reason, set_aside
-from hindsight.fingerprint import fingerprint
-from hindsight.integrity import ABOUT, is_whole
 from hindsight.interruption import Interrupted, Notice, noticed
 from hindsight.locks import held
+from hindsight.nn.products import products_of
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
 from hindsight.specs.cost import group_size
 from hindsight.specs.errors import SpecError
 from hindsight.training.files import load, save, write_curves
+from hindsight.training.finished import DIVERGED, Finished, diverged_runs, finished, reusable
 from hindsight.training.loops import runs_of
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.runs import Runs
@@ -95,15 +95,20 @@ class CellTraining:
     def __init__(self, spec: CellSpec, root: Path, execution: Execution, tell: Tell) -> None:
         must_be_usable(execution.device)
         self.spec, self.root, self.execution, self.tell = spec, root, execution, tell
+        #: Of this process: what it has imported, whatever becomes of the files.
+        self.code = code_of(spec)
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
         self.ended: list[dict[str, Any]] = []
         self.policies: dict[int, Tensor] = {}
         self.seconds = 0.0  # of the groups that are done
         self.steps_done = 0
+        #: What multiplied; a checkpoint may have been continued elsewhere.
+        hidden = spec.algorithm.hidden
+        self.products = set(products_of(torch.device(execution.device), hidden))
         self._saved = time.monotonic()
-        size = execution.runs_per_axis or group_size(spec, execution.device)
-        everyone = list(range(spec.seeds))
-        self.groups = [everyone[first : first + size] for first in everyone[::size]]
+        #: Runs that another number of seeds has left to train nothing of.
+        self.reused: Finished | None = None
+        self.groups: list[list[int]] = []
         self.group = 0
         self._resumed: Runs | None = None
         self._notice = Notice()
@@ -118,30 +123,37 @@ class CellTraining:
         One process at a time; who had to wait finds the cell trained, or its checkpoint.
         """
         what = f"cell {self.spec.name}"
-        with held(self.path("checkpoints", ".lock"), what, wait=True) as waited:
-            if waited and self._is_trained():
+        with held(self.path("checkpoints", ".lock"), what, wait=True):
+            if finished(self.root, self.spec) is not None:
+                if not self.execution.keep_finished:
+                    self.path("checkpoints", ".pt").unlink(missing_ok=True)
                 return self.path("cells", ".parquet")
             self._sweep()
             with noticed() as self._notice:
                 return self._train()
 
     def _train(self) -> Path:
+        self.reused = reusable(self.root, self.spec)
+        taken = self.reused.seeds if self.reused else ()
+        missing = [seed for seed in range(self.spec.seeds) if seed not in taken]
+        size = self.execution.runs_per_axis or group_size(self.spec, self.execution.device)
+        self.groups = [missing[first : first + size] for first in range(0, len(missing), size)]
         self._resume()
         while self.group < len(self.groups):
             self._train_group(self.groups[self.group])
             self.group += 1
         if self.execution.keep_finished:
             self._save(None)
+        policies = {**(self.reused.policies if self.reused else {}), **self.policies}
+        kept = sorted(policies)
+        rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         save(
             self.path("policies", ".pt"),
-            {
-                "spec": self.spec.model_dump_json(),
-                "seeds": sorted(self.policies),
-                "rows": torch.stack([self.policies[s] for s in sorted(self.policies)]),
-            },
+            {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
         )
         curves = self.path("cells", ".parquet")
         write_curves(curves, self._table(), self._metadata())
+        tell_diverged(self.spec.name, diverged_runs(self._ended()))
         if not self.execution.keep_finished:
             self.path("checkpoints", ".pt").unlink(missing_ok=True)
         return curves
@@ -157,7 +169,10 @@ class CellTraining:
             columns = runs.iterate()
             self.steps_done += runs.rollout_steps * len(runs.seeds)
             self._note(runs, "train", columns)
-            ended = runs.ended(columns["return_mean"])
+            going = self._leave_diverged(runs)
+            if not len(going):
+                break
+            ended = runs.ended(columns["return_mean"][going])
             if runs.evaluation_due or ended.any():
                 self._note(runs, "evaluation", runs.evaluate())
             self._finish(runs, ended)
@@ -170,20 +185,38 @@ class CellTraining:
             self.tell(self._progress(columns, self.seconds + runs.clock.total))
         self.seconds += runs.clock.total
 
+    def _leave_diverged(self, runs: Runs) -> Tensor:
+        """Runs with a parameter that is no number end here, without a policy; the others go on.
+
+        Returns the indices that these had.
+        """
+        finite = runs.rows.isfinite().all(1).cpu()
+        if not finite.all():
+            for i in (~finite).nonzero()[:, 0].tolist():
+                self.ended.append(self._end_of(runs, runs.seeds[i], DIVERGED))
+            if finite.any():
+                runs.select(finite.nonzero()[:, 0])
+        return finite.nonzero()[:, 0]
+
     def _finish(self, runs: Runs, ended: Tensor) -> None:
         """Keep what is to be known of the runs that have ended."""
         for i in ended.nonzero()[:, 0].tolist():
             seed = runs.seeds[i]
-            self.ended.append(
-                {
-                    "seed": seed,
-                    "perfect_step": runs.perfect.get(seed),
-                    "end_step": runs.env_steps,
-                    "ended": "early" if runs.within_budget else "budget",
-                    "switch_step": runs.switched.get(seed),
-                }
-            )
+            self.ended.append(self._end_of(runs, seed, runs.why_ended(seed)))
             self.policies[seed] = runs.rows[i].detach().cpu().clone()
+
+    def _end_of(self, runs: Runs, seed: int, why: str | None) -> dict[str, Any]:
+        return {
+            "seed": seed,
+            "perfect_step": runs.perfect.get(seed),
+            "end_step": runs.env_steps,
+            "ended": why,
+            "switch_step": runs.switched.get(seed),
+        }
+
+    def _ended(self) -> list[dict[str, Any]]:
+        """Every run's end, those that were reused first."""
+        return [*(self.reused.runs if self.reused else ()), *self.ended]
 
     def _note(self, runs: Runs, phase: str, columns: dict[str, Tensor]) -> None:
         """Append one row per run to the curves."""
@@ -210,7 +243,9 @@ class CellTraining:
             }
             rows = len(next(iter(columns.values()), ()))
             phases.append(pa.table({"phase": [phase] * rows, **columns}))
-        table = pa.concat_tables(phases, promote_options="default")
+        if self.reused is not None:
+            phases.append(self.reused.table)
+        table = pa.concat_tables(phases, promote_options="permissive")
         table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
         curves = {"phase": table["phase"]}
         for name in table.column_names[1:]:
@@ -224,7 +259,7 @@ class CellTraining:
         return {
             "spec": self.spec.model_dump(mode="json"),
             "spec_hash": self.spec.hash,
-            "code": fingerprint("train"),
+            "code": self.code,
             "versions": {
                 "python": platform.python_version(),
                 **{name: version(name) for name in PACKAGES},
@@ -233,12 +268,14 @@ class CellTraining:
             "machine": machine(device),
             "device": device.type,
             "precision": "float32",
+            "products": sorted(self.products),
             "clock": "cpu" if device.type == "cpu" else "wall",
             "share_of_time": "what runs do together is shared among them alike; the updates of "
             "runs with and without hindsight count apart",
-            "runs_per_axis": len(self.groups[0]),
-            "seconds": self.seconds,
-            "runs": sorted(self.ended, key=lambda run: run["seed"]),
+            "runs_per_axis": max(map(len, self.groups), default=len(self._ended())),
+            "seconds": self.seconds + (self.reused.seconds if self.reused else 0.0),
+            **({"reused": self.reused.origin} if self.reused else {}),
+            "runs": sorted(self._ended(), key=lambda run: run["seed"]),
         }
 
     # -- surviving interruption -----------------------------------------------------------------
@@ -247,7 +284,7 @@ class CellTraining:
         """What a checkpoint must have been made by to be continued."""
         return {
             "spec_hash": self.spec.hash,
-            "code": fingerprint("train"),
+            "code": self.code,
             "groups": json.dumps(self.groups),
         }
 
@@ -273,6 +310,7 @@ class CellTraining:
             "policies": self.policies,
             "seconds": self.seconds,
             "steps_done": self.steps_done,
+            "products": sorted(self.products),
         }
         save(self.path("checkpoints", ".pt"), state)
 
@@ -294,16 +332,6 @@ class CellTraining:
             for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
                 with suppress(OSError):
                     rest.unlink()
-
-    def _is_trained(self) -> bool:
-        """Whether the curves are there, whole, and what this very training would write."""
-        try:
-            table = pq.read_table(self.path("cells", ".parquet"))
-            about = json.loads((table.schema.metadata or {}).get(ABOUT, b"null"))
-            made_by = about["spec_hash"], about["code"]
-        except (OSError, ValueError, TypeError, KeyError, pa.ArrowException):
-            return False
-        return made_by == (self.spec.hash, fingerprint("train")) and is_whole(table)
 
     def _resume(self) -> None:
         """Continue from a checkpoint of this very training, if there is one that can be used."""
@@ -344,6 +372,7 @@ class CellTraining:
         }
         kept = saved["ended"], saved["policies"], saved["steps_done"], saved["seconds"]
         self.columns.update(columns)
+        self.products |= set(saved["products"])
         self.group, self._resumed = group, runs
         self.ended, self.policies, self.steps_done, self.seconds = kept
 
@@ -356,6 +385,14 @@ class CellTraining:
             float(columns["return_mean"].nanmean()),
             float(columns["success_rate"].nanmean()),
         )
+
+
+def tell_diverged(name: str, steps: dict[int, int]) -> None:
+    """Name the runs that diverged, on the standard error, if there are any."""
+    if steps:
+        which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in sorted(steps.items()))
+        told = "their parameters are no numbers any more, and they count as not having learned"
+        print(f"{name}: {len(steps)} runs diverged ({which}): {told}", file=sys.stderr)
 
 
 def must_fit(own: Any, saved: Any, where: str) -> None:

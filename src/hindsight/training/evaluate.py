@@ -12,15 +12,16 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 import hindsight.envs  # noqa: F401  (registers the environments)
-from hindsight.algorithms import dqn, ppo
-from hindsight.envs.workers import action_of, is_success, row_of
-from hindsight.specs.cell import CellSpec, PPOSpec, has_choices
-from hindsight.specs.errors import SpecError
-from hindsight.specs.gymnasium import GOAL_KEYS, Facts, GymnasiumSpec
-from hindsight.specs.off_policy import DQNSpec, SACSpec
-from hindsight.training.policies import MODULES, agent_of, n_outputs, policy_of
+from hindsight.envs.workers import action_of, row_of
+from hindsight.specs.base import EnvironmentSpec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError, one_sentence
+from hindsight.specs.goal_rules import told
+from hindsight.specs.gymnasium import registered
+from hindsight.training.policies import policy_of, random_policy_of
 from hindsight.training.watch import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
@@ -65,7 +66,8 @@ def evaluate_policy(
         policy: a file below results/policies, or a function from observations (dictionaries, as the
             environment gives them) to actions, or a model of Stable-Baselines3.
         environment: an id for `gymnasium.make`, or an environment; None: the one that the policy of
-            the file was trained in.
+            the file was trained in.  If that is neither ours nor of gymnasium-robotics, its id
+            or another of its module must be given: a file does not decide what is imported.
         deterministic: of a file's policy, or a model: the mean action or best choice instead of
             random ones.  TD3 and DDPG know no others.  A function does as it does.
         parameters: of the environment that an id names; of the file's, in place of its own.
@@ -85,19 +87,37 @@ def evaluate_policy(
         if environment is None:
             raise SpecError("environment: None is not allowed for a policy that is no file")
         return _episodes(act, _made(environment, given), n_episodes, seed)
-    spec, row = read_policy(Path(policy), run)
-    where, facts = spec.environment, None
-    if environment is not None:
-        env = _made(environment, given)
-    elif isinstance(where, GymnasiumSpec):
-        where = where.model_copy(update={"kwargs": where.kwargs | given})
-        env, facts = where.make(), where.facts
+    spec, row = read_policy(Path(policy), run, _id_of(environment))
+    return evaluate_run(
+        spec, row, n_episodes, deterministic, environment=environment, parameters=given, seed=seed
+    )
+
+
+def evaluate_run(
+    spec: CellSpec,
+    row: torch.Tensor,
+    n_episodes: int = 100,
+    deterministic: bool = True,
+    *,
+    environment: str | gymnasium.Env[Any, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """The same of a run with these parameters [parameter]; arguments as of `evaluate_policy`."""
+    given = dict(parameters or {})
+    own: EnvironmentSpec | None = None
+    if environment is None or (spec.environment.foreign and environment == spec.environment.id):
+        try:
+            own = spec.environment.with_parameters(given)
+        except ValidationError as error:
+            raise SpecError(one_sentence(error, type(spec.environment))) from None
+        env = own.make()
     else:
-        env = _made(where.id, where.model_dump(exclude={"id"}) | given)
+        env = _made(environment, given)
     _check_fit(spec, env)
     generator = None if deterministic else torch.Generator().manual_seed(seed)
     act = actor_of(spec, row, env.action_space, generator)
-    return _episodes(act, env, n_episodes, seed, facts)
+    return _episodes(act, env, n_episodes, seed, own)
 
 
 def _actor(policy: Any, deterministic: bool) -> Actor:
@@ -113,19 +133,26 @@ def _actor(policy: Any, deterministic: bool) -> Actor:
 
 
 def _episodes(
-    act: Actor, env: gymnasium.Env[Any, Any], n: int, seed: int, facts: Facts | None = None
+    act: Actor,
+    env: gymnasium.Env[Any, Any],
+    n: int,
+    seed: int,
+    where: EnvironmentSpec | None = None,
 ) -> Evaluation:
     returns, successes, lengths = np.zeros((3, n))
     for episode in range(n):
         obs, _ = env.reset(seed=seed + episode)
         over = False
         while not over:
+            before = {key: np.array(value) for key, value in obs.items()}
             obs, reward, terminated, truncated, info = env.step(act(obs))
             returns[episode] += float(reward)
             lengths[episode] += 1
             over = bool(terminated or truncated)
-        told = info.get("is_success", np.nan)
-        successes[episode] = told if facts is None else is_success(facts, reward, info)
+        said = told(info)
+        if said is None and where is not None:
+            said = where.succeeded(before, obs, info)
+        successes[episode] = np.nan if said is None else said
     means = float(returns.mean()), float(returns.std()), float(successes.mean())
     return Evaluation(*means, float(lengths.mean()), returns, successes)
 
@@ -144,43 +171,23 @@ def actor_of(
     """
     assert isinstance(space, Box | Discrete)
     rows = row[None]
-    choose = policy_of(spec, rows) if generator is None else _random(spec, rows, generator)
+    choose = policy_of(spec, rows)
+    if generator is not None:
+        choose = random_policy_of(spec, rows, generator)
 
     @torch.no_grad()
     def act(obs: Mapping[str, Any]) -> Any:
-        action = choose(torch.from_numpy(row_of(obs))[None, None])
+        action = choose(torch.from_numpy(row_of(obs, spec.environment.keys))[None, None])
         return action_of(space, action.reshape(-1).numpy())
 
     return act
 
 
-def _random(
-    spec: CellSpec, rows: torch.Tensor, generator: torch.Generator
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Observations [1, 1, obs] to random actions [1, 1, ...], drawn as while it learns."""
-    agent, algorithm, n = agent_of(spec), spec.algorithm, n_outputs(spec.environment)
-    if isinstance(algorithm, PPOSpec):
-        policy, _, log_std = agent.split(rows)
-        outputs_of = agent.policy.frozen(policy)
-
-        def sample(obs: torch.Tensor) -> torch.Tensor:
-            outputs = outputs_of(obs)
-            if agent.discrete:
-                choice = torch.multinomial(outputs[0].softmax(-1), 1, generator=generator)
-                return choice.view(1, 1)
-            noise = torch.randn(1, 1, n, generator=generator) * log_std.exp()
-            return ppo.executed(outputs + noise, algorithm.exploration)
-
-        return sample
-    module = MODULES[algorithm.name]
-    state = module.State(agent, rows, torch.zeros(1))
-    if isinstance(algorithm, DQNSpec):
-        return lambda obs: dqn.act(
-            state, obs, torch.rand(1, 1, 2, generator=generator), algorithm.epsilon
-        )
-    if isinstance(algorithm, SACSpec):
-        return lambda obs: module.act(state, obs, torch.randn(1, 1, n, generator=generator))
-    return policy_of(spec, rows)
+def _id_of(environment: str | gymnasium.Env[Any, Any] | None) -> str | None:
+    """`module:Name-v0` of an environment that was given."""
+    if isinstance(environment, gymnasium.Env) and environment.spec is not None:
+        return f"{type(environment.unwrapped).__module__}:{environment.spec.id}"
+    return environment if isinstance(environment, str) else None
 
 
 def _made(
@@ -201,6 +208,8 @@ def _made(
             raise SpecError("parameters: they are of an environment that an id names")
         return environment
     try:
+        if ":" in environment:
+            registered(environment)  # the module may lie in the working folder
         return gymnasium.make(environment, **parameters)
     except SpecError:
         raise
@@ -212,15 +221,13 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     """SpecError unless the environment has the observations and actions that the policy knows."""
     spaces, wanted = env.observation_space, spec.environment.observation_size
     has = None
-    if isinstance(spaces, Dict) and set(GOAL_KEYS) <= set(spaces.keys()):
-        has = sum(int(np.prod(spaces[part].shape or ())) for part in GOAL_KEYS)
+    where = spec.environment
+    keys = where.keys
+    if isinstance(spaces, Dict) and set(keys) <= set(spaces.keys()):
+        has = sum(int(np.prod(spaces[part].shape or ())) for part in keys)
     discrete = isinstance(env.action_space, Discrete)
     n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
-    fits = (has, discrete, n) == (
-        wanted,
-        has_choices(spec.environment),
-        n_outputs(spec.environment),
-    )
+    fits = (has, discrete, n) == (wanted, where.n_choices is not None, where.n_outputs)
     if not fits:
         raise SpecError(
             f"environment: {env.spec.id if env.spec else env} is not one for a policy that was "

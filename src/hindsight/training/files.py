@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from hindsight.files import DamagedError, FileError, reason, write_whole
+from hindsight.files import DamagedError, FileError, must_be_stored, reason, write_whole
 from hindsight.integrity import sealed
 
 
@@ -44,12 +44,14 @@ def load(path: Path) -> dict[str, Any]:
     read.
     """
     try:
+        must_be_stored(path)
         # torch does not look at the checksums in its own archive.
         with ZipFile(path) as archive:
             broken = archive.testzip()
         if broken is not None:
             raise DamagedError(f"{path}: is damaged: the checksum of {broken} is wrong", path)
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        _must_hold_what_they_say(state)
     except DamagedError:
         raise
     except Exception as error:  # a foreign file can make the loader raise anything
@@ -62,3 +64,14 @@ def load(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise DamagedError(f"{path}: is no checkpoint", path)
     return state
+
+
+def _must_hold_what_they_say(value: Any) -> None:
+    """ValueError for a tensor of more numbers than are stored, as one repeated a billion times."""
+    if isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _must_hold_what_they_say(inner)
+        return
+    said = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+    if said and said > value.untyped_storage().nbytes():
+        raise ValueError(f"a tensor of {value.numel():,} numbers is not all there")

@@ -7,22 +7,23 @@ environments.
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.algorithms import dqn
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
-from hindsight.specs.cell import CellSpec, PPOSpec
-from hindsight.specs.off_policy import ContinuousSpec, DQNSpec, SACSpec
+from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import MODULES, Policy, agent_of, initial_row
+from hindsight.training.policies import Policy, agent_of, initial_row, module_of
 from hindsight.training.runs import Runs
+
+if TYPE_CHECKING:
+    from hindsight.specs.cell import CellSpec
 
 #: Environment steps for which random numbers are drawn at once: making a generator takes as long as
 #: a thousand numbers, and those of a thousand steps would not fit the cache.
@@ -30,29 +31,29 @@ CHUNK = 50
 
 
 class OffPolicyRuns(Runs):
-    """Runs of a cell of SAC, TD3, DDPG or DQN."""
+    """Runs of a cell of an off-policy algorithm."""
 
     def __init__(
         self,
-        spec: CellSpec,
+        spec: "CellSpec",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
         super().__init__(spec, seeds, device, workers)
-        assert not isinstance(spec.algorithm, PPOSpec) and spec.replay is not None
+        assert isinstance(spec.algorithm, OffPolicySpec) and spec.replay is not None
         self.algorithm, self.replay = spec.algorithm, spec.replay
         self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
         rate = torch.full((len(self.seeds),), self.algorithm.learning_rate, device=self.device)
         rows = torch.stack([initial_row(spec, seed) for seed in self.seeds]).to(self.device)
-        self.module = MODULES[self.algorithm.name]
+        self.module = module_of(self.algorithm)
         self.state = self.module.State(
             agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
         )
         self.buffer = self._buffer()
         #: What observations are to the networks; None: what they are.
         self.standardiser: Standardiser | None = None
-        if isinstance(self.algorithm, ContinuousSpec) and self.algorithm.normalize_observations:
+        if self.algorithm.standardises:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
         #: Of each update of the iteration.
@@ -67,7 +68,8 @@ class OffPolicyRuns(Runs):
             env.task.terminates_on_success,
             replay.fidelity,
         )
-        row = Row.of(env.observation_size, env.goal_size, env.action_size)
+        sizes_of_row = (env.observation_size, env.goal_size, env.action_size)
+        row = Row.of(*sizes_of_row, has_rest=env.keeps_rest)
         size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
         sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
         kinds: dict[str, Any] = {
@@ -113,6 +115,8 @@ class OffPolicyRuns(Runs):
         self.iteration += 1
         names = [field.name for field in fields(self.module.Diagnostics)]
         self._notes = {name: [] for name in names if name != "td_error"}
+        if self.env.keeps_rest:
+            self._notes["reward_rest"] = []
         done, updates, finished = 0, 0, self.recent.finished.clone()
         hindsight = self._with_hindsight()
         while done < self.algorithm.log_interval:
@@ -166,7 +170,7 @@ class OffPolicyRuns(Runs):
         normal = self._update_noise(index, n_updates)
         env.prepare_rollout(index + 1, steps)
         rewards, ended, succeeded = [], [], []
-        observed = []
+        observed, rests = [], []
         update = 0
         for t in range(steps):
             obs, g = env.state.clone(), env.goal_size
@@ -178,11 +182,14 @@ class OffPolicyRuns(Runs):
             step = env.step(actions)
             desired = obs[..., g : 2 * g]
             reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
+            if step.rest is not None:
+                reward = reward + step.rest
+                rests.append(step.rest)
             terminated, truncated = step.terminated, step.truncated
             if self.replay.time_limit_terminates:
                 terminated = terminated | truncated
             self.buffer.add(
-                obs, actions, reward, step.next_obs, terminated, truncated, step.success
+                obs, actions, reward, step.next_obs, terminated, truncated, step.success, step.rest
             )
             rewards.append(reward)
             ended.append(step.terminated | step.truncated)
@@ -193,6 +200,8 @@ class OffPolicyRuns(Runs):
                 for _ in range(spec.gradient_steps):
                     self._update(uniform[:, update], normal[:, update])
                     update += 1
+        if rests:
+            self._notes["reward_rest"].append(torch.stack(rests, dim=-1).mean((1, 2)))
         self.recent.add(*(torch.stack(x, dim=-1) for x in (rewards, ended, succeeded)))
         if self.standardiser is not None:
             self.standardiser.update(torch.cat(observed, dim=1))
@@ -221,22 +230,17 @@ class OffPolicyRuns(Runs):
     def _at_random(self, index: int, steps: int) -> Tensor | None:
         """Which continuous actions are uniform, [run, env, step]; None: none ever."""
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
-        if not isinstance(spec, ContinuousSpec) or not spec.epsilon:
+        if not spec.uniform_share:
             return None
         streams = [stream(seed, Purpose.UNIFORM_ACTIONS, index) for seed in self.seeds]
         uniform = torch.from_numpy(np.stack([s.random(size, np.float32) for s in streams]))
-        return (uniform < spec.epsilon).to(self.device)
+        return (uniform < spec.uniform_share).to(self.device)
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """The algorithm's random actions."""
-        spec = self.algorithm
-        if isinstance(spec, DQNSpec):
-            return dqn.act(self.state, obs, noise, spec.epsilon)
-        if not isinstance(spec, SACSpec):
-            noise = noise * spec.exploration_noise
         if self.standardiser is not None:
             obs = self.standardiser(obs)
-        actions: Tensor = self.module.act(self.state, obs, noise)
+        actions: Tensor = self.module.explore(self.state, obs, noise, self.algorithm)
         return actions
 
     def _update_noise(self, index: int, updates: int) -> Tensor:
@@ -259,7 +263,8 @@ class OffPolicyRuns(Runs):
         else:
             noted = self._learn(buffer.sample(uniform, reward), noise)
         for name, values in self._notes.items():
-            values.append(getattr(noted, name))
+            if name != "reward_rest":
+                values.append(getattr(noted, name))
 
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
         if (seen := self.standardiser) is not None:

@@ -6,26 +6,28 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hindsight.algorithms import ppo
-from hindsight.algorithms.ppo import Samples
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
-from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import Policy, agent_of, policy_of
+from hindsight.training.policies import Policy, agent_of, initial_row, module_of, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
+
+if TYPE_CHECKING:
+    from hindsight.algorithms.ppo import ActorCritic, Samples
+    from hindsight.specs.cell import CellSpec
 
 #: What a run learns from: the rollout alone; copies of all of it; rollout and copies with a target
 #: share of successes; the rollout and a mixture of copies.
@@ -37,21 +39,22 @@ ADAM_EPS = 1e-8
 
 
 class OnPolicyRuns(Runs):
-    """Runs of a cell of PPO."""
+    """Runs of a cell of an on-policy algorithm."""
 
     def __init__(
         self,
-        spec: CellSpec,
+        spec: "CellSpec",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
         super().__init__(spec, seeds, device, workers)
-        assert isinstance(spec.algorithm, PPOSpec)
+        assert isinstance(spec.algorithm, OnPolicySpec)
         self.algorithm = spec.algorithm
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
-        self.agent: ppo.ActorCritic = agent_of(spec)
-        rows = [self.agent.initial_row(seed, self.algorithm.sigma_init) for seed in self.seeds]
+        self.module = module_of(self.algorithm)
+        self.agent: ActorCritic = agent_of(spec)
+        rows = [initial_row(spec, seed) for seed in self.seeds]
         rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
         self.optimiser = Adam(
             torch.stack(rows).to(self.device),
@@ -59,8 +62,8 @@ class OnPolicyRuns(Runs):
             eps=ADAM_EPS,
             weight_decay=self.algorithm.weight_decay,
         )
-        #: What the last iteration learned from: runs, samples, and their trajectories.
-        self.learned: list[tuple[Tensor, Samples, Trajectories, Trajectories | None]] = []
+        #: What the last iteration learned from: seeds, samples, and their trajectories.
+        self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 
     @property
     def rows(self) -> Tensor:
@@ -84,10 +87,12 @@ class OnPolicyRuns(Runs):
         self.iteration += 1
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
-        rollout = ppo.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
+        rollout = self.module.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
         self.recent.add(rollout.rewards, rollout.over, rollout.success)
         columns = self.episodes()
         columns |= goal_movement(rollout, self.env.task)
+        if rollout.rest is not None:
+            columns["reward_rest"] = rollout.rest.mean((1, 2))
         self.clock.lap(everyone)
         self.learned = []
         for mode, runs in self._modes(columns["success_rate"]):
@@ -111,25 +116,25 @@ class OnPolicyRuns(Runs):
 
         whole = Trajectories.real(rollout)
         real, copies = self._relabel(rollout, mode, seeds, task)
-        samples = ppo.estimate(self.agent, part.rows, real, spec)
+        samples = self.module.estimate(self.agent, part.rows, real, spec)
         ends_it = task.terminates_on_success
         before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
-        distant = torch.full_like(before[0], math.nan)
+        log_ratio = torch.full_like(before[0], math.nan)
         if copies is not None:
-            relabelled = ppo.estimate(self.agent, part.rows, copies, spec)
-            distant = log_ratio_max(samples, relabelled, rollout, copies)
+            relabelled = self.module.estimate(self.agent, part.rows, copies, spec)
+            log_ratio = log_ratio_max(samples, relabelled, rollout, copies)
             samples = samples.with_copies(relabelled)
             after = after + success_counts(copies, ends_it)
-        order = ppo.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
-        diagnostics = ppo.update(self.agent, part, samples, order, spec)
+        order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
+        diagnostics = self.module.update(self.agent, part, samples, order, spec)
         if not everyone:
             self.optimiser.put(runs, part)
-        self.learned.append((runs, samples, real, copies))
+        self.learned.append((seeds, samples, real, copies))
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
             "hindsight": torch.full_like(before[0], copies is not None),
-            "hindsight_log_ratio_max": distant,
+            "hindsight_log_ratio_max": log_ratio,
             "relabelled_share": 1 - n_real / samples.valid.sum(1),
             "s_ratio_before": before[0] / before[1],
             "s_ratio_after": after[0] / after[1],
@@ -208,7 +213,7 @@ class OnPolicyRuns(Runs):
         return entropy + log_slope.sum(-1).mean((1, 2))
 
     def _noise(self) -> Tensor:
-        """The rollout's random numbers as `ppo.collect` wants them, [step, run, env, ...]."""
+        """The rollout's random numbers as `collect` wants them, [step, run, env, ...]."""
         spec = self.algorithm
         size = (spec.n_steps, spec.n_envs, self.agent.policy.sizes[-1])
         generators = [stream(seed, Purpose.POLICY, self.iteration) for seed in self.seeds]
@@ -223,21 +228,25 @@ class OnPolicyRuns(Runs):
         return {**super().evaluate(), **self._signals()}
 
     def _signals(self) -> dict[str, Tensor]:
-        """Entropies of what the last iteration learned from, each [run]."""
+        """Entropies of what the last iteration learned from, each [run]; some may have left."""
         columns: dict[str, Tensor] = {}
         limit, n_choices = self.env.observation_limit, self.env.n_choices
-        for runs, samples, *paths in self.learned:
+        for seeds, samples, *paths in self.learned:
+            here = [i for i, seed in enumerate(seeds) if seed in self.seeds]
+            runs = [self.seeds.index(seeds[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
             if n_choices is None:
-                actions = ppo.executed(actions, self.algorithm.exploration).clamp(-1, 1)
+                actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
             found = entropies(samples.obs, actions, rewards, samples.valid, limit, n_choices)
             for name, values in found.items():
-                columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
+                columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values[here]
         return columns
 
 
-def log_ratio_max(real: Samples, copies: Samples, rollout: Rollout, paths: Trajectories) -> Tensor:
+def log_ratio_max(
+    real: "Samples", copies: "Samples", rollout: Rollout, paths: Trajectories
+) -> Tensor:
     """Largest log pi(a|s, g') / pi(a|s, g), [run], over the copies (those of `paths`), in nats.
 
     The importance weight that learning from copies as if they were on-policy leaves out.

@@ -1,60 +1,79 @@
 """From a specification to its agent, and from a row of parameters to what it does."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from hindsight.algorithms import ddpg, dqn, ppo, sac, td3
-from hindsight.specs.cell import CellSpec, EnvironmentSpec, PPOSpec, PredatorPreySpec, has_choices
-from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.specs.tasks import BitFlippingSpec
+from hindsight.specs.base import AlgorithmSpec
+
+if TYPE_CHECKING:
+    from hindsight.specs.cell import CellSpec
 
 #: Observations [run, env, obs] to actions [run, env, ...].
 Policy = Callable[[Tensor], Tensor]
-#: The off-policy algorithms, alike in what they are called by.
-MODULES: dict[str, ModuleType] = {"sac": sac, "td3": td3, "ddpg": ddpg, "dqn": dqn}
 
 
-def n_outputs(environment: EnvironmentSpec) -> int:
-    """Numbers of an action, or choices where actions are discrete."""
-    if isinstance(environment, PredatorPreySpec):
-        return environment.n_dims
-    if isinstance(environment, GymnasiumSpec):
-        return environment.n_choices or environment.action_size
-    return environment.n_bits if isinstance(environment, BitFlippingSpec) else 2
+def module_of(algorithm: AlgorithmSpec) -> Any:
+    """The file of an algorithm; those of a kind are alike in what they are called by."""
+    return importlib.import_module(algorithm.module)
 
 
-def agent_of(spec: CellSpec) -> Any:
+def agent_of(spec: "CellSpec") -> Any:
     """Where a run's networks lie in its row."""
     algorithm, where = spec.algorithm, spec.environment
-    sizes = (where.observation_size, n_outputs(where), algorithm.hidden)
-    if isinstance(algorithm, PPOSpec):
-        return ppo.ActorCritic.of(*sizes, has_choices(where))
-    return MODULES[algorithm.name].Agent.of(*sizes)
+    sizes = (where.observation_size, where.n_outputs, algorithm.hidden)
+    if algorithm.on_policy:
+        return module_of(algorithm).ActorCritic.of(*sizes, where.n_choices is not None)
+    return module_of(algorithm).Agent.of(*sizes)
 
 
-def initial_row(spec: CellSpec, seed: int = 0) -> Tensor:
+def n_parameters(spec: "CellSpec") -> int:
+    """Length of a run's row, which need not be made for that."""
+    return int(agent_of(spec).n_parameters)
+
+
+def initial_row(spec: "CellSpec", seed: int = 0) -> Tensor:
     """A run's first parameters, [parameter]."""
     agent, algorithm = agent_of(spec), spec.algorithm
-    if isinstance(algorithm, PPOSpec):
-        row: Tensor = agent.initial_row(seed, algorithm.sigma_init)
-        return row
-    row = agent.initial_row(seed)
+    row: Tensor = agent.initial_row(seed, *algorithm.initialisation)
     return row
 
 
-def policy_of(spec: CellSpec, rows: Tensor) -> Policy:
+def policy_of(spec: "CellSpec", rows: Tensor) -> Policy:
     """What `rows` [run, parameter] do, without randomness: SAC and PPO their mode."""
     agent, algorithm = agent_of(spec), spec.algorithm
-    if isinstance(algorithm, PPOSpec):
-        outputs_of = agent.policy.frozen(agent.split(rows)[0])
-        if agent.discrete:
-            return lambda obs: outputs_of(obs).argmax(-1)
-        return lambda obs: ppo.executed(outputs_of(obs), algorithm.exploration)
-    module = MODULES[algorithm.name]
+    module = module_of(algorithm)
+    if algorithm.on_policy:
+        mode: Policy = module.mode(agent, rows, algorithm)
+        return mode
+    return partial(module.act, module.State(agent, rows, torch.zeros(len(rows))))
+
+
+def random_policy_of(spec: "CellSpec", rows: Tensor, generator: torch.Generator) -> Policy:
+    """What `rows` [run, parameter] do while they learn, drawn anew at each call.
+
+    Of a deterministic policy: what it does without the noise that its loop adds.
+    """
+    agent, algorithm, where = agent_of(spec), spec.algorithm, spec.environment
+    module = module_of(algorithm)
+    if not algorithm.stochastic:
+        return policy_of(spec, rows)
+    if algorithm.on_policy:
+        sampler: Policy = module.sampler(agent, rows, algorithm, generator)
+        return sampler
     state = module.State(agent, rows, torch.zeros(len(rows)))
-    return partial(module.act, state)
+
+    def explore(obs: Tensor) -> Tensor:
+        size = obs.shape[:-1]
+        if where.n_choices is None:
+            numbers = torch.randn(*size, where.action_size, generator=generator)
+        else:
+            numbers = torch.rand(*size, 2, generator=generator)
+        actions: Tensor = module.explore(state, obs, numbers, algorithm)
+        return actions
+
+    return explore

@@ -3,16 +3,18 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from hindsight.envs.tasks import make, parallel_episodes
-from hindsight.specs.cell import CellSpec
+from hindsight.envs.environment import Environment, make
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy
 from hindsight.training.recent import RecentEpisodes
+
+if TYPE_CHECKING:
+    from hindsight.specs.cell import CellSpec
 
 
 class Runs(ABC):
@@ -26,7 +28,7 @@ class Runs(ABC):
 
     def __init__(
         self,
-        spec: CellSpec,
+        spec: "CellSpec",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
@@ -37,14 +39,21 @@ class Runs(ABC):
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         where, episodes = spec.environment, spec.evaluation.episodes
         self.env = make(where, self.seeds, n_envs, self.device, workers=workers)
-        at_once = parallel_episodes(where, episodes)
+        at_once = self.env.parallel_episodes(episodes)
         self.evaluation_env = make(where, self.seeds, at_once, self.device, True, workers)
         #: Evaluation episodes that each environment plays, one after the other.
         self.rounds = episodes // at_once
+        test = spec.end_test
+        #: Where the tests are played whose success ends a run, if any.
+        self.end_test_env: Environment | None = None
+        if test is not None:
+            self.end_test_env = make(where, self.seeds, test.episodes, self.device, True, workers)
         self.recent = RecentEpisodes(runs, n_envs)
         self.clock = Clock(runs, self.device, self.env.cpu_seconds)
         #: Step at which a run's mean return of the last hundred episodes first was 1, by seed.
         self.perfect: dict[int, int] = {}
+        #: Step at which a run first passed the test that ends it, by seed.
+        self.passed: dict[int, int] = {}
         #: Step after which a run first learned without hindsight, or with MEHER, by seed.
         self.switched: dict[int, int] = {}
 
@@ -83,16 +92,35 @@ class Runs(ABC):
         return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
 
     def ended(self, return_mean: Tensor) -> Tensor:
-        """Which runs end now, [run] bool: out of budget, or past early_end x the perfect step.
+        """Which runs end now, [run] bool: `why_ended` says why.
 
         Where rewards are -1 and 0 no mean return is 1, and no run ends early.
         """
         for seed, value in zip(self.seeds, return_mean.tolist(), strict=True):
             if value == 1.0:
                 self.perfect.setdefault(seed, self.env_steps)
-        factor = self.spec.early_end or math.inf
-        last = [factor * self.perfect.get(seed, math.inf) for seed in self.seeds]
-        return torch.tensor([self.env_steps > step or not self.within_budget for step in last])
+        for seed, passes in zip(self.seeds, self._pass_end_test(), strict=True):
+            if passes:
+                self.passed.setdefault(seed, self.env_steps)
+        return torch.tensor([self.why_ended(seed) is not None for seed in self.seeds])
+
+    def why_ended(self, seed: int) -> str | None:
+        """Why a run ends now: past early_end x its perfect step (early), a test in which all
+        episodes succeeded (test), out of budget (budget); None: it goes on.
+        """
+        if not self.within_budget:
+            return "budget"
+        if self.env_steps > (self.spec.early_end or math.inf) * self.perfect.get(seed, math.inf):
+            return "early"
+        return "test" if seed in self.passed else None
+
+    def _pass_end_test(self) -> list[bool]:
+        """Whether the mean return of a test is 1, of each run; False where none is due."""
+        env, test = self.end_test_env, self.spec.end_test
+        if env is None or test is None or self.env_steps % test.every:
+            return [False] * len(self.seeds)
+        returns, _, _ = self._play(env, first=self.env_steps // test.every)
+        return (returns.mean(1) >= 1).tolist()
 
     def episodes(self) -> dict[str, Tensor]:
         """Statistics of the last hundred episodes, each [run]."""
@@ -107,24 +135,7 @@ class Runs(ABC):
     @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
         """The fixed evaluation episodes with actions that are not random; columns [run]."""
-        env, act = self.evaluation_env, self.policy()
-        longest = self.spec.environment.step_limit
-        env.rewind()
-        env.prepare_rollout(0, longest)
-        g, shape = env.goal_size, env.elapsed.shape
-        left = torch.full(shape, self.rounds, device=self.device)
-        returns, success, length = torch.zeros(3, *shape, device=self.device)
-        for _ in range(longest * self.rounds):
-            going = left > 0
-            desired = env.state[..., g : 2 * g].clone()
-            step = env.step(act(env.state))
-            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
-            returns += going * reward
-            length += going
-            over = going & (step.terminated | step.truncated)
-            # Where success does not end an episode, it is the last step's that counts.
-            success += over & step.success
-            left -= over.long()
+        returns, success, length = self._play(self.evaluation_env, self.rounds)
         return {
             "episodes": self.recent.finished.clone(),
             "return_mean": returns.mean(1) / self.rounds,
@@ -132,10 +143,38 @@ class Runs(ABC):
             "episode_length": length.mean(1) / self.rounds,
         }
 
+    @torch.no_grad()
+    def _play(self, env: Environment, rounds: int = 1, first: int = 0) -> Tensor:
+        """Return, success and steps, [3, run, env], summed over `rounds` episodes in each.
+
+        They begin with episode number `first` of each environment, which has its own draws.
+        """
+        act, longest = self.policy(), self.spec.environment.step_limit
+        env.rewind(first)
+        env.prepare_rollout(first, longest)
+        g, shape = env.goal_size, env.elapsed.shape
+        left = torch.full(shape, rounds, device=self.device)
+        returns, success, length = sums = torch.zeros(3, *shape, device=self.device)
+        for _ in range(longest * rounds):
+            going = left > 0
+            desired = env.state[..., g : 2 * g].clone()
+            step = env.step(act(env.state))
+            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
+            if step.rest is not None:
+                reward = reward + step.rest
+            returns += going * reward
+            length += going
+            over = going & (step.terminated | step.truncated)
+            # Where success does not end an episode, it is the last step's that counts.
+            success += over & step.success
+            left -= over.long()
+        return sums
+
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices; the others leave the axis."""
         self.seeds = [self.seeds[i] for i in runs.tolist()]
-        for part in (self.env, self.evaluation_env, self.clock, *self.parts.values()):
+        tested = [self.end_test_env] if self.end_test_env is not None else []
+        for part in (self.env, self.evaluation_env, *tested, self.clock, *self.parts.values()):
             part.select(runs)
         self.recent.select(runs.cpu())
 
@@ -148,6 +187,7 @@ class Runs(ABC):
             "recent": self.recent.state_dict(),
             "clock": self.clock.state_dict(),
             "perfect": self.perfect,
+            "passed": self.passed,
             "switched": self.switched,
             **{name: part.state_dict() for name, part in self.parts.items()},
         }
@@ -160,4 +200,5 @@ class Runs(ABC):
             getattr(self, name).load_state_dict(saved[name])
         for name, part in self.parts.items():
             part.load_state_dict(saved[name])
-        self.perfect, self.switched = saved["perfect"], saved["switched"]
+        for name in ("perfect", "passed", "switched"):
+            setattr(self, name, saved[name])

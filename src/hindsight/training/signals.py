@@ -48,7 +48,7 @@ def entropies(
     limit: Tensor,
     n_choices: int | None = None,
 ) -> dict[str, Tensor]:
-    """Of rewards in {-1, 0, 1}, of actions as executed and of observations, each [run], bits.
+    """Of rewards in {-1, 0, 1}, of actions as taken and of observations, each [run], bits.
 
     obs [run, sample, obs], in [-limit, limit] with limit [obs]; actions [run, sample, action], in
     [-1, 1], or one choice of `n_choices`, each a bin; rewards, valid [run, sample].

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -15,20 +16,19 @@ from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import draw_episode, figure_axes
-from hindsight.envs.tasks import gymnasium_of, succeeded
 from hindsight.envs.workers import Slot, action_of, row_of
 from hindsight.files import FileError, write_whole
-from hindsight.specs.cell import CellSpec, PredatorPreySpec
-from hindsight.specs.errors import one_sentence
-from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.base import EnvironmentSpec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.from_file import cell_of, values_of
 from hindsight.streams import Purpose
 from hindsight.training.files import load
-from hindsight.training.policies import initial_row, policy_of
+from hindsight.training.policies import n_parameters, policy_of
 
 FRAMES_PER_SECOND = 5
 #: Ways to draw without a screen that MuJoCo knows.
@@ -71,9 +71,17 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
 
 
 def _saved(path: Path) -> dict[str, Any]:
+    """What is in a policy file: `spec`, a text, `seeds` [run], whole numbers, `rows` [run, ...]."""
     saved = load(path)
     if not {"spec", "seeds", "rows"} <= saved.keys():
         raise FileError(f"{path}: is no policy file")
+    seeds, rows = saved["seeds"], saved["rows"]
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise FileError(f"{path}: is no policy file: its seeds are not whole numbers")
+    if not isinstance(rows, torch.Tensor) or rows.dtype != torch.float32:
+        raise FileError(f"{path}: is no policy file: its parameters are not real numbers (float32)")
+    if rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
+        raise FileError(f"{path}: is no policy file: it has not one row of parameters per seed")
     return saved
 
 
@@ -82,18 +90,21 @@ def runs_in(path: Path) -> list[int]:
     return list(_saved(path)["seeds"])
 
 
-def read_policy(path: Path, run: int) -> tuple[CellSpec, torch.Tensor]:
-    """Specification and parameters of one run, from a file below results/policies."""
+def read_policy(path: Path, run: int, named: str | None = None) -> tuple[CellSpec, torch.Tensor]:
+    """Specification and parameters of one run, from a file below results/policies.
+
+    `named`: the environment that a person has typed, without which the file's own is not imported
+    unless it is known (`specs.from_file`).
+    """
     saved = _saved(path)
     if run not in saved["seeds"]:
         raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
-    try:
-        spec = CellSpec.model_validate_json(saved["spec"])
-    except ValidationError as error:
-        raise FileError(f"{path}: {one_sentence(error, CellSpec)}") from None
+    spec = cell_of(values_of(saved["spec"], path), path, [named] if named else [])
     row = saved["rows"][saved["seeds"].index(run)]
-    if len(row) != len(initial_row(spec)):
+    if len(row) != n_parameters(spec):
         raise FileError(f"{path}: its parameters are not those of its specification")
+    if not row.isfinite().all():
+        raise FileError(f"{path}: parameters of run {run} are not finite: its training diverged")
     return spec, row
 
 
@@ -103,9 +114,13 @@ def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]
     return play(spec, row, episodes, seed)
 
 
-def play_to_watch(path: Path, run: int, episodes: int, seed: int) -> list[Episode] | list[Filmed]:
-    """The same, or what another environment draws of itself."""
-    spec, row = read_policy(path, run)
+def play_to_watch(
+    path: Path, run: int, episodes: int, seed: int, named: str | None = None
+) -> list[Episode] | list[Filmed]:
+    """The same, or what another environment, `named` if it is a person's own, draws of itself."""
+    spec, row = read_policy(path, run, named)
+    if named is not None and named != spec.environment.id:
+        raise FileError(f"{path}: its environment is {spec.environment.id}, not {named}")
     if isinstance(spec.environment, PredatorPreySpec):
         return play(spec, row, episodes, seed)
     return film(spec, row, episodes, seed)
@@ -119,9 +134,9 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         FileError: it cannot draw itself without a screen.
     """
     where, act = spec.environment, policy_of(spec, row[None])
-    if isinstance(where, GymnasiumSpec):
+    if where.foreign:
         choose_headless(where)
-    env = gymnasium_of(where, render_mode="rgb_array")
+    env = where.make(render_mode="rgb_array")
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
     space, filmed = env.action_space, []
@@ -130,11 +145,12 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         obs, _ = env.reset(seed=Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, episode))
         frames, over, success = [_frame(env)], False, False
         while not over:
-            action = act(torch.from_numpy(row_of(obs))[None, None]).reshape(-1).numpy()
-            obs, reward, *ends, info = env.step(action_of(space, action))
+            action = act(torch.from_numpy(row_of(obs, where.keys))[None, None]).reshape(-1).numpy()
+            before = {key: np.array(value) for key, value in obs.items()}
+            obs, _, *ends, info = env.step(action_of(space, action))
             frames.append(_frame(env))
             over = any(ends)
-            success = succeeded(where, reward, info)
+            success = where.succeeded(before, obs, info)
         filmed.append(Filmed(frames, int(env.metadata.get("render_fps", 25)), success))
     env.close()
     return filmed
@@ -144,13 +160,28 @@ def _frame(env: Any) -> NDArray[Any]:
     return np.array(env.render(), np.uint8)
 
 
-def choose_headless(where: GymnasiumSpec) -> None:
+def _has_mujoco(where: EnvironmentSpec) -> bool:
+    """Whether it is MuJoCo that simulates an environment, and draws it."""
+    env = where.make()
+    parts = [env.unwrapped, *(x for x in vars(env.unwrapped).values() if isinstance(x, gym.Env))]
+    found = any(
+        type(value).__module__.partition(".")[0] == "mujoco"
+        for part in parts
+        for value in vars(part).values()
+    )
+    env.close()
+    return found
+
+
+def choose_headless(where: EnvironmentSpec) -> None:
     """Let MuJoCo draw without a screen: as MUJOCO_GL says, or the first way that works here.
+
+    Nothing is chosen for an environment that MuJoCo does not draw.
 
     Raises:
         FileError: it does not, or none does.
     """
-    if "mujoco" not in sys.modules:
+    if not _has_mujoco(where):
         return
     chosen = os.environ.get("MUJOCO_GL")
     # Each in a process of its own: a way that fails would spoil this one for the others.

@@ -1,0 +1,67 @@
+"""The papers' claims, read from one file a paper: sentence, source, thresholds, and the rule that
+is rendered from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent
+FILES = ("ppo_her.yaml", "meher.yaml")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper and the rule by which it is judged.
+
+    source: where the paper says it; thresholds: numbers of the rule; needs: the paper's evidence
+    (conditions, seeds, ...), less of which caps a verdict at "partly"; rule: the same in words;
+    test: what the p-value is of; added: what of the rule was not fixed before its results were
+    seen; more: what else its function reads.
+    """
+
+    id: str
+    paper: str
+    sentence: str
+    source: str
+    metric: str
+    published: str
+    thresholds: dict[str, Any]
+    needs: dict[str, Any]
+    rule: str
+    test: str
+    added: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def _claim(name: str, paper: str, values: dict[str, Any]) -> Claim:
+    words = dict(values)
+    thresholds, needs = words.pop("thresholds"), words.pop("needs")
+    rule = words.pop("rule", None) or (
+        f"Reproduced: {words.pop('reproduced')}. Partly: {words.pop('partly')}, or all of the "
+        "former on incomplete evidence (arms, conditions, seeds or steps missing). Otherwise not "
+        f"reproduced. {words.pop('more', '')}"
+    )
+    rule = rule.format(**needs | thresholds).strip()
+    known = {n: words.pop(n) for n in ("sentence", "source", "metric", "published", "test")}
+    added = words.pop("added", "")
+    return Claim(name, paper, **known, thresholds=thresholds, needs=needs, rule=rule, added=added,
+                 more=words)  # fmt: skip
+
+
+def _read() -> tuple[dict[str, str], dict[str, Claim]]:
+    titles, claims = {}, {}
+    for name in FILES:
+        paper = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+        titles[paper["paper"]] = paper["title"]
+        for key, values in paper["claims"].items():
+            claims[key] = _claim(key, paper["paper"], values)
+    return titles, claims
+
+
+#: The papers by their short names; their claims by id, in order.
+PAPERS, CLAIMS = _read()

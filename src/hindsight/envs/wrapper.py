@@ -1,0 +1,241 @@
+"""The gymnasium wrapper of our environments: `gymnasium.make("PredatorPrey-v0", prey="attract")`.
+
+`import hindsight.envs` makes gymnasium know them; `"hindsight.envs:PredatorPrey-v0"` is a name that
+imports it.  What a step does is that of the environment on the run axis (`run_axis.Environments`),
+with one run and one environment: there is no second implementation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete, Space
+from numpy.typing import ArrayLike, NDArray
+
+from hindsight.envs.render import PICTURES
+from hindsight.envs.run_axis import Environments
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.errors import validated
+from hindsight.specs.kinds import entry
+
+Array = NDArray[Any]
+Observation = dict[str, Array]
+
+
+class GoalEnv(gymnasium.Env[Any, Any]):
+    """One of our environments; what it is about, its class in `hindsight.envs` tells.
+
+    Observations: `achieved_goal`, `desired_goal` and `observation`.
+    Actions: [-1, 1]^n, clipped, or one of several choices.
+    `info["is_success"]` says whether the goal is achieved in this step, `info["timed_out"]` whether
+    it is the last that the step limit allows.
+
+    Where goals move, a step is rewarded for the goal before its move, which is
+    `info["desired_goal_at_reward"]`; the observation shows it after.  `compute_reward` of the
+    `achieved_goal` that `step` returns, of that goal and of `info` is always the step's reward.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012, as gymnasium's own
+
+    def __init__(self, environment: str, render_mode: str | None = None, **parameters: Any) -> None:
+        """An environment with the parameters of its specification, and their defaults.
+
+        Args:
+            environment: its id, one of `specs.environments.ENVIRONMENTS`.
+            render_mode: "rgb_array", or None for no pictures.
+            parameters: the keys of its specification (`hindsight.specs.environments`).
+
+        Raises:
+            SpecError (a ValueError): one sentence that names the parameter.
+        """
+        picture = PICTURES.get(environment)
+        modes = ["rgb_array"] if picture is not None else []
+        if render_mode not in (None, *modes):
+            known = " or ".join([*map(repr, modes), "None"])
+            raise ValueError(f"render_mode: {render_mode!r} is not allowed; it is {known}")
+        self.render_mode = render_mode
+        self.metadata = {"render_modes": modes, "render_fps": picture.fps if picture else 5}
+        self.parameters = validated(ENVIRONMENTS[environment], parameters)
+        self.native: Environments[Any] = entry(self.parameters.entry_point)([self.parameters], [0])
+        self.observation_space = self.native.observation_space
+        self.action_space = self.native.action_space
+        self._over = True
+        self._seen: list[Observation] = []  # of this episode
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: of `np_random`, from which everything random is drawn.
+            options: what the episode is to begin with instead of what is drawn:
+                "achieved_goal", "desired_goal"; of predator-prey "predator", "prey",
+                "prey_velocity", and where there is one "object".
+
+        Raises:
+            ValueError: an option that is unknown, has another shape or lies outside its space.
+        """
+        super().reset(seed=seed)
+        given = _checked(options or {}, self.native.given_spaces)
+        self.native.state = self.native.begin(given, self.np_random)[None, None]
+        self.native.elapsed.zero_()
+        self._over = False
+        self._seen = [self._observation()]
+        return self._observation(), {"is_success": False, "timed_out": False}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One step; raises ValueError for an action that is none.
+
+        Raises gymnasium's ResetNeeded where no episode has begun, or the last one is over.
+        """
+        if self._over:
+            raise gymnasium.error.ResetNeeded("the episode is over or has not begun: call reset()")
+        native, chosen = self.native, _chosen(action, self.action_space)
+        native.draw_step(self.np_random)
+        done = native.advance(chosen[None, None])
+        g = native.goal_size
+        desired = native.state[..., g : 2 * g]
+        reward, _ = native.task.reward(done.next_achieved, desired, done.terminated)
+        native.state, native.elapsed = done.next_obs, native.elapsed + 1
+        terminated, truncated = bool(done.terminated), bool(done.truncated)
+        self._over = terminated or truncated
+        info: dict[str, Any] = {
+            "is_success": bool(done.success),
+            "timed_out": int(native.elapsed) >= self.parameters.step_limit,
+        }
+        if native.goals_move:
+            info["desired_goal_at_reward"] = self._seen[-1]["desired_goal"].copy()
+        self._seen.append(self._observation())
+        return self._observation(), float(reward), terminated, truncated, info
+
+    def compute_reward(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> float | NDArray[np.float32]:
+        """The reward of goals [..., goal].
+
+        Args:
+            achieved_goal: the goal achieved by the action (that of the next observation).
+            desired_goal: the goal striven for when the action was taken.
+            info: a dictionary, whose "timed_out" may be an array [...], or for a batch one
+                dictionary per goal; where it says nothing, the step limit is not reached.
+
+        Returns a float for goals [goal], else float32 [...].
+        """
+        reward = self._outcome(achieved_goal, desired_goal, info)[0]
+        return reward if reward.ndim else float(reward)
+
+    def compute_terminated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Whether the episode terminates, of goals [..., goal].
+
+        Arguments as of `compute_reward`, under the names of gymnasium-robotics.  Returns a bool for
+        goals [goal], else bool [...].
+        """
+        return _truth(self._outcome(achieved_goal, desired_goal, info)[1])
+
+    def compute_truncated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Whether a time limit cuts the episode; arguments and result as of the others."""
+        return _truth(self._outcome(achieved_goal, desired_goal, info)[2])
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The episode so far as an image [height, width, 3]; None without a render mode."""
+        name = self.parameters.id
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                "render() draws nothing without a render mode: "
+                f'gymnasium.make("{name}", render_mode="rgb_array")'
+            )
+            return None
+        if not self._seen:
+            raise gymnasium.error.ResetNeeded("there is no episode to draw: call reset()")
+        return PICTURES[name].draw(self.parameters, self._seen)
+
+    def _outcome(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> tuple[Array, Array, Array]:
+        """Reward, whether terminated, whether truncated, of goals [..., goal]; [...] each."""
+        achieved, desired = (
+            torch.from_numpy(np.array(goal, np.float32))[None]
+            for goal in (achieved_goal, desired_goal)
+        )
+        native = self.native
+        late = torch.tensor(_timed_out(info, tuple(achieved.shape[1:-1])))[None]
+        # A time limit that cuts nothing is part of the task, and an end like any other.
+        fails = late & (not native.truncates)
+        reward, success = native.task.reward(achieved, desired, fails)
+        terminated = success & native.task.terminates_on_success | fails
+        return reward[0].numpy(), terminated[0].numpy(), (late & ~terminated)[0].numpy()
+
+    def _observation(self) -> Observation:
+        """The state in three arrays of its own."""
+        g = self.native.goal_size
+        parts = np.split(self.native.state[0, 0].numpy(), [g, 2 * g])
+        spaces = self.native.observation_space
+        named = zip(GOAL_KEYS, parts, strict=True)
+        return {name: part.astype(spaces[name].dtype) for name, part in named}
+
+
+def _checked(
+    options: Mapping[str, Any], spaces: Mapping[str, Space[Any]]
+) -> dict[str, NDArray[np.float32]]:
+    """The options of `reset` as float32, or ValueError."""
+    checked = {}
+    for key, value in options.items():
+        if key not in spaces:
+            raise ValueError(f"unknown option {key!r} of reset; there are {', '.join(spaces)}")
+        name, space = f"option {key!r} of reset", spaces[key]
+        assert space.shape is not None
+        checked[key] = numbers = _numbers(name, value, space.shape[0])
+        element = numbers.astype(space.dtype)
+        # An integer space would take 0.5 for 0.
+        if not space.contains(element) or (element != numbers).any():
+            what = f"it is an element of {space}"
+            if isinstance(space, Box):
+                what += f": every entry lies in [{space.low[0]:g}, {space.high[0]:g}]"
+            raise ValueError(f"{name}: {value!r} is not allowed; {what}")
+    return checked
+
+
+def _chosen(action: Any, space: Space[Any]) -> torch.Tensor:
+    """An action as a number or as numbers [n], or ValueError."""
+    if not isinstance(space, Discrete):
+        assert space.shape is not None
+        return torch.from_numpy(_numbers("action", action, space.shape[0]))
+    if not space.contains(action):
+        raise ValueError(
+            f"action: {action!r} is not allowed; it is a whole number from 0 to {space.n - 1}"
+        )
+    return torch.tensor(int(action))
+
+
+def _numbers(name: str, value: Any, n: int) -> NDArray[np.float32]:
+    """`value` as float32 [n], or ValueError."""
+    try:
+        # A copy, since the caller's array may be read-only, which torch does not take.
+        numbers = np.array(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        numbers = np.empty(0, np.float32)
+    if numbers.shape != (n,) or not np.isfinite(numbers).all():
+        raise ValueError(f"{name}: {value!r} is not allowed; it takes {n} finite numbers")
+    return numbers
+
+
+def _truth(flags: Array) -> bool | NDArray[np.bool_]:
+    """Truth values [...] as they are, a single one as a bool."""
+    return flags if flags.ndim else bool(flags)
+
+
+def _timed_out(info: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """What `info` (see `compute_reward`) says about the step limit, of the given shape."""
+    if isinstance(info, Sequence | np.ndarray):
+        said = np.reshape([one.get("timed_out", False) for one in np.ravel(np.array(info))], shape)
+    else:
+        said = np.asarray((info or {}).get("timed_out", False))
+    return np.broadcast_to(said.astype(bool), shape)

@@ -1,0 +1,308 @@
+"""`her.HindsightReplayBuffer` under the names of Stable-Baselines3's `HerReplayBuffer`.
+
+Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  What differs:
+where the environment has a `compute_terminated`, terminations are recomputed for the new goal
+unless `fidelity="released"`; a transition is relabelled with probability k / (k + 1), where there a
+fixed share of the batch is; there is the strategy `random`; `save` writes no pickle.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Dict, Discrete, Space
+
+from hindsight.replay.buffer import check_choice, check_count
+from hindsight.replay.episodes import Array, Rows, truth
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, method_of
+from hindsight.specs.base import Fidelity
+from hindsight.specs.gymnasium import GOAL_KEYS
+from hindsight.specs.replay import GOAL_STRATEGIES
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the buffer asks of a vector environment."""
+
+    single_observation_space: Space[Any]
+    single_action_space: Space[Any]
+    num_envs: int
+    compute_reward: Any
+    compute_terminated: Any
+    metadata: Any
+
+
+class ReplaySamples(NamedTuple):
+    """A batch; NumPy arrays, or tensors where the buffer has a device."""
+
+    observations: dict[str, Any]
+    actions: Any  # [sample, action]
+    next_observations: dict[str, Any]
+    dones: Any  # [sample, 1]: terminated, not cut by a time limit
+    rewards: Any  # [sample, 1]
+    discounts: Any = None  # of n-step returns, which are not made here
+    weights: Any = None  # [sample, 1] importance weights, where prioritised
+    indexes: Array | None = None  # [sample], for `update_priorities`
+
+
+class HerReplayBuffer:
+    """Hindsight replay with several environments that step together."""
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        env: Any,
+        device: torch.device | str | None = None,
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: Any = "future",
+        copy_info_dict: bool = False,
+        *,
+        info_keys: Sequence[str] = (),
+        fidelity: Fidelity | None = None,
+        compute_terminated: OfGoals | None = None,
+        prioritized: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        """Room for `buffer_size` transitions of all environments together.
+
+        Args:
+            env: a (vector) environment, for its `compute_reward` and `compute_terminated`; the
+                algorithms pass theirs.
+            device: of the tensors that `sample` returns; None: it returns NumPy arrays.
+            handle_timeout_termination: False takes a time limit for a termination.
+            goal_selection_strategy: "future", "final", "episode" or "random", or
+                Stable-Baselines3's constants.
+            copy_info_dict: keep the infos, and hand them to `compute_reward`.
+            info_keys, compute_terminated, prioritized: see `her.HindsightReplayBuffer`.
+            fidelity: "described" recomputes terminations, "released" does not, as there; None:
+                described where there is a compute_terminated.
+            seed: of the buffer's own generator; None: drawn from NumPy's global generator, which
+                an algorithm's `seed` decides.
+
+        Raises:
+            ValueError: one sentence with the key, the value and what is allowed.
+        """
+        if optimize_memory_usage:
+            raise ValueError(
+                f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; both "
+                "observations are stored"
+            )
+        if not isinstance(observation_space, Dict):
+            raise ValueError(f"observation_space: {observation_space} is not allowed; it is a Dict")
+        strategy = str(getattr(goal_selection_strategy, "name", goal_selection_strategy)).lower()
+        check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)
+        check_count("n_sampled_goal", n_sampled_goal, 0)
+        check_count("n_envs", n_envs, 1)
+        self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
+        self.goal_selection_strategy = strategy
+        self.handle_timeout_termination = handle_timeout_termination
+        self.device = None if device is None else _device(device)
+        if seed is None:
+            seed = int(np.random.randint(2**31))  # noqa: NPY002
+        self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
+        self.buffer = HindsightReplayBuffer(
+            buffer_size,
+            _seen(env, observation_space, action_space, n_envs),
+            strategy=strategy,  # type: ignore[arg-type]
+            k=n_sampled_goal,
+            fidelity=fidelity,
+            compute_terminated=compute_terminated,
+            info_keys=info_keys,
+            copy_infos=copy_info_dict,
+            rest="drop",
+            prioritized=prioritized,
+            seed=seed,
+        )
+        self._info_keys = tuple(info_keys)
+        self.copy_info_dict = copy_info_dict
+
+    def set_env(self, env: Any) -> None:
+        """Give it an environment, which it lacks after it was pickled; see the argument `env`.
+
+        Raises:
+            ValueError: one that is none, or has no such methods.
+        """
+        spaces = self.buffer.observation_space, self.buffer.action_space
+        self.buffer.set_env(_seen(env, *spaces, self.n_envs))
+
+    @property
+    def pos(self) -> int:
+        """Where in the buffer the next finished episode will begin."""
+        return self.buffer.episodes.buffer.position % self.buffer.episodes.size
+
+    @property
+    def full(self) -> bool:
+        """Whether what comes next takes the place of the oldest."""
+        return self.buffer.episodes.buffer.position >= self.buffer.episodes.size
+
+    def add(
+        self,
+        obs: Mapping[str, Any],
+        next_obs: Mapping[str, Any],
+        action: Any,
+        reward: Any,
+        done: Any,
+        infos: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """A step of every environment, arrays with a leading axis [env].
+
+        Where `done`, `next_obs` is the episode's last observation, and the environment's info says
+        "TimeLimit.truncated" if a time limit cut the episode.
+
+        Raises:
+            ValueError: other shapes, no numbers, numbers that are not finite.
+        """
+        if len(infos) != self.n_envs:
+            raise ValueError(f"infos: {len(infos)} are not allowed; it takes {self.n_envs}")
+        over = truth("done", done, (self.n_envs,))
+        cut = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        terminated = over & ~cut if self.handle_timeout_termination else over
+        obs, next_obs = self._of_env(obs), self._of_env(next_obs)
+        action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
+        info: Any = {key: np.array([one.get(key) for one in infos]) for key in self._info_keys}
+        if self.copy_info_dict:
+            info = infos
+        self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
+
+    def sample(self, batch_size: int, env: Any = None, beta: float = 0.4) -> ReplaySamples:
+        """A batch.
+
+        Args:
+            env: a VecNormalize that normalises what is sampled.
+            beta: of the importance weights, where prioritised.
+
+        Raises:
+            ValueError: no episode is finished yet.
+        """
+        batch = self.buffer.sample(batch_size, beta)
+        obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
+        if env is not None:
+            obs, next_obs = env.normalize_obs(obs), env.normalize_obs(next_obs)
+            rewards = env.normalize_reward(rewards).astype(np.float32)
+        return ReplaySamples(
+            {key: self._to(value) for key, value in obs.items()},
+            self._to(_single(batch.actions.reshape(batch_size, -1))),
+            {key: self._to(value) for key, value in next_obs.items()},
+            self._to(batch.terminated.astype(np.float32)[:, None]),
+            self._to(rewards[:, None]),
+            weights=None if batch.weights is None else self._to(batch.weights[:, None]),
+            indexes=batch.indexes,
+        )
+
+    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
+        """Give sampled transitions the priorities that follow from their TD errors [sample]."""
+        self.buffer.update_priorities(indexes, td_errors)
+
+    @property
+    def observations(self) -> dict[str, Array]:
+        """Of what is stored, arrays [n, ...]: finished episodes, oldest first, then open ones."""
+        return self._all(0)
+
+    @property
+    def next_observations(self) -> dict[str, Array]:
+        """What they led to."""
+        return self._all(self.buffer.episodes.row.next_obs.start)
+
+    @property
+    def actions(self) -> Array:
+        """Their actions [n, action]."""
+        rows, field = self._rows(), self.buffer.episodes.fields["action"]
+        return _single(field.read(rows).reshape(len(rows), -1))
+
+    @property
+    def rewards(self) -> Array:
+        """Their rewards [n], as they were paid."""
+        return self._rows()[:, self.buffer.episodes.row.reward]
+
+    @property
+    def dones(self) -> Array:
+        """Whether they terminated [n], as 0 and 1."""
+        return self._rows()[:, self.buffer.episodes.row.terminated]
+
+    def _rows(self) -> Rows:
+        episodes = self.buffer.episodes
+        open_ones = [episodes.open_rows(env) for env in range(self.n_envs)]
+        return np.concatenate([episodes.all_rows(), *open_ones])
+
+    def _all(self, first: int) -> dict[str, Array]:
+        rows = self._rows()[:, first:]
+        return {key: self.buffer.episodes.fields[key].read(rows) for key in GOAL_KEYS}
+
+    def truncate_last_trajectory(self) -> None:
+        """End the episodes that are going on, with a warning, as if a time limit had."""
+        if any(self.buffer.episodes.n_open):
+            warnings.warn(
+                "The last trajectory in the replay buffer will be truncated: the open episodes end "
+                "here",
+                stacklevel=2,
+            )
+        self.buffer.truncate_last_trajectory()
+
+    def size(self) -> int:
+        """Transitions that can be sampled."""
+        return len(self.buffer)
+
+    def reset(self) -> None:
+        """Forget every transition."""
+        self.buffer.clear()
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the functions; raises files.FileError."""
+        self.buffer.save(path)
+
+    def load(self, path: str | Path) -> None:
+        """Continue where `save` was called; raises files.FileError and then changes nothing."""
+        self.buffer.load(path)
+
+    def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Observations of discrete spaces as [env], however they were shaped."""
+        if not self._discrete:
+            return obs
+        return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in self._discrete}}
+
+    def _out(self, obs: dict[str, Array]) -> dict[str, Array]:
+        """Observations of discrete spaces as [sample, 1], as Stable-Baselines3 has them."""
+        return {key: o[:, None] if key in self._discrete else o for key, o in obs.items()}
+
+    def _to(self, array: Array) -> Any:
+        return array if self.device is None else torch.as_tensor(array, device=self.device)
+
+
+def _single(actions: Array) -> Array:
+    """Actions of float64 as float32, which is what networks give and take."""
+    return actions.astype(np.float32) if actions.dtype == np.float64 else actions
+
+
+def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> _Seen:
+    """An environment with these spaces; ValueError for None."""
+    if env is None:
+        raise ValueError("env: None is not allowed; it is an environment, for its compute_reward")
+    reward, terminated = method_of(env, "compute_reward"), method_of(env, "compute_terminated")
+    metadata = getattr(env, "metadata", None)
+    return _Seen(observations, actions, n_envs, reward, terminated, metadata)
+
+
+def _device(device: torch.device | str) -> torch.device:
+    """ "auto" is a GPU where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
+
+
+try:
+    from stable_baselines3.her.her_replay_buffer import HerReplayBuffer as _Theirs
+except ImportError:
+    pass  # It is no requirement.
+else:
+    # Its algorithms pass their environment to a buffer that is one of these, and give it back when
+    # they load it.
+    _Theirs.register(HerReplayBuffer)

@@ -1,0 +1,518 @@
+"""PPO, SAC, TD3, DDPG and DQN as users of Stable-Baselines3 know them, over this package's loops.
+
+A model trains several runs at once, which differ in their seeds.  What it says of itself is of all
+of them; what acts is one of them, by default the one that evaluates best.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from hindsight.files import FileError, reason
+from hindsight.library.environment import NAMESPACE, Given, environment_values
+from hindsight.library.policy import Policy, export, spaces_of
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.experiments import must_count, put
+from hindsight.specs.from_file import cell_of
+from hindsight.specs.gymnasium import is_known
+from hindsight.training.cell import must_be_usable, prepare_process
+from hindsight.training.evaluate import Actor, actor_of, evaluate_run
+from hindsight.training.files import load, save
+from hindsight.training.loops import runs_of
+from hindsight.training.policies import initial_row
+from hindsight.training.progress import Progress, show
+from hindsight.training.runs import Runs
+
+#: What a model's file says it is.
+FORMAT = "hindsight model 1"
+#: Which parameters of a run: those of its best evaluation, or the latest.
+Which = Literal["best", "last"]
+#: Called after every iteration; False ends `learn`.
+Callback = Callable[["Model"], bool | None]
+
+INTEGERS = ("seed", "iteration", "env_steps", "episodes")
+
+
+class Model:
+    """Runs of one algorithm in one environment; see `PPO`, `SAC`, `TD3`, `DDPG` and `DQN`."""
+
+    algorithm: ClassVar[str]
+    default_her: ClassVar[str] = "future"
+
+    def __init__(
+        self,
+        env: Given,
+        *,
+        her: str | None = "default",
+        k: int | None = None,
+        seeds: int = 4,
+        evaluate_every: int = 2000,
+        evaluation_episodes: int = 20,
+        env_kwargs: Mapping[str, Any] | None = None,
+        max_episode_steps: int | None = None,
+        terminates: Literal["goal", "never"] | None = None,
+        rest: Literal["keep", "drop", "refuse"] = "keep",
+        fidelity: Literal["described", "released"] = "described",
+        device: str = "cpu",
+        workers: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Nothing is trained yet.
+
+        Args:
+            env: an id, a function that makes an environment, or an environment, which is made anew
+                by its id or copied.
+            her: where the goals of hindsight come from: "final", "future", "episode", "random" (not
+                PPO); None: no hindsight.  If not given, PPO's is "final", the others' "future".
+            k: goals per step; if not given, PPO's is 1, the others' 4.
+            seeds: how many runs train, with the seeds 0, 1, ...
+            evaluate_every: environment steps of a run between two evaluations, ...
+            evaluation_episodes: ... and episodes of each.
+            env_kwargs: arguments for the environment, if it is given by id or function.
+            max_episode_steps: steps after which an episode is truncated; None: as registered.
+            terminates, rest: see docs/your-environment.md.
+            fidelity: how hindsight relabels; see docs/deviations.md.
+            device: "cpu" or "cuda".
+            workers: processes that step the environments; None: one for each core.
+            settings: any other key of the algorithm or of hindsight, as learning_rate, hidden,
+                n_envs, batch_size, prioritized.
+
+        Raises:
+            SpecError: a key or value that is none; an environment that cannot be trained in.
+        """
+        where = environment_values(env, env_kwargs, max_episode_steps)
+        given: dict[str, Any] = {
+            "environment": where,
+            "algorithm": {"name": self.algorithm},
+            "seeds": seeds,
+            "early_end": None,
+            "evaluation": {"episodes": evaluation_episodes},
+        }
+        for key, value, default in (("terminates", terminates, None), ("rest", rest, "keep")):
+            if value != default:
+                where[key] = value
+        her = self.default_her if her == "default" else her
+        if her is not None:
+            section = "hindsight" if ALGORITHMS[self.algorithm].on_policy else "replay"
+            given[section] = {"strategy": her, "fidelity": fidelity}
+            given[section] |= {} if k is None else {"k": k}
+        elif k is not None:
+            raise SpecError(f"k={k} has no effect without hindsight (her=None)")
+        for key, value in settings.items():
+            put(given, key, value, type(self).__name__)
+        self._set_up(validated(CellSpec, given), evaluate_every, device, workers)
+        must_count(self.spec, given, settings)
+
+    def _set_up(
+        self, spec: CellSpec, evaluate_every: int, device: str, workers: int | None
+    ) -> None:
+        must_be_usable(device)
+        if evaluate_every < 1:
+            raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; it is 1 or more")
+        self.spec, self.evaluate_every, self.device, self.workers = (
+            spec, evaluate_every, device, workers,
+        )  # fmt: skip
+        self.seeds = list(range(spec.seeds))
+        self._runs: Runs | None = None
+        self._resumes: dict[str, Any] | None = None
+        self._steps = 0
+        rows = [initial_row(spec, seed) for seed in self.seeds]
+        #: Parameters [run, parameter], and how good those of the best evaluation were.
+        self._rows: dict[str, torch.Tensor] = {name: torch.stack(rows) for name in ("best", "last")}
+        self._scores = [(-np.inf, -np.inf)] * len(self.seeds)
+        self._columns: dict[str, dict[str, list[NDArray[Any]]]] = {
+            "train": defaultdict(list), "evaluation": defaultdict(list),
+        }  # fmt: skip
+        self._spaces = spaces_of(spec.environment)
+        #: What acts, and for which run, parameters and step it was made.
+        self._acting: tuple[Any, Policy] | None = None
+        self._random: tuple[Any, Actor] | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found out about the environment, and what follows; `learn(progress=True)` shows
+        it."""
+        return self.spec.environment.told
+
+    # -- learning -------------------------------------------------------------------------------
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps of each run so far."""
+        return self._steps
+
+    def learn(
+        self, total_timesteps: int, *, callback: Callback | None = None, progress: bool = False
+    ) -> Self:
+        """Train every run for so many environment steps more, rounded up to whole iterations.
+
+        Args:
+            callback: called with this model after every iteration (`log_interval` steps, or PPO's
+                rollout); False ends the call.
+            progress: show a bar, or lines where there is no terminal.
+
+        Raises:
+            EnvironmentFailure: an environment raised, or contradicts itself.
+            SpecError: a loaded model that was saved without its training.
+        """
+        if total_timesteps < 1:
+            raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; it is 1 or more")
+        prepare_process(self.device)
+        if progress:
+            print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
+        runs = self._started()
+        first, each = runs.env_steps, runs.rollout_steps
+        target = first + -(-total_timesteps // each) * each
+        # Schedules run from the first step of all to the last of this call.
+        runs.spec = self.spec.model_copy(update={"steps": target})
+        tested = first
+        with show() if progress else _silent() as tell:
+            while runs.env_steps < target:
+                columns = runs.iterate()
+                self._steps = runs.env_steps
+                self._note("train", columns)
+                self._rows["last"] = runs.rows.detach().cpu().clone()
+                if self._steps - tested >= self.evaluate_every or self._steps >= target:
+                    tested = self._steps
+                    self._test(runs)
+                tell(self._progress(columns, runs, first, target))
+                if callback is not None and callback(self) is False:
+                    break
+        if tested < self._steps:
+            self._test(runs)
+        return self
+
+    def _started(self) -> Runs:
+        """The runs, where they stand."""
+        if self._runs is None:
+            if self._steps and self._resumes is None:
+                raise SpecError(
+                    "this model was saved without its training, so that it cannot learn on: save "
+                    "it with training=True"
+                )
+            # Room for as many transitions as the algorithm keeps, however long it will learn.
+            room = max(getattr(self.spec.algorithm, "buffer_size", 1), self.spec.iteration_steps)
+            spec = self.spec.model_copy(update={"steps": room})
+            self._runs = runs_of(spec, self.seeds, self.device, self.workers)
+            if self._resumes is not None:
+                self._runs.load_state_dict(self._resumes)
+                self._resumes = None
+        return self._runs
+
+    def _test(self, runs: Runs) -> None:
+        found = runs.evaluate()
+        self._note("evaluation", found)
+        for i, score in enumerate(
+            zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
+        ):
+            if score >= self._scores[i]:
+                self._scores[i] = score
+                self._rows["best"][i] = self._rows["last"][i]
+
+    def _note(self, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
+        runs = self._started()
+        n = len(self.seeds)
+        rows = {
+            "seed": np.array(self.seeds),
+            "iteration": np.full(n, runs.iteration),
+            "env_steps": np.full(n, runs.env_steps),
+            "wall_seconds": runs.clock.wall.numpy().copy(),
+            "cpu_seconds": runs.clock.cpu.numpy().copy(),
+            **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
+        }
+        for name, value in rows.items():
+            self._columns[phase][name].append(value)
+
+    def _progress(
+        self, columns: Mapping[str, torch.Tensor], runs: Runs, first: int, target: int
+    ) -> Progress:
+        n, done = len(self.seeds), runs.env_steps - first
+        seconds = float(runs.clock.wall.sum()) * done / max(runs.env_steps, 1)
+        return Progress(
+            self.spec.environment.id, n * done, n * (target - first),
+            n * done / max(seconds, 1e-9), float(columns["return_mean"].nanmean()),
+            float(columns["success_rate"].nanmean()),
+        )  # fmt: skip
+
+    def curves(self) -> pd.DataFrame:
+        """What was noted, a row for each run, iteration ("train") and evaluation ("evaluation").
+
+        Columns: phase; seed, of the run; iteration; env_steps, of the run so far; wall_seconds and
+        cpu_seconds, its share of the training time; episodes, finished while training; return_mean,
+        success_rate and episode_length (steps), of the last hundred episodes or of the
+        evaluation's; reward_rest, the mean reward per step that goals do not explain; and the
+        algorithm's own, as losses.  NaN where a phase has no such column.
+        """
+        frames = [pd.DataFrame({"phase": [], "seed": [], "iteration": [], "env_steps": []})]
+        for phase, columns in self._columns.items():
+            values = {name: np.concatenate(parts) for name, parts in columns.items()}
+            if values:
+                frames.append(pd.DataFrame({"phase": phase, **values}))
+        table = pd.concat(frames[1:] or frames, ignore_index=True)
+        kinds = {name: "int64" for name in INTEGERS if name in table}
+        table = table.astype(kinds).sort_values(["phase", "seed", "env_steps"], kind="stable")
+        return table.reset_index(drop=True)
+
+    # -- acting ---------------------------------------------------------------------------------
+
+    @property
+    def best_run(self) -> int:
+        """The run (seed) with the best evaluation: by its share of successes, then its return."""
+        return max(self.seeds, key=lambda run: self._scores[run])
+
+    def parameters(self, run: int | None = None, which: Which = "best") -> torch.Tensor:
+        """A run's parameters [parameter], for observations as they are given."""
+        run = self.best_run if run is None else run
+        if run not in self.seeds:
+            raise SpecError(f"run: {run} is not allowed; there are {self.seeds}")
+        if which not in self._rows:
+            raise SpecError(f"which: {which!r} is not allowed; there are best and last")
+        return self._rows[which][run]
+
+    def policy(self, run: int | None = None, which: Which = "best") -> Policy:
+        """What a run does, as an ordinary module of torch (`library.policy.Policy`).
+
+        Args:
+            run: its seed; None: the one that evaluates best.
+            which: its parameters at its best evaluation, or the last.
+        """
+        return Policy(self.spec, self.parameters(run, which), *self._spaces)
+
+    def predict(
+        self,
+        observation: Mapping[str, Any] | NDArray[Any],
+        state: None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        *,
+        run: int | None = None,
+        which: Which = "best",
+    ) -> tuple[Any, None]:
+        """An action as the environment takes it, and None, for Stable-Baselines3's sake.
+
+        Args:
+            observation: as the environment gives it, or several with a leading axis.
+            state, episode_start: ignored.
+            deterministic: False: drawn as in training, of a single observation.
+            run, which: as of `policy`.
+        """
+        key = (self.best_run if run is None else run, which, self._steps)
+        if not deterministic:
+            if not isinstance(observation, Mapping):
+                raise SpecError("observation: random actions are drawn for a dictionary")
+            if self._random is None or self._random[0] != key:
+                generator = torch.Generator().manual_seed(0)
+                row = self.parameters(run, which)
+                self._random = key, actor_of(self.spec, row, self._spaces[1], generator)
+            return self._random[1](observation), None
+        if self._acting is None or self._acting[0] != key:
+            self._acting = key, self.policy(run, which)
+        return self._acting[1].numpy(observation), None
+
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        run: int | None = None,
+        which: Which = "best",
+        deterministic: bool = True,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Episodes of every run, or of one; a row per run, its seed the index.
+
+        Columns: return_mean and return_std, over its episodes; success_rate; length_mean, in steps.
+        Episode e begins as `reset(seed=seed + e)` makes it, for every run alike.
+        """
+        prepare_process("cpu")
+        rows = {}
+        for each in self.seeds if run is None else [run]:
+            found = evaluate_run(
+                self.spec, self.parameters(each, which), episodes, deterministic, seed=seed
+            )
+            rows[each] = found[:4]
+        names = ["return_mean", "return_std", "success_rate", "length_mean"]
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
+        return table.rename_axis("run")
+
+    def film(
+        self, path: str | Path, run: int | None = None, episodes: int = 3, which: Which = "best"
+    ) -> Path:
+        """Write an animation, .gif or .mp4, of a run's episodes; returns its path."""
+        from hindsight.training.watch import animate, film, play
+
+        row = self.parameters(run, which)
+        if self.spec.environment.id == "PredatorPrey-v0":
+            animate(play(self.spec, row, episodes), Path(path))
+        else:
+            animate(film(self.spec, row, episodes), Path(path))
+        return Path(path)
+
+    def export(self, path: str | Path, run: int | None = None, which: Which = "best") -> Path:
+        """Write a run's policy as .onnx or .pt2 (`library.policy.export`); returns its path."""
+        return export(self.policy(run, which), Path(path))
+
+    # -- files ----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, training: bool = False) -> Path:
+        """Write policies and curves; returns the path.
+
+        Such a file may stand wherever the commands `watch` and `evaluate` want a policy.
+
+        Args:
+            training: everything else, too, so that a loaded model learns on as this one would: the
+                replay buffer, optimisers, open episodes.
+
+        Raises:
+            FileError: it cannot be written.
+        """
+        state = {
+            "format": FORMAT,
+            "spec": self.spec.model_dump_json(),
+            "seeds": self.seeds,
+            "rows": self._rows["best"],
+            "last": self._rows["last"],
+            "scores": self._scores,
+            "steps": self._steps,
+            "evaluate_every": self.evaluate_every,
+            "curves": {
+                phase: {name: torch.from_numpy(np.concatenate(v)) for name, v in columns.items()}
+                for phase, columns in self._columns.items()
+            },
+            "training": self._started().state_dict() if training else None,
+        }
+        save(Path(path), state)
+        return Path(path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        env: Given | None = None,
+        *,
+        device: str = "cpu",
+        workers: int | None = None,
+    ) -> Self:
+        """A model as it was saved.  Nothing in the file is run, and no module is imported for it.
+
+        Args:
+            env: its environment; None: the one that the file names, which must be known: of this
+                package, of gymnasium-robotics or registered before.
+
+        Raises:
+            FileError: a file that is damaged, or of another kind.
+            SpecError: an environment that is not known, or does not fit.
+        """
+        path = Path(path)
+        saved = load(path)
+        if saved.get("format") != FORMAT:
+            raise FileError(f"{path}: is no model of this library")
+        try:
+            return cls._of_file(path, saved, env, device, workers)
+        except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            raise FileError(f"{path}: is damaged: {reason(error)}") from error
+
+    @classmethod
+    def _of_file(
+        cls,
+        path: Path,
+        saved: dict[str, Any],
+        env: Given | None,
+        device: str,
+        workers: int | None,
+    ) -> Self:
+        values = json.loads(saved["spec"])
+        algorithm, where = values["algorithm"]["name"], values["environment"]
+        if algorithm != cls.algorithm:
+            raise FileError(f"{path}: is a model of {algorithm}: {algorithm.upper()}.load reads it")
+        if env is not None:
+            given = environment_values(env, None, where.get("max_episode_steps"))
+            kept = {key: where[key] for key in ("terminates", "rest") if where.get(key) is not None}
+            values["environment"] = where = given | kept
+        else:
+            _must_be_known(path, where["id"])
+        model = cls.__new__(cls)
+        spec = cell_of(values, path, [where["id"]])
+        model._set_up(spec, int(saved["evaluate_every"]), device, workers)
+        rows = {"best": saved["rows"], "last": saved["last"]}
+        if saved["seeds"] != model.seeds or any(
+            rows[name].shape != own.shape or rows[name].dtype != own.dtype
+            for name, own in model._rows.items()
+        ):
+            raise FileError(f"{path}: its parameters are not those of its specification")
+        model._rows, model._steps, model._resumes = rows, int(saved["steps"]), saved["training"]
+        model._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
+        for phase, columns in model._columns.items():
+            columns.update({name: [v.numpy()] for name, v in saved["curves"][phase].items()})
+        return model
+
+
+def _must_be_known(path: Path, name: str) -> None:
+    """Raise SpecError for an environment that one would have to import something for."""
+    module, _, bare = name.rpartition(":")
+    if bare.startswith(f"{NAMESPACE}/"):
+        raise SpecError(
+            f"{path}: its environment was given as an object, which no file keeps; give it again: "
+            "load(path, env=...)"
+        )
+    # One that gymnasium would import from somewhere is not there yet, whoever registered it.
+    made_by = gym.registry[bare].entry_point if bare in gym.registry else None
+    registered = callable(made_by) and (not module or module in sys.modules)
+    there = name in ENVIRONMENTS or registered
+    if not there and not is_known(name):
+        raise SpecError(
+            f"{path}: its environment {name!r} is of a module that is not imported; import "
+            f"{module or 'it'} first if you trust it, or give the environment: load(path, env=...)"
+        )
+
+
+class _silent:
+    """Nothing is shown."""
+
+    def __enter__(self) -> Callable[[Progress], None]:
+        return lambda progress: None
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class PPO(Model):
+    """Proximal policy optimisation, with hindsight as PPO-HER has it (`specs.cell.PPOSpec`)."""
+
+    algorithm = "ppo"
+    default_her = "final"
+
+
+class SAC(Model):
+    """Soft actor-critic, continuous actions (`specs.off_policy.SACSpec`)."""
+
+    algorithm = "sac"
+
+
+class TD3(Model):
+    """Twin delayed DDPG, continuous actions (`specs.off_policy.TD3Spec`)."""
+
+    algorithm = "td3"
+
+
+class DDPG(Model):
+    """Deep deterministic policy gradient, continuous actions (`specs.off_policy.DDPGSpec`)."""
+
+    algorithm = "ddpg"
+
+
+class DQN(Model):
+    """Double deep Q-learning, discrete actions (`specs.off_policy.DQNSpec`)."""
+
+    algorithm = "dqn"

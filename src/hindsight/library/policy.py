@@ -1,0 +1,159 @@
+"""A trained policy as an ordinary module of torch, with everything inside, and as a file."""
+
+import logging
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import Tensor, nn
+
+from hindsight.files import FileError, write_whole
+from hindsight.specs.base import EnvironmentSpec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
+from hindsight.training.policies import agent_of
+
+
+def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Box | Discrete]:
+    """What a policy sees, by key in its order, and the actions."""
+    env = where.make()
+    space, action = env.observation_space, env.action_space
+    assert isinstance(space, gymnasium.spaces.Dict) and isinstance(action, Box | Discrete)
+    env.close()
+    return {key: space[key] for key in where.keys}, action
+
+
+class Policy(nn.Module):
+    """From observations to the actions that are not random, as the environment takes them.
+
+    Observations are a dictionary of tensors [n, ...], as the environment's spaces have them, or one
+    tensor [n, obs] of achieved goal, desired goal and observation, side by side; the leading axis
+    may be missing.  Actions are float32 [n, ...] within the action space's bounds, or int64 [n]
+    where they are choices.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        spec: CellSpec,
+        row: Tensor,
+        observations: Mapping[str, gymnasium.Space[Any]],
+        actions: Box | Discrete,
+    ) -> None:
+        """The policy of a run with these parameters [parameter]."""
+        super().__init__()
+        self.shapes = {key: tuple(space.shape or ()) for key, space in observations.items()}
+        mlp, rows = agent_of(spec).acting(row.detach().cpu()[None])
+        layers: list[nn.Module] = []
+        for bias, weight in mlp.layers(rows):
+            linear = nn.Linear(weight.shape[2], weight.shape[1])
+            linear.weight = nn.Parameter(weight[0].clone())
+            linear.bias = nn.Parameter(bias[0].clone())
+            layers += [linear, nn.ReLU() if mlp.activation == "relu" else nn.Tanh()]
+        self.network = nn.Sequential(*layers[:-1])
+        #: Behind the means there are deviations.
+        self.has_deviations = mlp.sizes[-1] > spec.environment.n_outputs
+        self.squashes = spec.algorithm.squashes
+        self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
+        self.action_shape = tuple(actions.shape or ())
+        self.dtype = actions.dtype
+        bounds = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
+        for name, bound in zip(("low", "high"), bounds, strict=True):
+            values = torch.from_numpy(np.ravel(np.asarray(bound, np.float64)).astype(np.float32))
+            self.register_buffer(name, values)
+
+    def forward(self, observations: Mapping[str, Tensor] | Tensor) -> Tensor:
+        """Actions [n, ...]; see the class."""
+        if isinstance(observations, Tensor):
+            alone = observations.ndim == 1
+            rows = observations[None] if alone else observations
+        else:
+            first = next(iter(self.shapes))
+            alone = observations[first].ndim == len(self.shapes[first])
+            given = [observations[key] for key in self.shapes]
+            rows = torch.cat([(x[None] if alone else x).flatten(1) for x in given], dim=1)
+        actions = self._actions(self.network(rows.float()))
+        return actions[0] if alone else actions
+
+    @torch.no_grad()
+    def numpy(self, observations: Mapping[str, Any] | np.ndarray) -> Any:
+        """The same of NumPy arrays, in the action space's own type; a single choice is an int."""
+        if isinstance(observations, Mapping):
+            given: Any = {
+                key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes
+            }
+        else:
+            given = torch.as_tensor(np.asarray(observations))
+        actions = self(given).numpy()
+        return int(actions) if actions.ndim == 0 else actions.astype(self.dtype, copy=False)
+
+    def _actions(self, outputs: Tensor) -> Tensor:
+        if self.first_choice is not None:
+            return outputs.argmax(-1) + self.first_choice
+        if self.has_deviations:
+            outputs = outputs[:, : len(self.low)]
+        actions = outputs.tanh() if self.squashes else outputs.clamp(-1, 1)
+        scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
+        return scaled.unflatten(1, self.action_shape) if len(self.action_shape) != 1 else scaled
+
+
+class _ByPosition(nn.Module):
+    """A policy whose observations are arguments in the order of their keys."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, *observations: Tensor) -> Tensor:
+        return self.policy(dict(zip(self.policy.shapes, observations, strict=True)))
+
+
+def export(policy: Policy, path: Path) -> Path:
+    """Write a policy: .onnx for ONNX, .pt2 for torch.export; returns the path.
+
+    Its inputs are called as the observation's keys (.onnx), float32 [n, ...] for any n, and stand
+    in their order; its output is `action`.
+
+    Raises:
+        FileError: another ending; a file that cannot be written.
+        SpecError: packages that ONNX needs are missing.
+    """
+    if path.suffix not in (".onnx", ".pt2"):
+        raise FileError(f"{path}: a policy is exported as .onnx or .pt2")
+    positional = _ByPosition(policy).eval()
+    examples = tuple(torch.zeros(2, *shape) for shape in policy.shapes.values())
+    batch = torch.export.Dim("n")
+    dynamic = (tuple({0: batch} for _ in examples),)
+    if path.suffix == ".pt2":
+        program = torch.export.export(positional, examples, dynamic_shapes=dynamic)
+        write_whole(path, lambda beside: torch.export.save(program, beside))
+        return path
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise SpecError(
+            "ONNX needs the packages onnx and onnxscript: pip install onnx onnxscript"
+        ) from None
+    with warnings.catch_warnings():
+        # They are about the exporter itself, and about packages that nobody needs.
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        exported = torch.onnx.export(
+            positional,
+            examples,
+            dynamo=True,
+            dynamic_shapes=dynamic,
+            input_names=list(policy.shapes),
+            output_names=["action"],
+            verbose=False,
+        )
+    assert exported is not None
+    write_whole(path, lambda beside: exported.save(str(beside)))
+    return path

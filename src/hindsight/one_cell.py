@@ -1,0 +1,113 @@
+"""`hindsight train`: which of its flags apply, what is to come, and what came out."""
+
+import shlex
+import warnings
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.cost import seconds
+from hindsight.specs.errors import SpecError
+from hindsight.training.progress import shown
+
+#: Flags of the papers' environment alone.
+PREDATOR_PREY = ("prey", "spawn", "n_dims", "grid_size", "interception_distance")
+#: Flags that say the same as a key given by --set, where their names differ.
+KEYS = {"her": "strategy"}
+
+
+def must_apply(given: Collection[str], spec: CellSpec, keys: Mapping[str, Any]) -> None:
+    """Raise SpecError for a flag that was given and has no effect on this cell.
+
+    `given` are the names of the flags that a person typed, `keys` those of --set.
+    """
+    where, replay = spec.environment, spec.replay
+    relabels = spec.hindsight is not None or (replay is not None and replay.strategy is not None)
+    for flag in given:
+        key, typed = KEYS.get(flag, flag), "--" + flag.replace("_", "-")
+        if key in keys:
+            raise SpecError(f"{key} is given twice, by {typed} and --set")
+        if flag in PREDATOR_PREY and flag not in type(where).model_fields:
+            raise SpecError(f"{typed} is of PredatorPrey-v0, and has no effect on {where.id}")
+        if flag == "k" and not relabels:
+            raise SpecError("--k is of hindsight, and has no effect without a strategy (--her)")
+        if flag == "fidelity" and not relabels and not _differs_by_fidelity(where):
+            raise SpecError(
+                "--fidelity has no effect here: the authors' code and the papers differ in "
+                "hindsight (--her), and in prey that attracts or repels"
+            )
+        if flag == "workers" and not where.foreign:
+            raise SpecError(f"{typed} is of foreign environments, and has no effect on {where.id}")
+
+
+def _differs_by_fidelity(where: Any) -> bool:
+    """Whether the two fidelities are two environments: where not, both have one name."""
+    if "fidelity" not in type(where).model_fields:
+        return False
+    return where.with_parameters({"fidelity": "described"}).fidelity == "described"
+
+
+def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
+    """Where a cell's curves, policy and checkpoint lie below `out`."""
+    endings = {"cells": ".parquet", "policies": ".pt", "checkpoints": ".pt"}
+    return {kind: out / kind / f"{spec.name}{ending}" for kind, ending in endings.items()}
+
+
+def to_come(spec: CellSpec, out: Path, asked: str | None, runs_per_axis: int | None) -> list[str]:
+    """What trains, about how long it will take, and where its files go; `asked` for --her."""
+    her = spec.hindsight or spec.replay
+    strategy = her.strategy if her is not None else None
+    how = f" with hindsight ({strategy}, {her.fidelity})" if her is not None and strategy else ""
+    runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
+    files = files_of(spec, out)
+    lines = [
+        f"trains {spec.algorithm.name}{how} on {spec.environment.id}: {runs} of {spec.steps:,} "
+        f"steps, about {duration(seconds(spec, runs_per_axis))} on one core if none ends early",
+        f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
+    ]
+    if asked not in (None, "none", strategy):
+        lines.append(
+            f"{asked} of fidelity {her.fidelity if her is not None else ''} trains as {strategy}: "
+            "a copy strives for one goal of its episode, and ends there"
+        )
+    return lines
+
+
+def outcome(spec: CellSpec, out: Path) -> list[str]:
+    """What a trained cell has come to, its files, and the commands that use them."""
+    from hindsight.analysis.cells import load_cell
+    from hindsight.analysis.reduce import reduce_cell
+
+    files = files_of(spec, out)
+    cell = load_cell(files["cells"])
+    with warnings.catch_warnings():  # of runs without a single episode
+        warnings.simplefilter("ignore", RuntimeWarning)
+        runs = reduce_cell(cell).runs
+    returns, success = runs["final_evaluation_return"], runs["final_evaluation_success"]
+    solved = runs["solve_step"].dropna()
+    learned = f"none: 0 of {len(runs)} runs solved it"
+    if len(solved):
+        some = f"{len(solved)} of {len(runs)} runs that solved it"
+        learned = f"{np.median(solved):,.0f} steps, the median of the {some}"
+    policy = shlex.quote(str(files["policies"]))
+    return [
+        f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
+        f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
+        f"success rate   {shown(success.mean(), '.0%')}",
+        f"time to learn  {learned}",
+        f"training took  {duration(cell.metadata['seconds'])}",
+        f"curves         {files['cells']}",
+        f"policy         {files['policies']}",
+        f"use it         hindsight evaluate {policy}",
+        f"               hindsight watch {policy} episodes.gif",
+    ]
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as people say it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,68 @@
+"""What a process needs of where it is started: open streams, room in memory, a home."""
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from hindsight.files import FileError
+
+#: Megabytes of addresses: of any command, of one with torch, of torch's libraries beside what a
+#: cell's training takes (measured).
+LEAST_MB, TORCH_MB, LIBRARIES_MB = 500, 1200, 700
+#: Folders that end with this process.
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def open_streams() -> None:
+    """Open what was closed by whoever started this process: the next file would take its place.
+
+    What would be told on standard error is then told on standard output.
+    """
+    streams: tuple[tuple[str, int, int], ...] = (
+        ("stdin", 0, os.O_RDONLY),
+        ("stdout", 1, os.O_WRONLY),
+        ("stderr", 2, os.O_WRONLY),
+    )
+    for name, number, mode in streams:
+        if getattr(sys, name) is not None:
+            continue
+        handle = os.dup(1) if name == "stderr" else os.open(os.devnull, mode)
+        if handle != number:
+            os.dup2(handle, number)
+            os.close(handle)
+        os.set_inheritable(number, True)
+        stream: IO[str] = open(  # noqa: SIM115  it stays open
+            number, "r" if number == 0 else "w", closefd=False, errors="backslashreplace"
+        )
+        setattr(sys, name, stream)
+
+
+def must_have_memory(megabytes: int = LEAST_MB) -> None:
+    """Raise FileError where fewer addresses may be used (`ulimit -v`): libraries would abort."""
+    with suppress(ImportError):  # a system without such limits
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY and limit < megabytes * 10**6:
+            raise FileError(
+                f"this process may use {limit // 10**6:,} MB of address space, but needs about "
+                f"{megabytes:,} MB; raise the limit, as by 'ulimit -v unlimited', and try again"
+            )
+
+
+def have_home() -> None:
+    """Where HOME cannot be used, lend one until this process ends: libraries keep caches there."""
+    try:
+        home = Path.home()
+        if home.is_dir() and os.access(home, os.W_OK | os.X_OK):
+            return
+        what = f"HOME {home} cannot be used"
+    except RuntimeError:
+        what = "there is no HOME"
+    lent = tempfile.TemporaryDirectory(prefix="hindsight-home-", ignore_cleanup_errors=True)
+    _kept.append(lent)
+    print(f"{what}; caches go to {lent.name} for now", file=sys.stderr, flush=True)
+    os.environ["HOME"] = lent.name

@@ -1,0 +1,153 @@
+"""The words of verdicts and answers: templates, filled with the numbers of claims.json and
+answers.json.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from hindsight.claims.data import CLAIMS
+from hindsight.report import present
+
+Row = Mapping[str, Any]
+#: What an arm's role is called in the experiments that claims and questions are about.
+ROLES = {"baseline": "the arm to compare with", "subject": "the arm that it is about"}
+#: What a verdict or an answer lacks, by its kind.
+LACKS = {
+    "no results": "{experiment}the experiment has no results",
+    "no arm": "{experiment}{arms} has no results",
+    "nothing to compare": "there is no arm to compare PPO-HER with",
+    "nothing learned": "{experiment}no arm reaches a scaled maximum median return of 0.5 in any "
+    "condition",
+    "no pair": "no condition has both sides of the comparison",
+    "one level": "{experiment}only one level has results",
+    "both never learn": "no condition in which both arms learn at some rate",
+    "few reach": "PPO-HER runs reach return 0 in {n} conditions, fewer than {of}",
+    "no complete condition": "no condition has results at every level",
+    "few S": "only {n} S have results",
+    "no mirror": "no S has results together with its mirror image 1 - S",
+    "no inner mirror": "no mirrored S but 0 and 1",
+    "no PPO-HER": "PPO-HER has no results over as many steps",
+    "no half": "S cannot be chosen on half of the seeds",
+    "PPO-HER in few": "PPO-HER has results in {n} of its conditions only",
+    "no targeted": "targeted and untargeted MEHER have no results to compare",
+    "same files": "the targeted runs are the untargeted ones, the same files, because the authors' "
+    "targeted experiment runs its untargeted code",
+    "nothing with failures": "nothing is learned wherever failures are made",
+    "one S": "targeted: no results, one S of stop_her is compared",
+    "no switch": "no run succeeds often enough to switch",
+    "no run of a hundred": "PPO-HER has no run of a hundred episodes on {task}",
+    "arms": "{experiment}{n} of {of} arms have results, these are compared",
+    "conditions": "{experiment}{n} of {of} conditions are complete",
+    "seeds": "{experiment}a cell has only {n} seeds",
+    "budgets": "{experiment}budgets differ",
+    "levels": "S = {absent} absent",
+    "tasks": "fetch: {absent} not trained",
+    "weight decays": "fetch: a task has only {n} of {of} weight decays",
+    "steps": "fetch: a run has only {n} of {of} steps",
+    "no run reaches half": "no PPO-HER run reaches a success rate of one half",
+    "one exploration": "the plain Gaussian and another way to explore are needed",
+    "no two S": "no task has results at two values of S",
+    "no entropies": "the results were made before entropies were recorded",
+    "no whole S": "no condition has results at every S, or fewer than three S have any",
+    "one distance": "only one distance has results",
+    "no task with both": "no task has both arms and a record of how its achieved goal moves",
+    "one setting": "fewer than two settings have results",
+}
+
+
+#: Missing cells that are told by name.
+NAMED = 12
+
+
+def lacking(row: Row) -> str:
+    """One thing that is missing, in words."""
+    if row["kind"] == "cells":
+        names = row["names"]
+        rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        cells = "1 cell is" if len(names) == 1 else f"{len(names)} cells are"
+        return f"{cells} missing of {row['of']}: {', '.join(names[:NAMED])}{rest}"
+    values: dict[str, Any] = {name: value for name, value in row.items() if name != "kind"}
+    values["experiment"] = f"{row['experiment']}: " if "experiment" in row else ""
+    values["arms"] = " and ".join(ROLES[role] for role in row.get("roles", ()))
+    if "absent" in row:
+        absent = [x if isinstance(x, str) else f"{x:g}" for x in row["absent"]]
+        values["absent"] = (" and " if row["kind"] == "tasks" else ", ").join(absent)
+    if row["kind"] == "steps":
+        values |= {name: present.count(row[name]) for name in ("n", "of")}
+    return LACKS[row["kind"]].format(**values)
+
+
+def measured(row: Row) -> str:
+    """What a verdict measured; for "not tested" why."""
+    if row["verdict"] == "not tested":
+        return f"Not tested: {'; '.join(map(lacking, row['missing']))}."
+    return _say("verdicts.j2", row["claim"], row, row["numbers"])
+
+
+def note(row: Row) -> str:
+    """What is missing of the paper's evidence, what the numbers are, how large the runs were."""
+    if row["verdict"] == "not tested":
+        return ""
+    told = [*map(lacking, row["missing"]), _say("verdicts.j2", "note", row, row["numbers"])]
+    hidden = " x ".join(map(str, row["of"]["hidden"]))
+    return "; ".join([*told, f"networks of {hidden}, {row['of']['steps']} steps"])
+
+
+def test(row: Row) -> str:
+    """What a verdict's p-value and interval are of."""
+    unit = row["numbers"].get("unit", "conditions")
+    return "" if row["verdict"] == "not tested" else CLAIMS[row["claim"]].test.format(unit=unit)
+
+
+def answer(row: Row) -> str:
+    """What these runs say to a question."""
+    if row["status"] == "not tested":
+        return f"Not tested: {lacking(row['numbers'])}."
+    return _say("answers.j2", row["id"], row["numbers"])
+
+
+def _say(template: str, macro: str, *values: Any) -> str:
+    """A macro's words, on one line."""
+    text = str(getattr(_environment().get_template(template).module, macro)(*values))
+    return re.sub(r"[ \n]+", " ", text).strip().replace(" ;", ";").replace(" .", ".")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hindsight.report"), undefined=jinja2.ChainableUndefined
+    )
+    words: dict[str, Callable[..., str]] = {
+        "count": present.count,
+        "sensitivity": _sensitivity,
+        "sizes": sizes,
+        "clocks": clocks,
+    }
+    environment.filters.update(words)
+    return environment
+
+
+def _sensitivity(value: float | None) -> str:
+    return "unbounded" if value is None else f"{value:.0f} %"
+
+
+def sizes(rows: Sequence[Row]) -> str:
+    """`PPO and PPO-HER 16 seeds, 500 000 steps; SAC 4 seeds, 25 000 steps`."""
+    return "; ".join(
+        f"{' and '.join(row['arms'])} {' or '.join(map(str, row['n_seeds']))} seeds, "
+        f"{' or '.join(map(present.count, row['budget']))} steps"
+        for row in rows
+    )
+
+
+def clocks(rows: Sequence[Row]) -> str:
+    """`PPO on AMD EPYC, 16 runs sharing an axis; SAC on ...`."""
+    return "; ".join(
+        f"{' and '.join(row['arms'])} on {' or '.join(row['timed_on'])}" for row in rows
+    )

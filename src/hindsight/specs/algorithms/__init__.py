@@ -1,0 +1,7 @@
+"""Specifications of algorithms, one file each; a file here is all that makes one known."""
+
+from hindsight.specs.base import AlgorithmSpec
+from hindsight.specs.kinds import kinds
+
+#: By name, in alphabetical order.
+ALGORITHMS = kinds(__name__, __path__, AlgorithmSpec, "name")  # type: ignore[type-abstract]

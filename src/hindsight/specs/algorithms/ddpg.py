@@ -1,0 +1,26 @@
+"""DDPG: its specification."""
+
+from typing import ClassVar, Literal
+
+from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Widths
+from hindsight.specs.off_policy import DeterministicSpec
+
+
+class DDPGSpec(DeterministicSpec):
+    """Deep deterministic policy gradient (Lillicrap et al. 2016); defaults of the notebook's agent.
+
+    One episode of 50 steps, then 50 updates; the exploration noise is Gaussian.
+    """
+
+    module: ClassVar[str] = "hindsight.algorithms.ddpg"
+
+    name: Literal["ddpg"] = "ddpg"
+    hidden: Widths = (256, 256)
+    learning_rate: Positive = 1e-3
+    gamma: Fraction = 0.98
+    buffer_size: Count = 100_000
+    learning_starts: Count = 2000
+    train_freq: Count = 50
+    gradient_steps: Count = 50
+    exploration_noise: NonNegative = 0.2
+    max_grad_norm: Positive | None = 1.0

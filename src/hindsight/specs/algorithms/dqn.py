@@ -1,0 +1,30 @@
+"""DQN: its specification."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from hindsight.specs.base import Count, Fraction, Positive, Widths
+from hindsight.specs.off_policy import OffPolicySpec
+
+
+class DQNSpec(OffPolicySpec):
+    """Deep Q-learning (Mnih et al. 2015), by default double (van Hasselt et al. 2016).
+
+    Defaults are those of the agent that cpprb shows on bit flipping.  The target network moves by
+    `tau` towards the online one after every `target_update_interval` updates: a copy from time to
+    time (tau 1), or a moving average (interval 1).
+    """
+
+    module: ClassVar[str] = "hindsight.algorithms.dqn"
+    actions: ClassVar[Literal["any", "continuous", "discrete"]] = "discrete"
+    passes: ClassVar[float] = 0.5
+
+    name: Literal["dqn"] = "dqn"
+    hidden: Widths = (64,)
+    learning_rate: Positive = 1e-3
+    batch_size: Count = 64
+    epsilon: Fraction = 0.1
+    double: bool = True
+    target_update_interval: Count = 1000
+    tau: Annotated[float, Field(gt=0, le=1)] = 1.0

@@ -1,0 +1,17 @@
+"""PPO: its specification."""
+
+from typing import ClassVar, Literal
+
+from hindsight.specs.base import Positive
+from hindsight.specs.on_policy import OnPolicySpec
+
+
+class PPOSpec(OnPolicySpec):
+    """Proximal policy optimisation (Schulman et al. 2017) as Stable-Baselines3 defines it."""
+
+    module: ClassVar[str] = "hindsight.algorithms.ppo"
+
+    name: Literal["ppo"] = "ppo"
+    clip_range: Positive = 0.2
+    clip_range_vf: Positive | None = 0.2
+    target_kl: Positive | None = 0.05

@@ -1,0 +1,19 @@
+"""TD3: its specification."""
+
+from typing import ClassVar, Literal
+
+from hindsight.specs.base import Count, NonNegative, Positive
+from hindsight.specs.off_policy import DeterministicSpec
+
+
+class TD3Spec(DeterministicSpec):
+    """Twin delayed DDPG (Fujimoto et al. 2018); noises in units of the action box [-1, 1]."""
+
+    module: ClassVar[str] = "hindsight.algorithms.td3"
+    passes: ClassVar[float] = 1.5
+
+    name: Literal["td3"] = "td3"
+    learning_rate: Positive = 1e-3
+    policy_delay: Count = 2
+    target_policy_noise: NonNegative = 0.2
+    target_noise_clip: NonNegative = 0.5

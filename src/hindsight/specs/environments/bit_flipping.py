@@ -1,0 +1,53 @@
+"""Bit flipping: its specification."""
+
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from hindsight.specs.base import Count, EnvironmentSpec
+
+
+class BitFlippingSpec(EnvironmentSpec):
+    """`n_bits` bits are to be made equal to a random goal (Andrychowicz et al. 2017, section 3.1).
+
+    An action flips one bit, or where it is `continuous` any number of them.  `max_steps` None
+    means `n_bits`: as many flips as may be needed.
+    """
+
+    entry_point: ClassVar[str] = "hindsight.envs.bit_flipping:BitFlipping"
+
+    id: Literal["BitFlipping-v0"] = "BitFlipping-v0"
+    n_bits: Count = 10
+    max_steps: Count | None = None
+    continuous: bool = False
+
+    @model_validator(mode="after")
+    def _one_name_for_one_limit(self) -> "BitFlippingSpec":
+        if self.max_steps == self.n_bits:
+            object.__setattr__(self, "max_steps", None)
+        return self
+
+    @property
+    def step_limit(self) -> int:
+        """Steps after which an episode is truncated."""
+        return self.n_bits if self.max_steps is None else self.max_steps
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers a policy sees."""
+        return 3 * self.n_bits
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action; a choice is one number."""
+        return self.n_bits if self.continuous else 1
+
+    @property
+    def n_choices(self) -> int | None:
+        """Actions are 0 ... n_choices - 1; None: they are continuous."""
+        return None if self.continuous else self.n_bits
+
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell."""
+        return f"BitFlipping-{self.n_bits}" + ("-continuous" if self.continuous else "")

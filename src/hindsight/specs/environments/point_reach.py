@@ -1,0 +1,51 @@
+"""The point mass: its specification."""
+
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from hindsight.specs.base import Count, EnvironmentSpec, Positive
+
+
+class PointReachSpec(EnvironmentSpec):
+    """A point mass in the square [-range, range]^2 is to reach a random target.
+
+    A coordinate of the velocity changes by at most `action_scale` x `dt` in a step and is kept
+    within `max_speed`; the target is reached within `threshold` of it.
+    """
+
+    entry_point: ClassVar[str] = "hindsight.envs.point_reach:PointReach"
+    goals_in_box: ClassVar[bool] = True
+
+    id: Literal["PointReach-v0"] = "PointReach-v0"
+    max_steps: Count = 50
+    dt: Positive = 0.05
+    range: Positive = 1.0
+    max_speed: Positive = 1.0
+    threshold: Positive = 0.05
+    action_scale: Positive = 10.0
+
+    @property
+    def step_limit(self) -> int:
+        """Steps after which an episode is truncated."""
+        return self.max_steps
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers a policy sees."""
+        return 8
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action."""
+        return 2
+
+    @model_validator(mode="after")
+    def _targets_are_to_be_reached(self) -> "PointReachSpec":
+        # Two uniform places are closer than half of the side in 48 % of the cases.
+        if self.threshold >= self.range:
+            raise ValueError(
+                f"threshold {self.threshold:g} must be below range {self.range:g}: "
+                "otherwise half of the episodes begin at their target"
+            )
+        return self

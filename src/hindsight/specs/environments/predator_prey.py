@@ -1,0 +1,69 @@
+"""Predator-prey: its specification."""
+
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive
+
+Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
+Spawn = Literal["random", "apart"]
+PREYS: tuple[Prey, ...] = get_args(Prey)
+SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
+
+
+class PredatorPreySpec(EnvironmentSpec):
+    """The environment of both papers (PPO-HER section 4; released code for what it leaves open)."""
+
+    entry_point: ClassVar[str] = "hindsight.envs.predator_prey:PredatorPrey"
+    goals_in_box: ClassVar[bool] = True
+
+    id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
+    n_dims: Annotated[int, Field(ge=2)] = 3
+    grid_size: Positive = 10.0
+    interception_distance: Positive = 1.0
+    max_steps: Count = 20
+    prey: Prey = "static"
+    spawn: Spawn = "random"
+    fidelity: Fidelity = "released"
+    #: The achieved goal is not the predator but an object, which moves only while it is touched.
+    pushes_object: bool = False
+
+    @model_validator(mode="after")
+    def _spawn_is_possible(self) -> "PredatorPreySpec":
+        # Spawning draws positions until predator and prey are apart; half the box keeps that quick.
+        if self.interception_distance >= self.grid_size / 2:
+            raise ValueError(
+                f"interception_distance {self.interception_distance:g} must be below half of "
+                f"grid_size {self.grid_size:g}: otherwise an episode can begin solved"
+            )
+        return self
+
+    @property
+    def step_limit(self) -> int:
+        """Steps of the longest episode: it fails once more than `max_steps` have passed."""
+        return self.max_steps + 1
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers a policy sees."""
+        return (4 if self.pushes_object else 3) * self.n_dims
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action."""
+        return self.n_dims
+
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell."""
+        size = f"n{self.n_dims}-G{self.grid_size:g}-r{self.interception_distance:g}"
+        return f"{self.spawn}-{self.prey}-{size}" + ("-object" if self.pushes_object else "")
+
+    @model_validator(mode="after")
+    def _fidelity_where_it_matters(self) -> "PredatorPreySpec":
+        # Only attract and repel use the orthogonal vector in which the fidelities differ; for the
+        # others one name for one environment lets both fidelities share their trained cells.
+        if self.prey not in ("attract", "repel") and self.fidelity != "released":
+            object.__setattr__(self, "fidelity", "released")
+        return self

@@ -1,0 +1,123 @@
+"""A cell's specification out of a file: it decides numbers and nothing else, and within limits.
+
+Files are handed around, and whoever loads one has not read it.  So what is loaded may name an
+environment of ours or of gymnasium-robotics; any other would be code to import and run, and is
+imported only if the person who types names it, too.
+"""
+
+import json
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from hindsight.files import FileError, reason
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.cost import weights
+from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.gymnasium import is_known
+
+#: The largest numbers of a specification out of a file, by key, and of all other keys.  Each is ten
+#: times and more what this field trains; what lies far beyond would fill the memory, or never end.
+LARGEST = {
+    "steps": 10**10, "until_steps": 10**10,
+    "log_interval": 10**9, "learning_starts": 10**9, "target_update_interval": 10**9,
+    "buffer_size": 10**8,
+    "seeds": 10_000, "hidden": 10_000, "n_bits": 10_000,
+    "max_steps": 10_000, "max_episode_steps": 10_000,
+    "n_dims": 100,
+    "width": 4096, "height": 4096,  # of pictures
+}  # fmt: skip
+LARGEST_OF_OTHERS = 10**6
+MOST_WEIGHTS = 10**8
+#: Letters of the text, levels of it, values of a list.
+LONGEST_TEXT, DEEPEST, MOST_VALUES = 100_000, 8, 1000
+
+
+def values_of(text: Any, where: Path) -> dict[str, Any]:
+    """A mapping that a file holds as JSON; raises FileError, beginning with the file `where`."""
+    try:
+        if len(text) > LONGEST_TEXT:
+            raise SpecError(f"its specification is longer than {LONGEST_TEXT:,} letters")
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise SpecError("its specification is no mapping")
+    except (ValueError, TypeError, RecursionError) as error:  # a SpecError is a ValueError
+        raise FileError(f"{where}: {reason(error)}") from None
+    return values
+
+
+def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
+    """The specification that a file holds, from plain values.
+
+    Args:
+        where: the file, for messages.
+        named: environments' ids that the person has typed.  Where the file's is `module:Name-v0`,
+            `module` is imported if it is that of one of them.
+
+    Raises:
+        FileError: it is none, or cannot be, or its environment was not named.
+    """
+    try:
+        must_be_moderate(values)
+        _must_be_named(values.get("environment") if isinstance(values, dict) else None, named)
+        spec = validated(CellSpec, values)
+        if (count := weights(spec)) > MOST_WEIGHTS:
+            raise SpecError(f"a network of {count:,} weights is larger than {MOST_WEIGHTS:,}")
+    except SpecError as error:
+        raise FileError(f"{where}: {error}") from None
+    return spec
+
+
+def must_be_moderate(value: Any, place: str = "specification", depth: int = 0) -> None:
+    """Raise SpecError for a number of a specification, as plain values, that is beyond all use."""
+    key = place.rpartition(".")[2]
+    if depth > DEEPEST:
+        raise SpecError(f"{place}: more than {DEEPEST} levels are not allowed")
+    if isinstance(value, dict | list) and len(value) > MOST_VALUES:
+        raise SpecError(f"{place}: more than {MOST_VALUES} values are not allowed")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            must_be_moderate(inner, f"{place}.{name}", depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            must_be_moderate(inner, place, depth + 1)
+    elif isinstance(value, str):
+        if ".kwargs" not in place and _is_number(value):
+            raise SpecError(f"{place}: {value!r} is text, not a number")
+    elif isinstance(value, int | float):
+        largest = LARGEST.get(key, LARGEST_OF_OTHERS)
+        if abs(value) > largest or not math.isfinite(value):
+            raise SpecError(
+                f"{place}: {str(value)[:24]} is not allowed; in a file it is at most {largest:,}"
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _must_be_named(environment: Any, named: Collection[str]) -> None:
+    name = environment.get("id") if isinstance(environment, dict) else None
+    if (
+        not isinstance(name, str)
+        or name in ENVIRONMENTS
+        or _is_named(name, named)
+        or is_known(name)
+    ):
+        return
+    raise SpecError(
+        f"its environment is {name}, which is neither ours nor gymnasium-robotics', and a file "
+        f"does not decide what is imported: if you trust it, name it too: --env {name}"
+    )
+
+
+def _is_named(name: str, named: Collection[str]) -> bool:
+    """Whether the person has typed this id or, of another environment, its module."""
+    module = name.rpartition(":")[0]
+    return name in named or (bool(module) and module in {n.rpartition(":")[0] for n in named})

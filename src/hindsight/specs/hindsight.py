@@ -1,0 +1,112 @@
+"""Hindsight relabelling of rollouts: its specification."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hindsight.specs.base import Count, Fidelity, Fraction, Spec
+from hindsight.specs.replay import EpisodeStrategy
+
+Failures = Literal["untargeted", "targeted"]
+#: Of hindsight, what the authors' code has not.
+DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
+
+
+class HindsightSpec(Spec):
+    """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3, MEHER)."""
+
+    strategy: EpisodeStrategy = "final"
+    k: Count = 1
+    fidelity: Fidelity = "released"
+    #: Only segments in which the achieved goal moves are copied (PPO-HER: trajectory filter), ...
+    only_if_moved: bool = False
+    #: ... only their steps from the first that moves it, ...
+    after_contact: bool = False
+    #: ... only towards goals that are not where it began.
+    moved_goals: bool = False
+    #: ... only towards goals with no coordinate beyond this share of the box's half-width.
+    inside: Annotated[float, Field(gt=0, lt=1)] | None = None
+    #: A described copy ends at its first success, also where the task's own episodes go on.
+    cut_at_success: bool = False
+    #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
+    s_ratio: Fraction | None = None
+    #: Goals of failure copies: anywhere in the box, or near the final position ...
+    failures: Failures = "untargeted"
+    #: ... at this distance, in interception distances.
+    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.1
+    #: Hindsight is over once the last hundred episodes succeed more often than this ...
+    until_success: Fraction | None = None
+    #: ... or after so many steps,
+    until_steps: Count | None = None
+    #: and what follows it.
+    then: Literal["ppo", "meher"] = "ppo"
+
+    @model_validator(mode="after")
+    def _final_has_one_goal(self) -> "HindsightSpec":
+        # k copies towards one and the same goal would be the same copy k times.
+        if self.strategy == "final" and self.k != 1:
+            object.__setattr__(self, "k", 1)
+        return self
+
+    @model_validator(mode="after")
+    def _described_future_is_episode(self) -> "HindsightSpec":
+        # A described copy strives for one goal of its episode and ends at its first success: the
+        # part of the episode before that goal, whichever of the two names it was asked for by.
+        if self.strategy == "future" and self.fidelity == "described":
+            object.__setattr__(self, "strategy", "episode")
+        return self
+
+    @model_validator(mode="after")
+    def _s_ratio_is_of_final(self) -> "HindsightSpec":
+        chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
+        if self.s_ratio is not None and (self.strategy != "final" or chooses):
+            without = ", ".join(chooses) or "only_if_moved"
+            raise ValueError(
+                f"an s_ratio needs the strategy 'final' without {without}: it chooses among "
+                "copies for the final achieved goal and copies that fail"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _described_only(self) -> "HindsightSpec":
+        # What the authors' code has not, `released` has not: one name for one training.
+        if self.fidelity == "released":
+            for name in DESCRIBED_ONLY:
+                object.__setattr__(self, name, type(self).model_fields[name].default)
+        return self
+
+    @model_validator(mode="after")
+    def _switches_once(self) -> "HindsightSpec":
+        if self.until_success is not None and self.until_steps is not None:
+            raise ValueError("until_success and until_steps exclude each other")
+        if self.until_success == 1.0:  # which no success rate exceeds
+            object.__setattr__(self, "until_success", None)
+        switches = self.until_success is not None or self.until_steps is not None
+        if self.then == "meher" and (self.s_ratio is None or not switches):
+            raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")
+        return self
+
+    @model_validator(mode="after")
+    def _failures_where_they_are_made(self) -> "HindsightSpec":
+        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2): one
+        # name for one training.
+        if self.s_ratio is None or self.fidelity == "released":
+            object.__setattr__(self, "failures", "untargeted")
+        if self.failures == "untargeted":
+            object.__setattr__(self, "failure_distance", 1.1)
+        return self
+
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell."""
+        how = f"her-{self.strategy}" + (f"-k{self.k}" if self.strategy != "final" else "")
+        how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
+        how += "-contact" if self.after_contact else ""
+        how += "-goals" if self.moved_goals else ""
+        how += f"-inside{self.inside:g}" if self.inside is not None else ""
+        how += "-cut" if self.cut_at_success else ""
+        how += f"-S{self.s_ratio:g}" if self.s_ratio is not None else ""
+        how += f"-targeted{self.failure_distance:g}" if self.failures == "targeted" else ""
+        how += f"-until{self.until_success:g}" if self.until_success is not None else ""
+        how += f"-until{self.until_steps}steps" if self.until_steps is not None else ""
+        return how + ("-then-meher" if self.then == "meher" else "")

@@ -1,0 +1,74 @@
+"""On-policy algorithms: what their specifications share."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Widths
+
+Exploration = Literal["gaussian", "squashed", "annealed"]
+Schedule = Literal["constant", "linear"]
+
+
+class OnPolicySpec(AlgorithmSpec):
+    """What all on-policy algorithms share: actor and critic, rollouts, advantages, minibatches."""
+
+    loop: ClassVar[str] = "hindsight.training.on_policy:OnPolicyRuns"
+    on_policy: ClassVar[bool] = True
+
+    hidden: Widths = (64, 64)
+    learning_rate: Positive = 3e-4
+    n_steps: Annotated[int, Field(ge=2)] = 2048
+    n_envs: Count = 1
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    n_epochs: Count = 10
+    gamma: Fraction = 0.99
+    gae_lambda: Fraction = 0.95
+    ent_coef: NonNegative = 0.0
+    vf_coef: NonNegative = 0.5
+    max_grad_norm: Positive = 0.5
+    sigma_init: Positive = 1.0
+    #: Of all parameters, added to the gradient (as Stable-Baselines3 hands it to Adam).
+    weight_decay: NonNegative = 0.0
+    #: Falls to 0 over the budget if linear.
+    learning_rate_schedule: Schedule = "constant"
+    #: Gaussian: clipped at the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
+    #: sigma is not learned but falls from sigma_init to sigma_final over the budget.
+    exploration: Exploration = "gaussian"
+    sigma_final: Positive = 0.05
+
+    @property
+    def iteration_steps(self) -> int:
+        """Steps of each environment between two rows of the curves: a rollout's."""
+        return self.n_steps
+
+    @property
+    def squashes(self) -> bool:
+        """Whether continuous actions are the hyperbolic tangent of its network's outputs."""
+        return self.exploration == "squashed"
+
+    @property
+    def initialisation(self) -> tuple[float, ...]:
+        """What decides a run's first parameters, beside its seed and its networks."""
+        return (self.sigma_init,)
+
+    @property
+    def continuous_only(self) -> str:
+        """What it says of a Gaussian policy that is not the default."""
+        set_ = self.exploration != "gaussian" or self.sigma_init != 1
+        return "exploration and sigma_init" if set_ else ""
+
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell."""
+        how = self.name + (f"-{self.exploration}" if self.exploration != "gaussian" else "")
+        how += "-decay" if self.learning_rate_schedule == "linear" else ""
+        how += f"-entropy{self.ent_coef:g}" if self.ent_coef else ""
+        how += f"-sigma{self.sigma_init:g}" if self.sigma_init != 1 else ""
+        return how + (f"-wd{self.weight_decay:g}" if self.weight_decay else "")
+
+    @model_validator(mode="after")
+    def _sigma_final_where_it_is_used(self) -> "OnPolicySpec":
+        if self.exploration != "annealed":
+            object.__setattr__(self, "sigma_final", 0.05)
+        return self

@@ -1,0 +1,88 @@
+"""Cells that are trained already: whether their files can be believed, and runs to take from them.
+
+A cell of three seeds holds the runs of the cell that differs from it in having two: a run does not
+depend on its neighbours.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from hindsight.files import FileError
+from hindsight.integrity import about, is_whole
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import is_of
+from hindsight.training.files import load
+
+#: Why a run ended whose parameters are no numbers any more.
+DIVERGED = "diverged"
+#: Numbers of seeds among which another cell's runs are looked for.
+MOST_SEEDS = 64
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Runs of a cell that is trained."""
+
+    table: pa.Table  # their rows
+    policies: dict[int, Tensor]  # parameters at the end [parameter], by seed; none if it diverged
+    runs: list[dict[str, Any]]  # how each ended
+    seconds: float  # their share of the cell's
+    origin: dict[str, Any]  # the cell, and what it was trained on
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The runs."""
+        return tuple(run["seed"] for run in self.runs)
+
+
+def finished(root: Path, spec: CellSpec) -> Finished | None:
+    """A cell below `root`, if curves and policies are there, whole, and made by today's code."""
+    path = root / "cells" / f"{spec.name}.parquet"
+    if not is_of(found := about(path), spec):
+        return None
+    try:
+        table = pq.read_table(path)
+        saved = load(root / "policies" / f"{spec.name}.pt")
+        if not is_whole(table):
+            return None
+        policies = dict(zip(saved["seeds"], saved["rows"], strict=True))
+        runs = list(found["runs"])
+        origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
+        seconds = float(found["seconds"])
+    except (OSError, FileError, ValueError, TypeError, KeyError, pa.ArrowException):
+        return None
+    return Finished(table.replace_schema_metadata(), policies, runs, seconds, origin)
+
+
+def reusable(root: Path, spec: CellSpec) -> Finished | None:
+    """Runs that a cell with another number of seeds has trained already: the most there are."""
+    fewer, more = range(spec.seeds - 1, 0, -1), range(spec.seeds + 1, MOST_SEEDS + 1)
+    for seeds in (*more, *fewer):
+        other = spec.model_copy(update={"seeds": seeds})
+        if (found := finished(root, other)) is not None:
+            return _first(found, spec.seeds)
+    return None
+
+
+def _first(found: Finished, seeds: int) -> Finished:
+    """The first runs of a cell."""
+    runs = [run for run in found.runs if run["seed"] < seeds]
+    return Finished(
+        found.table.filter(pc.less(found.table["seed"], seeds)),
+        {seed: row for seed, row in found.policies.items() if seed < seeds},
+        runs,
+        found.seconds * len(runs) / len(found.runs),
+        {**found.origin, "seeds": [run["seed"] for run in runs]},
+    )
+
+
+def diverged_runs(runs: Iterable[dict[str, Any]]) -> dict[int, int]:
+    """The step at which each run ended that diverged, by seed."""
+    return {run["seed"]: run["end_step"] for run in runs if run["ended"] == DIVERGED}

@@ -1,0 +1,257 @@
+"""Numbers come from the cell that is asked for, from all cells that were planned, and can be."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hindsight import replicate
+from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.claims import write_claims
+from hindsight.files import DamagedError
+from hindsight.integrity import ABOUT, sealed
+from hindsight.report.provenance import collect
+from hindsight.specs.cell import CellSpec, hash_of
+from tests.analysis.synthetic import specification, summarise, write_cell, write_experiment
+from tests.claims.said import measured
+
+PUBLISHED = Path(__file__).parents[2] / "results/published/cells"
+
+
+def about(path):
+    return json.loads(pq.read_schema(path).metadata[ABOUT])
+
+
+def write_named(folder, **overrides):
+    """A results file under the name of its cell, as the workflow writes it."""
+    spec = specification(overrides, 2, 5 * 2048)
+    path = write_cell(folder / f"ppo-{hash_of(spec)}.parquet", overrides, 2, iterations=5)
+    rows = pq.read_table(path)
+    metadata = {**about(path), "spec_hash": hash_of(spec)}
+    pq.write_table(sealed(rows, json.dumps(metadata)), path)
+    return path
+
+
+def test_the_name_of_every_published_cell_is_the_hash_of_what_it_holds():
+    """Their names were given by the specifications themselves, by the code of their day."""
+    paths = sorted(PUBLISHED.rglob("*.parquet"))
+    assert len(paths) > 100
+    for path in paths:
+        assert hash_of(about(path)["spec"]) == path.stem[-10:], path
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"environment": {"prey": "repel"}, "hindsight": {}},
+        {"environment": {"id": "PointReach-v0"}, "algorithm": {"name": "sac"}},
+        {"environment": {"id": "PointReach-v0"}, "algorithm": {"name": "td3"}, "replay": {"k": 8}},
+    ],
+)
+def test_the_hash_of_plain_values_is_that_of_the_cell(values):
+    """An option that a file lacks stands at its default; the hash says so, too."""
+    spec = CellSpec.model_validate(values)
+    plain = json.loads(spec.model_dump_json())
+    assert hash_of(plain) == spec.hash
+    del plain["evaluation"], plain["algorithm"]["gamma"]
+    assert hash_of(plain) == spec.hash
+    assert hash_of({**plain, "seeds": 7}) != spec.hash
+
+
+def test_exchanged_files_are_refused_by_name(tmp_path):
+    one, other = write_named(tmp_path), write_named(tmp_path, **{"environment.prey": "repel"})
+    assert load_cell(one).metadata["spec"]["environment"]["prey"] == "static"
+    left, right = one.read_bytes(), other.read_bytes()
+    one.write_bytes(right)
+    other.write_bytes(left)
+    hashes = one.stem[-10:], other.stem[-10:]
+    for path, asked, held in ((one, *hashes), (other, *hashes[::-1])):
+        words = rf"{path.name}: it holds another cell, {held}, not {asked}"
+        with pytest.raises(ResultError, match=words):
+            load_cell(path)
+        with pytest.raises(ResultError, match=words):
+            collect([{"entries": [{"cell": str(path)}]}])
+
+
+def test_a_specification_that_was_changed_under_a_valid_seal_is_refused(tmp_path):
+    path = write_named(tmp_path)
+    metadata = about(path)
+    metadata["spec"]["environment"]["prey"] = "repel"
+    pq.write_table(sealed(pq.read_table(path), json.dumps(metadata)), path)
+    with pytest.raises(ResultError, match="it holds another cell"):
+        load_cell(path)
+
+
+# -- all that were planned -------------------------------------------------------------------------
+
+
+def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, monkeypatch):
+    conditions = [("random", "static"), ("apart", "repel")]
+    plan = write_experiment(tmp_path, "learning_rate", conditions=conditions, iterations=6)
+    summarise(plan, tmp_path)
+    whole = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
+    assert whole["P5", "described"].verdict != "not tested"
+    entries = json.loads(plan.read_text())["entries"]
+    others = {e["cell"] for e in entries if e["fidelity"] == "released"}  # some serve both
+    lost = [e for e in entries if e["cell"] not in others and e["prey"] == "repel"][:2]
+    for entry in lost:
+        (tmp_path / entry["cell"]).unlink()
+    summarise(plan, tmp_path)
+    found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
+    verdict = found["P5", "described"]
+    names = [Path(e["cell"]).parent.name + "/" + Path(e["cell"]).stem for e in lost]
+    assert verdict.verdict == "not tested" and np.isnan(verdict.effect)
+    assert measured(verdict) == (
+        f"Not tested: 2 cells are missing of learning_rate: {names[0]}, {names[1]}."
+    )
+    assert found["P5", "released"] == whole["P5", "released"]
+    # On the console, too.
+    stage = type("Stage", (), {"claims": plan.parents[1] / "claims.json"})
+    for name in ("folder", "tables", "scoreboard", "page"):
+        monkeypatch.setattr(stage, name, name, raising=False)
+    replicate._what_came_out(stage)
+    assert measured(verdict) in capsys.readouterr().out
+
+
+def test_a_verdict_does_without_the_cells_of_arms_that_it_does_not_look_at(tmp_path):
+    plan = write_experiment(
+        tmp_path, "algorithms", arms=["PPO", "PPO-HER", "SAC"],
+        conditions=[("random", "static"), ("apart", "repel")], iterations=6,
+    )  # fmt: skip
+    for entry in json.loads(plan.read_text())["entries"]:
+        if entry["arm"] == "SAC":
+            (tmp_path / entry["cell"]).unlink(missing_ok=True)
+    summarise(plan, tmp_path)
+    found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
+    assert "cells are missing of algorithms" in measured(found["P1", "released"])
+    assert "missing of algorithms" not in measured(found["P4", "released"])
+    assert found["P4", "released"].verdict != "not tested"
+
+
+def test_a_fidelity_of_which_every_cell_is_missing_is_told(tmp_path):
+    plan = write_experiment(
+        tmp_path, "learning_rate", conditions=[("random", "static")], iterations=6
+    )
+    for entry in json.loads(plan.read_text())["entries"]:
+        if entry["fidelity"] == "described":
+            (tmp_path / entry["cell"]).unlink()
+    summarise(plan, tmp_path)
+    found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
+    assert "cells are missing of learning_rate" in measured(found["P5", "described"])
+
+
+def test_a_plan_opens_no_files_elsewhere(tmp_path):
+    plan = write_experiment(tmp_path, "algorithms", conditions=[("random", "static")], iterations=4)
+    text = json.loads(plan.read_text())
+    text["entries"][0]["cell"] = "results/cells/../../elsewhere.parquet"
+    plan.write_text(json.dumps(text))
+    with pytest.raises(ResultError, match="one of its cells lies elsewhere"):
+        summarise(plan, tmp_path)
+
+
+# -- values that cannot be -------------------------------------------------------------------------
+
+
+def put(column, value, phase="evaluation", place=0):
+    """Another value in one row of a phase."""
+
+    def change(rows):
+        rows = rows.astype({"env_steps": float} if column == "env_steps" else {})
+        index = rows.index[rows["phase"] == phase][place]
+        rows.loc[index, column] = value
+        return rows.astype({"env_steps": np.int64})
+
+    return change
+
+
+def twice(phase):
+    def change(rows):
+        return rows.iloc[[*range(len(rows)), int(np.flatnonzero(rows["phase"] == phase)[0])]]
+
+    return change
+
+
+@pytest.fixture
+def cell(tmp_path):
+    return write_cell(tmp_path / "cell.parquet", seeds=2, iterations=10)
+
+
+def changed(path, change):
+    """The same file with other rows, under a valid seal."""
+    table = pq.read_table(path)
+    rows = pa.Table.from_pandas(change(table.to_pandas()), preserve_index=False)
+    pq.write_table(sealed(rows, table.schema.metadata[ABOUT].decode()), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (put("return_mean", np.nan), "return_mean of evaluation is nan at step 10240 of seed 0"),
+        (put("return_mean", np.inf), "return_mean of evaluation is inf"),
+        (put("return_mean", -np.inf, "train"), "return_mean of training is -inf"),
+        (put("return_mean", np.nan, "train", 4), "return_mean of training is nan"),
+        (put("return_mean", 1.2, "train"), "is 1.2 .* which lies between -1 and 1"),
+        (put("return_mean", -1.2), "is -1.2 .* which lies between -1 and 1"),
+        (put("success_rate", 1.5), "success_rate of evaluation is 1.5 .* between 0 and 1"),
+        (put("success_rate", -0.1, "train"), "success_rate of training is -0.1"),
+        (put("episode_length", 22.5), "episode_length of evaluation is 22.5 .* between 1 and 21"),
+        (put("episode_length", 0.0), "episode_length of evaluation is 0"),
+        (put("env_steps", 10**6), "a row of evaluation is at step 1000000, its budget is 20480"),
+        (twice("evaluation"), "seed 0 has two rows of evaluation at step 10240"),
+        (twice("train"), "seed 0 has two rows of training|iterations"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_under_a_valid_seal(cell, change, words):
+    load_cell(cell)
+    with pytest.raises(ResultError, match=words) as caught:
+        load_cell(changed(cell, change))
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{cell}: ")
+
+
+def test_nothing_is_told_before_an_episode_has_finished(cell):
+    def early(rows):
+        first = (rows["phase"] == "train") & (rows["iteration"] <= 2)
+        rows.loc[first, "episodes"] = 0
+        rows.loc[first, ["return_mean", "success_rate", "episode_length"]] = np.nan
+        return rows
+
+    assert load_cell(changed(cell, early)).curves["return_mean"].isna().sum() == 4
+
+
+def test_the_last_row_of_a_run_that_diverged_may_hold_no_number(cell):
+    last = put("return_mean", np.nan, "train", 9)
+    table = pq.read_table(cell)
+    metadata = about(cell)
+    metadata["runs"][0]["ended"] = "diverged"
+    pq.write_table(sealed(table, json.dumps(metadata)), cell)
+    load_cell(changed(cell, last))
+
+
+@pytest.mark.parametrize(
+    ("environment", "low"),
+    [({"id": "PointReach-v0", "max_steps": 50}, -50), ({"id": "BitFlipping-v0", "n_bits": 9}, -9)],
+)
+def test_the_returns_of_other_tasks_have_bounds_of_their_own(tmp_path, environment, low):
+    path = write_cell(tmp_path / "cell.parquet", {"environment": environment}, 2, iterations=5)
+
+    def slow(rows):
+        return rows.assign(return_mean=np.float32(low), episode_length=np.float32(-low))
+
+    load_cell(changed(path, slow))
+    with pytest.raises(ResultError, match=f"which lies between {low} and 0"):
+        load_cell(changed(path, put("return_mean", low - 1.0)))
+    with pytest.raises(ResultError, match=f"which lies between {low} and 0"):
+        load_cell(changed(path, put("return_mean", 0.5)))
+
+
+def test_a_damaged_cell_of_an_experiment_is_refused_before_anything_is_made_of_it(tmp_path):
+    plan = write_experiment(tmp_path, "algorithms", conditions=[("random", "static")], iterations=5)
+    path = tmp_path / json.loads(plan.read_text())["entries"][0]["cell"]
+    changed(path, put("success_rate", 2.0))
+    with pytest.raises(DamagedError, match="success_rate of evaluation is 2"):
+        summarise(plan, tmp_path)

@@ -1,0 +1,29 @@
+"""A corridor that, as files in the working folder ask, hangs in a step or ends the program."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from tests.envs.corridor import Corridor
+
+if Path("exit-at-import").exists():
+    sys.exit(3)
+
+
+class Stubborn(Corridor):
+    """At its third step it does what it was asked for."""
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 2 and Path("hang").exists():
+            Path("hangs").touch()
+            while True:
+                time.sleep(0.1)
+        if self.steps == 2 and Path("exit").exists():
+            sys.exit("I have had enough")
+        return super().step(action)
+
+
+gym.register("Stubborn-v0", Stubborn, max_episode_steps=12)

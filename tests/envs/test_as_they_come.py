@@ -1,0 +1,268 @@
+"""Environments that nobody wrote for us: which goals end an episode, what goals do not explain."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete
+
+from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.replay.her import HindsightReplayBuffer
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
+from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.training.cell import prepare_process
+from hindsight.training.loops import runs_of
+
+REACH = 0.3  # what counts as the goal
+
+
+class Line(gym.Env[Any, Any]):
+    """A place on a line moves by up to 0.5; walls at -1.2 and 1.2 cost `fine` and end the episode.
+
+    ends: whether the goal ends an episode.  knows: how the environment tells what the goal is.
+    """
+
+    def __init__(
+        self, ends: bool = True, knows: str = "_is_success", dense: bool = False, fine: float = 0.0
+    ) -> None:
+        self.ends, self.knows, self.dense, self.fine = ends, knows, dense, fine
+        goal = Box(-9, 9, (1,), np.float64)
+        spaces: dict[str, Any] = {key: goal for key in ("achieved_goal", "desired_goal")}
+        self.observation_space = Dict({**spaces, "observation": goal})
+        if knows == "extra keys":
+            more = {"wind": Box(-1, 1, (2, 1)), "camera": Box(0, 255, (4, 4, 3), np.uint8)}
+            self.observation_space = Dict({**self.observation_space.spaces, **more})
+        self.action_space = Box(-200, 200, (1,), np.float64)
+        if knows == "_is_success":
+            self._is_success = lambda achieved, desired: near(achieved, desired)
+        if knows == "compute_terminated":
+            self.compute_terminated = lambda achieved, desired, info: near(achieved, desired) & ends
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        far = np.abs(achieved - desired)[..., 0]
+        return -far if self.dense else -(far > REACH).astype(float)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place, target = self.np_random.uniform(-1, 1, (2, 1))
+        if self.knows == "far":  # never met, and not to be found
+            self.place, target = np.zeros(1), np.array([50.0])
+        self.told = tuple(target.tolist())  # no array that one could find
+        if self.knows != "far":
+            self.goal = target
+        return self.obs(), {}
+
+    def obs(self) -> dict[str, Any]:
+        goal = np.array(self.told) if self.knows == "far" else self.goal.copy()
+        seen = {"achieved_goal": self.place.copy(), "desired_goal": goal, "observation": self.place}
+        if self.knows == "extra keys":
+            seen |= {"wind": np.full((2, 1), 0.5), "camera": np.zeros((4, 4, 3), np.uint8)}
+        return seen
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self.place = np.clip(self.place + action / 400, -1.2, 1.2)
+        obs = self.obs()
+        success = bool(near(obs["achieved_goal"], obs["desired_goal"]))
+        if self.knows == "_is_success":
+            success = bool(self._is_success(obs["achieved_goal"], obs["desired_goal"]))
+        crashed = bool(abs(self.place[0]) >= 1.2)
+        reward = float(self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {}))
+        reward -= self.fine * crashed
+        return obs, reward, (success and self.ends) or crashed, False, {"is_success": success}
+
+
+def near(achieved: Any, desired: Any) -> Any:
+    return np.abs(np.asarray(achieved) - desired)[..., 0] <= REACH
+
+
+class Toll(gym.Env[Any, Any]):
+    """One step: stay, go right for a toll of 5, or go left; the goal lies to the right."""
+
+    def __init__(self) -> None:
+        goal = Box(-1, 1, (1,), np.float32)
+        keys = ("achieved_goal", "desired_goal", "observation")
+        self.observation_space = Dict({key: goal for key in keys})
+        self.action_space = Discrete(3)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -(np.abs(achieved - desired)[..., 0] > 0.5).astype(np.float32)
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.obs(0.0), {}
+
+    def obs(self, place: float) -> Any:
+        goals = {"achieved_goal": np.full(1, place, np.float32), "desired_goal": np.ones(1)}
+        return {**goals, "observation": np.zeros(1, np.float32)}
+
+    def step(self, action: Any) -> Any:
+        obs = self.obs([0.0, 1.0, -1.0][action])
+        reward = float(self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {}))
+        return obs, reward - 5.0 * (action == 1), False, False, {}
+
+
+gym.register("Line-v0", Line, max_episode_steps=10)
+gym.register("Toll-v0", Toll, max_episode_steps=1)
+
+
+def line(terminates: Any = None, rest: Any = "keep", **kwargs: Any) -> GymnasiumSpec:
+    values = {"id": "Line-v0", "kwargs": kwargs, "terminates": terminates, "rest": rest}
+    return validated(GymnasiumSpec, values)
+
+
+# --- which goals end an episode -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("knows", ["_is_success", "compute_terminated"])
+def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
+    """Dense rewards with a tolerance, too, where the reward of equal goals is never met."""
+    spec = line(knows=knows, ends=ends, dense=dense)
+    assert spec.facts.terminates_on_success is ends
+    assert bool(spec.facts.told) == (knows == "_is_success")  # what was found by trying is told
+    task = GoalEnvironments(spec, [0], workers=0).task
+    achieved = torch.linspace(-1, 1, 41, dtype=torch.float64)[:, None]
+    desired = torch.full_like(achieved, 0.2)
+    _, reached = task.reward(achieved, desired, torch.zeros(41, dtype=torch.bool))
+    if ends or knows == "_is_success":
+        assert torch.equal(reached, ((achieved - desired).abs() <= REACH)[:, 0])
+
+
+def test_a_goal_that_ends_an_episode_is_found_where_only_the_reward_tells():
+    facts = line(knows="info").facts
+    assert facts.terminates_on_success and facts.judge is None
+    assert "compute_reward tells where other goals end one" in facts.told[0]
+
+
+def test_where_nothing_tells_it_is_refused_at_the_start_with_what_to_write():
+    for kwargs in ({"knows": "info", "dense": True}, {"knows": "far"}):
+        with pytest.raises(SpecError, match="def compute_terminated") as caught:
+            line(**kwargs)
+        assert "\n" not in str(caught.value) and "--set terminates=never" in str(caught.value)
+    assert line("never", knows="far").facts.terminates_on_success is False
+    assert line("goal", knows="far").facts.terminates_on_success is True
+
+
+def test_training_and_the_stand_alone_buffer_agree():
+    """Terminations and rewards of relabelled transitions, dense rewards with a tolerance."""
+    kwargs = {"knows": "compute_terminated", "dense": True, "fine": 5.0}
+    spec = line(**kwargs)
+    env = gym.make("Line-v0", disable_env_checker=True, **kwargs)
+    alone = HindsightReplayBuffer(500, env, strategy="final", k=10**9, rest="keep", seed=0)
+    cell = CellSpec(
+        environment=spec,
+        algorithm={"name": "sac", "log_interval": 60, "learning_starts": 1000},
+        replay={"strategy": "final", "k": 10**9, "fidelity": "described"},
+        steps=1000,
+        seeds=1,
+    )
+    runs: Any = runs_of(cell, [0], "cpu", 0)
+    for _ in range(3):
+        runs.iterate()
+    stored, row = runs.buffer, runs.buffer.row
+    done = int(stored.finished().sum())
+    index = np.arange(done)[None]
+    batch = stored.sample_at(index, np.zeros((1, done, 2)), runs.env.task.reward)
+    old = stored.gather(index)[0].numpy()
+    over = np.flatnonzero(stored._left[0, 0, :done] == 1)
+    for first, last in zip([0, *over[:-1] + 1], over, strict=True):
+        part = slice(first, last + 1)
+
+        def seen(columns: slice, part: slice = part) -> dict[str, Any]:
+            keys = ("achieved_goal", "desired_goal", "observation")
+            return dict(zip(keys, np.split(old[part, columns], 3, axis=1), strict=True))
+
+        alone.add_episode(
+            seen(row.obs), old[part, row.actions], old[part, row.reward], seen(row.next_obs),
+            bool(old[last, row.terminated]),
+        )  # fmt: skip
+    rows = alone.episodes._relabelled(np.arange(done)).numpy()
+    theirs = alone.episodes.row
+    assert np.array_equal(rows[:, theirs.terminated] > 0, batch.terminated[0].numpy())
+    np.testing.assert_allclose(rows[:, theirs.reward], batch.rewards[0].numpy(), atol=1e-6)
+    crashed = old[:, row.failed] > 0
+    assert crashed.any() and (batch.rewards[0].numpy()[crashed] < -4).all()
+    assert batch.terminated.any() and not batch.terminated.all()
+
+
+def test_what_contradicts_the_rule_is_told_at_the_step_where_it_happens():
+    env = GoalEnvironments(line("goal", ends=False), [0, 1, 2], workers=0)
+    with pytest.raises(EnvironmentFailure, match="went on where its goal was achieved"):
+        for _ in range(40):
+            env.step(2 * (env.state[..., 1:2] - env.state[..., :1]))
+    env = GoalEnvironments(line("goal", knows="info", dense=True), [0, 1, 2], workers=0)
+    with pytest.raises(EnvironmentFailure, match="by what tells this of other goals it was not"):
+        for _ in range(40):
+            env.step(2 * (env.state[..., 1:2] - env.state[..., :1]) - 0.2)
+
+
+# --- what goals do not explain --------------------------------------------------------------------
+
+
+def walked_into_the_wall(spec: GymnasiumSpec) -> list[Any]:
+    env = GoalEnvironments(spec, [0], workers=0)
+    return [env.step(torch.ones(1, 1, 1)) for _ in range(9)]
+
+
+def test_the_rest_of_a_reward_is_found_where_it_is_paid(capsys):
+    steps = walked_into_the_wall(line("never", fine=5.0))
+    crashed = [bool(step.terminated) and not bool(step.success) for step in steps]
+    assert any(crashed)
+    assert [float(step.rest) for step in steps] == [-5.0 * c for c in crashed]
+    assert capsys.readouterr().err.count("a step paid -5 beyond compute_reward") == 1
+
+
+def test_the_rest_can_be_dropped_or_refused():
+    assert all(s.rest is None for s in walked_into_the_wall(line("never", "drop", fine=5.0)))
+    with pytest.raises(EnvironmentFailure, match="rest=refuse"):
+        walked_into_the_wall(line("never", "refuse", fine=5.0))
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+@pytest.mark.parametrize("rest", ["keep", "drop"])
+def test_a_penalty_that_goals_do_not_explain_is_learned_from(algorithm, rest):
+    prepare_process("cpu")
+    small: dict[str, Any] = {"name": algorithm, "hidden": (16,), "learning_rate": 0.01}
+    her = {"strategy": "final", "fidelity": "described"}
+    if algorithm == "dqn":
+        small |= {"log_interval": 200, "learning_starts": 50, "batch_size": 32}
+        small |= {"target_update_interval": 20, "epsilon": 0.3}
+        cell = {"replay": her, "steps": 400}
+    else:
+        small |= {"n_steps": 64, "batch_size": 32, "ent_coef": 0.0}
+        cell = {"hindsight": her, "steps": 640}
+    where = GymnasiumSpec(id="Toll-v0", rest=rest)
+    evaluation = {"points": 1, "episodes": 1}
+    runs = runs_of(
+        CellSpec(environment=where, algorithm=small, seeds=1, evaluation=evaluation, **cell),
+        [0], "cpu", 0,
+    )  # fmt: skip
+    columns = {}
+    while runs.within_budget:
+        columns = runs.iterate()
+    found = runs.evaluate()
+    # The toll is worth paying only for those who do not see it.
+    assert float(found["success_rate"]) == (rest == "drop")
+    assert float(found["return_mean"]) == (0.0 if rest == "drop" else -1.0)
+    assert ("reward_rest" in columns) == (rest == "keep")
+    if rest == "keep":
+        assert -5 <= float(columns["reward_rest"]) <= 0
+
+
+# --- what else comes ------------------------------------------------------------------------------
+
+
+def test_other_keys_with_numbers_belong_to_the_observation():
+    spec = line(knows="extra keys")
+    assert spec.facts.keys[3:] == ("wind",) and spec.observation_size == 5
+    env = GoalEnvironments(spec, [0], workers=0)
+    assert env.state[0, 0, 3:].tolist() == [0.5, 0.5]
+    assert any("camera: no numbers in a row, left out" in told for told in spec.facts.told)

@@ -1,0 +1,100 @@
+"""Somebody's environment that hangs or calls sys.exit: it holds nothing up, and ends nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.envs.test_goal_environments import children, gone
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (
+    f"{Path(sys.executable).parent / 'hindsight'} train --env tests.envs.stubborn:Stubborn-v0 "
+    "--algorithm sac --her future --hidden 8 --seeds 2 --steps 600 --evaluation-episodes 2 "
+    "--set learning_starts=100 --set log_interval=50"
+).split()
+ENVIRON = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+CLOCKS = ["wall_seconds", "cpu_seconds"]
+
+
+def start(folder, *more):
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*COMMAND, *more], cwd=folder, env=ENVIRON, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    process = start(folder, "--workers", "1")
+    assert process.wait() == 0, process.stderr.read()
+    (curves,) = folder.rglob("*.parquet")
+    return pd.read_parquet(curves).drop(columns=CLOCKS)
+
+
+@pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
+def test_the_first_signal_ends_a_training_that_hangs(tmp_path, whole, workers, number):
+    first = start(tmp_path, "--workers", workers)
+    while first.poll() is None and not list(tmp_path.rglob("progress/**/*.json")):
+        time.sleep(0.01)
+    with suppress(ProcessLookupError):
+        os.kill(first.pid, signal.SIGTERM)
+    assert first.wait() == 128 + signal.SIGTERM
+    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.pt")
+    before = checkpoint.read_bytes()
+
+    (tmp_path / "hang").touch()
+    hung = start(tmp_path, "--workers", workers)
+    while hung.poll() is None and not (tmp_path / "hangs").exists():
+        time.sleep(0.01)
+    steppers = children(hung.pid)
+    os.kill(hung.pid, number)
+    _, said = hung.communicate(timeout=30)
+    assert hung.returncode == 128 + number
+    assert said.splitlines()[-1] == (
+        f"stopped by {number.name} while tests.envs.stubborn:Stubborn-v0 did not answer; the same "
+        "command continues from the last checkpoint"
+    )
+    assert gone(steppers) and checkpoint.read_bytes() == before
+
+    (tmp_path / "hang").unlink()
+    again = start(tmp_path, "--workers", workers)
+    _, said = again.communicate(timeout=60)
+    assert again.returncode == 0 and "continued at" in said
+    (curves,) = tmp_path.rglob("*.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(curves).drop(columns=CLOCKS), whole)
+
+
+def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
+    (tmp_path / "hang").touch()
+    hung = start(tmp_path, "--workers", "2")
+    while hung.poll() is None and not (tmp_path / "hangs").exists():
+        time.sleep(0.01)
+    steppers = children(hung.pid)
+    assert steppers
+    hung.kill()
+    hung.communicate()
+    assert gone(steppers)
+
+
+@pytest.mark.parametrize(
+    ("file", "workers", "code"),
+    [("exit", "1", "'I have had enough'"), ("exit", "2", "'I"), ("exit-at-import", "1", "3")],
+)
+def test_sys_exit_is_told_and_is_no_success(tmp_path, file, workers, code):
+    (tmp_path / file).touch()
+    process = start(tmp_path, "--workers", workers)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (line,) = [line for line in said.splitlines() if "success" not in line]
+    where = r"error: (environment: )?tests\.envs\.stubborn:Stubborn-v0"
+    assert pd.Series([line]).str.match(where)[0], line
+    assert f"called sys.exit({code}" in line and "stubborn.py, line " in line
+    assert not list(tmp_path.rglob("*.parquet"))

@@ -1,0 +1,214 @@
+"""A folder where one small cell is trained by the real commands, disturbed, and trained again."""
+
+import contextlib
+import functools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hindsight import (
+    claims,  # noqa: F401  forked processes have it then
+    cli,
+)
+from hindsight.specs.cell import CellSpec
+from hindsight.training import cell as cell_module
+
+CLOCKS = ["wall_seconds", "cpu_seconds"]
+SPECS = {
+    "ppo": {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 1},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 2,
+        "steps": 64 * 12,
+        "evaluation": {"points": 2, "episodes": 5},
+    },
+    "dqn": {
+        "environment": {"id": "BitFlipping-v0", "n_bits": 4},
+        "algorithm": {
+            "name": "dqn",
+            "hidden": [8],
+            "learning_starts": 16,
+            "train_freq": 8,
+            "batch_size": 16,
+            "log_interval": 64,
+        },
+        "replay": {"strategy": "future"},
+        "seeds": 2,
+        "steps": 64 * 8,
+        "evaluation": {"points": 2, "episodes": 5},
+    },
+}
+NOBODY = 65534
+
+
+class Survived(AssertionError):
+    """Raised where a fault was not survived as promised."""
+
+
+def demand(truth: bool, told: str) -> None:
+    if not truth:
+        raise Survived(told)
+
+
+@dataclass
+class Lab:
+    """A folder in which one cell is trained, disturbed, and trained again."""
+
+    folder: Path
+    rng: random.Random
+    name: str = "ppo"
+    seconds: float = 1.0  # of an undisturbed training
+    said: list[str] = field(default_factory=list)
+    turn: int = 0  # how many faults of this kind were before
+
+    @property
+    def spec(self) -> CellSpec:
+        return CellSpec.model_validate(SPECS[self.name])
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "results"
+
+    def path(self, kind: str, suffix: str) -> Path:
+        return self.root / kind / f"{self.spec.name}{suffix}"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path("checkpoints", ".pt")
+
+    @property
+    def curves(self) -> Path:
+        return self.path("cells", ".parquet")
+
+    def start(self, *command: str, nobody: bool = False) -> "Process":
+        """One of the project's commands, in this folder, in a process of its own."""
+        if not command:
+            spec = self.folder / "spec.json"
+            spec.write_text(self.spec.model_dump_json())
+            command = ("cell", str(spec), "--out", "results")
+        return Process(self, command, nobody)
+
+    def moment(self) -> None:
+        """Any moment of a training."""
+        time.sleep(self.rng.uniform(0, 1.1 * self.seconds))
+
+    def until_checkpoint(self, process: "Process") -> bool:
+        """Wait for the first checkpoint, and a while; false where the training ended before."""
+        while process.runs and not self.checkpoint.exists():
+            time.sleep(0.005)
+        time.sleep(self.rng.uniform(0, 0.4 * self.seconds))
+        return process.runs
+
+    def interrupted(self) -> None:
+        """A training that was killed and has left a checkpoint."""
+        for _ in range(20):
+            process = self.start()
+            if self.until_checkpoint(process):
+                os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            if self.checkpoint.exists():
+                return
+            shutil.rmtree(self.root)
+        raise Survived("no checkpoint in twenty trainings")
+
+    def trained(self) -> None:
+        demand(self.start().wait() == 0, "an undisturbed training failed")
+
+
+class Process:
+    """A forked process that runs one command of the project, with what it says."""
+
+    def __init__(self, lab: Lab, command: tuple[str, ...], nobody: bool = False) -> None:
+        self.log = Path(tempfile.mkstemp(dir=lab.folder.parent, suffix=".log")[1])
+        self.lab, self.status = lab, None
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(lab.folder, self.log, command, nobody)
+
+    @property
+    def runs(self) -> bool:
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        return self.status is None
+
+    def wait(self, limit: float = 120.0) -> int:
+        """Its exit status; demands that it says no traceback."""
+        end = time.monotonic() + limit
+        while self.runs:
+            if time.monotonic() > end:
+                os.kill(self.pid, signal.SIGKILL)
+                raise Survived(f"hung: {self.said}")
+            time.sleep(0.005)
+        demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
+        self.lab.said += self.said.splitlines()
+        return self.status
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+def _become(folder: Path, log: Path, command: tuple[str, ...], nobody: bool) -> None:
+    """In the forked process: the command, and nothing of the parent's."""
+    status = 1
+    try:
+        handle = os.open(log, os.O_WRONLY)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        os.chdir(folder)
+        if nobody and os.getuid() == 0:
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+        # A small cell wants more checkpoints than one a minute.
+        wanted = cell_module.Execution
+        cell_module.Execution = lambda *a, **k: replace(wanted(*a, **k), checkpoint_seconds=0.02)
+        sys.argv = ["hindsight", *command]
+        cli.main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # before or after all of hindsight
+        status = 1
+    except BaseException:
+        traceback.print_exc()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of its own; raises OSError where it cannot be mounted."""
+    disk = Path(tempfile.mkdtemp(dir=folder))
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        raise OSError("a small file system cannot be mounted here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@functools.cache
+def can_mount() -> bool:
+    """Whether there can be small disks, which takes root."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.suppress(OSError),
+        small_disk(Path(folder), 1),
+    ):
+        return True
+    return False

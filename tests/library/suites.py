@@ -1,0 +1,35 @@
+"""Run another library's own tests with our class in place of theirs, from a path that is given:
+
+    python -m tests.library.suites cpprb-11.0.0/test/test_HER.py
+    python -m tests.library.suites stable-baselines3/tests/test_her.py
+
+The libraries themselves are installed; their tests come with their sources and are not copied here.
+"""
+
+import sys
+from contextlib import suppress
+
+import pytest
+
+from hindsight.library import like_cpprb, like_stable_baselines3
+from hindsight.training.cell import prepare_process
+
+
+def exchange() -> None:
+    """Let the libraries that are installed give out our classes under their names."""
+    with suppress(ImportError):
+        import cpprb
+
+        cpprb.HindsightReplayBuffer = like_cpprb.HindsightReplayBuffer
+    with suppress(ImportError):
+        import stable_baselines3
+
+        stable_baselines3.HerReplayBuffer = like_stable_baselines3.HerReplayBuffer
+
+
+if __name__ == "__main__":
+    prepare_process("cpu")
+    exchange()
+    raise SystemExit(
+        pytest.main([*sys.argv[1:], "-p", "no:cacheprovider", "--import-mode=importlib"])
+    )

@@ -1,0 +1,464 @@
+"""Under cpprb's names: states, a reward function and a goal function, relabelled at episode end."""
+
+import inspect
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hindsight.files import FileError
+from hindsight.library.like_cpprb import HindsightReplayBuffer
+from hindsight.specs.replay import GOAL_STRATEGIES
+from tests.replay.numbered import Slots, Transition, draw
+
+STATE, GOAL, ACTION = 3, 2, 2
+ENV = {
+    "obs": {"shape": STATE},
+    "act": {"shape": (ACTION,)},
+    "next_obs": {"shape": STATE},
+    "done": {},
+    "note": {"shape": (2, 2), "dtype": np.int32},
+}
+
+
+def state(number) -> np.ndarray:
+    """The state before a transition: shows its number, and the components apart."""
+    return (10 * np.asarray(number)[..., None] + np.arange(STATE) / 8).astype(np.float32)
+
+
+def following(number) -> np.ndarray:
+    """The state after it, which is not where the next one begins."""
+    return state(number) + 5
+
+
+def goal_func(states) -> np.ndarray:
+    """What a state achieves: not a part of it."""
+    return -states[:, 1:]
+
+
+def reward_func(next_state, action, goal) -> np.ndarray:
+    """Shows all three."""
+    return next_state[:, 0] - 3 * action[:, 1] + 7 * goal[:, 1]
+
+
+def terminated_func(next_state, action, goal) -> np.ndarray:
+    return (goal_func(next_state) == goal).all(1)
+
+
+def step(number: int, done: bool) -> dict[str, np.ndarray]:
+    n = np.asarray(number)
+    note = (np.arange(4).reshape(2, 2) + 4 * n[..., None, None]).astype(int)
+    act = np.stack([n, -n], axis=-1)
+    return {"obs": state(n), "act": act, "next_obs": following(n), "done": done, "note": note}
+
+
+def buffer_of(size: int = 1000, max_episode_len: int = 20, **changes) -> HindsightReplayBuffer:
+    given = {
+        "goal_func": goal_func,
+        "goal_shape": GOAL,
+        "terminated_func": terminated_func,
+        "prioritized": False,
+        "seed": 0,
+        **changes,
+    }
+    return HindsightReplayBuffer(size, ENV, max_episode_len, reward_func, **given)
+
+
+OWN = np.array([0.5, -0.5], np.float32)  # the goal of every episode
+
+
+def fill(buffer: HindsightReplayBuffer, lengths: list[int]) -> None:
+    number = 0
+    for i, length in enumerate(lengths):
+        for t in range(length):
+            buffer.add(**step(number, done=t == length - 1 and i % 2 == 0))
+            number += 1
+        buffer.on_episode_end(OWN)
+
+
+def check(batch: dict, number: np.ndarray, goal: np.ndarray, done: np.ndarray) -> None:
+    """Every array is that of the transitions `number` with the goals of the transitions `goal`."""
+    np.testing.assert_array_equal(batch["obs"], state(number))
+    np.testing.assert_array_equal(batch["next_obs"], following(number))
+    np.testing.assert_array_equal(batch["act"], np.stack([number, -number], axis=-1))
+    note = np.arange(4).reshape(2, 2) + 4 * number[:, None, None]
+    np.testing.assert_array_equal(batch["note"], note)
+    assert batch["note"].dtype == np.int32
+    achieved = goal_func(following(goal))
+    desired = np.where(goal[:, None] < 0, OWN, achieved).astype(np.float32)
+    np.testing.assert_array_equal(batch["goal"], desired)
+    reward = reward_func(following(number), batch["act"], desired).astype(np.float32)
+    np.testing.assert_array_equal(batch["rew"], reward[:, None])
+    np.testing.assert_array_equal(batch["done"][:, 0], done)
+
+
+def decode(batch: dict) -> tuple[np.ndarray, np.ndarray]:
+    """Which transitions, and whose goals (-1: their own)."""
+    goal = np.floor(-batch["goal"][:, 0] / 10).astype(int)
+    own = (batch["goal"] == OWN).all(1)
+    return np.floor(batch["obs"][:, 0] / 10).astype(int), np.where(own, -1, goal)
+
+
+LENGTHS = [4, 1, 7, 3]
+BEGIN = np.repeat([0, 4, 5, 12], LENGTHS)
+END = np.repeat([3, 4, 11, 14], LENGTHS)
+DONE = np.isin(np.arange(15), [3, 11])
+
+
+@pytest.mark.parametrize("fidelity", ["described", "released"])
+@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
+def test_copies_are_stored_at_episode_end(strategy, fidelity):
+    buffer = buffer_of(strategy=strategy, additional_goals=3, fidelity=fidelity)
+    fill(buffer, LENGTHS)
+    copies = 1 if strategy == "final" else 3
+    assert buffer.additional_goals == copies
+    assert buffer.get_stored_size() == 15 * (1 + copies)
+    batch = buffer.get_all_transitions()
+    number, goal = decode(batch)
+    assert (np.bincount(number) == 1 + copies).all() and (goal < 0).sum() == 15
+    new = goal >= 0
+    lowest = {"final": END, "future": np.arange(15), "episode": BEGIN, "random": 0 * END}[strategy]
+    assert ((lowest[number] <= goal) & (goal <= END[number]))[new].all()
+    done = DONE[number]
+    if fidelity == "described":
+        # No episode achieves its own goal: what ended it was a failure, whatever the goal.
+        done = done | (goal == number)
+    check(batch, number, goal, done)
+    sample = buffer.sample(500)
+    number, goal = decode(sample)
+    done = DONE[number] | ((goal == number) & (fidelity == "described"))
+    check(sample, number, goal, done)
+    assert set(number) == set(range(15))
+    assert 0.5 < (goal >= 0).mean() / (copies / (1 + copies)) < 1.5
+
+
+def test_an_episode_that_achieves_its_goal_does_not_end_other_goals():
+    """The done of the last step is of its own goal: under another it goes on."""
+    for fidelity, ends in (("described", False), ("released", True)):
+        buffer = buffer_of(strategy="episode", additional_goals=8, fidelity=fidelity)
+        for i in range(4):
+            buffer.add(**step(i, done=i == 3))
+        buffer.on_episode_end(goal_func(following(np.array([3])))[0])
+        batch = buffer.get_all_transitions()
+        goal = np.floor(-batch["goal"][:, 0] / 10).astype(int)
+        last = np.floor(batch["obs"][:, 0] / 10) == 3
+        others = last & (goal != 3)
+        assert others.any() and (batch["done"][others] == ends).all()
+        assert batch["done"][last & (goal == 3)].all()
+
+
+@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
+def test_relabelled_at_sampling_as_plain_lists_draw(strategy):
+    """Each transition once; wrap-around; the same numbers as the lists get."""
+    buffer = buffer_of(12, 8, strategy=strategy, additional_goals=2, relabel_at="sampling")
+    generator, slots, number = np.random.default_rng(0), Slots(12, 12), 0
+    for i, length in enumerate([3, 5, 2, 8, 4, 1, 1, 6]):
+        for t in range(length):
+            done = t == length - 1 and i % 2 == 0
+            buffer.add(**step(number, done))
+            slots.add(Transition(number, done, False), t == length - 1)
+            number += 1
+        assert buffer.get_stored_size() < number or i == 0
+        buffer.on_episode_end(OWN)
+        stored = [t for episode in slots.finished() for t in episode]
+        assert buffer.get_stored_size() == len(stored) and buffer.get_buffer_size() == 12
+        uniform = generator.random((1, 40, 3))[0].tolist()
+        k = 1 if strategy == "final" else 2
+        expected = [draw([slots], u, strategy, k) for u in uniform]
+        which = np.array([e.transition.number for e in expected])
+        goal = np.array([e.goal for e in expected])
+        done = np.array([e.transition.terminated for e in expected]) | (goal == which)
+        check(buffer.sample(40), which, goal, done)
+
+
+def test_states_are_the_goals_where_no_function_says_otherwise():
+    buffer = HindsightReplayBuffer(
+        500,
+        {"s": {"shape": 3}, "a": {}, "s2": {"shape": 3}},
+        10,
+        lambda next_state, action, goal: -np.abs(next_state - goal).sum(1),
+        state="s",
+        action="a",
+        next_state="s2",
+        strategy="final",
+        seed=0,
+    )
+    assert tuple(buffer.goal_shape) == (3,)
+    for i in range(6):
+        buffer.add(s=state(i), a=i, s2=following(i))
+    buffer.on_episode_end(np.zeros(3))
+    batch = buffer.get_all_transitions()
+    assert set(batch) == {"s", "a", "s2", "goal", "rew"} and batch["a"].shape == (12, 1)
+    np.testing.assert_array_equal(batch["goal"][6:], np.tile(following(5), (6, 1)))
+    np.testing.assert_array_equal(
+        batch["rew"][:, 0], -np.abs(batch["s2"] - batch["goal"]).sum(1).astype(np.float32)
+    )
+    assert batch["rew"][11] == 0 and (batch["rew"][:11] < 0).all()
+    assert {"weights", "indexes"} < set(buffer.sample(3))
+
+
+def test_several_steps_at_once_are_the_same():
+    one, several = buffer_of(), buffer_of()
+    for i in range(6):
+        one.add(**step(i, done=False))
+    several.add(**step(np.arange(2), done=np.zeros(2)))
+    several.add(**step(np.arange(2, 6), done=np.zeros((4, 1))))
+    for buffer in (one, several):
+        assert buffer.get_stored_size() == 0
+        buffer.on_episode_end(np.tile(OWN, (6, 1)))
+        buffer.on_episode_end(OWN)
+    a, b = one.get_all_transitions(), several.get_all_transitions()
+    for name, values in a.items():
+        np.testing.assert_array_equal(values, b[name])
+    shuffled = one.get_all_transitions(shuffle=True)
+    assert not np.array_equal(shuffled["obs"], a["obs"])
+    np.testing.assert_array_equal(np.sort(shuffled["obs"], 0), np.sort(a["obs"], 0))
+
+
+def test_priorities_as_cpprb_has_them():
+    buffer = buffer_of(prioritized=True, alpha=1.0, additional_goals=0)
+    fill(buffer, [10])
+    assert buffer.get_max_priority() == 1.0
+    batch = buffer.sample(100, beta=0.4)
+    first = np.unique(batch["indexes"], return_index=True)[1]
+    td = np.arange(1.0, 11.0)
+    buffer.update_priorities(batch["indexes"][first], td)
+    assert buffer.get_max_priority() == pytest.approx(10, rel=1e-6)
+    batch = buffer.sample(5500, beta=1.0)
+    number, _ = decode(batch)
+    assert np.abs(np.bincount(number) - 100 * td).max() < 2
+    np.testing.assert_allclose(batch["weights"], 1 / td[number], rtol=1e-5)
+    buffer.clear()
+    assert buffer.get_stored_size() == 0 and buffer.get_max_priority() == 1.0
+
+
+def test_names_and_order_of_the_arguments_are_cpprbs():
+    names = list(inspect.signature(HindsightReplayBuffer.__init__).parameters)[1:]
+    assert names[:4] == ["size", "env_dict", "max_episode_len", "reward_func"]
+    theirs = "goal_func goal_shape state action next_state strategy additional_goals prioritized"
+    parameters = inspect.signature(HindsightReplayBuffer.__init__).parameters
+    defaults = [None, None, "obs", "act", "next_obs", "future", 4, True]
+    for name, default in zip(theirs.split(), defaults, strict=True):
+        assert parameters[name].default == default
+        assert parameters[name].kind == inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize("strategy", ["final", "future", "episode"])
+def test_beside_cpprb(strategy):
+    """What the two have stored after the same episodes: the same lines, about as often."""
+    cpprb = pytest.importorskip("cpprb")
+    options = {"goal_func": goal_func, "strategy": strategy, "prioritized": False}
+    theirs = cpprb.HindsightReplayBuffer(
+        40_000, ENV, 20, reward_func, goal_shape=(GOAL,), **options
+    )
+    ours = buffer_of(40_000, fidelity="released", strategy=strategy)
+    for buffer in (ours, theirs):
+        for _ in range(300):
+            fill(buffer, LENGTHS)
+    assert ours.get_stored_size() == theirs.get_stored_size()
+    lines = []
+    for buffer in (ours, theirs):
+        batch = buffer.get_all_transitions()
+        names = sorted(batch)
+        assert names == sorted({*ENV, "goal", "rew"})
+        lines.append(np.concatenate([batch[n].reshape(len(batch["rew"]), -1) for n in names], 1))
+    every, index = np.unique(np.concatenate(lines), axis=0, return_inverse=True)
+    counts = [np.bincount(i, minlength=len(every)) for i in np.split(index.ravel(), 2)]
+    assert all((c > 0).all() for c in counts)
+    assert stats.chi2_contingency(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future"),
+        ({"additional_goals": -1}, "additional_goals: -1 is not allowed; it is a whole number"),
+        ({"max_episode_len": 0}, "max_episode_len: 0 is not allowed"),
+        ({"max_episode_len": 2000}, "size: 1000 is not allowed; an episode may have 2000 steps"),
+        ({"size": 0}, "size: 0 is not allowed"),
+        ({"size": 1e3 + 0.5}, "size: 1000.5 is not allowed"),
+        ({"size": float("inf")}, "size: inf is not allowed"),
+        ({"prioritized": True, "eps": -1}, "eps: -1 is not allowed; it is a number from 0 on"),
+        ({"goal_func": 3}, "goal_func: 3 is not allowed; it is a function of states"),
+        (
+            {"terminated_func": True},
+            r"terminated_func: True is not .* of \(next states, actions, go",
+        ),
+        ({"state": "where"}, "env_dict: 'where' is missing; there are"),
+        ({"goal_shape": (0,)}, r"goal_shape: shape \(0,\) is not allowed"),
+        ({"goal_func": None}, r"goal_shape: \(2,\) is not allowed without a goal_func"),
+        ({"terminated_func": None}, "terminated_func: None is not allowed where 'done' is to be"),
+        ({"done": "note"}, r"note: shape \(2, 2\) is not allowed; it is one number"),
+    ],
+)
+def test_buffers_that_cannot_be(changes, message):
+    with pytest.raises(ValueError, match=message):
+        buffer_of(**changes)
+    if changes.get("terminated_func", "given") is None:
+        buffer_of(**changes, fidelity="released")
+        buffer_of(**changes, done="over")
+
+
+@pytest.mark.parametrize("name", ["rew", "goal", "weights", "indexes"])
+def test_arrays_that_are_made_here_are_not_given(name):
+    env = {**ENV, name: {}}
+    with pytest.raises(ValueError, match=f"env_dict: '{name}' is not allowed; it is made here"):
+        HindsightReplayBuffer(50, env, 10, reward_func, fidelity="released")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it is that of obs, "),
+        ({"obs": 3}, '^obs: 3 is not allowed; it is a dictionary, of "shape" and "dtype"$'),
+        ({"act": {"dtype": "foo"}}, "act: dtype 'foo' is not allowed; it is a type of numbers"),
+        ({"act": {"dtype": object}}, "act: dtype .* is not allowed; it is a type of numbers"),
+        ({"act": {"dtype": complex}}, "act: dtype .* is not allowed; it is a type of numbers"),
+        ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it is of whole numbers"),
+    ],
+)
+def test_arrays_that_cannot_be(change, message):
+    with pytest.raises(ValueError, match=message):
+        HindsightReplayBuffer(50, {**ENV, **change}, 10, reward_func, fidelity="released")
+    with pytest.raises(ValueError, match=r"env_dict: .* is not allowed; it is a dictionary of ar"):
+        HindsightReplayBuffer(50, [*ENV], 10, reward_func)
+    with pytest.raises(ValueError, match="reward_func: None is not allowed; it is a function of"):
+        HindsightReplayBuffer(50, ENV, 10, None)
+
+
+def test_sizes_may_be_whole_floats_and_types_have_a_default():
+    """As cpprb takes them; priorities are (|TD error| + eps)^alpha."""
+    env = {"obs": {"shape": 2}, "act": {}, "next_obs": {"shape": 2}, "done": {"dtype": np.int8}}
+    given = {"default_dtype": np.float64, "alpha": 0.5, "eps": 0.25, "fidelity": "released"}
+    buffer = HindsightReplayBuffer(
+        1e3, env, 5.0, lambda s, a, g: (s == g).all(1), additional_goals=1.0, seed=0, **given
+    )
+    for i in range(5):
+        buffer.add(obs=[i, i], act=i, next_obs=[i + 1, i + 1], done=i == 4)
+    buffer.on_episode_end([9, 9])
+    assert buffer.get_stored_size() == 10 and buffer.get_buffer_size() == 1000
+    batch = buffer.sample(16)
+    assert batch["obs"].dtype == batch["act"].dtype == np.float64 and batch["done"].dtype == np.int8
+    assert batch["goal"].dtype == np.float64
+    buffer.update_priorities(batch["indexes"], np.full(16, 3.75))
+    assert buffer.get_max_priority() == pytest.approx(3.75)
+    with pytest.raises(ValueError, match="size: True is not allowed"):
+        HindsightReplayBuffer(True, env, 5, lambda s, a, g: 0, fidelity="released")
+
+
+@pytest.mark.parametrize("call", range(1, 7))
+def test_functions_that_raise_leave_the_episode_going_on(call):
+    """Whichever of the calls at its end it is; then it ends as if nothing had been."""
+    calls = [0, 0]
+
+    def raising(next_state, action, goal):
+        calls[0] += 1
+        if calls[0] == calls[1]:
+            raise ZeroDivisionError("the user's own")
+        return reward_func(next_state, action, goal)
+
+    options = {"goal_func": goal_func, "goal_shape": GOAL, "terminated_func": terminated_func}
+    buffer, never = (
+        HindsightReplayBuffer(30, ENV, 5, function, **options, strategy="random", seed=0)
+        for function in (raising, reward_func)
+    )
+    for each in (buffer, never):
+        fill(each, [4, 3, 5])
+        for i in range(4):
+            each.add(**step(i, done=i == 3))
+    before = buffer.get_all_transitions()
+    calls[:] = 0, call
+    with pytest.raises(ZeroDivisionError):
+        buffer.on_episode_end(OWN)
+    after = buffer.get_all_transitions()
+    for name, values in before.items():
+        np.testing.assert_array_equal(values, after[name])
+    calls[1] = 0
+    for each in (buffer, never):
+        each.on_episode_end(OWN)
+    a, b = buffer.sample(64), never.sample(64)
+    for name, values in a.items():
+        np.testing.assert_array_equal(values, b[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"obs": np.zeros(4)}, r"obs: an array of shape \(4,\)"),
+        ({"act": np.zeros(3)}, "act: an array of shape"),
+        (
+            {"next_obs": np.full(3, np.nan)},
+            "next_obs: (nan|inf) is not allowed; every number must be finite",
+        ),
+        ({"note": "abc"}, "note: an array of shape .* type <U3 is not allowed"),
+        ({"done": -1}, "done: -1 is not allowed; it is true or false, or 1 or 0"),
+        ({"done": np.nan}, "done: nan is not allowed; it is true or false, or 1 or 0"),
+        ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; it takes"),
+    ],
+)
+def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
+    buffer = buffer_of()
+    fill(buffer, [3])
+    buffer.add(**step(3, done=False))
+    before = buffer.episodes.open_rows(0).copy()
+    with pytest.raises(ValueError, match=message):
+        buffer.add(**{**step(4, done=False), **change})
+    wanting = step(4, done=False)
+    del wanting["act"]
+    with pytest.raises(ValueError, match=r"add: .* is not allowed; it takes"):
+        buffer.add(**wanting)
+    np.testing.assert_array_equal(buffer.episodes.open_rows(0), before)
+    assert buffer.get_stored_size() == 15
+
+
+def test_episode_ends_that_cannot_be():
+    buffer = buffer_of()
+    buffer.add(**step(np.arange(19), done=np.zeros(19)))
+    with pytest.raises(ValueError, match="an episode of 21 steps is not allowed; there is room"):
+        buffer.add(**step(np.arange(2), done=np.zeros(2)))
+    for goal, message in (
+        (np.zeros(3), r"goal: shape \(3,\) is not allowed; it is \(2,\)"),
+        (np.array([0.0, np.nan]), "goal: (nan|inf) is not allowed; every number must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            buffer.on_episode_end(goal)
+    for name, wrong, message in (
+        ("goal_func", lambda s: s, r"goal_func: it returned shape \(4, 3\) for 4 states"),
+        ("reward_func", lambda *_: np.zeros(5), "reward_func: it returned .* for 4 goals"),
+        (
+            "reward_func",
+            lambda *_: np.full(4, np.nan),
+            "reward_func: it returned nan, which is not",
+        ),
+        ("terminated_func", lambda *_: None, "terminated_func: it returned .* for 4 goals"),
+    ):
+        given = {"goal_func": goal_func, "terminated_func": terminated_func, "goal_shape": GOAL}
+        of_reward = {"reward_func": reward_func, name: wrong}.pop("reward_func")
+        given = {**given, name: wrong} if name != "reward_func" else given
+        broken = HindsightReplayBuffer(100, ENV, 20, of_reward, **given)
+        for i in range(4):
+            broken.add(**step(i, done=i == 3))
+        with pytest.raises(ValueError, match=message):
+            broken.on_episode_end(OWN)
+        assert broken.get_stored_size() == 0 and len(broken.episodes.open_rows(0)) == 4
+    buffer.on_episode_end(OWN)
+    with pytest.raises(ValueError, match="there are no priorities"):
+        buffer.get_max_priority()
+    with pytest.raises(ValueError, match="there are no priorities"):
+        buffer.update_priorities([0], [1.0])
+
+
+def test_it_is_saved_and_continued(tmp_path):
+    buffer, other = buffer_of(prioritized=True), buffer_of(prioritized=True, seed=9)
+    fill(buffer, LENGTHS)
+    buffer.add(**step(20, done=False))
+    buffer.save(tmp_path / "buffer.npz")
+    other.load(tmp_path / "buffer.npz")
+    for each in (buffer, other):
+        each.add(**step(21, done=True))
+        each.on_episode_end(OWN)
+    a, b = buffer.sample(64), other.sample(64)
+    for name, values in a.items():
+        np.testing.assert_array_equal(values, b[name])
+    with pytest.raises(FileError, match="is of a buffer with size 1000, this one has 999"):
+        buffer_of(999, prioritized=True).load(tmp_path / "buffer.npz")

@@ -1,0 +1,431 @@
+"""Beside Stable-Baselines3's own buffer, and inside of its own algorithms."""
+
+import importlib.util
+import inspect
+import pickle
+import sys
+import warnings
+from contextlib import nullcontext
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete
+from scipy import stats
+
+import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.library.like_stable_baselines3 import HerReplayBuffer
+from tests.replay.numbered import ACTION, GOAL, REST, numbers, stored_reward
+
+stable_baselines3 = pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.her import GoalSelectionStrategy  # noqa: E402
+from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
+    HerReplayBuffer as Theirs,
+)
+
+
+def box(n: int) -> Box:
+    return Box(-1e6, 1e6, (n,), np.float32)
+
+
+class Numbered(gymnasium.Env):
+    """Spaces and rewards for transitions that carry their number; it is never stepped."""
+
+    observation_space = Dict(
+        {"achieved_goal": box(GOAL), "desired_goal": box(GOAL), "observation": box(REST)}
+    )
+    action_space = box(ACTION)
+
+    def reset(self, **_):
+        return self.observation_space.sample(), {}
+
+    def compute_reward(self, achieved, desired, infos):
+        return achieved[:, 0] - 2 * desired[:, 1]
+
+    def compute_terminated(self, achieved, desired, infos):
+        return (achieved == desired).all(-1)
+
+
+def observed(number: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
+    prefix = "next " if after else ""
+    names = ("achieved_goal", "achieved"), ("desired_goal", "desired"), ("observation", "rest")
+    return {key: numbers(number, prefix + name) for key, name in names}
+
+
+def fill(buffer, n_envs: int, steps: int, seed: int = 0) -> int:
+    """Steps of several environments, episodes of uneven lengths; the number of transitions."""
+    rng = np.random.default_rng(seed)
+    for i in range(steps):
+        number = i * n_envs + np.arange(n_envs)
+        over, cut = rng.random(n_envs) < 0.25, rng.random(n_envs) < 0.5
+        infos = [{"TimeLimit.truncated": bool(o & c)} for o, c in zip(over, cut, strict=True)]
+        values = numbers(number, "action"), stored_reward(number), over, infos
+        buffer.add(observed(number), observed(number, after=True), *values)
+    return steps * n_envs
+
+
+def pair(n_envs: int, strategy: str, size: int = 200, **ours):
+    """A buffer of ours and one of theirs."""
+    env = DummyVecEnv([Numbered] * n_envs)
+    arguments = (size, Numbered.observation_space, Numbered.action_space, env)
+    sizes = {"n_envs": n_envs, "goal_selection_strategy": strategy}
+    return (
+        HerReplayBuffer(*arguments, **sizes, fidelity="released", seed=0, **ours),
+        Theirs(*arguments, device="cpu", **sizes),
+    )
+
+
+def lines(samples) -> np.ndarray:
+    """A batch as one array [sample, everything]."""
+    parts = [*samples.observations.values(), *samples.next_observations.values()]
+    parts += [samples.actions, samples.dones, samples.rewards]
+    return np.concatenate([np.asarray(part) for part in parts], axis=1)
+
+
+@pytest.mark.parametrize("strategy", ["final", "future", "episode"])
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_what_is_sampled_is_what_they_sample(strategy, n_envs):
+    """The same lines, reward and done included, about as often; nothing has left the buffers."""
+    ours, theirs = pair(n_envs, strategy)
+    np.random.seed(0)  # noqa: NPY002  (theirs draws from it)
+    for buffer in (ours, theirs):
+        fill(buffer, n_envs, 60 // n_envs)
+    samples = [lines(buffer.sample(30_000)) for buffer in (ours, theirs)]
+    every, index = np.unique(np.concatenate(samples), axis=0, return_inverse=True)
+    counts = [np.bincount(i, minlength=len(every)) for i in np.split(index.ravel(), 2)]
+    common = np.minimum(*counts) >= 10
+    assert common.sum() > 60 and sum(c[common].sum() for c in counts) > 0.99 * 60_000
+    assert stats.chi2_contingency([c[common] for c in counts]).pvalue > 1e-3
+
+
+def test_described_differs_in_the_terminations_only():
+    env = DummyVecEnv([Numbered])
+    arguments = (500, Numbered.observation_space, Numbered.action_space, env)
+    ours, released = (
+        HerReplayBuffer(*arguments, fidelity=fidelity, seed=0)
+        for fidelity in ("described", "released")
+    )
+    for buffer in (ours, released):
+        fill(buffer, 1, 100)
+    a, b = ours.sample(1000), released.sample(1000)
+    for name in ("observations", "next_observations"):
+        for key, values in getattr(a, name).items():
+            np.testing.assert_array_equal(values, getattr(b, name)[key])
+    np.testing.assert_array_equal(a.rewards, b.rewards)
+    achieved = a.next_observations["achieved_goal"] == a.observations["desired_goal"]
+    reached = achieved.all(1, keepdims=True)
+    np.testing.assert_array_equal(a.dones, np.maximum(b.dones, reached))
+    assert (a.dones != b.dones).any()
+
+
+def test_their_arguments_and_methods_are_ours():
+    theirs = inspect.signature(Theirs.__init__).parameters
+    ours = inspect.signature(HerReplayBuffer.__init__).parameters
+    assert list(ours)[: len(theirs)] == list(theirs)
+    for name, parameter in theirs.items():
+        # A device is asked for by whoever wants tensors.
+        assert name in ("device", "env") or ours[name].default == parameter.default, name
+    for name in ("add", "sample"):
+        theirs = inspect.signature(getattr(Theirs, name)).parameters
+        assert list(inspect.signature(getattr(HerReplayBuffer, name)).parameters)[
+            : len(theirs)
+        ] == list(theirs)
+    assert hasattr(HerReplayBuffer, "truncate_last_trajectory")
+    assert hasattr(HerReplayBuffer, "size") and hasattr(HerReplayBuffer, "reset")
+
+
+@pytest.mark.parametrize("choice", [GoalSelectionStrategy.EPISODE, "EPISODE", "episode"])
+def test_strategies_may_be_their_constants(choice):
+    arguments = (50, Numbered.observation_space, Numbered.action_space, DummyVecEnv([Numbered]))
+    ours = HerReplayBuffer(*arguments, goal_selection_strategy=choice)
+    assert ours.goal_selection_strategy == "episode"
+
+
+def test_time_limits_can_be_taken_for_terminations():
+    env = DummyVecEnv([Numbered])
+    arguments = (50, Numbered.observation_space, Numbered.action_space, env)
+    for handle, terminated in ((True, False), (False, True)):
+        buffer = HerReplayBuffer(
+            *arguments, n_sampled_goal=0, handle_timeout_termination=handle, seed=0
+        )
+        number = np.array([3])
+        values = numbers(number, "action"), stored_reward(number), np.array([True])
+        infos = [{"TimeLimit.truncated": True}]
+        buffer.add(observed(number), observed(number, after=True), *values, infos)
+        assert (buffer.sample(4).dones == terminated).all()
+
+
+def test_open_episodes_are_cut_with_a_warning():
+    for buffer in pair(2, "final"):
+        for i in range(4):
+            number = np.array([2 * i, 2 * i + 1])
+            values = numbers(number, "action"), stored_reward(number), np.zeros(2, bool)
+            buffer.add(observed(number), observed(number, after=True), *values, [{}, {}])
+        with pytest.warns(UserWarning):
+            buffer.truncate_last_trajectory()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            buffer.truncate_last_trajectory()
+        samples = buffer.sample(200)
+        number = np.floor(np.asarray(samples.observations["achieved_goal"])[:, 0] / 10)
+        goal = np.floor(np.asarray(samples.observations["desired_goal"])[:, 0] / 10)
+        assert set(number) == set(range(8)) and (samples.dones == 0).all()
+        assert np.isin(goal, [*np.unique(number[goal == number]), 6, 7]).all()
+
+
+def test_discrete_spaces_have_their_shapes():
+    class Choices(Numbered):
+        observation_space = Dict({key: Discrete(16) for key in Numbered.observation_space})
+        action_space = Discrete(5)
+
+        def compute_reward(self, achieved, desired, infos):
+            return (achieved == desired).reshape(-1) - 1.0
+
+    env = DummyVecEnv([Choices])
+    arguments = (50, Choices.observation_space, Choices.action_space, env)
+    buffers = HerReplayBuffer(*arguments, fidelity="released"), Theirs(*arguments, device="cpu")
+    shapes = []
+    for buffer in buffers:
+        for i in range(8):
+            obs = {key: np.array([i]) for key in Choices.observation_space}
+            after = {key: np.array([i + 1]) for key in Choices.observation_space}
+            done = np.array([i == 7])
+            buffer.add(obs, after, np.array([[i % 5]]), np.array([-1.0]), done, [{}])
+        samples = buffer.sample(32)
+        assert (
+            np.asarray(samples.actions) == np.asarray(samples.observations["observation"]) % 5
+        ).all()
+        parts = [*samples.observations.values(), samples.actions, samples.dones, samples.rewards]
+        shapes.append(
+            [(tuple(part.shape), str(part.dtype).removeprefix("torch.")) for part in parts]
+        )
+    assert shapes[0] == shapes[1]
+
+
+def test_normalised_observations():
+    env = VecNormalize(DummyVecEnv([Numbered]), gamma=0.9)
+    for key, statistics in env.obs_rms.items():
+        statistics.mean, statistics.var = np.full(statistics.mean.shape, len(key)), np.array(4.0)
+    arguments = (50, Numbered.observation_space, Numbered.action_space, env)
+    plain, normalised = (HerReplayBuffer(*arguments, seed=0) for _ in range(2))
+    for buffer in (plain, normalised):
+        fill(buffer, 1, 30)
+    a, b = plain.sample(20), normalised.sample(20, env=env)
+    for key, values in env.normalize_obs(a.observations).items():
+        np.testing.assert_array_equal(values, b.observations[key])
+    np.testing.assert_array_equal(env.normalize_reward(a.rewards).astype(np.float32), b.rewards)
+
+
+def small_model(algorithm, env, **options):
+    """A small model, whose environment it passes to the buffer by itself."""
+    return getattr(stable_baselines3, algorithm)(
+        "MultiInputPolicy",
+        env,
+        replay_buffer_class=HerReplayBuffer,
+        replay_buffer_kwargs=options,
+        learning_starts=20,
+        batch_size=32,
+        train_freq=10,
+        buffer_size=500,
+        policy_kwargs={"net_arch": [8]},
+        seed=0,
+        device="cpu",
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["DQN", "SAC"])
+def test_their_algorithms_train_on_it(algorithm):
+    """Two environments for SAC; time limits there are bootstrapped across.
+
+    Terminations are those of the environments' own `compute_terminated`.
+    """
+    name, n_envs, options = {
+        "DQN": ("BitFlipping-v0", 1, {"n_bits": 3}),
+        "SAC": ("PointReach-v0", 2, {"max_steps": 10}),
+    }[algorithm]
+    env = DummyVecEnv([lambda: gymnasium.make(name, **options)] * n_envs)
+    model = small_model(algorithm, env, seed=0)
+    before = [parameter.clone() for parameter in model.policy.parameters()]
+    model.learn(120)
+    assert any((a != b).any() for a, b in zip(before, model.policy.parameters(), strict=True))
+    samples = model.replay_buffer.sample(300)
+    assert 90 <= model.replay_buffer.size() <= 120
+    assert isinstance(samples.rewards, torch.Tensor)
+    reached = (samples.rewards == 0).float()
+    assert torch.equal(samples.dones, reached if algorithm == "DQN" else torch.zeros(300, 1))
+    assert 0.2 < reached.mean() < 0.95
+
+
+# --- through their models -------------------------------------------------------------------------
+
+
+def point_reach(threshold: float = 0.05):
+    return gymnasium.make("PointReach-v0", max_steps=7, threshold=threshold)
+
+
+def parameters(model) -> torch.Tensor:
+    return torch.cat([parameter.detach().ravel() for parameter in model.policy.parameters()])
+
+
+def test_a_seeded_model_is_trained_alike_twice():
+    """The buffer's seed follows from the model's, or is what it was given."""
+    trained = []
+    for options in ({}, {}, {"seed": 1}):
+        trained.append(
+            parameters(small_model("SAC", DummyVecEnv([point_reach] * 2), **options).learn(60))
+        )
+    assert torch.equal(trained[0], trained[1]) and not torch.equal(trained[0], trained[2])
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
+    """And goes on learning; rewards are those of the environment that it has now.
+
+    A function that was given travels along, here one which plain pickle cannot write.
+    """
+    model = small_model(
+        "SAC",
+        DummyVecEnv([point_reach] * 2),
+        n_sampled_goal=10**9,
+        goal_selection_strategy="random",
+        compute_terminated=lambda achieved, desired, infos: achieved[:, 0] > 0,
+    )
+    model.learn(60)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    assert (tmp_path / "buffer.pkl").stat().st_size < 30_000, "only what has been written"
+    with pytest.raises(ValueError, match="without its environment; set_env gives it one"):
+        pickle.loads((tmp_path / "buffer.pkl").read_bytes()).sample(4)
+
+    env = DummyVecEnv([lambda: point_reach(0.7)] * 2)
+    other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
+    assert other.replay_buffer.size() == 0
+    with pytest.warns(UserWarning, match="open episodes") if truncate else nullcontext():
+        other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=truncate)
+    assert not other.replay_buffer.full and other.replay_buffer.pos == (60 if truncate else 56)
+    assert other.replay_buffer.size() == other.replay_buffer.pos
+    ours, theirs = model.replay_buffer, other.replay_buffer
+    assert theirs.buffer.episodes.n_open == ([0, 0] if truncate else [2, 2])
+    if not truncate:
+        a, b = ours.sample(200), theirs.sample(200)
+        assert torch.equal(a.observations["desired_goal"], b.observations["desired_goal"])
+        assert torch.equal(a.actions, b.actions) and torch.equal(a.dones, b.dones)
+        assert not torch.equal(a.rewards, b.rewards)
+    batch = theirs.sample(500)
+    goals = batch.observations["desired_goal"], batch.next_observations["achieved_goal"]
+    near = torch.linalg.vector_norm(goals[0] - goals[1], dim=1) <= 0.7
+    assert 0.1 < near.float().mean() < 0.95
+    assert torch.equal(batch.rewards[:, 0], near.float() - 1)
+    assert torch.equal(batch.dones[:, 0], (goals[1][:, 0] > 0).float())
+
+    before = parameters(other)
+    other.learn(40, reset_num_timesteps=False)
+    assert not torch.equal(before, parameters(other))
+    assert theirs is other.replay_buffer and theirs.buffer.episodes.buffer.position >= 84
+
+
+def test_a_model_with_environments_in_processes_is_saved(tmp_path):
+    """Their environment cannot be pickled, and need not be, since none is in the arguments."""
+    env = SubprocVecEnv([point_reach] * 2, start_method="fork")
+    try:
+        model = small_model("SAC", env).learn(40)
+        model.save(tmp_path / "model")
+        model.save_replay_buffer(tmp_path / "buffer")
+        other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
+        with pytest.warns(UserWarning, match="open episodes"):
+            other.load_replay_buffer(tmp_path / "buffer")
+        assert other.replay_buffer.size() == 40
+        assert set(other.replay_buffer.sample(50).rewards.ravel().tolist()) <= {-1.0, 0.0}
+    finally:
+        env.close()
+
+
+def test_a_buffer_that_is_full_says_so():
+    ours, _ = pair(2, "future", size=40)
+    fill(ours, 2, 19)
+    assert not ours.full and 0 < ours.pos < 40
+    fill(ours, 2, 19)
+    assert ours.full and 0 <= ours.pos < 40
+
+
+def test_it_needs_no_stable_baselines3(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3.her.her_replay_buffer", None)
+    spec = importlib.util.spec_from_file_location("alone", inspect.getfile(HerReplayBuffer))
+    alone = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "alone", alone)
+    spec.loader.exec_module(alone)
+    assert issubclass(HerReplayBuffer, Theirs) and not issubclass(alone.HerReplayBuffer, Theirs)
+    arguments = Numbered.observation_space, Numbered.action_space, Numbered()
+    buffer = alone.HerReplayBuffer(50, *arguments)
+    fill(buffer, 1, 20)
+    assert lines(buffer.sample(9)).shape[0] == 9
+
+
+def test_it_is_saved_and_continued(tmp_path):
+    ours, _ = pair(2, "future", prioritized=True)
+    other, _ = pair(2, "future", prioritized=True)
+    fill(ours, 2, 20)
+    ours.update_priorities(ours.sample(10).indexes, np.arange(10))
+    ours.save(tmp_path / "buffer.npz")
+    other.load(tmp_path / "buffer.npz")
+    assert ours.size() == other.size() > 0
+    a, b = ours.sample(50), other.sample(50)
+    np.testing.assert_array_equal(lines(a), lines(b))
+    np.testing.assert_array_equal(a.weights, b.weights)
+    assert a.weights.shape == (50, 1)
+    ours.reset()
+    assert ours.size() == 0
+
+
+class Bare(gymnasium.Env):
+    observation_space, action_space = Numbered.observation_space, Numbered.action_space
+
+    def reset(self, **_):
+        return self.observation_space.sample(), {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it is a whole number from 0"),
+        ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
+        ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
+        ({"n_envs": 0}, "n_envs: 0 is not allowed"),
+        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it is a Dict"),
+        ({"env": None}, "env: None is not allowed; it is an environment, for its compute_reward"),
+        ({"env": DummyVecEnv([Bare])}, "compute_reward: None is not allowed, since the environ"),
+        (
+            {"env": gymnasium.make_vec("PointReach-v0", 2)},
+            "env: AutoresetMode.NEXT_STEP is not allowed, since next_obs",
+        ),
+        ({"info_keys": "extra"}, "info_keys: 'extra' is not allowed; it is a tuple"),
+        ({"seed": -1}, "seed: -1 is not allowed"),
+    ],
+)
+def test_buffers_that_cannot_be(arguments, message):
+    given = {
+        "buffer_size": 50,
+        "observation_space": Numbered.observation_space,
+        "action_space": Numbered.action_space,
+        "env": DummyVecEnv([Numbered]),
+    }
+    with pytest.raises(ValueError, match=message):
+        HerReplayBuffer(**{**given, **arguments})
+
+
+def test_steps_that_cannot_be():
+    ours, _ = pair(2, "future")
+    number = np.array([0, 1])
+    values = numbers(number, "action"), stored_reward(number), np.zeros(2, bool)
+    with pytest.raises(ValueError, match="infos: 1 are not allowed; it takes 2"):
+        ours.add(observed(number), observed(number, after=True), *values, [{}])
+    with pytest.raises(ValueError, match="achieved_goal: an array of shape"):
+        ours.add(observed(number[:1]), observed(number, after=True), *values, [{}, {}])
+    for done in (np.zeros((2, 1), bool), np.array([0.0, np.nan])):
+        with pytest.raises(ValueError, match=r"done: .* is not allowed; it "):
+            ours.add(observed(number), observed(number), *values[:2], done, [{}, {}])
+    assert not any(ours.buffer.episodes.n_open)
+    with pytest.raises(ValueError, match="no episode is finished; learning starts "):
+        ours.sample(3)

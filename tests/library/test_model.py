@@ -1,0 +1,233 @@
+"""Models: they learn as the loop does, say so, stop, continue, and survive a file."""
+
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import hindsight
+from hindsight import DDPG, DQN, PPO, SAC, TD3
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.files import load, save
+from tests.envs.corridor import Corridor
+
+SMALL: dict[str, Any] = {
+    "hidden": (8,), "log_interval": 30, "learning_starts": 20, "batch_size": 16, "buffer_size": 500,
+    "evaluate_every": 60, "evaluation_episodes": 2, "seeds": 2, "workers": 0,
+}  # fmt: skip
+
+
+def small(env: Any = "Corridor-v0", **more: Any) -> SAC:
+    return SAC(env, **{**SMALL, **more})
+
+
+@pytest.mark.parametrize("kind", [SAC, PPO])
+def test_a_model_learns_what_the_command_trains(kind, tmp_path):
+    """The same numbers as a cell, to the bit: there is no second trainer."""
+    keys: dict[str, Any] = {"hidden": (8,), "batch_size": 16}
+    if kind is PPO:
+        keys |= {"n_steps": 40, "n_epochs": 2}
+    else:
+        keys |= {"log_interval": 40, "learning_starts": 20}
+    model = kind("PointReach-v0", seeds=2, evaluate_every=80, evaluation_episodes=3, **keys)
+    model.learn(160)
+    section = "hindsight" if kind is PPO else "replay"
+    strategy = "final" if kind is PPO else "future"
+    cell = CellSpec.model_validate(
+        {
+            "environment": {"id": "PointReach-v0"}, "algorithm": {"name": kind.algorithm, **keys},
+            section: {"strategy": strategy, "fidelity": "described"}, "seeds": 2, "steps": 160,
+            "evaluation": {"points": 2, "episodes": 3}, "early_end": None,
+        }
+    )  # fmt: skip
+    expected = pd.read_parquet(train_cell(cell, tmp_path, Execution()))
+    found = model.curves()
+    timed = ["wall_seconds", "cpu_seconds"]
+    assert set(found) == set(expected)
+    pd.testing.assert_frame_equal(
+        found.drop(columns=timed), expected[list(found)].drop(columns=timed), check_dtype=False,
+        check_exact=False, rtol=1e-6,
+    )  # fmt: skip
+    rows = load(next(tmp_path.rglob("policies/**/*.pt")))["rows"]
+    assert torch.equal(torch.stack([model.parameters(run, "last") for run in (0, 1)]), rows)
+
+
+def test_learning_goes_on_where_it_was():
+    once, twice = small(), small()
+    once.learn(120)
+    twice.learn(60).learn(60)
+    assert once.num_timesteps == twice.num_timesteps == 120
+    for run in (0, 1):
+        assert torch.equal(once.parameters(run, "last"), twice.parameters(run, "last"))
+
+
+def test_a_callback_hears_of_every_iteration_and_may_stop():
+    heard = []
+
+    def callback(model: Any) -> bool:
+        heard.append(model.num_timesteps)
+        return len(heard) < 3
+
+    model = small().learn(300, callback=callback)
+    assert heard == [30, 60, 90] and model.num_timesteps == 90
+    assert model.curves().query("phase == 'evaluation'").env_steps.max() == 90
+
+
+def test_the_best_evaluation_is_kept_and_its_run_acts():
+    model = small()
+    model._note = lambda *arguments: None  # type: ignore[method-assign]
+    scores = iter([[0.5, 0.5], [0.2, 0.9], [0.5, 0.1]])  # share of successes of each run
+
+    class Found:
+        def evaluate(self) -> dict[str, torch.Tensor]:
+            success = torch.tensor(next(scores))
+            return {"success_rate": success, "return_mean": torch.zeros(2)}
+
+    for step in range(3):
+        model._rows["last"] = torch.full_like(model._rows["last"], step)
+        model._test(Found())  # type: ignore[arg-type]
+    assert model.best_run == 1
+    assert [float(model.parameters(run)[0]) for run in (0, 1)] == [2.0, 1.0]  # a tie: the later
+    assert float(model.parameters(which="last")[0]) == 2.0
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+
+def test_an_environment_may_be_an_id_a_function_or_an_instance():
+    by_id = small(env_kwargs={"terminates": True})
+    of_instance = small(gym.make("Corridor-v0", terminates=True))
+    by_function = small(lambda: gym.make("Corridor-v0", terminates=True))
+    copied = small(Corridor(terminates=True), max_episode_steps=12)
+    models = [by_id, of_instance, by_function, copied]
+    for model in models:
+        model.learn(60)
+        assert torch.equal(model.parameters(0, "last"), by_id.parameters(0, "last"))
+    assert of_instance.spec.environment == by_id.spec.environment
+
+
+def test_an_instance_keeps_what_was_done_to_it_where_it_is_copied():
+    changed = Corridor()
+    changed.action_space = gym.spaces.Box(-0.5, 0.5, (2,), np.float64)
+    model = small(changed, max_episode_steps=12)
+    assert float(model._spaces[1].high[0]) == 0.5  # type: ignore[union-attr]
+
+
+class Uncopied(Corridor):
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("there is only one of me")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: small(Uncopied(), max_episode_steps=9), "give a function that makes one"),
+        (lambda: small(Corridor()), "set max_episode_steps"),
+        (lambda: small(3), "it is an id of gymnasium's, a function"),
+        (lambda: small(gym.make_vec("Corridor-v0", 2)), "a vector environment is not allowed"),
+        (lambda: small(lambda: 3), "returned int, not an environment"),
+        (lambda: small(lerning_rate=1), "'lerning_rate' is no key of a cell; did you mean"),
+        (lambda: small(her=None, k=3), "has no effect without hindsight"),
+        (lambda: small(her="past"), "'past' is not allowed"),
+        (lambda: DQN("Corridor-v0"), "dqn wants discrete actions"),
+        (lambda: small(device="tpu"), "device 'tpu' is unknown"),
+        (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
+        (lambda: small().policy(5), r"run: 5 is not allowed; there are \[0, 1\]"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_sentence(make, words):
+    with pytest.raises(SpecError, match=words) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_saved_model_acts_and_tells_as_before(tmp_path):
+    model = small().learn(60)
+    again = SAC.load(model.save(tmp_path / "model.pt"))
+    pd.testing.assert_frame_equal(again.curves(), model.curves())
+    assert again.best_run == model.best_run and again.num_timesteps == 60
+    obs, _ = gym.make("Corridor-v0").reset(seed=0)
+    assert np.array_equal(again.predict(obs)[0], model.predict(obs)[0])
+    pd.testing.assert_frame_equal(again.evaluate(2), model.evaluate(2))
+    with pytest.raises(SpecError, match="saved without its training"):
+        again.learn(30)
+
+
+@pytest.mark.parametrize("kind", [SAC, TD3, DDPG, DQN, PPO])
+def test_a_model_saved_with_its_training_learns_on_bit_for_bit(kind, tmp_path):
+    settings = {k: v for k, v in SMALL.items() if k in kind_settings(kind)}
+    if kind is DQN:
+        settings["env_kwargs"] = {"discrete": True}
+    if kind is PPO:
+        settings |= {"n_steps": 30}
+    model = kind("Corridor-v0", **settings).learn(90)
+    again = kind.load(model.save(tmp_path / "model.pt", training=True), workers=0)
+    model.learn(60)
+    again.learn(60)
+    for run in (0, 1):
+        assert torch.equal(model.parameters(run, "last"), again.parameters(run, "last"))
+    timed = ["wall_seconds", "cpu_seconds"]
+    columns = [model.curves().drop(columns=timed), again.curves().drop(columns=timed)]
+    pd.testing.assert_frame_equal(*columns)
+
+
+def kind_settings(kind: Any) -> set[str]:
+    common = {"hidden", "evaluate_every", "evaluation_episodes", "seeds", "workers", "batch_size"}
+    return common if kind is PPO else set(SMALL)
+
+
+def test_a_file_makes_nothing_run(tmp_path, monkeypatch):
+    """Neither a pickle's code, nor a module that the file names."""
+    path = small().save(tmp_path / "model.pt")
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    saved = load(path)
+    spec = saved["spec"].replace("Corridor-v0", "trap:Corridor-v0")
+    save(path, {**saved, "spec": spec})
+    with pytest.raises(SpecError, match="import trap first if you trust it"):
+        SAC.load(path)
+    assert SAC.load(path, env="Corridor-v0").spec.environment.id == "Corridor-v0"
+
+
+def test_what_is_no_model_is_told(tmp_path):
+    path = small().save(tmp_path / "model.pt")
+    with pytest.raises(FileError, match=r"is a model of sac: SAC\.load reads it"):
+        TD3.load(path)
+    saved = load(path)
+    save(path, {**saved, "rows": saved["rows"][:, :-1]})
+    with pytest.raises(FileError, match="not those of its specification"):
+        SAC.load(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(FileError, match="damaged or no checkpoint"):
+        SAC.load(path)
+    given = small(lambda: Corridor(), max_episode_steps=12)
+    with pytest.raises(SpecError, match="was given as an object"):
+        SAC.load(given.save(tmp_path / "given.pt"))
+
+
+# --- the package ----------------------------------------------------------------------------------
+
+
+def test_the_package_imports_nothing_before_it_is_asked_for():
+    code = (
+        "import sys, hindsight; hindsight.__version__; "
+        "assert not {'torch', 'numpy', 'gymnasium'} & set(sys.modules); "
+        "import hindsight.figures; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert hindsight.__version__[0].isdigit() and set(hindsight.__all__) <= set(dir(hindsight)) | {
+        *hindsight.__all__
+    }
+    with pytest.raises(AttributeError, match="no attribute 'A2C'"):
+        _ = hindsight.A2C

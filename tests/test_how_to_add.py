@@ -1,0 +1,162 @@
+"""The walks of docs/how-to-add.md, each in a copy of the package: what the page says is done."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import hindsight
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
+from hindsight.specs.experiments import Plan, parse
+
+PACKAGE = Path(hindsight.__file__).parent
+ROOT = PACKAGE.parents[1]
+PAGE = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
+#: The page's blocks of code, by the file that each begins with.
+BLOCKS = dict(re.findall(r"^```python\n# (src/\S+)\n(.*?)^```", PAGE, re.M | re.S))
+SMALL = {"seeds": 2, "steps": 256, "evaluation": {"points": 1, "episodes": 2}}
+PPO = {"n_steps": 64, "hidden": [8], "batch_size": 32}
+OFF_POLICY = {"hidden": [8], "log_interval": 64, "learning_starts": 20, "batch_size": 16}
+#: Tells fingerprints of cells, and trains others for two iterations.
+PROGRAM = """
+import json, sys
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
+from hindsight.training.loops import runs_of
+others, cells = json.loads(sys.argv[1])
+found = []
+for cell in cells:
+    runs = runs_of(CellSpec.model_validate(cell), [0, 1], "cpu", 0)
+    before = runs.rows.clone()
+    columns = [runs.iterate() for _ in range(2)][-1] | runs.evaluate()
+    assert (runs.rows != before).any(1).all(), "it learns"
+    found.append({name: values.tolist() for name, values in columns.items()})
+print(json.dumps([[code_of(CellSpec.model_validate(cell)) for cell in others], found]))
+"""
+#: Cells of every algorithm and environment there is.
+OTHERS = [
+    {"hindsight": {}},
+    {"algorithm": {"name": "sac"}},
+    {"algorithm": {"name": "td3"}},
+    {"algorithm": {"name": "ddpg"}, "environment": {"id": "PointReach-v0"}},
+    {"algorithm": {"name": "dqn"}, "environment": {"id": "BitFlipping-v0"}},
+]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the package; its folder is that of the repository."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "src" / "hindsight", ignore=ignored)
+    return tmp_path
+
+
+def ran(package: Path, *arguments: str) -> str:
+    """What Python prints with these arguments, and that package."""
+    environment = {**os.environ, "PYTHONPATH": str(package / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def trained(package: Path, *cells: object) -> list[dict[str, list[float]]]:
+    """The last columns of trainings; no other cell is stale."""
+    codes, found = json.loads(ran(package, "-c", PROGRAM, json.dumps([OTHERS, cells])))
+    assert codes == [code_of(CellSpec.model_validate(cell)) for cell in OTHERS]
+    return found
+
+
+def add(package: Path, word: str) -> list[str]:
+    """Write the page's new files that have a word in their name."""
+    names = [name for name in BLOCKS if word in name]
+    for name in names:
+        assert not (package / name).exists()
+        (package / name).write_text(BLOCKS[name], encoding="utf-8")
+    return names
+
+
+def test_an_environment(package):
+    names = add(package, "line.py")
+    assert len(names) == 2
+    assert sum(len(BLOCKS[name].splitlines()) for name in names) < 150
+    where = {"environment": {"id": "Line-v0"}, **SMALL}
+    her = {"strategy": "future", "fidelity": "described"}
+    meher = {"s_ratio": 0.6, "failures": "targeted", "fidelity": "described"}
+    columns, *_ = trained(
+        package,
+        {**where, "algorithm": PPO, "hindsight": her},
+        {**where, "algorithm": PPO, "hindsight": meher},
+        {**where, "algorithm": {"name": "sac", **OFF_POLICY}, "replay": her},
+    )
+    assert 0 < columns["relabelled_share"][0] < 1
+    ran(
+        package,
+        "-c",
+        "import warnings; warnings.simplefilter('error')\n"
+        "import gymnasium, hindsight.envs\n"
+        "from gymnasium.utils.env_checker import check_env\n"
+        "env = gymnasium.make('Line-v0', width=3.0)\n"
+        "check_env(env.unwrapped)\n"
+        "obs, _ = env.reset(seed=0, options={'achieved_goal': [1.0], 'desired_goal': [1.75]})\n"
+        "obs, reward, terminated, *_ = env.step([0.25])\n"
+        "assert (obs['observation'], reward, terminated) == ([1.25], 0.0, True)\n",
+    )
+
+
+def test_a_strategy(package):
+    goals, names = (package / name for name in BLOCKS if "goals.py" in name or "replay.py" in name)
+    text = goals.read_text(encoding="utf-8")
+    block = BLOCKS["src/hindsight/relabel/goals.py"]
+    text = text.replace("#: Of a step, how many", f"{block}\n\n#: Of a step, how many")
+    text = text.replace('    "episode": episode,\n', '    "episode": episode,\n    "soon": soon,\n')
+    goals.write_text(text, encoding="utf-8")
+    line = BLOCKS["src/hindsight/specs/replay.py"]
+    text = re.sub(r"^EpisodeStrategy = .*\n", line, names.read_text(encoding="utf-8"), flags=re.M)
+    names.write_text(text, encoding="utf-8")
+    hers = [{"strategy": "soon", "fidelity": fidelity} for fidelity in ("released", "described")]
+    on_policy = [{**SMALL, "algorithm": PPO, "hindsight": her} for her in hers]
+    sac = {"name": "sac", **OFF_POLICY}
+    off_policy = [{**SMALL, "algorithm": sac, "replay": her} for her in hers]
+    _, found = json.loads(ran(package, "-c", PROGRAM, json.dumps([[], [*on_policy, *off_policy]])))
+    assert all(columns["relabelled_share"][0] > 0 for columns in found[:2])
+    ran(
+        package,
+        "-c",
+        "import numpy as np, torch\n"
+        "from hindsight.relabel.goals import STRATEGIES, drawn\n"
+        "for of in (np.array, torch.tensor):\n"
+        "    step, left = of([3, 3]), of([9, 2])\n"
+        "    soon = STRATEGIES['soon'](step, of([1, 1]), left)\n"
+        "    assert [drawn(soon, of([u, u])).tolist() for u in (0.0, 0.9)] == [[3, 3], [6, 4]]\n",
+    )
+
+
+def test_an_on_policy_algorithm(package):
+    assert len(add(package, "reinforce.py")) == 2
+    how = {**SMALL, "algorithm": {"name": "reinforce", **PPO}}
+    bits = {"id": "BitFlipping-v0", "n_bits": 3}
+    columns, _ = trained(package, {**how, "hindsight": {}}, {**how, "environment": bits})
+    assert columns["relabelled_share"] == [0.5, 0.5] and len(columns["policy_loss"]) == 2
+    told = ran(package, "-c", "from hindsight.cli import ALGORITHMS; print(ALGORITHMS)")
+    assert "reinforce" in told
+
+
+def test_an_experiment():
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
+    added = yaml.safe_load(block)
+    values = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    values["experiments"] = added["experiments"]
+    values["presets"] = {"smoke": {**values["presets"]["smoke"], **added["presets"]["smoke"]}}
+    plan = Plan.of(parse({**values, "preset": "smoke"}))
+    specs: list[CellSpec] = list(plan.cells.values())
+    assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}
+    assert all(spec.algorithm.gamma == 0.95 for spec in specs)

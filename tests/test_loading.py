@@ -1,0 +1,234 @@
+"""What is loaded decides numbers and nothing else: it imports, opens and runs nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from hindsight.files import FileError
+from hindsight.integrity import RECORD, SUMS, check_tables
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.experiments import Plan, parse, read_spec, spec_path
+from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.files import save
+from hindsight.training.policies import initial_row
+from hindsight.training.watch import read_policy
+from hindsight.workflow import Stage
+
+SRC = Path(__file__).parents[1] / "src"
+#: A module that tells when it is imported, and has an environment.
+MODULE = """
+from pathlib import Path
+import gymnasium
+from hindsight.envs.wrapper import GoalEnv
+Path("was imported").touch()
+task = {{"environment": "PointReach-v0"}}
+gymnasium.register("{name}-v0", GoalEnv, max_episode_steps=3, kwargs=task)
+"""
+
+
+def specification(name: str, kwargs: dict | None = None) -> dict:
+    """A cell in this environment, as plain values: nothing is imported."""
+    values = CellSpec.model_validate({"algorithm": {"name": "td3", "hidden": [4]}})
+    values = json.loads(values.model_dump_json())
+    return values | {"environment": {"id": name, "kwargs": kwargs or {}}}
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Name of a module in the working folder, and of the environment in it."""
+    name = f"evil{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(MODULE.format(name=name))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name
+
+
+@pytest.fixture
+def policy(module, tmp_path):
+    """A policy that was trained in it, for which another of the same sizes lends its parameters."""
+    like = specification("hindsight.envs:PointReach-v0") | {"steps": 20_000}
+    like["environment"]["max_episode_steps"] = 3
+    rows = initial_row(CellSpec.model_validate(like))[None]
+    path = tmp_path / "policy.pt"
+    spec = json.dumps(specification(f"{module}:{module}-v0"))
+    save(path, {"spec": spec, "seeds": [0], "rows": rows})
+    return path
+
+
+def imported() -> bool:
+    return Path("was imported").exists()
+
+
+@pytest.mark.parametrize("command", [("watch", "a.gif"), ("evaluate", "--episodes=2")])
+def test_a_policy_imports_only_what_was_typed_too(policy, module, command):
+    name, *rest = command
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        program = str(Path(sys.executable).parent / "hindsight")
+        line = [program, name, "policy.pt", *rest, *more]
+        return subprocess.run(line, capture_output=True, text=True, check=False)
+
+    refused = run()
+    assert refused.returncode == 1 and not imported()
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("error: policy.pt: its environment is ")
+    assert line.endswith(f"name it too: --env {module}:{module}-v0")
+    other = run("--env", "PointReach-v0")
+    assert other.returncode == 1 and not imported() and len(other.stderr.splitlines()) == 1
+    named = run("--env", f"{module}:{module}-v0")
+    assert named.returncode == 0 and imported(), named.stderr
+
+
+def test_what_is_watched_is_what_was_typed(tmp_path):
+    spec = CellSpec.model_validate({"algorithm": {"name": "td3", "hidden": [4]}})
+    save(
+        tmp_path / "policy.pt",
+        {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]},
+    )
+    from hindsight.training.watch import play_to_watch
+
+    with pytest.raises(FileError, match="its environment is PredatorPrey-v0, not PointReach-v0"):
+        play_to_watch(tmp_path / "policy.pt", 0, 1, 0, "PointReach-v0")
+
+
+def test_a_python_program_names_it_too(policy, module):
+    with pytest.raises(FileError, match="a file does not decide what is imported"):
+        evaluate_policy(policy)
+    with pytest.raises(FileError, match="a file does not decide what is imported"):
+        read_policy(policy, 0)
+    assert not imported()
+    assert evaluate_policy(policy, f"{module}:{module}-v0", 2).length_mean == 3
+    assert imported()
+
+
+def test_a_specification_imports_only_what_was_typed_too(module, tmp_path):
+    path, name = tmp_path / "spec.json", f"{module}:{module}-v0"
+    path.write_text(json.dumps(specification(name)))
+    for named in ([], ["other:Name-v0"], [f"{module}.inner:Name-v0"], [f"{module}-v0"]):
+        with pytest.raises(FileError, match="a file does not decide what is imported"):
+            read_spec(path, named)
+    assert not imported()
+    assert read_spec(path, [name]).environment.id == name
+    assert imported()
+
+
+CONFIG = {
+    "preset": "tiny",
+    "experiments": {
+        "mine": {
+            "title": "Mine",
+            "figures": "none",
+            "arms": {"TD3": {"algorithm": "td3"}},
+            "tasks": {},
+        },
+    },
+    "presets": {"tiny": {"hidden": [4], "seeds": 1, "steps": 20_000, "select": {"mine": {}}}},
+}
+
+
+def test_a_job_is_told_the_environment_that_stands_in_the_configuration(module, tmp_path):
+    """The workflow's jobs read files, also on a cluster, where the head has written them."""
+    name = f"{module}:{module}-v0"
+    config = json.loads(json.dumps(CONFIG))
+    config["experiments"]["mine"]["tasks"] = {"A": {"id": name}, "B": {"id": "PointReach-v0"}}
+    config = parse(config)
+    stage = Stage.of(Plan.of(config))
+    stage.write_plans()
+    options = {}
+    for cell in stage.cells:
+        options[cell.split("/")[0]] = stage.named(type("Wildcards", (), {"cell": cell}))
+    assert options == {module: [f"--env={name}"], "PointReach": []}
+    written = Plan.as_written(config).cells
+    assert {written[cell].environment.id for cell in stage.cells} == {name, "PointReach-v0"}
+    # A specification that somebody has exchanged names what the configuration does not.
+    (cell,) = (cell for cell in stage.cells if cell.startswith("PointReach/"))
+    (tmp_path / "worse.py").write_text("raise SystemExit('worse was imported')")
+    spec_path(cell).write_text(json.dumps(specification("worse:X-v0")))
+    with pytest.raises(FileError, match="its environment is worse:X-v0"):
+        Plan.as_written(config).cells[cell]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GymV26Environment-v0",  # makes what its keyword env_id names, which may be module:Name-v0
+        "CartPole-v1",
+        "os:Name-v0",
+        "gymnasium_robotics.core:Name-v0",
+        "hindsight.envs.evil:Name-v0",
+        ":Name-v0:",
+    ],
+)
+def test_a_file_names_environments_of_ours_and_of_gymnasium_robotics_only(name, tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(specification(name, {"env_id": "evil:X-v0"})))
+    with pytest.raises(FileError, match=r"neither ours nor gymnasium-robotics'|is unknown"):
+        read_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"model_path": "/tmp/evil.xml"}, "kwargs.model_path: '/tmp/evil.xml' is not allowed"),
+        ({"model_path": "evil.xml"}, "numbers, words and lists of them"),
+        ({"a": [["r", ["../evil"]]]}, "kwargs.a: "),
+        ({"a": {"b": 1}}, "kwargs.a: "),
+        ({"render_mode": "human"}, "kwargs.render_mode is not allowed"),
+        ({"max_episode_steps": 5}, "kwargs.max_episode_steps is not allowed"),
+        ({"unheard": "of"}, "unexpected keyword argument 'unheard'"),
+    ],
+)
+def test_keyword_arguments_of_a_robot_open_no_files(kwargs, words, tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(specification("FetchReach-v4", kwargs)))
+    with pytest.raises(FileError, match=words) as caught:
+        read_spec(path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SpecError, match=words):
+        validated(CellSpec, specification("FetchReach-v4", kwargs))
+
+
+def test_keyword_arguments_that_are_words_and_numbers_are_taken(tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(specification("FetchReach-v4", {"reward_type": "dense"})))
+    assert read_spec(path).environment.kwargs == {"reward_type": "dense"}
+    maze = {"maze_map": [[1, 1, 1, 1], [1, "r", "g", 1], [1, 1, 1, 1]]}
+    path.write_text(json.dumps(specification("PointMaze_UMaze-v3", maze)))
+    assert read_spec(path).environment.kwargs == maze
+
+
+class Evil:
+    def __reduce__(self):
+        return (exec, ("open('was imported', 'w')",))
+
+
+def test_a_pickle_in_a_policy_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"spec": "{}", "seeds": [0], "rows": Evil()}, "policy.pt")
+    with pytest.raises(FileError, match="the safe loader refuses what is in it"):
+        read_policy(Path("policy.pt"), 0)
+    assert not imported()
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../outside.csv", "..", "a/b.csv"])
+def test_a_record_opens_its_neighbours_only(tmp_path, name):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "outside.csv").touch()
+    record = tmp_path / "tables" / RECORD
+    record.write_text(json.dumps({SUMS: {name: "0" * 64}}))
+    with pytest.raises(FileError, match=r"record\.json: damaged"):
+        check_tables([tmp_path / "tables"])
+
+
+def test_specifications_out_of_files_have_one_way_in():
+    """`from_file` alone turns text into a cell."""
+    for path in SRC.rglob("*.py"):
+        words = path.read_text(encoding="utf-8")
+        assert "model_validate_json" not in words, path
+        for loader in ("allow_pickle=True", "weights_only=False", "yaml.unsafe", "dill"):
+            assert loader not in words, path

@@ -1,0 +1,64 @@
+"""A process that was started badly says so in one sentence, or goes on all the same."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
+TRAIN = ("train", "--hidden", "8", "--seeds", "1", "--steps", "2048")
+
+
+def started(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_without_standard_error_it_is_told_on_standard_output(tmp_path):
+    closed = ["sh", "-c", 'exec "$0" "$@" 2>&-', HINDSIGHT]
+    refused = started([*closed, "train", "--prey", "statc"], cwd=tmp_path)
+    assert refused.returncode == 1
+    assert refused.stdout.startswith("error: environment.prey: 'statc' is not allowed")
+    trained = started([*closed, *TRAIN], cwd=tmp_path)
+    assert trained.returncode == 0 and "results/cells" in trained.stdout
+    # No file took the place of the closed stream, to be written over by messages.
+    (curves,) = tmp_path.rglob("*.parquet")
+    assert curves.read_bytes()[:4] == b"PAR1"
+
+
+@pytest.mark.parametrize("streams", ["<&-", "2>&- 1>&-", "<&- 2>&- 1>&-"])
+def test_without_other_streams(tmp_path, streams):
+    closed = ["sh", "-c", f'exec "$0" "$@" {streams}', HINDSIGHT, *TRAIN]
+    assert started(closed, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("command", [TRAIN, ("watch", "a.pt", "a.gif"), ("replicate",)])
+def test_too_little_address_space_is_told_before_a_library_aborts(tmp_path, command):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
+
+    told = started([HINDSIGHT, *command], cwd=tmp_path, preexec_fn=limit)
+    assert told.returncode == 1 and told.stdout == ""
+    (line,) = told.stderr.splitlines()
+    assert line.startswith("error: this process may use 943 MB of address space, but needs about")
+
+
+@pytest.mark.parametrize("home", ["/proc/none", "/etc/passwd", "file"])
+def test_without_a_home_another_is_lent(tmp_path, home):
+    (tmp_path / "file").touch()
+    code = (
+        "import os, hindsight.process; hindsight.process.have_home(); print(os.environ['HOME']);"
+        "open(os.path.expanduser('~/x'), 'w')"
+    )
+    told = started([sys.executable, "-c", code], cwd=tmp_path, env={"HOME": home})
+    assert told.returncode == 0, told.stderr
+    lent = Path(told.stdout.strip())
+    assert told.stderr == f"HOME {home} cannot be used; caches go to {lent} for now\n"
+    assert not lent.exists()
+
+
+def test_a_home_that_can_be_used_stays(tmp_path):
+    code = "import os, hindsight.process; hindsight.process.have_home(); print(os.environ['HOME'])"
+    told = started([sys.executable, "-c", code], env={"HOME": str(tmp_path)})
+    assert (told.stdout, told.stderr) == (f"{tmp_path}\n", "")

@@ -1,0 +1,73 @@
+"""Published cells against today's code: a sample holds, and small changes of a rule are seen."""
+
+import pytest
+
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.verify import Comparison, compare, kind_of, must_hold, one_of_each_kind, published
+
+CELLS = published()
+KINDS = one_of_each_kind(CELLS)
+#: Every twelfth kind; `make verify-published` has all of them.
+SAMPLE = dict(list(KINDS.items())[::12])
+
+
+def changed(spec: CellSpec, section: str, **keys: object) -> CellSpec:
+    part = getattr(spec, section).model_copy(update=keys)
+    return spec.model_copy(update={section: part})
+
+
+def cheapest(**wanted: object) -> tuple[str, CellSpec]:
+    """The first cell of a kind of PPO-HER in predator-prey."""
+    return next(
+        (name, spec)
+        for name, spec in KINDS.items()
+        if spec.algorithm.name == "ppo"
+        and spec.environment.id == "PredatorPrey-v0"
+        and spec.hindsight is not None
+        and all(getattr(spec.hindsight, key) == value for key, value in wanted.items())
+    )
+
+
+def test_every_algorithm_task_and_fidelity_is_among_the_kinds():
+    algorithms = {spec.algorithm.name for spec in KINDS.values()}
+    assert algorithms == {"ppo", "sac", "td3", "ddpg", "dqn"}
+    tasks = {spec.environment.id for spec in CELLS.values()}
+    assert {spec.environment.id for spec in KINDS.values()} == tasks
+    hindsight = [spec.hindsight for spec in KINDS.values() if spec.hindsight is not None]
+    assert {her.fidelity for her in hindsight} == {"released", "described"}
+    assert {her.strategy for her in hindsight} >= {"final", "episode"}
+    assert len({kind_of(spec) for spec in CELLS.values()}) == len(KINDS)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_todays_code_makes_the_published_numbers(name):
+    found = compare(name, CELLS[name])
+    assert found.holds, found
+
+
+@pytest.mark.parametrize(
+    ("section", "keys"),
+    [
+        ("algorithm", {"learning_rate": 3.06e-4}),
+        ("algorithm", {"gamma": 0.985}),
+        ("algorithm", {"gae_lambda": 0.945}),
+        ("algorithm", {"clip_range": 0.19}),
+        ("hindsight", None),
+        ("environment", {"interception_distance": 0.9}),
+    ],
+)
+def test_a_rule_that_changes_a_little_is_seen(section, keys):
+    name, spec = cheapest(strategy="final", s_ratio=None, fidelity="released")
+    assert compare(name, spec).holds
+    other = (
+        spec.model_copy(update={section: None}) if keys is None else changed(spec, section, **keys)
+    )
+    assert not compare(name, other).holds
+
+
+def test_cells_that_do_not_hold_are_named():
+    same, other = Comparison("a", 1e-6, 1e-5, "x"), Comparison("b", 0.1, 0.5, "kl")
+    must_hold([same])
+    with pytest.raises(FileError, match=r"1 published cells .* b \(kl by 0\.5\)"):
+        must_hold([same, other])

@@ -1,0 +1,111 @@
+"""Runs whose parameters become no numbers: they end there, by name, and change nobody else."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+
+from hindsight.analysis.cells import load_cell
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.files import load
+from hindsight.training.off_policy import OffPolicyRuns
+from hindsight.training.on_policy import OnPolicyRuns
+
+PPO = CellSpec.model_validate(
+    {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 3,
+        "steps": 64 * 6,
+        "evaluation": {"points": 6, "episodes": 5},
+    }
+)
+SAC = CellSpec.model_validate(
+    {
+        "algorithm": {"name": "sac", "hidden": [8], "log_interval": 50, "batch_size": 16},
+        "replay": {"strategy": "final", "k": 2},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 3,
+        "steps": 300,
+        "evaluation": {"points": 6, "episodes": 5},
+    }
+)
+CLOCKS = ["wall_seconds", "cpu_seconds"]
+
+
+@pytest.fixture(params=[PPO, SAC], ids=["ppo", "sac"])
+def spec(request: pytest.FixtureRequest) -> CellSpec:
+    return request.param
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 1's parameters are no numbers after its third iteration."""
+
+    def after_third(kind, spoil):
+        iterate = kind.iterate
+
+        def spoiled(self):
+            columns = iterate(self)
+            if self.iteration == 3 and 1 in self.seeds:
+                spoil(self, self.seeds.index(1))
+            return columns
+
+        monkeypatch.setattr(kind, "iterate", spoiled)
+
+    after_third(OnPolicyRuns, lambda runs, i: runs.rows[i].fill_(torch.nan))
+    after_third(OffPolicyRuns, lambda runs, i: runs.state.actor.rows[i].fill_(torch.inf))
+
+
+def test_the_run_ends_there_and_its_neighbours_do_not_notice(
+    tmp_path, spec, poisoned, monkeypatch, capsys
+):
+    execution = Execution(workers=0)
+    path = train_cell(spec, tmp_path / "poisoned", execution)
+    told = capsys.readouterr().err
+    monkeypatch.undo()
+    whole = pd.read_parquet(train_cell(spec, tmp_path / "whole", execution))
+    step = 3 * spec.iteration_steps
+    assert f"1 runs diverged (seed 1 at step {step:,})" in told
+
+    cell = load_cell(path)
+    by_seed = {run["seed"]: run for run in cell.metadata["runs"]}
+    assert (by_seed[1]["ended"], by_seed[1]["end_step"]) == ("diverged", step)
+    assert {by_seed[0]["ended"], by_seed[2]["ended"]} == {"budget"}
+    assert sorted(load(tmp_path / "poisoned/policies" / f"{spec.name}.pt")["seeds"]) == [0, 2]
+
+    # It counts as failing every episode from then on.
+    mine = cell.curves[cell.curves.seed == 1]
+    grid = [spec.iteration_steps * i for i in range(1, 7)]
+    assert mine.env_steps.tolist() == grid == cell.curves[cell.curves.seed == 0].env_steps.tolist()
+    assert (mine.success_rate[3:] == 0).all()
+    assert (
+        mine.return_mean[3:] == cell.curves[cell.curves.env_steps <= step].return_mean.min()
+    ).all()
+    tests = cell.evaluations[cell.evaluations.seed == 1]
+    assert tests.env_steps.tolist() == grid and (tests.success_rate[2:] == 0).all()
+
+    found = pd.read_parquet(path)
+    assert found[found.seed == 1].env_steps.max() == step
+    others, expected = found[found.seed != 1], whole[whole.seed != 1]
+    exact = ["phase", "seed", "env_steps", "episodes"]
+    frames = [frame.reset_index(drop=True) for frame in (others, expected)]
+    pd.testing.assert_frame_equal(frames[0][exact], frames[1][exact])
+    numbers = [frame.drop(columns=CLOCKS) for frame in frames]
+    pd.testing.assert_frame_equal(*numbers, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cell_of_which_every_run_diverges_says_so(tmp_path):
+    program = "from hindsight.cli import main; main()"
+    command = [sys.executable, "-c", program, "train", "--learning-rate", "1e6", "--seeds", "2"]
+    command += ["--steps", "512", "--hidden", "8", "--set", "n_steps=128", "--out", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "error: every run diverged" in ran.stderr and "2 runs diverged (seed 0" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    (path,) = (tmp_path / "cells").rglob("*.parquet")
+    assert {run["ended"] for run in load_cell(path).metadata["runs"]} == {"diverged"}

@@ -1,0 +1,107 @@
+"""Runs that end by a test (released SAC): when, why, and that neighbours have no say in it."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.integrity import ABOUT
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.experiments import Plan, load
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.files import load as load_policies
+from hindsight.training.policies import policy_of
+
+EASY = {"grid_size": 2.5, "interception_distance": 1.2, "prey": "random", "max_steps": 60}
+SAC = {"name": "sac", "hidden": (16,), "log_interval": 50, "batch_size": 32}
+
+
+def spec_of(seeds: int = 6, **keys: object) -> CellSpec:
+    test = {"every": 100, "episodes": 2}
+    values = {"environment": EASY, "algorithm": SAC, "seeds": seeds, "steps": 800}
+    return validated(CellSpec, {**values, "early_end": None, "end_test": test, **keys})
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[CellSpec, Path, list[dict]]:
+    spec, root = spec_of(), tmp_path_factory.mktemp("cell")
+    table = pq.read_table(train_cell(spec, root, Execution(workers=0)))
+    return spec, root, json.loads(table.schema.metadata[ABOUT])["runs"]
+
+
+def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -> list[bool]:
+    """Episode `number` of each of two evaluation environments, one after the other."""
+    where, act = spec.environment, policy_of(spec, row[None])
+    env = PredatorPrey([where], [seed], 2, evaluation=True)
+    env.rewind(number)
+    env.prepare_rollout(number, 1 + where.max_steps)
+    caught: list[bool | None] = [None] * 2
+    for _ in range(1 + where.max_steps):
+        step = env.step(act(env.state))
+        for i in range(2):
+            if caught[i] is None and bool(step.terminated[0, i]):
+                caught[i] = bool(step.success[0, i])
+    return [bool(x) for x in caught]
+
+
+def test_a_run_ends_at_a_test_that_its_last_policy_passes(ended):
+    spec, root, runs = ended
+    by_test = [run for run in runs if run["ended"] == "test"]
+    assert by_test and {run["ended"] for run in runs} <= {"test", "budget"}
+    saved = load_policies(root / "policies" / f"{spec.name}.pt")
+    for run, row in zip(runs, saved["rows"], strict=True):
+        number = run["end_step"] // 100
+        passed = all(episodes_caught(spec, row, run["seed"], number))
+        if run["ended"] == "test":
+            assert run["end_step"] % 100 == 0 and passed
+        else:
+            assert run["end_step"] == 800
+
+
+def test_neighbours_do_not_change_when_a_run_ends(ended, tmp_path):
+    spec, _, runs = ended
+    alone = train_cell(spec, tmp_path, Execution(workers=0, runs_per_axis=1))
+    about = json.loads(pq.read_table(alone).schema.metadata[ABOUT])
+    assert about["runs"] == runs
+
+
+def test_without_the_test_the_same_runs_go_on(ended, tmp_path):
+    _, _, runs = ended
+    table = pq.read_table(train_cell(spec_of(end_test=None), tmp_path, Execution(workers=0)))
+    assert all(
+        run["ended"] == "budget" and run["end_step"] == 800
+        for run in json.loads(table.schema.metadata[ABOUT])["runs"]
+    )
+    assert any(run["ended"] == "test" for run in runs)
+
+
+def test_each_test_has_episodes_of_its_own_that_do_not_depend_on_the_way_there():
+    spec = PredatorPreySpec(max_steps=3)  # blocks of four episodes
+    env, direct = (PredatorPrey([spec], [0], 2, evaluation=True) for _ in range(2))
+    seen = {}
+    for number in [*range(12), 3, 11, 0]:
+        env.rewind(number)
+        assert torch.equal(env.state, seen.setdefault(number, env.state.clone()))
+    beginnings = torch.stack([seen[number] for number in range(12)]).view(24, -1)
+    assert len(beginnings.unique(dim=0)) == 24
+    direct.rewind(11)
+    assert torch.equal(direct.state, seen[11])
+
+
+def test_a_test_between_two_iterations_is_refused():
+    with pytest.raises(SpecError, match="a test every 120 steps"):
+        spec_of(end_test={"every": 120})
+
+
+def test_released_sac_ends_by_a_test_and_nothing_else_does():
+    plan = Plan.of(load(Path("config.yaml"), {"preset": "paper"}))
+    for entry, _ in plan.experiments["algorithms"]:
+        sac = entry.spec.algorithm.name == "sac"
+        assert (entry.spec.end_test is not None) == (sac and entry.fidelity == "released")
+        if entry.spec.end_test is not None:
+            assert (entry.spec.end_test.every, entry.spec.end_test.episodes) == (10_000, 5)

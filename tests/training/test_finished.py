@@ -1,0 +1,152 @@
+"""Cells that are trained already: left alone; with more seeds only what is missing is trained."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from hindsight.analysis.cells import load_cell
+from hindsight.integrity import ABOUT, about, sealed
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
+from hindsight.specs.experiments import read_spec, spec_document
+from hindsight.training import cell as cell_module
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.files import load
+
+SPEC = CellSpec.model_validate(
+    {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 3,
+        "steps": 64 * 6,
+        "evaluation": {"points": 3, "episodes": 5},
+    }
+)
+CLOCKS = ["wall_seconds", "cpu_seconds"]
+
+
+def with_seeds(n: int) -> CellSpec:
+    return SPEC.model_copy(update={"seeds": n})
+
+
+def curves(path: Path) -> pd.DataFrame:
+    return pd.read_parquet(path).drop(columns=CLOCKS)
+
+
+def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
+    saved = load(root / "policies" / f"{spec.name}.pt")
+    return dict(zip(saved["seeds"], saved["rows"], strict=True))
+
+
+@pytest.fixture
+def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seeds of every group that is made to train."""
+    made: list[int] = []
+    runs_of = cell_module.runs_of
+
+    def noted(spec, seeds, *rest):
+        made.extend(seeds)
+        return runs_of(spec, seeds, *rest)
+
+    monkeypatch.setattr(cell_module, "runs_of", noted)
+    return made
+
+
+def as_of_other_code(path: Path) -> None:
+    """The same file, as another code would have written it."""
+    table = pq.read_table(path)
+    told = {**json.loads(table.schema.metadata[ABOUT]), "code": "0123456789ab"}
+    pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(told)), path)
+
+
+def test_a_finished_cell_is_left_alone(tmp_path, trained_seeds):
+    path = train_cell(SPEC, tmp_path)
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    assert trained_seeds == [0, 1, 2]
+    assert train_cell(SPEC, tmp_path) == path
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+    assert trained_seeds == [0, 1, 2]
+
+
+@pytest.mark.parametrize("what", ["code", "curves", "policies", "truncated"])
+def test_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, what):
+    path = train_cell(SPEC, tmp_path)
+    expected = curves(path)
+    policy = tmp_path / "policies" / f"{SPEC.name}.pt"
+    if what == "code":
+        as_of_other_code(path)
+    elif what == "truncated":
+        os.truncate(path, path.stat().st_size // 2)
+    else:
+        (path if what == "curves" else policy).unlink()
+    train_cell(SPEC, tmp_path)
+    assert trained_seeds == [0, 1, 2] * 2
+    pd.testing.assert_frame_equal(curves(path), expected, check_exact=True)
+    assert sorted(policies(tmp_path, SPEC)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("first", "then", "missing"), [(2, 3, [2]), (3, 2, []), (1, 3, [1, 2])])
+def test_with_more_seeds_the_missing_ones_are_trained(
+    tmp_path, trained_seeds, first, then, missing
+):
+    train_cell(with_seeds(first), tmp_path)
+    del trained_seeds[:]
+    path = train_cell(with_seeds(then), tmp_path)
+    assert trained_seeds == missing
+    cell = load_cell(path)
+    assert [run["seed"] for run in cell.metadata["runs"]] == list(range(then))
+    assert cell.metadata["reused"]["seeds"] == list(range(min(first, then)))
+    # The runs are those of the other file, and the others as if they had been trained alone.
+    old = curves(tmp_path / "cells" / f"{with_seeds(first).name}.parquet")
+    new = curves(path)
+    kept = list(range(min(first, then)))
+    pd.testing.assert_frame_equal(
+        new[new.seed.isin(kept)].reset_index(drop=True),
+        old[old.seed.isin(kept)].reset_index(drop=True),
+        check_exact=True,
+    )
+    rows, before = policies(tmp_path, with_seeds(then)), policies(tmp_path, with_seeds(first))
+    assert sorted(rows) == list(range(then))
+    assert all(torch.equal(rows[seed], before[seed]) for seed in kept)
+
+
+def test_runs_of_other_code_are_not_reused(tmp_path, trained_seeds):
+    as_of_other_code(train_cell(with_seeds(2), tmp_path))
+    path = train_cell(SPEC, tmp_path)
+    assert trained_seeds == [0, 1, 0, 1, 2] and "reused" not in about(path)
+
+
+def test_reusing_survives_an_interruption(tmp_path, trained_seeds):
+    train_cell(with_seeds(1), tmp_path)
+    undisturbed = curves(train_cell(SPEC, tmp_path / "alone", Execution(runs_per_axis=2)))
+
+    class Interruption(Exception):
+        pass
+
+    def interrupt(progress):
+        raise Interruption
+
+    with pytest.raises(Interruption):
+        train_cell(SPEC, tmp_path, Execution(checkpoint_seconds=0), interrupt)
+    found = curves(train_cell(SPEC, tmp_path))
+    assert 0 not in trained_seeds[1 + SPEC.seeds :]
+    exact = ["phase", "seed", "env_steps", "episodes"]
+    pd.testing.assert_frame_equal(found[exact], undisturbed[exact])
+
+
+def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(spec_document(SPEC))
+    assert read_spec(path) == SPEC
+    planned = json.loads(path.read_text())
+    path.write_text(json.dumps({**planned, "code": "0123456789ab"}))
+    with pytest.raises(SpecError, match="planned with the code 0123456789ab"):
+        read_spec(path)
+    path.write_text(SPEC.model_dump_json())  # a specification alone
+    assert read_spec(path) == SPEC

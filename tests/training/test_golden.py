@@ -1,0 +1,105 @@
+"""Small trainings of every kind give the numbers they always gave.
+
+A change that is meant to leave numbers alone must leave these; one that is meant to change them
+writes them anew, and says so:
+
+    python -m tests.training.test_golden
+
+On the processor and the build of PyTorch that `golden.json` names the numbers are the same bit for
+bit; elsewhere products round differently, and they agree up to what two iterations make of that.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import machine, prepare_process
+from hindsight.training.loops import runs_of
+
+GOLDEN = Path(__file__).with_name("golden.json")
+PREY = {"prey": "attract", "n_dims": 2, "grid_size": 4.0, "max_steps": 8}
+BITS = {"id": "BitFlipping-v0", "n_bits": 4}
+POINT = {"id": "PointReach-v0", "max_steps": 12}
+PPO = {"name": "ppo", "n_steps": 128, "n_epochs": 2}
+OFF_POLICY = {"batch_size": 16, "log_interval": 40, "learning_starts": 30}
+MEHER = {"s_ratio": 0.6, "fidelity": "described"}
+CELLS: dict[str, dict[str, Any]] = {
+    "ppo": {"environment": PREY, "algorithm": PPO},
+    "ppo-her-released": {"environment": PREY, "algorithm": PPO, "hindsight": {}},
+    "ppo-her-described": {
+        "environment": PREY,
+        "algorithm": PPO,
+        "hindsight": {"strategy": "episode", "k": 2, "fidelity": "described"},
+    },
+    "meher-released": {"environment": PREY, "algorithm": PPO, "hindsight": {"s_ratio": 0.6}},
+    "meher-described": {"environment": PREY, "algorithm": PPO, "hindsight": MEHER},
+    "ppo-her-bits": {"environment": BITS, "algorithm": PPO, "hindsight": {"fidelity": "described"}},
+    "ppo-her-point": {
+        "environment": POINT,
+        "algorithm": PPO,
+        "hindsight": {"fidelity": "described"},
+    },
+    "sac": {
+        "environment": PREY,
+        "algorithm": {"name": "sac", **OFF_POLICY},
+        "replay": {"strategy": "final", "k": 2},
+    },
+    "td3": {
+        "environment": POINT,
+        "algorithm": {"name": "td3", **OFF_POLICY},
+        "replay": {"strategy": "future"},
+    },
+    "ddpg": {
+        "environment": POINT,
+        "algorithm": {"name": "ddpg", "normalize_observations": True, **OFF_POLICY},
+        "replay": {"strategy": "episode", "fidelity": "described"},
+    },
+    "dqn": {
+        "environment": BITS,
+        "algorithm": {"name": "dqn", **OFF_POLICY},
+        "replay": {"strategy": "future", "prioritized": True},
+    },
+}
+
+
+def trained(kind: str) -> dict[str, list[float]]:
+    """Columns of the curves and of an evaluation after two iterations, and the parameters' squared
+    norms, each of three runs.
+    """
+    values = {**CELLS[kind], "steps": 10_000, "evaluation": {"episodes": 5}}
+    values["algorithm"] = {**values["algorithm"], "hidden": (16, 16), "learning_rate": 1e-3}
+    runs = runs_of(CellSpec.model_validate(values), [0, 1, 2], "cpu")
+    runs.iterate()
+    found = {**runs.iterate(), **{f"evaluation {k}": v for k, v in runs.evaluate().items()}}
+    found["parameters squared"] = runs.rows.square().sum(1)
+    return {name: column.double().tolist() for name, column in sorted(found.items())}
+
+
+def here() -> dict[str, str]:
+    """What decides the last bits."""
+    return {
+        "processor": machine(torch.device("cpu"))["processor"],
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "torch": str(torch.__version__),
+    }
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_numbers_are_those_of_before(kind: str) -> None:
+    golden = json.loads(GOLDEN.read_text())
+    prepare_process("cpu")
+    found, expected = trained(kind), golden["cells"][kind]
+    assert found.keys() == expected.keys()
+    tolerance = 0.0 if golden["here"] == here() else 1e-5
+    for name, values in found.items():
+        assert values == pytest.approx(expected[name], tolerance, tolerance, nan_ok=True), name
+
+
+if __name__ == "__main__":
+    prepare_process("cpu")
+    cells = {kind: trained(kind) for kind in CELLS}
+    GOLDEN.write_text(json.dumps({"here": here(), "cells": cells}, indent=1) + "\n")

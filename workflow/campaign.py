@@ -1,0 +1,93 @@
+"""Train what the published results are to become, in the background and over many sittings.
+
+    nice -n 19 python workflow/campaign.py --preset next --cores 2
+
+It trains the cells of a preset that are neither published nor staged, in the preset's order, one
+process a core at the lowest priority, and copies each finished cell's curves to results/staged,
+which is tracked.  Unlike the pipeline it never trains a cell again because code has changed since:
+`make verify-published` proves cells of older code.  Stop it at any moment; it continues.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from hindsight.analysis.cells import load_cell
+from hindsight.files import write_whole
+from hindsight.specs.experiments import PUBLISHED, TRAINED, Plan, load, spec_document
+
+STAGED, WORK = TRAINED / "staged", TRAINED / "campaign"
+
+
+def missing(plan: Plan) -> Iterator[str]:
+    """Names of the plan's cells that are neither published nor staged, in its order."""
+    for name in dict.fromkeys(name for rows in plan.experiments.values() for _, name in rows):
+        if not any((root / "cells" / f"{name}.parquet").exists() for root in (PUBLISHED, STAGED)):
+            yield name
+
+
+def train(name: str, plan: Plan, full_width: bool) -> int:
+    """Train a cell, or what is left of it, and stage its curves; returns the exit status."""
+    spec, log = WORK / "specs" / f"{name}.json", WORK / "logs" / f"{name}.log"
+    for path in (spec, log):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    spec.write_text(spec_document(plan.cells[name]), encoding="utf-8")
+    hindsight = str(Path(sys.executable).with_name("hindsight"))
+    command = [hindsight, "cell", str(spec), "--workers", "1", "--out", str(WORK)]
+    with log.open("a", encoding="utf-8") as told:
+        status = subprocess.run(
+            [*command, *(["--full-width"] if full_width else [])],
+            stdout=told, stderr=subprocess.STDOUT, check=False,
+            env={**os.environ, "HINDSIGHT_PARENT": str(os.getpid())},
+        ).returncode  # fmt: skip
+    if status == 0:
+        curves = WORK / "cells" / f"{name}.parquet"
+        load_cell(curves)  # refuses a damaged one
+        write_whole(STAGED / "cells" / f"{name}.parquet", partial(shutil.copyfile, curves))
+    return status
+
+
+def main() -> None:
+    """Keep the cores busy until nothing is missing, or a signal comes."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--preset", default="next")
+    options.add_argument("--cores", type=int, default=os.cpu_count())
+    options.add_argument("--full-width", action="store_true", help="MKL's, on AMD cores")
+    asked = options.parse_args()
+    os.nice(19 - os.nice(0))
+    plan = Plan.of(load(Path("config.yaml"), {"preset": asked.preset}))
+    names, lock = missing(plan), threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                name = next(names, None)
+            if name is None:
+                return
+            began = time.time()
+            status = train(name, plan, asked.full_width)
+            told = "trained" if status == 0 else f"status {status}"
+            print(
+                f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {name}", flush=True
+            )
+            if status < 0 or status >= 128:  # a signal: somebody wants it to end
+                return
+
+    workers = [threading.Thread(target=work) for _ in range(asked.cores)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+if __name__ == "__main__":
+    main()
