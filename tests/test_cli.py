@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from hindsight.integrity import about
 from hindsight.replicate import _as_yaml, _what_came_out
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
@@ -136,7 +137,8 @@ def test_fidelity_is_taken_where_it_makes_a_difference(tmp_path, arguments, diff
 
 def test_train_says_what_is_to_come_and_what_came_out(trained):
     told = (trained / "told.txt").read_text().splitlines()
-    (curves,), (policy,) = ((trained / "results").rglob(end) for end in ("*.parquet", "*.pt"))
+    (curves,) = (trained / "results").rglob("*.parquet")
+    (policy,) = (trained / "results/policies").rglob("*.pt")
     assert re.match(
         r"trains ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs of 4,096 "
         r"steps, about \d+ s on one core if none ends early",
@@ -152,6 +154,9 @@ def test_train_says_what_is_to_come_and_what_came_out(trained):
     assert f"success rate   {last.success_rate.mean():.0%}" in told
     assert "time to learn  none: 0 of 2 runs solved it" in told
     assert ends["policy"] == str(policy.relative_to(trained))
+    best = ends["best"].removeprefix("policy ").split()[0]
+    assert best == ends["policy"].replace("policies", "best")
+    assert (trained / best).exists()
     # What it says to type next works.
     command = next(line for line in told if line.startswith("use it")).split()[3:]
     assert hindsight(*command, "--episodes", "1", cwd=trained).returncode == 0
@@ -167,8 +172,12 @@ def test_what_is_trained_is_shown_and_trained_anew_only_if_asked(trained, tmp_pa
         "already trained, by the same code; --again trains it anew",
         *told[2:],
     ]
+    # Anew is anew: no run is taken from a file with fewer of them.
+    fewer = hindsight("train", "--her", "final", *SMALL, "--seeds", "1", cwd=tmp_path)
+    assert fewer.returncode == 0
     anew = hindsight("train", "--her", "final", *SMALL, "--again", cwd=tmp_path)
     assert anew.returncode == 0 and "already trained" not in anew.stdout
+    assert "reused" not in about(curves)
     assert curves.stat().st_mtime_ns > first
     # Curves that are not whole are not what is trained.
     curves.write_bytes(curves.read_bytes()[:-100])

@@ -3,7 +3,8 @@
 Imports stand inside the commands: drawing a figure does not wait for torch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,6 +66,13 @@ class Rest(StrEnum):
     keep = "keep"
     drop = "drop"
     refuse = "refuse"
+
+
+class Fidelity(StrEnum):
+    """What the authors' code does, or what the papers say."""
+
+    released = "released"
+    described = "described"
 
 
 @app.callback()
@@ -213,7 +221,9 @@ def train(
     grid_size: Annotated[float, typer.Option(help="half-width of the box")] = 10.0,
     interception_distance: Annotated[float, typer.Option(help="how near is caught")] = 1.0,
     fidelity: Annotated[str, typer.Option(help="released or described")] = "described",
-    seeds: Annotated[int, typer.Option(help="runs")] = 16,
+    seeds: Annotated[
+        int | None, typer.Option(help="runs; 16, or 4 of a foreign environment, if not given")
+    ] = None,
     steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
     terminates: Annotated[
         Terminates | None,
@@ -243,6 +253,12 @@ def train(
     full_width: FullWidthOption = False,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
     again: Annotated[bool, typer.Option("--again", help="anew, also what is trained")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="folder of curves for TensorBoard, named as SB3 does")
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(min=1, help="keep the policies every so many steps of each run")
+    ] = None,
 ) -> None:
     """Train one cell, without Snakemake; writes the same files.
 
@@ -254,6 +270,7 @@ def train(
         multiply_at_full_width()
     from hindsight.specs.algorithms import ALGORITHMS as KINDS
     from hindsight.specs.cell import CellSpec
+    from hindsight.specs.environments import ENVIRONMENTS
     from hindsight.specs.errors import validated
     from hindsight.specs.experiments import must_count, overrides_of, put
 
@@ -264,7 +281,7 @@ def train(
     values: dict[str, Any] = {
         "environment": {"id": env},
         "algorithm": {"name": algorithm, "hidden": widths},
-        "seeds": seeds,
+        "seeds": seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
         "steps": steps,
         "evaluation": {"episodes": evaluation_episodes},
     }
@@ -295,6 +312,7 @@ def train(
     must_count(spec, values, [*more, *([] if k is None else ["k"])])
     _must_have_memory_for(spec)
     from hindsight.integrity import about
+    from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.training.cell import Execution
     from hindsight.training.finished import diverged_runs, finished
 
@@ -305,10 +323,22 @@ def train(
             path.unlink(missing_ok=True)
     if trained:
         typer.echo("already trained, by the same code; --again trains it anew")
+        if tensorboard is not None or checkpoint_every is not None:
+            typer.echo("--tensorboard and --checkpoint-every have no effect on what is trained")
     else:
         asked = None if "strategy" in more else her
-        typer.echo("\n".join(to_come(spec, out, asked, runs_per_axis)))
-        _train(spec, out, Execution(device, runs_per_axis, workers=workers))
+        with ExitStack() as stack:
+            noted: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
+            if checkpoint_every is not None:
+                on_the_way = out / "steps" / spec.name
+                noted.append(KeepOnTheWay(on_the_way, spec, checkpoint_every))
+            if tensorboard is not None:
+                noted.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
+            typer.echo("\n".join(to_come(spec, out, asked, runs_per_axis)))
+            if checkpoint_every is not None:
+                typer.echo(f"every {checkpoint_every:,} steps {on_the_way}/STEPS.pt")
+            execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
+            _train(spec, out, execution, noted)
     typer.echo("\n".join(outcome(spec, out)))
     runs = about(files_of(spec, out)["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
@@ -355,7 +385,7 @@ def _must_have_memory_for(spec: Any) -> None:
     must_have_memory(LIBRARIES_MB + megabytes(spec))
 
 
-def _train(spec: Any, out: Path, execution: Any) -> Path:
+def _train(spec: Any, out: Path, execution: Any, noted: Sequence[Any] = ()) -> Path:
     from hindsight.interruption import Interrupted
     from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
@@ -364,7 +394,7 @@ def _train(spec: Any, out: Path, execution: Any) -> Path:
         typer.echo(line, err=True)
     try:
         with show(out / "progress" / f"{spec.name}.json") as tell:
-            return train_cell(spec, out, execution, tell)
+            return train_cell(spec, out, execution, tell, noted)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(stop.status) from None
@@ -443,6 +473,28 @@ def evaluate(
             f"{len(found)} runs: return {means.mean():.3f} ± {means.std():.3f} between runs, "
             f"success {success:.3f}"
         )
+
+
+@app.command()
+def compare(
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            help="results files, folders of them, or arms that ship, as PPO-HER; NAME=... names one"
+        ),
+    ],
+    fidelity: Annotated[Fidelity, typer.Option(help="of the arms that ship")] = Fidelity.described,
+    out: Annotated[Path, typer.Option(help="folder of tables and figures")] = Path(
+        "results/comparison"
+    ),
+) -> None:
+    """Set results side by side: figures, medians, intervals, and tests on common conditions."""
+    from rich.console import Console
+
+    from hindsight.compare import compare as side_by_side
+
+    for shown in side_by_side(results, out, fidelity.value):
+        Console().print(shown, highlight=False, soft_wrap=isinstance(shown, str))
 
 
 @app.command()

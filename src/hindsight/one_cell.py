@@ -51,8 +51,8 @@ def _differs_by_fidelity(where: Any) -> bool:
 
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
-    """Where a cell's curves, policy and checkpoint lie below `out`."""
-    endings = {"cells": ".parquet", "policies": ".pt", "checkpoints": ".pt"}
+    """Where a cell's curves, policies and checkpoint lie below `out`."""
+    endings = {"cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt"}
     return {kind: out / kind / f"{spec.name}{ending}" for kind, ending in endings.items()}
 
 
@@ -93,6 +93,7 @@ def outcome(spec: CellSpec, out: Path) -> list[str]:
         some = f"{len(solved)} of {len(runs)} runs that solved it"
         learned = f"{np.median(solved):,.0f} steps, the median of the {some}"
     policy = shlex.quote(str(files["policies"]))
+    best = [f"best policy    {files['best']}  (each run's at its best evaluation)"]
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
@@ -101,6 +102,7 @@ def outcome(spec: CellSpec, out: Path) -> list[str]:
         f"training took  {duration(cell.metadata['seconds'])}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
+        *(best if files["best"].exists() else []),
         f"use it         hindsight evaluate {policy}",
         f"               hindsight watch {policy} episodes.gif",
     ]

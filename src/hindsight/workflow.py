@@ -136,7 +136,9 @@ class Stage:
         """Curves that an experiment's tables are made of."""
         names = self.plan.cells_of(experiment)
         root = f"{self.root}/cells"
-        return [f"{root}/{n}.parquet" for n in names if not self.never_train or n in self.there]
+        own = [f"{root}/{n}.parquet" for n in names if not self.never_train or n in self.there]
+        ships = [PUBLISHED / f"cells/{name}.parquet" for name in self.plan.shipped_of(experiment)]
+        return own + [str(path) for path in ships if path.exists()]
 
     @property
     def episodes(self) -> str:
@@ -152,7 +154,8 @@ class Stage:
         names = dict.fromkeys(
             name
             for entry, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])
-            if entry.spec.hindsight is not None
+            if not entry.published
+            and entry.spec.hindsight is not None
             and entry.fidelity == "released"
             and entry.condition.spawn == "random"
         )

@@ -303,7 +303,9 @@ def seeds_note(counts: Sequence[int]) -> str:
 
 
 def network_note(hidden: Sequence[int]) -> str:
-    """`network 2 x 64` for equal layers, `network 64-32` otherwise."""
+    """`network 2 x 64` for equal layers, `network 64-32` otherwise; () where arms differ."""
+    if not hidden:
+        return "unequal networks"
     if len(set(hidden)) == 1:
         return f"network {len(hidden)} × {hidden[0]}"
     return "network " + "-".join(map(str, hidden))
@@ -499,8 +501,9 @@ def empty_figure(head: Head, text: str) -> Figure:
 
 
 def origin(source: str) -> str:
-    """Whose results a figure shows: a preset's, or those that ship."""
-    return "published results" if source == "published" else f"preset {source}"
+    """Whose results a figure shows: a preset's, those that ship, or whatever was compared."""
+    words = {"published": "published results", "comparison": "results side by side"}
+    return words.get(source, f"preset {source}")
 
 
 def nothing(title: str, source: str, fidelity: str) -> Figure:

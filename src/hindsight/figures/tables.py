@@ -69,9 +69,14 @@ def arms_of(plan: dict[str, Any]) -> list[str]:
 
 
 def look_of(plan: dict[str, Any], arm: str) -> Look:
-    """How an arm of the plan is drawn: by what it is, whatever its name."""
-    own = next((entry for entry in plan["entries"] if entry["arm"] == arm), None)
-    return arm_look(arm if own is None else method_of(own))
+    """How an arm of the plan is drawn: by what it is, whatever its name.
+
+    Of arms that are one method only the first has its look, the others one by their names.
+    """
+    methods = {entry["arm"]: method_of(entry) for entry in reversed(plan["entries"])}
+    method = methods.get(arm, arm)
+    first = next((a for a in plan["arms"] if methods.get(a) == method), arm)
+    return arm_look(method if first == arm else f"{method}: {arm}")
 
 
 def in_role(plan: dict[str, Any], role: str) -> str | None:

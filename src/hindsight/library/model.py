@@ -8,6 +8,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from hindsight.files import FileError, reason
+from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, spaces_of
 from hindsight.specs.algorithms import ALGORITHMS
@@ -139,6 +141,7 @@ class Model:
         #: What acts, and for which run, parameters and step it was made.
         self._acting: tuple[Any, Policy] | None = None
         self._random: tuple[Any, Actor] | None = None
+        self._board: TensorBoard | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -154,7 +157,12 @@ class Model:
         return self._steps
 
     def learn(
-        self, total_timesteps: int, *, callback: Callback | None = None, progress: bool = False
+        self,
+        total_timesteps: int,
+        *,
+        callback: Callback | None = None,
+        progress: bool = False,
+        tensorboard: str | Path | None = None,
     ) -> Self:
         """Train every run for so many environment steps more, rounded up to whole iterations.
 
@@ -162,14 +170,16 @@ class Model:
             callback: called with this model after every iteration (`log_interval` steps, or PPO's
                 rollout); False ends the call.
             progress: show a bar, or lines where there is no terminal.
+            tensorboard: a folder in which TensorBoard finds the curves, run by run.
 
         Raises:
             EnvironmentFailure: an environment raised, or contradicts itself.
-            SpecError: a loaded model that was saved without its training.
+            SpecError: a loaded model that was saved without its training; tensorboard is missing.
         """
         if total_timesteps < 1:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; it is 1 or more")
         prepare_process(self.device)
+        board = None if tensorboard is None else TensorBoard(Path(tensorboard), self.spec)
         if progress:
             print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
         runs = self._started()
@@ -178,7 +188,11 @@ class Model:
         # Schedules run from the first step of all to the last of this call.
         runs.spec = self.spec.model_copy(update={"steps": target})
         tested = first
-        with show() if progress else _silent() as tell:
+        with ExitStack() as stack:
+            tell = stack.enter_context(show() if progress else _silent())
+            if board is not None:
+                self._board = stack.enter_context(closing(board))
+                stack.callback(setattr, self, "_board", None)
             while runs.env_steps < target:
                 columns = runs.iterate()
                 self._steps = runs.env_steps
@@ -190,8 +204,8 @@ class Model:
                 tell(self._progress(columns, runs, first, target))
                 if callback is not None and callback(self) is False:
                     break
-        if tested < self._steps:
-            self._test(runs)
+            if tested < self._steps:
+                self._test(runs)
         return self
 
     def _started(self) -> Runs:
@@ -234,6 +248,8 @@ class Model:
         }
         for name, value in rows.items():
             self._columns[phase][name].append(value)
+        if self._board is not None:
+            self._board(runs, phase, columns)
 
     def _progress(
         self, columns: Mapping[str, torch.Tensor], runs: Runs, first: int, target: int

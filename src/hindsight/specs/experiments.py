@@ -93,6 +93,8 @@ class Arm(Spec):
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     role: Role = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
+    #: Its cells are read from results/published, not trained.
+    published: bool = False
 
 
 class Experiment(Spec):
@@ -346,10 +348,13 @@ class Entry:
     level: dict[str, Any]
     condition: Condition
     spec: CellSpec
+    #: The cell is one that ships, whatever the preset.
+    published: bool = False
 
 
 def entries(config: Config) -> Iterator[Entry]:
     """Every place of every selected experiment, main experiment first."""
+    shipped = Shipped(config)
     for name, selection in config.size.select.items():
         experiment = config.experiments[name]
         for fidelity, where, arm, *values in itertools.product(
@@ -363,8 +368,65 @@ def entries(config: Config) -> Iterator[Entry]:
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
-                spec = _cell(config, name, fidelity, where, arm, level, parts)
-                yield Entry(name, fidelity, arm, level, where, spec)
+                ships = experiment.arms[arm].published
+                own = shipped.config if ships else config
+                spec = _cell(own, name, fidelity, where, arm, level, [] if ships else parts)
+                if ships:
+                    spec = shipped.like(spec, f"experiments.{name}, {arm}, {where.name}")
+                yield Entry(name, fidelity, arm, level, where, spec, ships)
+
+
+class Shipped:
+    """The published cells, found by what they are; they are planned when first asked for."""
+
+    def __init__(self, config: Config) -> None:
+        self._of = config
+
+    @cached_property
+    def config(self) -> Config:
+        """What was published, whatever preset and overrides are in force."""
+        return self._config()
+
+    def _config(self, **more: Any) -> Config:
+        own = self._of
+        values = {"experiments": own.experiments, "presets": own.presets, **more}
+        return validated(Config, {"preset": PUBLISHED_PRESET, "results": "published", **values})
+
+    @cached_property
+    def _cells(self) -> dict[str, CellSpec]:
+        arms = {name: each.arms.values() for name, each in self.config.experiments.items()}
+        select = self.config.size.select
+        trained = {
+            name: part
+            for name, part in select.items()
+            if not any(arm.published for arm in arms[name])
+        }
+        found: dict[str, CellSpec] = {}
+        for entry in entries(self._config(select=trained)):
+            most = found.setdefault(_but_for_size(entry.spec), entry.spec)
+            if (entry.spec.steps, entry.spec.seeds) > (most.steps, most.seeds):
+                found[_but_for_size(entry.spec)] = entry.spec
+        return found
+
+    def like(self, spec: CellSpec, where: str) -> CellSpec:
+        """The published cell of this algorithm in this condition: of several the one with the most
+        steps; SpecError, beginning with `where`, without one.
+        """
+        found = self._cells.get(_but_for_size(spec))
+        if found is None:
+            raise SpecError(
+                f"{where}: no published cell is of this algorithm, condition and fidelity; leave "
+                "`published` out to train it, or narrow the experiment with `select`"
+            )
+        return found
+
+
+def _but_for_size(spec: CellSpec) -> str:
+    """A cell's hash without its numbers of seeds and steps, and what follows from these."""
+    algorithm = spec.algorithm.model_dump(mode="json")
+    algorithm.pop("log_interval", None)
+    values = spec.model_dump(mode="json", include={"environment", "hindsight", "replay"})
+    return json.dumps(values | {"algorithm": algorithm}, sort_keys=True)
 
 
 def _cell(
@@ -531,12 +593,15 @@ class Plan:
         everything = [(entry, _but_for_seeds(entry.spec)) for entry in entries(config)]
         largest: dict[str, CellSpec] = {}
         for entry, key in everything:
+            if entry.published:
+                continue
             if key not in largest or entry.spec.seeds > largest[key].seeds:
                 largest[key] = entry.spec
         names = {key: spec.name for key, spec in largest.items()}
         experiments: dict[str, list[tuple[Entry, str]]] = {}
         for entry, key in everything:
-            experiments.setdefault(entry.experiment, []).append((entry, names[key]))
+            name = entry.spec.name if entry.published else names[key]
+            experiments.setdefault(entry.experiment, []).append((entry, name))
         return cls(config, {names[key]: spec for key, spec in largest.items()}, experiments)
 
     @classmethod
@@ -545,8 +610,14 @@ class Plan:
         return cls(config, Written(config.named), {})
 
     def cells_of(self, experiment: str) -> list[str]:
-        """Names of the cells an experiment needs, without repetition."""
-        return list(dict.fromkeys(name for _, name in self.experiments[experiment]))
+        """Names of the cells that are trained for an experiment, without repetition."""
+        places = self.experiments[experiment]
+        return list(dict.fromkeys(name for entry, name in places if not entry.published))
+
+    def shipped_of(self, experiment: str) -> list[str]:
+        """Names of the published cells that it reads beside them."""
+        places = self.experiments[experiment]
+        return list(dict.fromkeys(name for entry, name in places if entry.published))
 
     def document(self, experiment: str) -> dict[str, Any]:
         """The experiment's plan as plain data: what analysis reads (a plan.json)."""
@@ -580,7 +651,9 @@ class Plan:
                     "prey": entry.condition.prey,
                     "seeds": entry.spec.seeds,
                     "steps": entry.spec.steps,
-                    "cell": str(root / "cells" / f"{name}.parquet"),
+                    "cell": str(
+                        (PUBLISHED if entry.published else root) / "cells" / f"{name}.parquet"
+                    ),
                 }
                 for entry, name in self.experiments[experiment]
             ],

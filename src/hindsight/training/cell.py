@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -57,6 +58,12 @@ class Execution:
     #: Leave a last checkpoint behind, from which the files can be written again: Snakemake deletes
     #: those of all cells of a cluster's job if one cell, or the job, fails.
     keep_finished: bool = False
+    #: Take runs over from a cell that differs in its number of seeds alone.
+    reuses: bool = True
+
+
+#: Called with the runs, the phase ("train" or "evaluation") and the columns [run] that were noted.
+Noted = Callable[[Runs, str, dict[str, Tensor]], None]
 
 
 def must_be_usable(device: str) -> None:
@@ -92,9 +99,17 @@ def prepare_process(device: str) -> None:
 class CellTraining:
     """The training of one cell, group of runs by group of runs."""
 
-    def __init__(self, spec: CellSpec, root: Path, execution: Execution, tell: Tell) -> None:
+    def __init__(
+        self,
+        spec: CellSpec,
+        root: Path,
+        execution: Execution,
+        tell: Tell,
+        noted: Sequence[Noted] = (),
+    ) -> None:
         must_be_usable(execution.device)
         self.spec, self.root, self.execution, self.tell = spec, root, execution, tell
+        self.noted = noted
         #: Of this process: what it has imported, whatever becomes of the files.
         self.code = code_of(spec)
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -133,7 +148,7 @@ class CellTraining:
                 return self._train()
 
     def _train(self) -> Path:
-        self.reused = reusable(self.root, self.spec)
+        self.reused = reusable(self.root, self.spec) if self.execution.reuses else None
         taken = self.reused.seeds if self.reused else ()
         missing = [seed for seed in range(self.spec.seeds) if seed not in taken]
         size = self.execution.runs_per_axis or group_size(self.spec, self.execution.device)
@@ -231,6 +246,8 @@ class CellTraining:
         }
         for name, value in rows.items():
             self.columns[f"{phase}/{name}"].append(value)
+        for noted in self.noted:
+            noted(runs, phase, columns)
 
     def _table(self) -> pa.Table:
         """The curves, sorted by phase, seed, step; NaN where a phase lacks a column."""
@@ -430,12 +447,13 @@ def train_cell(
     root: Path,
     execution: Execution | None = None,
     tell: Tell = lambda progress: None,
+    noted: Sequence[Noted] = (),
 ) -> Path:
     """Train a cell, or what is left of it, below `root`; returns the path of its curves.
 
-    `tell` hears of every iteration.  Raises FileError where results cannot be written, Interrupted
-    where a signal asked to stop.
+    `tell` hears of every iteration, `noted` of all that is noted.  Raises FileError where results
+    cannot be written, Interrupted where a signal asked to stop.
     """
     execution = execution or Execution()
     prepare_process(execution.device)
-    return CellTraining(spec, root, execution, tell).train()
+    return CellTraining(spec, root, execution, tell, noted).train()

@@ -1,0 +1,198 @@
+"""What else may be kept while runs train: their best policies, policies on the way, TensorBoard.
+
+Each is called with what is noted anyway (`training.cell.Noted`) and changes no number.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
+from hindsight.specs.errors import SpecError
+from hindsight.training.files import load, save
+from hindsight.training.runs import Runs
+
+
+class Policies:
+    """A policy file that grows, run by run; what a killed training has left is taken up again."""
+
+    def __init__(self, path: Path, spec: CellSpec) -> None:
+        self.path, self.spec, self.code = path, spec, code_of(spec)
+        #: By seed: parameters [parameter], and the step they are of.
+        self.rows: dict[int, Tensor] = {}
+        self.steps: dict[int, int] = {}
+        #: By seed: share of successes and mean return of the evaluation, where there was one.
+        self.scores: dict[int, tuple[float, float]] = {}
+        if path.exists():
+            self._take_up()
+
+    def _take_up(self) -> None:
+        """Only of the same code and specification; anything else is written over."""
+        try:
+            saved = load(self.path)
+            if (saved["spec"], saved["code"]) != (self.spec.model_dump_json(), self.code):
+                return
+            seeds = saved["seeds"]
+            self.rows = dict(zip(seeds, saved["rows"], strict=True))
+            self.steps = dict(zip(seeds, saved["steps"], strict=True))
+            self.scores = {s: (a, b) for s, (a, b) in zip(seeds, saved["scores"], strict=True)}
+        except (FileError, KeyError, TypeError, ValueError):
+            self.rows, self.steps, self.scores = {}, {}, {}
+
+    def put(self, runs: Runs, scores: Mapping[int, tuple[float, float]]) -> None:
+        """Keep the parameters that these runs (seeds) have now, and write the file."""
+        for seed, score in scores.items():
+            row = runs.rows[runs.seeds.index(seed)].detach().cpu().clone()
+            if row.isfinite().all():
+                self.rows[seed], self.steps[seed], self.scores[seed] = row, runs.env_steps, score
+        seeds = sorted(self.rows)
+        if seeds:
+            state = {
+                "spec": self.spec.model_dump_json(),
+                "code": self.code,
+                "seeds": seeds,
+                "rows": torch.stack([self.rows[seed] for seed in seeds]),
+                "steps": [self.steps[seed] for seed in seeds],
+                "scores": [list(self.scores[seed]) for seed in seeds],
+            }
+            save(self.path, state)
+
+
+class KeepBest:
+    """Each run's parameters at its best evaluation: by the share of successes, then the return.
+
+    Of equals the later one.
+    """
+
+    def __init__(self, path: Path, spec: CellSpec) -> None:
+        self.kept = Policies(path, spec)
+
+    def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
+        """Look at an evaluation."""
+        if phase != "evaluation":
+            return
+        found = _scores(runs, columns)
+        scores = self.kept.scores
+        better = {s: own for s, own in found.items() if s not in scores or own >= scores[s]}
+        if better:
+            self.kept.put(runs, better)
+
+
+class KeepOnTheWay:
+    """A policy file of all runs every so many environment steps of each: `<folder>/<steps>.pt`."""
+
+    def __init__(self, folder: Path, spec: CellSpec, every: int) -> None:
+        if every < 1:
+            raise SpecError(f"--checkpoint-every {every} is not allowed; it is 1 or more")
+        self.folder, self.spec, self.every = folder, spec, every
+
+    def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
+        """Look at an iteration."""
+        now, before = runs.env_steps, runs.env_steps - runs.rollout_steps
+        if phase == "train" and now // self.every > before // self.every:
+            kept = Policies(self.folder / f"{now}.pt", self.spec)
+            kept.put(runs, _scores(runs, columns))
+
+
+def _scores(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
+    """By seed, share of successes and mean return."""
+    success, returns = columns["success_rate"].tolist(), columns["return_mean"].tolist()
+    return dict(zip(runs.seeds, zip(success, returns, strict=True), strict=True))
+
+
+class Writer(Protocol):
+    """What is asked of torch's SummaryWriter."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Note a number at a step."""
+
+    def close(self) -> None:
+        """Write what is not written yet."""
+
+
+#: Columns of the curves whose names are others in Stable-Baselines3: of training, of evaluations.
+NAMES = {
+    "train": {
+        "return_mean": "rollout/ep_rew_mean",
+        "episode_length": "rollout/ep_len_mean",
+        "success_rate": "rollout/success_rate",
+        "episodes": "time/episodes",
+        "policy_loss": "train/policy_gradient_loss",
+        "policy_entropy": "train/entropy_loss",  # with a minus
+        "alpha": "train/ent_coef",
+    },
+    "evaluation": {
+        "return_mean": "eval/mean_reward",
+        "episode_length": "eval/mean_ep_length",
+        "success_rate": "eval/success_rate",
+    },
+}
+
+
+class TensorBoard:
+    """Curves for TensorBoard, a folder for each run: `<folder>/<cell>/run_0`.
+
+    Numbers are called as Stable-Baselines3 calls them; those that it has not have the names of the
+    curves, below `train/`.
+    """
+
+    def __init__(
+        self, folder: Path, spec: CellSpec, writer: Callable[[Path, int], Writer] | None = None
+    ) -> None:
+        """Raises SpecError where the package tensorboard is missing."""
+        self.folder, self.make = folder / spec.name, writer or _summary_writer()
+        self.writers: dict[int, Writer] = {}
+
+    def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
+        """Write an iteration or an evaluation of every run."""
+        step, wall = runs.env_steps, runs.clock.wall.tolist()
+        values = {name: column.tolist() for name, column in columns.items()}
+        for i, seed in enumerate(runs.seeds):
+            if seed not in self.writers:
+                self.writers[seed] = self.make(self.folder / f"run_{seed}", step)
+            found = {name: column[i] for name, column in values.items()}
+            for tag, value in self._named(phase, found).items():
+                if not math.isnan(value):
+                    self.writers[seed].add_scalar(tag, value, step)
+            if phase == "train":
+                self.writers[seed].add_scalar("time/time_elapsed", wall[i], step)
+                self.writers[seed].add_scalar("time/fps", step / max(wall[i], 1e-9), step)
+                self.writers[seed].add_scalar("time/iterations", runs.iteration, step)
+                self.writers[seed].add_scalar("time/total_timesteps", step, step)
+
+    @staticmethod
+    def _named(phase: str, values: Mapping[str, float]) -> dict[str, float]:
+        names = NAMES[phase]
+        if phase == "evaluation":
+            return {tag: values[name] for name, tag in names.items()}
+        signs = {"policy_entropy": -1.0}
+        return {
+            names.get(name, f"train/{name}"): signs.get(name, 1.0) * value
+            for name, value in values.items()
+        }
+
+    def close(self) -> None:
+        """Write what is not written yet."""
+        for writer in self.writers.values():
+            writer.close()
+
+
+def _summary_writer() -> Callable[[Path, int], Writer]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise SpecError(
+            "curves for TensorBoard need the package tensorboard: pip install tensorboard"
+        ) from None
+
+    def make(folder: Path, step: int) -> Any:
+        # What an interrupted training wrote beyond its checkpoint counts no more.
+        return SummaryWriter(str(folder), purge_step=step)
+
+    return make

@@ -1,0 +1,194 @@
+"""What `hindsight train` keeps beside curves: best policies, policies on the way, TensorBoard."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from hindsight import DQN
+from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.files import load
+
+SPEC = CellSpec.model_validate(
+    {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "attract"},
+        "seeds": 3,
+        "steps": 64 * 8,
+        "early_end": None,
+        "evaluation": {"points": 8, "episodes": 20},
+    }
+)
+IN_GROUPS = Execution(runs_per_axis=2)
+
+
+class Recorder:
+    """In place of torch's writer."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self.folder, self.first, self.closed = folder, step, False
+        self.scalars: dict[str, dict[int, float]] = {}
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        self.scalars.setdefault(tag, {})[global_step] = scalar_value
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def evaluations(path: Path) -> pd.DataFrame:
+    rows = pd.read_parquet(path)
+    return rows[rows.phase == "evaluation"]
+
+
+def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
+    best = tmp_path / "best.pt"
+    path = train_cell(SPEC, tmp_path, IN_GROUPS, noted=[KeepBest(best, SPEC)])
+    saved = load(best)
+    assert saved["seeds"] == [0, 1, 2]
+    for seed, rows in evaluations(path).groupby("seed"):
+        own = rows.sort_values(["success_rate", "return_mean", "env_steps"]).iloc[-1]
+        at = saved["seeds"].index(seed)
+        assert saved["steps"][at] == own.env_steps
+        assert saved["scores"][at] == pytest.approx([own.success_rate, own.return_mean])
+    # It is a policy file like any other, and not the last one where training went down again.
+    assert evaluate_policy(best, n_episodes=5, run=2).returns.shape == (5,)
+    last = load(tmp_path / "policies" / f"{SPEC.name}.pt")
+    early = [i for i, steps in enumerate(saved["steps"]) if steps < SPEC.steps]
+    assert early, "a setting in which some run is best before its end"
+    assert not any(torch.equal(saved["rows"][i], last["rows"][i]) for i in early)
+
+
+def test_the_best_survive_an_interruption(tmp_path):
+    train_cell(SPEC, tmp_path / "a", IN_GROUPS, noted=[KeepBest(tmp_path / "a.pt", SPEC)])
+
+    class Interruption(Exception):
+        pass
+
+    def interrupt(progress):
+        if progress.steps > 64 * 8 * 2 + 64 * 5:
+            raise Interruption
+
+    often = Execution(runs_per_axis=2, checkpoint_seconds=0)
+    with pytest.raises(Interruption):
+        train_cell(SPEC, tmp_path / "b", often, interrupt, [KeepBest(tmp_path / "b.pt", SPEC)])
+    train_cell(SPEC, tmp_path / "b", often, noted=[KeepBest(tmp_path / "b.pt", SPEC)])
+    undisturbed, found = load(tmp_path / "a.pt"), load(tmp_path / "b.pt")
+    assert torch.equal(undisturbed.pop("rows"), found.pop("rows"))
+    assert undisturbed == found
+
+
+def test_a_file_of_another_training_is_written_over(tmp_path):
+    best, other = tmp_path / "best.pt", SPEC.model_copy(update={"steps": 64 * 4})
+    train_cell(other, tmp_path, noted=[KeepBest(best, other)])
+    train_cell(SPEC, tmp_path, noted=[KeepBest(best, SPEC)])
+    assert load(best)["spec"] == SPEC.model_dump_json()
+    best.write_bytes(b"no policy")
+    train_cell(SPEC, tmp_path / "again", noted=[KeepBest(best, SPEC)])
+    assert load(best)["seeds"] == [0, 1, 2]
+
+
+def test_policies_on_the_way_are_those_of_their_step(tmp_path):
+    train_cell(SPEC, tmp_path, IN_GROUPS, noted=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
+    steps = {int(path.stem) for path in (tmp_path / "way").glob("*.pt")}
+    assert steps == {256, 448}  # the first iterations to pass 200 and 400
+    saved = load(tmp_path / "way/256.pt")
+    assert saved["seeds"] == [0, 1, 2] and saved["steps"] == [256] * 3
+    # As if training had ended there.
+    short = SPEC.model_copy(update={"steps": 256})
+    train_cell(short, tmp_path)
+    torch.testing.assert_close(
+        saved["rows"], load(tmp_path / "policies" / f"{short.name}.pt")["rows"], rtol=0, atol=1e-6
+    )
+
+
+def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_path):
+    made: list[Recorder] = []
+
+    def writer(folder: Path, step: int) -> Recorder:
+        made.append(Recorder(folder, step))
+        return made[-1]
+
+    board = TensorBoard(tmp_path / "tb", SPEC, writer)
+    rows = pd.read_parquet(train_cell(SPEC, tmp_path, IN_GROUPS, noted=[board]))
+    board.close()
+    assert [one.folder for one in made] == [
+        tmp_path / "tb" / SPEC.name / f"run_{i}" for i in (0, 1, 2)
+    ]
+    assert all(one.closed and one.first == 64 for one in made)
+    names = {
+        "train": {"return_mean": "rollout/ep_rew_mean", "episode_length": "rollout/ep_len_mean",
+                  "approx_kl": "train/approx_kl", "value_loss": "train/value_loss",
+                  "clip_fraction": "train/clip_fraction",
+                  "policy_loss": "train/policy_gradient_loss", "episodes": "time/episodes"},
+        "evaluation": {"return_mean": "eval/mean_reward", "success_rate": "eval/success_rate",
+                       "episode_length": "eval/mean_ep_length"},
+    }  # fmt: skip
+    for (seed, phase), own in rows.groupby(["seed", "phase"]):
+        for column, tag in names[str(phase)].items():
+            told = own.set_index("env_steps")[column].dropna().to_dict()
+            assert made[int(seed)].scalars[tag] == pytest.approx(told, rel=1e-6), tag
+    entropy = rows[(rows.seed == 1) & (rows.phase == "train")].set_index("env_steps").policy_entropy
+    assert made[1].scalars["train/entropy_loss"] == pytest.approx((-entropy).to_dict())
+    assert made[0].scalars["time/total_timesteps"] == {s: s for s in range(64, 513, 64)}
+    assert all(value > 0 for value in made[0].scalars["time/fps"].values())
+
+
+def test_tensorboard_reads_what_a_model_writes(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    model = DQN("BitFlipping-v0", env_kwargs={"n_bits": 4}, seeds=2, hidden=(8,),
+                log_interval=100, learning_starts=50, evaluate_every=200)  # fmt: skip
+    model.learn(200, tensorboard=tmp_path).learn(200, tensorboard=tmp_path)
+    for run in (0, 1):
+        (folder,) = tmp_path.rglob(f"run_{run}")
+        found = accumulator.EventAccumulator(str(folder)).Reload()
+        told = {e.step: e.value for e in found.Scalars("rollout/ep_rew_mean")}
+        own = model.curves().query(f"seed == {run} and phase == 'train'").set_index("env_steps")
+        assert told == pytest.approx(own.return_mean.to_dict(), rel=1e-5)
+        assert {e.step for e in found.Scalars("eval/success_rate")} == {200, 400}
+    assert {"train/loss", "time/fps"} <= set(found.Tags()["scalars"])
+
+
+def test_without_the_package_nothing_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    model = DQN("BitFlipping-v0", env_kwargs={"n_bits": 4}, seeds=1, hidden=(8,))
+    with pytest.raises(SpecError, match="pip install tensorboard"):
+        model.learn(1000, tensorboard=tmp_path)
+    assert model.num_timesteps == 0
+
+
+def test_the_command_of_the_page_runs(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^hindsight (train .*)$", page, re.M)
+    small = ["--steps", "2000", "--seeds", "1", "--hidden", "8", "--evaluation-episodes", "2"]
+    words = [*command.replace("50000", "1000").split(), *small]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        hindsight = str(Path(sys.executable).parent / "hindsight")
+        return subprocess.run(
+            [hindsight, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    if find_spec("tensorboard") is None:
+        refused = run(*words)
+        assert refused.returncode == 1 and "pip install tensorboard" in refused.stderr
+        assert not (tmp_path / "results").exists()
+        at = words.index("--tensorboard")
+        del words[at : at + 2]
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert find_spec("tensorboard") is None or list((tmp_path / "runs").rglob("run_0/events*"))
+    kept = {kind: list((tmp_path / "results" / kind).rglob("*.pt")) for kind in ("best", "steps")}
+    assert len(kept["best"]) == 1 and {p.stem for p in kept["steps"]} == {"1000", "2000"}
+    for path in (kept["best"][0], kept["steps"][0]):
+        assert run("evaluate", str(path), "--episodes", "1").returncode == 0
