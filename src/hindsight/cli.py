@@ -405,7 +405,9 @@ def watch(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
     out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 where ffmpeg is")],
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes shown")] = 3,
-    run: Annotated[int, typer.Option(help="which of the cell's runs (its seed)")] = 0,
+    run: Annotated[
+        int | None, typer.Option(help="which of the cell's runs (its seed); the first if not given")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
     env: NamedOption = None,
 ) -> None:
@@ -519,6 +521,30 @@ def publish(config: ConfigOption = None) -> None:
     from hindsight.specs.experiments import PUBLISHED_PRESET
 
     for line in publish_cells(_config([*(config or []), f"preset={PUBLISHED_PRESET}"])):
+        typer.echo(line)
+
+
+@app.command()
+def publish_policies(
+    config: ConfigOption = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(help="of the main figure; repeatable; all if not given")
+    ] = None,
+    trained: Annotated[
+        Path, typer.Option("--from", help="where cells were trained, with their policies")
+    ] = Path("results"),
+    again: Annotated[bool, typer.Option("--again", help="also those that are there")] = False,
+    full_width: FullWidthOption = False,
+) -> None:
+    """Write a policy of each published cell of the main figure to results/published/policies.
+
+    Of each cell the run in the middle; where its policies are not at hand, it alone is trained.
+    """
+    if full_width:
+        multiply_at_full_width()
+    from hindsight.publish_policies import publish_policies as write
+
+    for line in write(_config([*(config or []), "results=published"]), arm or (), trained, again):
         typer.echo(line)
 
 

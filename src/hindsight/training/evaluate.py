@@ -54,7 +54,7 @@ def evaluate_policy(
     deterministic: bool = True,
     *,
     parameters: Mapping[str, Any] | None = None,
-    run: int = 0,
+    run: int | None = None,
     seed: int = 0,
 ) -> Evaluation:
     """Run episodes and tell their mean return, its standard deviation and the success rate.
@@ -71,7 +71,7 @@ def evaluate_policy(
         deterministic: of a file's policy, or a model: the mean action or best choice instead of
             random ones.  TD3 and DDPG know no others.  A function does as it does.
         parameters: of the environment that an id names; of the file's, in place of its own.
-        run: which of the file's runs (its seed).
+        run: which of the file's runs (its seed); None: the first.
         seed: episode e begins as `reset(seed=seed + e)` makes it, for every policy alike.
 
     Raises:
@@ -87,7 +87,7 @@ def evaluate_policy(
         if environment is None:
             raise SpecError("environment: None is not allowed for a policy that is no file")
         return _episodes(act, _made(environment, given), n_episodes, seed)
-    spec, row = read_policy(Path(policy), run, _id_of(environment))
+    spec, row = read_policy(Path(policy), run, _id_of(environment), random=not deterministic)
     return evaluate_run(
         spec, row, n_episodes, deterministic, environment=environment, parameters=given, seed=seed
     )

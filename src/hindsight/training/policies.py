@@ -36,6 +36,13 @@ def n_parameters(spec: "CellSpec") -> int:
     return int(agent_of(spec).n_parameters)
 
 
+def acting_places(spec: "CellSpec") -> Tensor:
+    """Which parameters of a run's row decide what it does without randomness, int64 [n]."""
+    agent = agent_of(spec)
+    places: Tensor = agent.acting(torch.arange(agent.n_parameters)[None])[1][0]
+    return places
+
+
 def initial_row(spec: "CellSpec", seed: int = 0) -> Tensor:
     """A run's first parameters, [parameter]."""
     agent, algorithm = agent_of(spec), spec.algorithm

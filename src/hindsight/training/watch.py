@@ -28,7 +28,7 @@ from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.streams import Purpose
 from hindsight.training.files import load
-from hindsight.training.policies import n_parameters, policy_of
+from hindsight.training.policies import acting_places, n_parameters, policy_of
 
 FRAMES_PER_SECOND = 5
 #: Ways to draw without a screen that MuJoCo knows.
@@ -90,17 +90,31 @@ def runs_in(path: Path) -> list[int]:
     return list(_saved(path)["seeds"])
 
 
-def read_policy(path: Path, run: int, named: str | None = None) -> tuple[CellSpec, torch.Tensor]:
+def read_policy(
+    path: Path, run: int | None = None, named: str | None = None, *, random: bool = False
+) -> tuple[CellSpec, torch.Tensor]:
     """Specification and parameters of one run, from a file below results/policies.
 
-    `named`: the environment that a person has typed, without which the file's own is not imported
-    unless it is known (`specs.from_file`).
+    Of a file that has only what acts (one that ships) the other parameters are 0: it is refused
+    if it is to act at `random`.  `run`: None is the file's first.  `named`: the environment that a
+    person has typed, without which the file's own is not imported unless it is known
+    (`specs.from_file`).
     """
     saved = _saved(path)
+    run = next(iter(saved["seeds"]), None) if run is None else run
     if run not in saved["seeds"]:
         raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
     spec = cell_of(values_of(saved["spec"], path), path, [named] if named else [])
     row = saved["rows"][saved["seeds"].index(run)]
+    if saved.get("part") == "actor":
+        if random:
+            raise FileError(
+                f"{path}: has only what acts without randomness; leave out what asks for random "
+                "actions"
+            )
+        places = acting_places(spec)
+        if len(row) == len(places):
+            row = torch.zeros(n_parameters(spec)).index_copy_(0, places, row)
     if len(row) != n_parameters(spec):
         raise FileError(f"{path}: its parameters are not those of its specification")
     if not row.isfinite().all():
@@ -108,14 +122,14 @@ def read_policy(path: Path, run: int, named: str | None = None) -> tuple[CellSpe
     return spec, row
 
 
-def play_policy(path: Path, run: int, episodes: int, seed: int) -> list[Episode]:
+def play_policy(path: Path, run: int | None, episodes: int, seed: int) -> list[Episode]:
     """Episodes of one run of a policy file."""
     spec, row = read_policy(path, run)
     return play(spec, row, episodes, seed)
 
 
 def play_to_watch(
-    path: Path, run: int, episodes: int, seed: int, named: str | None = None
+    path: Path, run: int | None, episodes: int, seed: int, named: str | None = None
 ) -> list[Episode] | list[Filmed]:
     """The same, or what another environment, `named` if it is a person's own, draws of itself."""
     spec, row = read_policy(path, run, named)
@@ -207,7 +221,7 @@ def choose_headless(where: EnvironmentSpec) -> None:
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """One episode of each policy file: the longest of some, if may be one that ends well."""
-    played = [play_policy(path, 0, 8, 0) for path in policies]
+    played = [play_policy(path, None, 8, 0) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 

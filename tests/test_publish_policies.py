@@ -1,0 +1,153 @@
+"""Policies that ship: the run in the middle, what acts of it, and nothing that runs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from hindsight import publish_policies as shipping
+from hindsight.files import FileError
+from hindsight.integrity import file_sha256
+from hindsight.publish_policies import middle_run, publish_policies, result_of, write_policy
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
+from hindsight.specs.experiments import PUBLISHED, Plan, Shipped, parse
+from hindsight.training.cell import train_cell
+from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.files import load, save
+from hindsight.training.policies import acting_places, n_parameters, policy_of
+from hindsight.training.watch import play_to_watch, read_policy
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
+MOST_BYTES = 5_000_000
+#: One of each algorithm.
+SPECS = {
+    "ppo": {"algorithm": {"hidden": [8]}, "environment": {"n_dims": 2}},
+    **{
+        name: {
+            "algorithm": {"name": name, "hidden": [8]},
+            "environment": {"n_dims": 2},
+            "replay": {"strategy": "future"},
+        }
+        for name in ("sac", "td3", "ddpg")
+    },
+    "dqn": {"algorithm": {"name": "dqn", "hidden": [8]}, "environment": {"id": "BitFlipping-v0"}},
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_what_is_kept_is_what_acts(name, tmp_path):
+    spec = CellSpec.model_validate(SPECS[name])
+    row = torch.randn(n_parameters(spec))
+    write_policy(tmp_path / "a.pt", spec, 5, row, {})
+    read, found = read_policy(tmp_path / "a.pt")
+    assert read == spec and len(acting_places(spec)) < len(row)
+    obs = torch.randn(1, 50, spec.environment.observation_size)
+    assert torch.equal(policy_of(spec, row[None])(obs), policy_of(spec, found[None])(obs))
+    with pytest.raises(FileError, match="only what acts without randomness"):
+        read_policy(tmp_path / "a.pt", random=True)
+    with pytest.raises(FileError, match=r"has no run 4; there are .5."):
+        read_policy(tmp_path / "a.pt", 4)
+    saved = load(tmp_path / "a.pt")
+    save(tmp_path / "b.pt", {**saved, "rows": saved["rows"][:, :-1]})
+    with pytest.raises(FileError, match="parameters are not those of its specification"):
+        read_policy(tmp_path / "b.pt")
+
+
+def test_the_run_in_the_middle():
+    def runs(*returns):
+        seeds = range(len(returns))
+        return pd.DataFrame({
+            "final_evaluation_return": returns, "final_evaluation_success": 0.0, "seed": seeds,
+        })  # fmt: skip
+
+    assert middle_run(runs(0.1, 0.9, 0.5))["seed"] == 2
+    assert middle_run(runs(0.1, 0.9, 0.5, 0.6))["seed"] == 2
+    assert middle_run(runs(0.3, 0.3, 0.3, 0.3))["seed"] == 1
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A project whose published results are one small cell; its plan's configuration and cell."""
+    monkeypatch.chdir(tmp_path)
+    values = yaml.safe_load((ROOT / "config.yaml").read_text())
+    values["presets"]["large"] |= {
+        "hidden": [8], "n_steps": 64, "steps": 320, "seeds": 3,
+        "evaluation": {"points": 2, "episodes": 10},
+        "select": {"algorithms": {"spawns": ["random"], "preys": ["attract"],
+                                  "fidelities": ["described"]}},
+    }  # fmt: skip
+    config = Shipped(parse(values)).config
+    entries = Plan.of(config).experiments["algorithms"]
+    (spec,) = (entry.spec for entry, _ in entries if entry.arm == "PPO-HER")
+    curves = train_cell(spec, tmp_path / "trained")
+    target = PUBLISHED / "cells" / f"{spec.name}.parquet"
+    target.parent.mkdir(parents=True)
+    shutil.copy(curves, target)
+    name = str(target.relative_to(PUBLISHED))
+    (PUBLISHED / "manifest.json").write_text(json.dumps({name: {"sha256": file_sha256(target)}}))
+    return config, spec
+
+
+def test_a_policy_ships_with_its_specification_and_result(small, tmp_path):
+    config, spec = small
+    told = list(publish_policies(config, ["PPO-HER"], tmp_path / "trained"))
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    rows = pd.read_parquet(PUBLISHED / "cells" / f"{spec.name}.parquet")
+    last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
+    result = result_of(path)
+    assert result["return_mean"] == result["return_mean_of_curves"] == np.sort(last)[1]
+    assert told == [
+        f"{path}: run {last[last == result['return_mean']].index[0]}, "
+        f"return {result['return_mean']:.3f}, success {result['success_rate']:.2f}"
+    ]
+    found = evaluate_policy(path, n_episodes=3)
+    assert found.returns.shape == (3,) and len(play_to_watch(path, None, 2, 0)) == 2
+    assert list(publish_policies(config, ["PPO-HER"])) == [f"{path}: is there"]
+
+
+def test_without_trained_cells_the_run_alone_is_trained_again(small, tmp_path, monkeypatch):
+    config, spec = small
+    (told,) = publish_policies(config, ["PPO-HER"], tmp_path / "nowhere")
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    alone = read_policy(path)[1]
+    assert "trained again" in told
+    list(publish_policies(config, ["PPO-HER"], tmp_path / "trained", again=True))
+    assert result_of(path)["return_mean"] == pytest.approx(result_of(path)["return_mean_of_curves"])
+    torch.testing.assert_close(alone, read_policy(path)[1], rtol=0, atol=1e-5)
+    monkeypatch.setattr(shipping, "train_alone", None)  # nor is anything trained twice
+    assert next(publish_policies(config, ["PPO-HER"], tmp_path / "nowhere")).endswith("is there")
+
+
+def test_what_is_unknown_or_missing_is_told(small):
+    config, spec = small
+    with pytest.raises(SpecError, match=r"--arm 'HER' is unknown; there are PPO, PPO-HER, SAC"):
+        list(publish_policies(config, ["HER"]))
+    assert next(publish_policies(config, ["SAC"])).startswith("missing: results/published/cells/")
+    (PUBLISHED / "cells" / f"{spec.name}.parquet").write_bytes(b"else")
+    with pytest.raises(FileError, match="differs from its checksum"):
+        list(publish_policies(config, ["PPO-HER"]))
+
+
+# --- what ships -----------------------------------------------------------------------------------
+
+
+def test_what_ships_is_small():
+    assert SHIPPED and sum(path.stat().st_size for path in SHIPPED) < MOST_BYTES
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_what_ships_does_what_it_says(path):
+    result = result_of(path)
+    spec, _ = read_policy(path)
+    assert path == ROOT / PUBLISHED / "policies" / f"{spec.name}.pt"
+    assert (ROOT / PUBLISHED / "cells" / f"{spec.name}.parquet").exists()
+    found = evaluate_policy(path, n_episodes=60, seed=1)
+    error = np.sqrt(0.25 / 60 + 0.25 / result["episodes"])
+    assert found.success_rate == pytest.approx(result["success_rate"], abs=4 * error)
