@@ -159,21 +159,25 @@ def main() -> None:
     for column in ("", "CPU s a seed", "median", *(f"seed {seed}" for seed in range(wanted.seeds))):
         table.add_column(column, justify="right" if column else "left")
     medians: dict[str, float] = {}
+    means = {name: statistics.mean(values) for name, values in seconds.items()}
     for name, rates in found.items():
         steps = [needed(rates[seed]) for seed in sorted(rates)]
         medians[name] = statistics.median(steps)
         table.add_row(
             name,
-            f"{statistics.mean(seconds[name]):.0f}",
+            f"{means[name]:.0f}",
             *(f"{value:,.0f}" for value in (medians[name], *steps)),
         )
     Console(width=110).print(table)
     if "ours" in medians:
-        verdict = "met" if medians["ours"] <= WITHIN else "MISSED"
-        print(f"median within {WITHIN:,} steps: {verdict}")
+        within = min(WITHIN, wanted.steps)
+        verdict = "met" if medians["ours"] <= within else "MISSED"
+        print(f"median within {within:,} steps: {verdict}")
     if len(medians) == 2:
         verdict = "met" if medians["ours"] <= medians[SB3] else "MISSED"
         print(f"no more steps than Stable-Baselines3: {verdict}")
+        verdict = "met" if means["ours"] <= means[SB3] / 2 else "MISSED"
+        print(f"at most half of Stable-Baselines3's processor time per seed: {verdict}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """Policies that ship: the run in the middle, what acts of it, and nothing that runs."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +108,7 @@ def test_a_policy_ships_with_its_specification_and_result(small, tmp_path):
     result = result_of(path)
     assert result["return_mean"] == result["return_mean_of_curves"] == np.sort(last)[1]
     assert told == [
-        f"{path}: run {last[last == result['return_mean']].index[0]}, "
+        f"{path}: run {last.sort_values(kind='stable').index[1]}, "
         f"return {result['return_mean']:.3f}, success {result['success_rate']:.2f}"
     ]
     found = evaluate_policy(path, n_episodes=3)
@@ -151,3 +155,19 @@ def test_what_ships_does_what_it_says(path):
     found = evaluate_policy(path, n_episodes=60, seed=1)
     error = np.sqrt(0.25 / 60 + 0.25 / result["episodes"])
     assert found.success_rate == pytest.approx(result["success_rate"], abs=4 * error)
+
+
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(hindsight \w+ results/published.*)$", page, re.M)
+    assert len(commands) == 2
+    (tmp_path / "results").mkdir()
+    (tmp_path / PUBLISHED).symlink_to(ROOT / PUBLISHED)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in commands:
+        done = subprocess.run(
+            f"{command} --episodes 2", shell=True, cwd=tmp_path, env={**os.environ, "PATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "chase.gif").stat().st_size > 1000
