@@ -146,6 +146,32 @@ def test_infos_reach_the_rewards_and_actions_are_single(kind):
     assert not batch.dones.any()
 
 
+NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+           "float16", "float32", "float64")  # fmt: skip
+ACTIONS = (gym.spaces.Discrete(10), *(Box(-1, 1, (1,), kind) for kind in (np.float32, np.float64)))
+
+
+@pytest.mark.parametrize("action_space", ACTIONS, ids=str)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_samples_have_the_types_and_shapes_of_theirs(number, action_space):
+    env = make_vec_env(Tilted, 1)
+    goals = Dict({key: Box(0, 100, (2,), number) for key in Tilted.observation_space.spaces})
+    found = []
+    for kind in (Theirs, HerReplayBuffer):
+        buffer = kind(100, goals, action_space, env=env, device="cpu", copy_info_dict=True)
+        for t in range(10):
+            obs, after = ({key: np.full((1, 2), x, number) for key in goals} for x in (t, t + 1))
+            action = np.array([action_space.sample()]).reshape(1, -1)
+            done = np.array([t % 5 == 4])
+            buffer.add(obs, after, action, np.zeros(1), done, [{"tilt": 0.0}])
+        batch = buffer.sample(16)
+        parts = {**batch.observations, "action": batch.actions, "dones": batch.dones}
+        parts |= {"rewards": batch.rewards, **{f"next {k}": v for k, v in
+                  batch.next_observations.items()}}  # fmt: skip
+        found.append({name: (value.dtype, value.shape) for name, value in parts.items()})
+    assert found[0] == found[1]
+
+
 def test_infos_stay_those_of_their_steps_when_the_buffer_is_full():
     env = make_vec_env(lambda: gym.wrappers.TimeLimit(Tilted(), 5), 2)
     spaces = env.observation_space, env.action_space
