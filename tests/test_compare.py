@@ -111,6 +111,7 @@ def test_what_cannot_be_compared_is_told(project):
         ),
         (["x=a", "y=b"], f"two results of x in random static: .*{other}"),
         (["a/static.parquet", "nothing"], "nothing: there is no such file or folder, nor is it"),
+        (["a/static.parquet", "config.yaml"], "config.yaml: is no results file"),
         (["a/static.parquet", "learning_rate/PPO"], "this experiment varies learning_rate"),
     ):
         with pytest.raises(SpecError, match=said):

@@ -157,10 +157,11 @@ def test_what_ships_does_what_it_says(path):
     assert found.success_rate == pytest.approx(result["success_rate"], abs=4 * error)
 
 
-def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^(hindsight \w+ results/published.*)$", page, re.M)
-    assert len(commands) == 2
+def test_the_commands_of_the_pages_run(tmp_path, monkeypatch):
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/library.md")]
+    shown = re.compile(r"^(?:\.venv/bin/)?(hindsight \w+ results/published[^#\n]*)", re.M)
+    commands = [command for page in pages for command in shown.findall(page)]
+    assert len(commands) == 3
     (tmp_path / "results").mkdir()
     (tmp_path / PUBLISHED).symlink_to(ROOT / PUBLISHED)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

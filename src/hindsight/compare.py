@@ -139,6 +139,11 @@ def _found(text: str, fidelity: str, config: Path) -> list[Result]:
         return [_read(file, named) for file in files]
     if path.suffix == ".parquet":
         return [_read(path, named)]
+    if path.exists():
+        raise SpecError(
+            f"{path}: is no results file; `hindsight train` writes one below results/cells, which "
+            "ends in .parquet"
+        )
     return [
         _read(file, named or shown) for shown, file in _shipped(str(path), fidelity, config, text)
     ]
