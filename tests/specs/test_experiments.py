@@ -164,6 +164,26 @@ def test_a_task_can_be_narrowed():
     assert by_name == by_key
 
 
+def test_a_prey_can_be_narrowed():
+    """As a task; prey that are named have their own part, others are left out."""
+    preys = {"static": {"steps": 4000}, "repel": {"seeds": 1, "levels": {"s_ratio": [0.5]}}}
+    entries = plan_of(select={"s_ratio": {"preys": preys, "seeds": 2}}).experiments["s_ratio"]
+    found = {(e.condition.prey, e.spec.seeds, e.spec.steps) for e, _ in entries}
+    steps = plan_of().config.size.steps
+    assert found == {("static", 2, min(4000, steps)), ("repel", 1, steps)}
+    levels = {e.level["s_ratio"] for e, _ in entries if e.condition.prey == "repel"}
+    assert levels == {0.5}
+
+
+def test_a_part_may_have_more_seeds_than_the_papers_and_no_more_than_the_preset():
+    def seeds(**more):
+        select = {"learning_rate": {"seeds": 12}}
+        entries = plan_of(preset="large", select=select, **more).experiments["learning_rate"]
+        return {e.spec.seeds for e, _ in entries}
+
+    assert seeds() == {12} and seeds(seeds=2) == {2}
+
+
 def test_curves_have_as_many_bins_whatever_the_number_of_environments():
     entries = plan_of(preset="paper").experiments["fetch_off_policy"]
     bins = {e.spec.steps / e.spec.iteration_steps for e, _ in entries}
@@ -271,6 +291,10 @@ def dump_select(plan):
         (
             {"select": {"fetch": {"tasks": {"FetchPush": {"stepps": 1}}}}},
             ["fetch.tasks.FetchPush.stepps", "did you mean 'steps'"],
+        ),
+        (
+            {"select": {"s_ratio": {"preys": {"repel": {"levels": {"k": [1]}}}}}},
+            ["select.s_ratio.preys.repel.levels", "'k' is not varied", "s_ratio"],
         ),
         (
             {"select": {"fetch": {"tasks": {"FetchPush": {"levels": {"k": [1]}}}}}},

@@ -128,8 +128,10 @@ class Part(Spec):
     """Part of a grid; everything that is not narrowed."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
-    preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
-    #: By name: of each, what is narrowed there in turn.
+    #: By name: of each, what is narrowed there in turn.  None: all.
+    preys: Annotated[dict[Prey, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
+        None
+    )
     tasks: Annotated[dict[str, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
         None
     )
@@ -144,14 +146,15 @@ class Part(Spec):
         if where.spawn is None:
             here = self.tasks is None or where.task in self.tasks
         else:
-            here = where.spawn in self.spawns and where.prey in self.preys
+            here = where.spawn in self.spawns and (self.preys is None or where.prey in self.preys)
         levels = all(level[key] in values for key, values in self.levels.items())
         return here and levels and fidelity in self.fidelities
 
-    def at(self, task: str) -> list["Part"]:
-        """This part, and what it narrows at a task: of unequal budgets the least counts."""
-        narrowed = (self.tasks or {}).get(task)
-        return [self, *(narrowed.at(task) if narrowed is not None else [])]
+    def at(self, where: "Condition") -> list["Part"]:
+        """This part, and what it narrows at a condition: of unequal budgets the least counts."""
+        preys, tasks = self.preys or {}, self.tasks or {}
+        narrowed = preys.get(where.prey) if where.prey else tasks.get(where.task)
+        return [self, *(narrowed.at(where) if narrowed is not None else [])]
 
 
 class Selection(Part):
@@ -271,6 +274,8 @@ def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
                 f"{where}.tasks: {task!r} is unknown; there are {_list(experiment.tasks)}"
             )
         _is_part_of(f"{where}.tasks.{task}", narrowed, experiment)
+    for prey, narrowed in (part.preys or {}).items():
+        _is_part_of(f"{where}.preys.{prey}", narrowed, experiment)
     for key, levels in part.levels.items():
         if key not in experiment.vary:
             known = _list(experiment.vary)
@@ -359,7 +364,7 @@ def entries(config: Config) -> Iterator[Entry]:
             *experiment.vary.values(),
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            parts = [*selection.at(where.task), *selection.arms.get(arm, Part()).at(where.task)]
+            parts = [*selection.at(where), *selection.arms.get(arm, Part()).at(where)]
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
@@ -380,7 +385,7 @@ def _cell(
     arm = experiment.arms[arm_name]
     where = f"experiments.{name}, {arm_name}, {condition.name}"
     steps = min([size.steps, *(part.steps for part in parts if part.steps)])
-    seeds = min([size.seeds, experiment.seeds, *(part.seeds for part in parts if part.seeds)])
+    seeds = min(size.seeds, *([part.seeds for part in parts if part.seeds] or [experiment.seeds]))
     environment: dict[str, Any]
     if condition.spawn is not None:
         environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
