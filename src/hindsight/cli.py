@@ -500,12 +500,12 @@ def _vouched_for(plans: Iterable[Path]) -> None:
 
 
 @app.command(hidden=True)
-def summarise(plan: Path) -> None:
-    """An experiment's cells to its tables (a job of the workflow)."""
-    from hindsight.analysis import summarise as analysis
+def summarise(plans: list[Path], processes: Annotated[int, typer.Option(min=1)] = 1) -> None:
+    """Experiments' cells to their tables (a job of the workflow)."""
+    from hindsight.analysis.summarise import summarise_all
 
-    _vouched_for([plan])
-    for entry in analysis.summarise(plan):
+    _vouched_for(plans)
+    for entry in summarise_all(plans, processes):
         typer.echo(f"missing: {entry['cell']}")
 
 

@@ -176,6 +176,13 @@ class Stage:
         return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
     @cached_property
+    def summarising(self) -> dict[str, list[str]]:
+        """Experiments whose tables one job makes, by the job's name; as with `drawing`."""
+        if self.plan.config.results == "published":
+            return {"summarise": self.experiments}
+        return {f"summarise_{name}": [name] for name in self.experiments}
+
+    @cached_property
     def drawing(self) -> dict[str, list[str]]:
         """Experiments whose figures one job draws, by the job's name.
 

@@ -225,8 +225,8 @@ def test_a_changed_figure_trains_nothing(project, source):
         (source / "figures/style.py").read_text(encoding="utf-8") + "\nDPI = 100\n"
     )
     redone = planned(project)
-    assert "train" not in redone and "summarise" not in redone
-    assert {name for name in redone if name.startswith("draw_")}
+    kinds = {name.partition("_")[0] for name in redone}
+    assert "draw" in kinds and not kinds & {"train", "summarise"}
 
 
 def test_a_changed_algorithm_is_noticed(project, source, stage):
@@ -244,7 +244,7 @@ def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
     (project / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     redone = planned(project)
     assert redone["train"] == 2  # PPO and PPO-HER at the new rate
-    assert redone["summarise"] == 1
+    assert [name for name in redone if "summarise" in name] == ["summarise_learning_rate"]
 
 
 def test_figures_of_what_is_there(project, stage):
@@ -255,7 +255,7 @@ def test_figures_of_what_is_there(project, stage):
     curves.rename(hidden)
     try:
         redone = jobs(snakemake(project, "--dry-run", "figures", *SMOKE).stdout)
-        assert "train" not in redone and redone["summarise"] >= 1
+        assert "train" not in redone and "summarise_grid_size" in redone
     finally:
         hidden.rename(curves)
 

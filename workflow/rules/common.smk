@@ -43,6 +43,13 @@ def asked():
     return STAGE.present if "figures" in workflow.dag_settings.targets else STAGE
 
 
+def cells_of(experiments):
+    """Of an input: the cells that experiments' tables are made of."""
+    return lambda wildcards: list(
+        dict.fromkeys(path for name in experiments for path in asked().cells_of(name))
+    )
+
+
 def planned(wildcards):
     """A cell's specification, which a job reads."""
     path = f"results/specs/{wildcards.cell}.json"

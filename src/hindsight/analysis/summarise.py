@@ -35,6 +35,7 @@ from hindsight.analysis.reduce import (
 from hindsight.analysis.time_saved import time_saved
 from hindsight.files import DamagedError, write_whole
 from hindsight.integrity import RECORD, SUMS, file_sha256, record_sum
+from hindsight.process import side_by_side
 
 CURVE_POINTS = 250
 SEED_CURVE_POINTS = 150
@@ -88,6 +89,12 @@ TEX_COLUMNS = (
     "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
     "mean_success",
 )  # fmt: skip
+
+
+def summarise_all(plans: Sequence[Path], processes: int = 1) -> list[dict[str, Any]]:
+    """`summarise` of each plan, by so many processes."""
+    found = side_by_side(summarise, [(plan,) for plan in plans], processes)
+    return [entry for missing in found for entry in missing]
 
 
 def summarise(plan_path: Path) -> list[dict[str, Any]]:
