@@ -31,6 +31,7 @@ from hindsight.specs.experiments import (
     TRAINED,
     Plan,
     as_json,
+    papers_grids,
     spec_document,
     spec_path,
     write_if_changed,
@@ -214,6 +215,11 @@ class Stage:
         return [f"{self.tables}/{name}/summary.csv" for name in self.experiments]
 
     @property
+    def papers(self) -> str:
+        """What the papers' own grids are: by it the page tells what is missing."""
+        return f"{self.tables}/papers.json"
+
+    @property
     def claims(self) -> str:
         """The verdicts."""
         return f"{self.tables}/claims.json"
@@ -310,6 +316,7 @@ class Stage:
         for experiment in self.experiments:
             text = as_json(self.plan.document(experiment))
             write_if_changed(Path(self.tables) / experiment / "plan.json", text)
+        write_if_changed(Path(self.papers), as_json(papers_grids(self.plan.config)))
         if self.never_train:
             return
         for name, spec in self.plan.cells.items():

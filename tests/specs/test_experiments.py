@@ -16,6 +16,7 @@ from hindsight.specs.experiments import (
     left_out,
     load,
     overrides_of,
+    papers_grids,
     parse,
     spec_path,
     write_if_changed,
@@ -50,6 +51,32 @@ def test_a_plan_says_the_network_of_its_cells():
     networks = {name: plan.document(name)["preset"]["hidden"] for name in plan.experiments}
     assert networks["algorithms"] == networks["reach_strategies"] == [64, 64]
     assert networks["point_reach"] == [256, 256] and networks["bit_flipping"] == [64]
+
+
+def test_what_the_papers_figures_are_made_of():
+    """PAPERS.md section 3, in full whatever the preset at hand is and narrows."""
+    grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
+    learning_rate = grids["learning_rate"]
+    assert learning_rate["figures"] == "PPO-HER Fig. 4" and learning_rate["paper"] == "PPO-HER"
+    assert (learning_rate["seeds"], learning_rate["steps"]) == (4, 1_000_000)
+    assert learning_rate["hidden"] == [512, 512, 512]
+    own = learning_rate["arms"]["PPO-HER"]
+    assert len(own["conditions"]) == 12
+    assert own["levels"] == [{"learning_rate": rate} for rate in (3e-3, 3e-4, 3e-5)]
+    shares = [level["s_ratio"] for level in grids["s_ratio"]["arms"]["MEHER"]["levels"]]
+    assert shares == [s / 10 for s in range(11)] and grids["s_ratio"]["seeds"] == 16
+    assert grids["fetch"]["arms"]["PPO"]["conditions"][0] == "FetchReach"
+    published = [name for name, grid in grids.items() if grid["paper"] is not None]
+    assert published == [
+        "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
+        "s_ratio", "targeted", "stop_her", "fetch",
+    ]  # fmt: skip
+
+
+def test_without_the_papers_preset_there_is_nothing_to_measure_coverage_by():
+    values = read_keys(CONFIG)
+    del values["presets"]["paper"]
+    assert papers_grids(parse(values)) == {}
 
 
 def test_the_paper_preset_is_the_papers_grid():

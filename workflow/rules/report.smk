@@ -20,6 +20,7 @@ rule report:
     input:
         claims=STAGE.claims,
         answers=f"{STAGE.tables}/answers.json",
+        papers=STAGE.papers,
         tables=STAGE.all_tables,
         figures=lambda wildcards: asked().drawn,
         deviations="docs/deviations.md",

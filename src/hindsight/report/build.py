@@ -24,7 +24,7 @@ from hindsight.figures import FIGURES, specs_of
 from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
-from hindsight.report import present, words
+from hindsight.report import coverage, present, words
 from hindsight.report.hyperparameters import LISTED, table_of
 from hindsight.report.provenance import Provenance, collect
 
@@ -101,11 +101,15 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the pages show."""
+    """Everything the pages show.
+
+    coverage: what there is of the papers' figures, then of the experiments beside them.
+    """
 
     source: str
     preset: dict[str, str]
     fidelities: list[str]
+    coverage: list[present.Table]
     claims: list[Judged]
     questions: list[Asked]
     chapters: list[Chapter]
@@ -140,6 +144,7 @@ def gather(tables: Path, figures: Path) -> Report:
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
+        coverage=coverage.tables(coverage.coverage(plans, tables / "papers.json")),
         claims=read_claims(tables / "claims.json"),
         questions=questions,
         chapters=[

@@ -44,6 +44,8 @@ from hindsight.specs.replay import GoalStrategy, ReplaySpec
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
 #: The preset that the published results were trained with.
 PUBLISHED_PRESET = "large"
+#: The preset that is as large as the papers' own experiments: coverage is measured by it.
+PAPERS_PRESET = "paper"
 #: The episodes that the picture of the environment shows, in either.
 EPISODES = Path("environment/episodes.npz")
 
@@ -100,6 +102,8 @@ class Experiment(Spec):
 
     title: Words
     figures: Words
+    #: The paper that these figures are of.
+    paper: Words | None = None
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
     #: Environments by name, in place of the papers' conditions: id, keys of the environment, and
     #: under `keys` those of its cells there.
@@ -108,6 +112,11 @@ class Experiment(Spec):
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Seeds = 16
+
+    @property
+    def published_as(self) -> str:
+        """Where it is published: `PPO-HER Fig. 4`."""
+        return f"{self.paper} {self.figures}" if self.paper else self.figures
 
     @model_validator(mode="after")
     def _arms_are_for_its_tasks(self) -> "Experiment":
@@ -353,10 +362,30 @@ class Entry:
     spec: CellSpec
 
 
-def entries(config: Config) -> Iterator[Entry]:
+@dataclass(frozen=True)
+class Place:
+    """One place in an experiment's grid that is selected; parts: what narrows it."""
+
+    experiment: str
+    fidelity: Fidelity
+    arm: str
+    level: dict[str, Any]
+    condition: Condition
+    parts: list[Part]
+
+    def seeds(self, size: Size, experiment: Experiment) -> int:
+        """Of unequal numbers of runs the least; what is selected counts before the papers' own."""
+        return min(size.seeds, *([p.seeds for p in self.parts if p.seeds] or [experiment.seeds]))
+
+    def steps(self, size: Size) -> int:
+        """Of unequal budgets the least."""
+        return min([size.steps, *(part.steps for part in self.parts if part.steps)])
+
+
+def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
     """Every place of every selected experiment, main experiment first."""
-    for name, selection in config.size.select.items():
-        experiment = config.experiments[name]
+    for name, selection in size.select.items():
+        experiment = experiments[name]
         for fidelity, where, arm, *values in itertools.product(
             experiment.fidelities,
             conditions(experiment),
@@ -368,24 +397,47 @@ def entries(config: Config) -> Iterator[Entry]:
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
-                spec = _cell(config, name, fidelity, where, arm, level, parts)
-                yield Entry(name, fidelity, arm, level, where, spec)
+                yield Place(name, fidelity, arm, level, where, parts)
 
 
-def _cell(
-    config: Config,
-    name: str,
-    fidelity: Fidelity,
-    condition: Condition,
-    arm_name: str,
-    level: dict[str, Any],
-    parts: Sequence[Part],
-) -> CellSpec:
-    size, experiment = config.size, config.experiments[name]
-    arm = experiment.arms[arm_name]
-    where = f"experiments.{name}, {arm_name}, {condition.name}"
-    steps = min([size.steps, *(part.steps for part in parts if part.steps)])
-    seeds = min(size.seeds, *([part.seeds for part in parts if part.seeds] or [experiment.seeds]))
+def entries(config: Config) -> Iterator[Entry]:
+    """The same places with their cells."""
+    for at in places(config.size, config.experiments):
+        spec = _cell(config, at)
+        yield Entry(at.experiment, at.fidelity, at.arm, at.level, at.condition, spec)
+
+
+def papers_grids(config: Config) -> dict[str, Any]:
+    """By experiment what the papers' own preset would train of it, as plain data.
+
+    arms: by name the levels and conditions of each; seeds and steps: the most that a run has there;
+    hidden: the network.  Nothing without such a preset.
+    """
+    if PAPERS_PRESET not in config.presets:
+        return {}
+    size, found = config.presets[PAPERS_PRESET], dict[str, Any]()
+    for at in places(size, config.experiments):
+        experiment = config.experiments[at.experiment]
+        grid = found.setdefault(at.experiment, {
+            "title": experiment.title, "figures": experiment.published_as,
+            "paper": experiment.paper, "fidelities": list(experiment.fidelities),
+            "hidden": list(experiment.keys.get("hidden", size.hidden)),
+            "seeds": 0, "steps": 0, "arms": {},
+        })  # fmt: skip
+        grid["seeds"] = max(grid["seeds"], at.seeds(size, experiment))
+        grid["steps"] = max(grid["steps"], at.steps(size))
+        arm = grid["arms"].setdefault(at.arm, {"levels": [], "conditions": []})
+        for name, value in (("levels", at.level), ("conditions", at.condition.name)):
+            if value not in arm[name]:
+                arm[name].append(value)
+    return found
+
+
+def _cell(config: Config, at: Place) -> CellSpec:
+    size, experiment = config.size, config.experiments[at.experiment]
+    arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
+    where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
+    steps, seeds = at.steps(size), at.seeds(size, experiment)
     environment: dict[str, Any]
     if condition.spawn is not None:
         environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
@@ -393,14 +445,14 @@ def _cell(
         environment = dict(experiment.tasks[condition.task])
         if _kind("environment", environment) is PredatorPreySpec:
             environment.setdefault("fidelity", fidelity)
-    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **level}
+    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
     values: dict[str, Any] = {
         "environment": environment,
         "algorithm": {"name": arm.algorithm, "hidden": size.hidden},
         "seeds": seeds,
         "steps": steps,
         "early_end": size.early_end,
-        "evaluation": [size.evaluation, *(p.evaluation for p in parts if p.evaluation)][-1],
+        "evaluation": [size.evaluation, *(p.evaluation for p in at.parts if p.evaluation)][-1],
     }
     her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
     if ALGORITHMS[arm.algorithm].on_policy:
@@ -564,7 +616,7 @@ class Plan:
         return {
             "experiment": experiment,
             "title": definition.title,
-            "figures": definition.figures,
+            "figures": definition.published_as,
             "source": self.config.source,
             "preset": {
                 **size.model_dump(mode="json", exclude={"select"}),
