@@ -16,7 +16,7 @@ for job, experiments in STAGE.summarising.items():
             ],
         log:
             f"results/logs/summarise/{STAGE.source}-{job}.log",
-        priority: 2
+        priority: 5000
         localrule: True
         conda:
             "../../environment.yml"

@@ -9,7 +9,7 @@ not depend on its neighbours.
 import itertools
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,6 +112,8 @@ class Experiment(Spec):
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Seeds = 16
+    #: Its arms are compared in minutes, too: what trains beside a cell must not tell them apart.
+    timed: bool = False
 
     @property
     def published_as(self) -> str:
@@ -604,6 +606,22 @@ class Plan:
     def cells_of(self, experiment: str) -> list[str]:
         """Names of the cells an experiment needs, without repetition."""
         return list(dict.fromkeys(name for _, name in self.experiments[experiment]))
+
+    @cached_property
+    def timed(self) -> dict[str, Hashable]:
+        """Where a cell stands in the experiments that compare minutes, but for its condition.
+
+        Of those that stand nowhere there is nothing.  Cells that train together have this in
+        common: arms are then timed alike, each among its own cells.
+        """
+        places: dict[str, set[Hashable]] = {}
+        for experiment, rows in self.experiments.items():
+            if self.config.experiments[experiment].timed:
+                for entry, name in rows:
+                    level = tuple(sorted((key, str(x)) for key, x in entry.level.items()))
+                    place = (experiment, entry.fidelity, entry.arm, level)
+                    places.setdefault(name, set()).add(place)
+        return {name: frozenset(found) for name, found in places.items()}
 
     def document(self, experiment: str) -> dict[str, Any]:
         """The experiment's plan as plain data: what analysis reads (a plan.json)."""
