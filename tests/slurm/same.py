@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow.parquet
 
 from hindsight.integrity import about
-
 from hindsight.training.cell import Execution, train_cell
 
 CLOCKS = {"wall_seconds", "cpu_seconds"}
