@@ -23,10 +23,11 @@ from pathlib import Path
 
 from hindsight.analysis.cells import load_cell
 from hindsight.files import write_whole
+from hindsight.publish import STAGED
 from hindsight.specs.bundles import bundles_of
 from hindsight.specs.experiments import PUBLISHED, TRAINED, Plan, load, spec_document
 
-STAGED, WORK = TRAINED / "staged", TRAINED / "campaign"
+WORK = TRAINED / "campaign"
 
 
 def missing(plan: Plan) -> Iterator[str]:

@@ -525,3 +525,22 @@ def test_a_job_reads_the_cells_that_were_written(tmp_path, monkeypatch):
     assert written[name] == spec
     with pytest.raises(SpecError, match=r"Reach\.json: cannot be read as a specification"):
         written["Fetch/Reach"]
+
+
+def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
+    """So cells of one fidelity can be published before those of the other are trained."""
+    values = read_keys(CONFIG) | {"preset": "large", "end_test": {"every": 10_000, "episodes": 5}}
+    sizes = {"released": {"seeds": 8, "steps": 150_000}, "described": {"seeds": 4}}
+    arms = {"SAC": {"fidelities": sizes}, "SAC-HER": {"fidelities": sizes, "end_test": False}}
+    where = {"spawns": ["random"], "preys": ["static"], "steps": 200_000}
+    values["select"] = {"algorithms": where | {"arms": arms}}
+    found = {
+        (entry.arm, entry.fidelity): (entry.spec.seeds, entry.spec.steps, entry.spec.end_test)
+        for entry, _ in Plan.of(parse(values)).experiments["algorithms"]
+    }
+    test = found["SAC", "released"][2]
+    assert test is not None and test.every == 10_000
+    assert found["SAC", "released"] == (8, 150_000, test)
+    assert found["SAC-HER", "released"] == (8, 150_000, None)
+    assert found["SAC", "described"] == (4, 200_000, None)
+    assert found["PPO", "released"] == (16, 200_000, None)

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model
 from hindsight.files import reason, write_whole
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.base import DEVICES, FIDELITIES, Count, Fidelity, Positive, Seeds, Spec, Widths
+from hindsight.specs.base import DEVICES, Count, Fidelity, Positive, Seeds, Spec, Widths
 from hindsight.specs.cell import DEFAULTS, CellSpec, EndTestSpec, EvaluationSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
@@ -146,11 +146,15 @@ class Part(Spec):
     tasks: Annotated[dict[str, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
         None
     )
-    fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
+    fidelities: (
+        Annotated[dict[Fidelity, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None
+    ) = None
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
+    #: False: none, where the preset has one.
+    end_test: EndTestSpec | Literal[False] | None = None
 
     def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
         """Whether a place of the grid belongs to it."""
@@ -159,13 +163,18 @@ class Part(Spec):
         else:
             here = where.spawn in self.spawns and (self.preys is None or where.prey in self.preys)
         levels = all(level[key] in values for key, values in self.levels.items())
-        return here and levels and fidelity in self.fidelities
+        return here and levels and (self.fidelities is None or fidelity in self.fidelities)
 
-    def at(self, where: "Condition") -> list["Part"]:
-        """This part, and what it narrows at a condition: of unequal budgets the least counts."""
+    def at(self, where: "Condition", fidelity: Fidelity) -> list["Part"]:
+        """This part, and what it narrows at a condition and a fidelity: of unequal budgets the
+        least counts.
+        """
         preys, tasks = self.preys or {}, self.tasks or {}
-        narrowed = preys.get(where.prey) if where.prey else tasks.get(where.task)
-        return [self, *(narrowed.at(where) if narrowed is not None else [])]
+        narrowed = [
+            preys.get(where.prey) if where.prey else tasks.get(where.task),
+            (self.fidelities or {}).get(fidelity),
+        ]
+        return [self, *(p for part in narrowed if part for p in part.at(where, fidelity))]
 
 
 class Selection(Part):
@@ -287,6 +296,8 @@ def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
         _is_part_of(f"{where}.tasks.{task}", narrowed, experiment)
     for prey, narrowed in (part.preys or {}).items():
         _is_part_of(f"{where}.preys.{prey}", narrowed, experiment)
+    for fidelity, narrowed in (part.fidelities or {}).items():
+        _is_part_of(f"{where}.fidelities.{fidelity}", narrowed, experiment)
     for key, levels in part.levels.items():
         if key not in experiment.vary:
             known = _list(experiment.vary)
@@ -395,7 +406,8 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
             *experiment.vary.values(),
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            parts = [*selection.at(where), *selection.arms.get(arm, Part()).at(where)]
+            of_arm = selection.arms.get(arm, Part())
+            parts = [part for whole in (selection, of_arm) for part in whole.at(where, fidelity)]
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
@@ -467,8 +479,9 @@ def _cell(config: Config, at: Place) -> CellSpec:
         values["replay"] = her
     for key, value in keys.items():
         put(values, key, value, where)
-    test = size.end_test if values["early_end"] is not None else None
-    if arm.algorithm == "sac" and fidelity == "released" and test is not None:
+    test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
+    ends = values["early_end"] is not None
+    if arm.algorithm == "sac" and fidelity == "released" and test and ends:
         # The authors' SAC runs end by a test, too; it falls on the end of an iteration.
         values["end_test"] = test
         values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
