@@ -470,7 +470,7 @@ def replicate(
 
 @app.command()
 def publish(config: ConfigOption = None) -> None:
-    """Copy trained cells of the preset `large` to results/published, with a manifest."""
+    """Copy trained and staged cells of the preset `large` to results/published, with a manifest."""
     from hindsight.publish import publish_cells
     from hindsight.specs.experiments import PUBLISHED_PRESET
 
@@ -554,8 +554,8 @@ def claims(out: Path) -> None:
 
 
 @app.command(hidden=True)
-def report(claims: Path, html: Path, scoreboard: Path) -> None:
-    """The page and the scoreboard, from the verdicts and what lies beside (a job)."""
+def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
+    """The page, the scoreboard and its appendix, from the verdicts and what lies beside (a job)."""
     from hindsight.integrity import check_json, check_tables
     from hindsight.report.build import build
 
@@ -563,4 +563,4 @@ def report(claims: Path, html: Path, scoreboard: Path) -> None:
     check_tables(plan.parent for plan in plans)
     _vouched_for(plans)
     check_json([claims, claims.with_name("answers.json")])
-    build(claims.parent, html.parent, html, scoreboard)
+    build(claims.parent, html.parent, html, scoreboard, appendix)

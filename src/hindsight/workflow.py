@@ -247,6 +247,12 @@ class Stage:
         return "REPLICATION.md" if published else f"{self.folder}/REPLICATION.md"
 
     @property
+    def appendix(self) -> Path:
+        """Folder of the scoreboard's appendix."""
+        published = self.source == "published"
+        return PUBLISHED / "appendix" if published else Path(self.folder) / "appendix"
+
+    @property
     def execution(self) -> str:
         """Options of every training job."""
         execution = self.plan.config.execution

@@ -51,7 +51,7 @@ def test_all_of_the_papers_is_one_row_that_misses_nothing() -> None:
     assert row.cells == (4, 4) and row.lacking == []
     (table,) = tables([row])
     assert table.rows == [[
-        "PPO-HER Fig. 4: Rates", "PPO, PPO-HER", "released and described", "2 of 2", "2 of 2", "4",
+        "PPO-HER Fig. 4", "PPO, PPO-HER", "released and described", "2 of 2", "2 of 2", "4",
         "100", "3 × 512", "nothing",
     ]]  # fmt: skip
 

@@ -27,6 +27,7 @@ rule report:
     output:
         html=STAGE.page,
         scoreboard=STAGE.scoreboard,
+        appendix=directory(STAGE.appendix),
     log:
         f"results/logs/report/{STAGE.source}.log",
     localrule: True
@@ -35,4 +36,4 @@ rule report:
     params:
         code=of_stage("report"),
     shell:
-        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} > {log:q} 2>&1"
+        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} {output.appendix:q} > {log:q} 2>&1"

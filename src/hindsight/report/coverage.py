@@ -74,22 +74,30 @@ def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Covered]:
         return []
     grids: dict[str, dict[str, Any]] = json.loads(papers.read_text(encoding="utf-8"))
     by_name = {plan["experiment"]: plan for plan in plans}
-    return [row for name, grid in grids.items() for row in _rows(name, grid, by_name.get(name))]
+    # All seeds of a cell count, whichever experiment asked for so many.
+    seeds: dict[str, int] = {}
+    for entry in (entry for plan in by_name.values() for entry in plan["entries"]):
+        seeds[entry["cell"]] = max(entry["seeds"], seeds.get(entry["cell"], 0))
+    return [
+        row for name, grid in grids.items() for row in _rows(name, grid, by_name.get(name), seeds)
+    ]
 
 
-def _rows(name: str, grid: dict[str, Any], plan: dict[str, Any] | None) -> list[Covered]:
+def _rows(
+    name: str, grid: dict[str, Any], plan: dict[str, Any] | None, seeds: dict[str, int]
+) -> list[Covered]:
     """Arms, then fidelities, of which everything is alike share a row."""
-    entries = [] if plan is None else [e for e in plan["entries"] if Path(e["cell"]).exists()]
+    planned = [] if plan is None else plan["entries"]
+    entries = [e | {"seeds": seeds[e["cell"]]} for e in planned if Path(e["cell"]).exists()]
     hidden = tuple(plan["preset"]["hidden"]) if plan is not None else ()
     rows: list[Covered] = []
     for fidelity in grid["fidelities"]:
         own: list[Covered] = []
         for arm, whole in grid["arms"].items():
             mine = [e for e in entries if (e["fidelity"], e["arm"]) == (fidelity, arm)]
-            row = _row(name, grid, whole, mine, hidden)
-            _merge(own, replace(row, arms=(arm,)), "arms")
+            _merge(own, replace(_row(name, grid, whole, mine, hidden), arms=(arm,)))
         for row in own:
-            _merge(rows, replace(row, fidelities=(fidelity,)), "fidelities")
+            _merge(rows, replace(row, fidelities=(fidelity,)))
     return rows
 
 
@@ -125,11 +133,14 @@ def _setting(level: dict[str, Any]) -> str:
     return level_label(level) if level else ""
 
 
-def _merge(rows: list[Covered], row: Covered, key: str) -> None:
-    """Add a row, or its name to the row that is like it but for that name."""
+def _merge(rows: list[Covered], row: Covered) -> None:
+    """Add a row, or its arms or fidelities to the row that is like it but for these."""
     for i, other in enumerate(rows):
-        if replace(other, **{key: ()}) == replace(row, **{key: ()}):
-            rows[i] = replace(other, **{key: (*getattr(other, key), *getattr(row, key))})
+        if replace(other, arms=row.arms) == row:
+            rows[i] = replace(other, arms=(*other.arms, *row.arms))
+            return
+        if replace(other, fidelities=row.fidelities) == row:
+            rows[i] = replace(other, fidelities=(*other.fidelities, *row.fidelities))
             return
     rows.append(row)
 
@@ -164,7 +175,8 @@ def _words(row: Covered) -> list[str]:
         here = " to ".join(map(present.count, dict.fromkeys(numbers)))
         return here if numbers[0] >= whole else f"{here} of {present.count(whole)}"
 
-    where = [f"{row.figures}: {row.title}", ", ".join(row.arms), " and ".join(row.fidelities)]
+    figure = row.figures if row.paper else f"{row.figures}: {row.title}"
+    where = [figure, ", ".join(row.arms), " and ".join(row.fidelities)]
     if not row.conditions:
         return [*where, *[present.NOTHING] * 5, "everything: not trained"]
     network, theirs = (
