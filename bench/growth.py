@@ -29,8 +29,9 @@ from matplotlib.figure import Figure
 from hindsight.figures import style
 from hindsight.nn.products import linear, onednn_is_quicker, products_of
 from hindsight.specs.cell import CellSpec, PPOSpec
-from hindsight.training.cell import machine, prepare_process
+from hindsight.training.cell import prepare_process
 from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.record import machine
 
 RUNS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WIDTHS = (64, 128, 256, 512, 1024)
@@ -46,7 +47,7 @@ def cell(arm: str, width: int = 64, n_dims: int = 3) -> CellSpec:
 
 def rate(spec: CellSpec, runs: int, repeats: int) -> float:
     """Environment steps per second of so many runs together."""
-    training = OnPolicyRuns(spec, list(range(runs)), "cpu")
+    training = OnPolicyRuns([spec] * runs, range(runs), "cpu")
     training.iterate()  # warm-up
     found = []
     for _ in range(repeats):

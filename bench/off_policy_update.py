@@ -35,7 +35,8 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.specs.algorithms.td3 import TD3Spec
-from hindsight.training.cell import machine, prepare_process
+from hindsight.training.cell import prepare_process
+from hindsight.training.record import machine
 
 N_OBS, N_ACTIONS = 9, 3
 RUNS = (1, 16)

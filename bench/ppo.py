@@ -43,8 +43,9 @@ import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.nn.products import products_of
 from hindsight.processor import hides_width, is_full_width
 from hindsight.specs.cell import CellSpec
-from hindsight.training.cell import machine, prepare_process
+from hindsight.training.cell import prepare_process
 from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.record import machine
 
 ROLLOUT = 2048
 
@@ -56,7 +57,7 @@ def ours(runs: int, her: bool, hidden: tuple[int, ...], **keys: Any) -> Callable
     """
     hindsight = {"strategy": "final", **keys} if her else None
     spec = CellSpec(algorithm={"hidden": hidden}, hindsight=hindsight, seeds=runs)
-    training = OnPolicyRuns(spec, list(range(runs)), "cpu")
+    training = OnPolicyRuns([spec] * runs, range(runs), "cpu")
 
     def train(rollouts: int) -> int:
         for _ in range(rollouts):

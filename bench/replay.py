@@ -34,7 +34,8 @@ from torch import Tensor
 from hindsight.library import like_cpprb, like_stable_baselines3
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row
 from hindsight.replay.her import HindsightReplayBuffer
-from hindsight.training.cell import machine, prepare_process
+from hindsight.training.cell import prepare_process
+from hindsight.training.record import machine
 
 try:
     import cpprb

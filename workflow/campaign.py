@@ -2,10 +2,11 @@
 
     nice -n 19 python workflow/campaign.py --preset next --cores 2
 
-It trains the cells of a preset that are neither published nor staged, in the preset's order, one
-process a core at the lowest priority, and copies each finished cell's curves to results/staged,
-which is tracked.  Unlike the pipeline it never trains a cell again because code has changed since:
-`make verify-published` proves cells of older code.  Stop it at any moment; it continues.
+It trains the cells of a preset that are neither published nor staged, in the preset's order and as
+many together as pays, one process a core at the lowest priority, and copies the curves of those
+that are finished to results/staged, which is tracked.  Unlike the pipeline it never trains a cell
+again because code has changed since: `make verify-published` proves cells of older code.  Stop it
+at any moment; it continues.
 """
 
 import argparse
@@ -16,15 +17,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from hindsight.analysis.cells import load_cell
 from hindsight.files import write_whole
+from hindsight.publish import STAGED
+from hindsight.specs.bundles import bundles_of
 from hindsight.specs.experiments import PUBLISHED, TRAINED, Plan, load, spec_document
 
-STAGED, WORK = TRAINED / "staged", TRAINED / "campaign"
+WORK = TRAINED / "campaign"
 
 
 def missing(plan: Plan) -> Iterator[str]:
@@ -34,25 +37,37 @@ def missing(plan: Plan) -> Iterator[str]:
             yield name
 
 
-def train(name: str, plan: Plan, full_width: bool) -> int:
-    """Train a cell, or what is left of it, and stage its curves; returns the exit status."""
-    spec, log = WORK / "specs" / f"{name}.json", WORK / "logs" / f"{name}.log"
-    for path in (spec, log):
+def train(names: list[str], plan: Plan, full_width: bool) -> int:
+    """Train cells together, or what is left of them, and stage the curves of those that are done.
+
+    Returns the exit status.
+    """
+    log = WORK / "logs" / f"{names[0]}.log"
+    specs = [WORK / "specs" / f"{name}.json" for name in names]
+    for path in (*specs, log):
         path.parent.mkdir(parents=True, exist_ok=True)
-    spec.write_text(spec_document(plan.cells[name]), encoding="utf-8")
+    for spec, name in zip(specs, names, strict=True):
+        spec.write_text(spec_document(plan.cells[name]), encoding="utf-8")
     hindsight = str(Path(sys.executable).with_name("hindsight"))
-    command = [hindsight, "cell", str(spec), "--workers", "1", "--out", str(WORK)]
+    command = [hindsight, "cell", *map(str, specs), "--workers", "1", "--out", str(WORK)]
     with log.open("a", encoding="utf-8") as told:
         status = subprocess.run(
             [*command, *(["--full-width"] if full_width else [])],
             stdout=told, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "HINDSIGHT_PARENT": str(os.getpid())},
         ).returncode  # fmt: skip
-    if status == 0:
-        curves = WORK / "cells" / f"{name}.parquet"
-        load_cell(curves)  # refuses a damaged one
-        write_whole(STAGED / "cells" / f"{name}.parquet", partial(shutil.copyfile, curves))
+    stage(names)
     return status
+
+
+def stage(names: Iterable[str]) -> None:
+    """Copy the curves of those of these cells that are trained to where they are tracked."""
+    for name in names:
+        curves = WORK / "cells" / f"{name}.parquet"
+        if curves.exists():
+            load_cell(curves)  # refuses a damaged one
+            write_whole(STAGED / "cells" / f"{name}.parquet", partial(shutil.copyfile, curves))
+            (WORK / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
 
 
 def main() -> None:
@@ -64,19 +79,21 @@ def main() -> None:
     asked = options.parse_args()
     os.nice(19 - os.nice(0))
     plan = Plan.of(load(Path("config.yaml"), {"preset": asked.preset}))
-    names, lock = missing(plan), threading.Lock()
+    cells = {name: plan.cells[name] for name in missing(plan)}
+    bundles, lock = iter(bundles_of(cells, plan.timed)), threading.Lock()
 
     def work() -> None:
         while True:
             with lock:
-                name = next(names, None)
-            if name is None:
+                names = next(bundles, None)
+            if names is None:
                 return
             began = time.time()
-            status = train(name, plan, asked.full_width)
+            status = train(names, plan, asked.full_width)
             told = "trained" if status == 0 else f"status {status}"
             print(
-                f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {name}", flush=True
+                f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {' '.join(names)}",
+                flush=True,
             )
             if status < 0 or status >= 128:  # a signal: somebody wants it to end
                 return

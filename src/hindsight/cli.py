@@ -160,7 +160,8 @@ def plan(
     chosen = _config(config)
     stage = Stage.of(Plan.of(chosen))
     size, cells = chosen.size, stage.plan.cells
-    hours = {name: stage.seconds(spec) / 3600 for name, spec in cells.items()}
+    # A cell's share of its bundle, if all are trained.
+    hours = {name: seconds / 3600 for name, seconds in stage.shares(slots=1).items()}
     table = Table(title=f"{stage.source}: networks {size.hidden}, at most {size.steps:,} steps")
     for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
         table.add_column(column, justify="left" if column == "experiment" else "right")
@@ -182,16 +183,17 @@ def plan(
 
     for line in left_out(stage.plan):
         typer.echo(line)
-    queue = stage.queue()
+    queue = stage.queue(max(jobs or [1]))
     everything = sum(hours.values())
     on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
-    most = max((stage.memory_of(spec) for spec in cells.values()), default=0)
+    bundles = stage.bundles(cells, slots=1)
+    most = max((stage.memory_of(stage.spec_of(*names)) for names in bundles), default=0)
     disk = sum(map(file_bytes, cells.values()))
     typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
     for slots in jobs or (10, 100, 1000):
-        took = wall_seconds(queue, slots)
+        took = wall_seconds(stage.queue(slots), slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
     typer.echo("Estimates, without early ends, from measurements of one CPU core.")
 
@@ -338,7 +340,7 @@ def train(
             if checkpoint_every is not None:
                 typer.echo(f"every {checkpoint_every:,} steps {on_the_way}/STEPS.pt")
             execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
-            _train(spec, out, execution, noted)
+            _train([spec], out, execution, noted)
     typer.echo("\n".join(outcome(spec, out)))
     runs = about(files_of(spec, out)["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
@@ -354,7 +356,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 @app.command(hidden=True)
 def cell(
-    spec: Path,
+    specs: list[Path],
     device: Annotated[str, typer.Option()] = "cpu",
     runs_per_axis: Annotated[int | None, typer.Option()] = None,
     workers: WorkersOption = None,
@@ -363,38 +365,44 @@ def cell(
     env: NamedOption = None,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
-    """Train the cell of a specification file (a job of the workflow)."""
+    """Train the cells of specification files on one axis (a job of the workflow)."""
     if full_width:
         multiply_at_full_width()
+    from hindsight.specs.axis import axis_key
     from hindsight.specs.cost import cells_per_job
     from hindsight.specs.experiments import read_spec
 
-    checked = read_spec(spec, [env] if env else [])  # told before torch takes its second
-    _must_have_memory_for(checked)
+    # Told before torch takes its second.
+    checked = [read_spec(spec, [env] if env else []) for spec in specs]
+    if len({axis_key(spec) for spec in checked}) > 1:
+        raise SpecError("these cells differ in more than values, so they cannot share an axis")
+    _must_have_memory_for(*checked)
     from hindsight.training.cell import Execution
 
-    shares_a_job = cells_per_job(checked) > 1
+    shares_a_job = len(checked) > 1 or cells_per_job(checked[0]) > 1
     execution = Execution(device, runs_per_axis, checkpoint_seconds, workers, shares_a_job)
-    typer.echo(f"curves: {_train(checked, out, execution)}")
+    for path in _train(checked, out, execution):
+        typer.echo(f"curves: {path}")
 
 
-def _must_have_memory_for(spec: Any) -> None:
+def _must_have_memory_for(*specs: Any) -> None:
     from hindsight.process import LIBRARIES_MB, must_have_memory
-    from hindsight.specs.cost import megabytes
+    from hindsight.specs.cost import as_one, megabytes
 
-    must_have_memory(LIBRARIES_MB + megabytes(spec))
+    must_have_memory(LIBRARIES_MB + megabytes(as_one(specs)))
 
 
-def _train(spec: Any, out: Path, execution: Any, noted: Sequence[Any] = ()) -> Path:
+def _train(specs: list[Any], out: Path, execution: Any, noted: Sequence[Any] = ()) -> list[Path]:
     from hindsight.interruption import Interrupted
-    from hindsight.training.cell import train_cell
+    from hindsight.training.cell import train_cells
     from hindsight.training.progress import show
 
-    for line in getattr(getattr(spec.environment, "facts", None), "told", ()):
+    first = specs[0]
+    for line in getattr(getattr(first.environment, "facts", None), "told", ()):
         typer.echo(line, err=True)
     try:
-        with show(out / "progress" / f"{spec.name}.json") as tell:
-            return train_cell(spec, out, execution, tell, noted)
+        with show(out / "progress" / f"{first.name}.json") as tell:
+            return train_cells(specs, out, execution, tell, noted)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(stop.status) from None
@@ -516,7 +524,7 @@ def replicate(
 
 @app.command()
 def publish(config: ConfigOption = None) -> None:
-    """Copy trained cells of the preset `large` to results/published, with a manifest."""
+    """Copy trained and staged cells of the preset `large` to results/published, with a manifest."""
     from hindsight.publish import publish_cells
     from hindsight.specs.experiments import PUBLISHED_PRESET
 
@@ -578,12 +586,12 @@ def _vouched_for(plans: Iterable[Path]) -> None:
 
 
 @app.command(hidden=True)
-def summarise(plan: Path) -> None:
-    """An experiment's cells to its tables (a job of the workflow)."""
-    from hindsight.analysis import summarise as analysis
+def summarise(plans: list[Path], processes: Annotated[int, typer.Option(min=1)] = 1) -> None:
+    """Experiments' cells to their tables (a job of the workflow)."""
+    from hindsight.analysis.summarise import summarise_all
 
-    _vouched_for([plan])
-    for entry in analysis.summarise(plan):
+    _vouched_for(plans)
+    for entry in summarise_all(plans, processes):
         typer.echo(f"missing: {entry['cell']}")
 
 
@@ -624,8 +632,8 @@ def claims(out: Path) -> None:
 
 
 @app.command(hidden=True)
-def report(claims: Path, html: Path, scoreboard: Path) -> None:
-    """The page and the scoreboard, from the verdicts and what lies beside (a job)."""
+def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
+    """The page, the scoreboard and its appendix, from the verdicts and what lies beside (a job)."""
     from hindsight.integrity import check_json, check_tables
     from hindsight.report.build import build
 
@@ -633,4 +641,4 @@ def report(claims: Path, html: Path, scoreboard: Path) -> None:
     check_tables(plan.parent for plan in plans)
     _vouched_for(plans)
     check_json([claims, claims.with_name("answers.json")])
-    build(claims.parent, html.parent, html, scoreboard)
+    build(claims.parent, html.parent, html, scoreboard, appendix)

@@ -1,13 +1,21 @@
-"""What a process needs of where it is started: open streams, room in memory, a home."""
+"""What a process needs of where it is started: open streams, room in memory, a home; and several
+side by side.
+"""
 
+import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from hindsight.files import FileError
+from hindsight.interruption import PARENT, end_with_parent
+
+Result = TypeVar("Result")
 
 #: Megabytes of addresses: of any command, of one with torch, of torch's libraries beside what a
 #: cell's training takes (measured).
@@ -66,3 +74,22 @@ def have_home() -> None:
     _kept.append(lent)
     print(f"{what}; caches go to {lent.name} for now", file=sys.stderr, flush=True)
     os.environ["HOME"] = lent.name
+
+
+def side_by_side(
+    function: Callable[..., Result], jobs: Sequence[tuple[object, ...]], processes: int
+) -> list[Result]:
+    """What a function returns of each job's arguments, in their order; the first error is raised.
+
+    By forks of this process, which have imported already what it has, and end with it.
+    """
+    if min(processes, len(jobs)) < 2:
+        return [function(*job) for job in jobs]
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(processes, context, _end_together, (os.getpid(),)) as pool:
+        return [done.result() for done in [pool.submit(function, *job) for job in jobs]]
+
+
+def _end_together(parent: int) -> None:
+    os.environ[PARENT] = str(parent)
+    end_with_parent()

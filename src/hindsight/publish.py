@@ -13,21 +13,29 @@ from hindsight.integrity import file_sha256
 from hindsight.specs.experiments import EPISODES, PUBLISHED, TRAINED, Config, Plan, as_json
 
 MANIFEST = PUBLISHED / "manifest.json"
+#: Cells that are trained and wait for their experiment to be complete (workflow/campaign.py).
+STAGED = TRAINED / "staged"
 
 
 def publish_cells(config: Config) -> Iterator[str]:
-    """Copy the plan's trained cells and the picture's episodes; yields a line per missing cell."""
+    """Copy the plan's trained cells and the picture's episodes; move those that are staged; remove,
+    once nothing is missing, published cells that the plan has no more.  Yields a line per cell that
+    is missing or removed.
+    """
     plan = Plan.of(config)
     files: dict[str, Any] = {}
+    whole = True
     for name in plan.cells:
-        source, target = (
-            TRAINED / "cells" / f"{name}.parquet",
-            PUBLISHED / "cells" / f"{name}.parquet",
+        trained, staged, target = (
+            root / "cells" / f"{name}.parquet" for root in (TRAINED, STAGED, PUBLISHED)
         )
-        if source.exists():
-            load_cell(source)  # refuses a damaged one
-            write_whole(target, partial(shutil.copyfile, source))
+        for source in (staged, trained):
+            if source.exists():
+                load_cell(source)  # refuses a damaged one
+                write_whole(target, partial(shutil.copyfile, source))
+        staged.unlink(missing_ok=True)
         if not target.exists():
+            whole = False
             yield f"missing: {name}"
             continue
         metadata = load_cell(target).metadata
@@ -38,6 +46,10 @@ def publish_cells(config: Config) -> Iterator[str]:
                 for key in ("spec_hash", "code", "versions", "machine", "seconds")
             },
         }
+    for path in sorted((PUBLISHED / "cells").rglob("*.parquet")) if whole else ():
+        if str(path.relative_to(PUBLISHED)) not in files:
+            path.unlink()
+            yield f"removed: {path.relative_to(PUBLISHED)}, which the plan has no more"
     drawn, target = TRAINED / "tables" / plan.config.source / EPISODES, PUBLISHED / EPISODES
     if drawn.exists():
         write_whole(target, partial(shutil.copyfile, drawn))

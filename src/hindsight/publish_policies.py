@@ -107,10 +107,10 @@ def train_alone(spec: CellSpec, seed: int) -> tuple[Tensor, int, tuple[float, fl
             if not runs.rows.isfinite().all():
                 raise FileError(f"{spec.name}: run {seed} diverged at step {runs.env_steps:,}")
             over = bool(runs.ended(columns["return_mean"]).all())
-            seconds = max(runs.clock.total, 1e-9)
+            seconds = max(float(runs.clock.wall.sum()), 1e-9)
             tell(
                 Progress(
-                    spec.name, runs.env_steps, spec.steps, runs.env_steps / seconds,
+                    (spec.name,), runs.env_steps, spec.steps, runs.env_steps / seconds,
                     float(columns["return_mean"][0]), float(columns["success_rate"][0]),
                 )
             )  # fmt: skip

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
-from hindsight.specs.cost import seconds
 from hindsight.specs.experiments import Plan, left_out, load, overrides_of
 from hindsight.training.progress import shown
 from hindsight.workflow import Stage, files_below
@@ -118,7 +117,7 @@ class _Watch:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
+        self.work = stage.shares(slots=1)
         self.there = set(stage.there)
         self.started = self.looked = time.monotonic()
         self.began = time.time()
@@ -132,9 +131,13 @@ class _Watch:
             self.worth += sum(self.work[name] for name in found - self.there)
             self.there |= found
             self.looked = time.monotonic()
-        training = files_below(PROGRESS, ".json") & self.work.keys() - self.there
-        under_way = [p for name in sorted(training) if (p := _progress(name))]
-        part = sum(self.work[p["cell"]] * p["steps"] / p["of"] for p in under_way)
+        told = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
+        # Several cells train together, of which some may be there already.
+        left_of = [(self.work.keys() & set(p["cells"]) - self.there, p) for p in told if p]
+        under_way = [p for cells, p in left_of if cells]
+        part = sum(
+            self.work[cell] * p["steps"] / max(p["of"], 1) for cells, p in left_of for cell in cells
+        )
         done = self.worth + part
         text = f"{len(self.there)} of {len(self.work)} cells"
         if under_way:
@@ -162,7 +165,7 @@ def _progress(name: str) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((PROGRESS / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found
+    return found if "cells" in found else None  # else of an older version
 
 
 @contextmanager
@@ -206,8 +209,9 @@ def _what_failed(stage: Stage, started: float) -> None:
         return
     there = files_below(stage.root / "cells")
     missing = [name for name in stage.cells if name not in there]
+    logs = stage.logs
     for name in missing:
-        log = Path("results/logs", f"{name}.log")
+        log = logs.get(name, Path("results/logs", f"{name}.log"))
         if log.exists() and log.stat().st_mtime >= started and (told := _lines(log)):
             print(f"  {name}\n    {told[-1]}")
     count = f"{len(missing) or 'none'} of {len(stage.cells)} cells are missing"

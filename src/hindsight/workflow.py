@@ -10,6 +10,9 @@ Layout, relative to the project's folder:
     figures/<source>/                     figures, report.html and REPLICATION.md
 """
 
+import hashlib
+import json
+import math
 import os
 import shutil
 import subprocess
@@ -17,12 +20,12 @@ import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from hindsight.integrity import about
+from hindsight.specs.bundles import bundles_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
-from hindsight.specs.cost import cells_per_job, megabytes, seconds
+from hindsight.specs.cost import as_one, cells_per_job, megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import (
@@ -30,7 +33,9 @@ from hindsight.specs.experiments import (
     PUBLISHED,
     TRAINED,
     Plan,
+    Written,
     as_json,
+    papers_grids,
     spec_document,
     spec_path,
     write_if_changed,
@@ -44,6 +49,13 @@ START_SECONDS = 60  # of a cell inside a cluster's job, before it trains: a slow
 SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the cell
 #: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
+#: Seconds (estimated) below which a bundle is not divided to keep another core busy ...
+SHORTEST_BUNDLE = 60
+#: ... and how many that long each core, or job at a time, has at least.
+BUNDLES_PER_SLOT = 2
+#: What every training job has as its input, and no other: of cells that train together Snakemake
+#: would otherwise remember another set of inputs than of the same cells apart.
+TO_TRAIN = "results/specs/stale.txt"
 CANCEL_SECONDS = 120  # a cluster kills what does not end by itself within some ten seconds
 
 
@@ -179,6 +191,13 @@ class Stage:
         return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
     @cached_property
+    def summarising(self) -> dict[str, list[str]]:
+        """Experiments whose tables one job makes, by the job's name; as with `drawing`."""
+        if self.plan.config.results == "published":
+            return {"summarise": self.experiments}
+        return {f"summarise_{name}": [name] for name in self.experiments}
+
+    @cached_property
     def drawing(self) -> dict[str, list[str]]:
         """Experiments whose figures one job draws, by the job's name.
 
@@ -210,6 +229,11 @@ class Stage:
         return [f"{self.tables}/{name}/summary.csv" for name in self.experiments]
 
     @property
+    def papers(self) -> str:
+        """What the papers' own grids are: by it the page tells what is missing."""
+        return f"{self.tables}/papers.json"
+
+    @property
     def claims(self) -> str:
         """The verdicts."""
         return f"{self.tables}/claims.json"
@@ -226,6 +250,12 @@ class Stage:
         return "REPLICATION.md" if published else f"{self.folder}/REPLICATION.md"
 
     @property
+    def appendix(self) -> Path:
+        """Folder of the scoreboard's appendix."""
+        published = self.source == "published"
+        return PUBLISHED / "appendix" if published else Path(self.folder) / "appendix"
+
+    @property
     def execution(self) -> str:
         """Options of every training job."""
         execution = self.plan.config.execution
@@ -234,23 +264,65 @@ class Stage:
             options += f" --runs-per-axis {execution.runs_per_axis}"
         if execution.full_width:
             options += " --full-width"
-        # A default is not spelled out: options that change make Snakemake train again.
         if "checkpoint_seconds" in execution.model_fields_set:
             options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
         return options
 
+    # -- what trains together ----------------------------------------------------------------
+
+    @cached_property
+    def to_train(self) -> dict[str, CellSpec]:
+        """Cells that are not there, or of other code; or whose policies are wanted and missing."""
+        lost = {
+            name
+            for name in self.there
+            if (path := f"{TRAINED}/policies/{name}.pt") in self.policies
+            and not Path(path).exists()
+        }
+        undone = self.plan.cells.keys() - self.there | lost | set(self.stale)
+        return {name: spec for name, spec in self.plan.cells.items() if name in undone}
+
+    def bundles(self, cells: dict[str, CellSpec], slots: int) -> list[list[str]]:
+        """Of these cells those that train together, so that as many jobs at a time have work."""
+        execution = self.plan.config.execution
+        how = (self.plan.timed, execution.device, execution.runs_per_axis)
+        undivided = bundles_of(cells, *how)
+        everything = sum(self.seconds(self.spec_of(*names)) for names in undivided)
+        longest = max(SHORTEST_BUNDLE, everything / slots / BUNDLES_PER_SLOT)
+        return bundles_of(cells, *how, longest)
+
+    def together(self, slots: int) -> dict[str, list[str]]:
+        """Cells of the jobs that train several, by the job's name, which says which they are.
+
+        Written for the jobs of a cluster, which do not plan.
+        """
+        found = {}
+        for names in self.bundles({} if self.never_train else self.to_train, slots):
+            if len(names) > 1:
+                which = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+                found[f"train_{len(names)}_cells_{which}"] = names
+                write_if_changed(bundle_path(f"train_{len(names)}_cells_{which}"), as_json(names))
+        return found
+
+    @property
+    def logs(self) -> dict[str, Path]:
+        """Where cells that train together tell of themselves: in the log of the first."""
+        written = sorted(bundle_path("*").parent.glob("*.json"), key=os.path.getmtime)
+        bundles = (written_bundle(path.stem) for path in written)
+        return {x: Path("results/logs", f"{names[0]}.log") for names in bundles for x in names}
+
     # -- what a job asks for -----------------------------------------------------------------
 
-    def spec_of(self, wildcards: Any) -> CellSpec:
-        """The cell a job is for; SpecError if the plan has none of that name."""
-        try:
-            return self.plan.cells[wildcards.cell]
-        except KeyError:
-            raise SpecError(f"cell {wildcards.cell!r} is none of {self.source}'s") from None
+    def spec_of(self, *names: str) -> CellSpec:
+        """A cell that costs what a job's cells do; SpecError if the plan has none of a name."""
+        for name in names:
+            if name not in self.plan.cells and not isinstance(self.plan.cells, Written):
+                raise SpecError(f"cell {name!r} is none of {self.source}'s")
+        return as_one([self.plan.cells[name] for name in names])
 
-    def named(self, wildcards: Any) -> list[str]:
+    def named(self, *names: str) -> list[str]:
         """Options of a training job that name a person's own environment, for it to be imported."""
-        where = self.spec_of(wildcards).environment.id
+        where = self.spec_of(*names).environment.id
         return [] if where in ENVIRONMENTS or is_known(where) else [f"--env={where}"]
 
     @cached_property
@@ -258,9 +330,10 @@ class Stage:
         entries = self.plan.experiments.get(MAIN_EXPERIMENT, [])
         return {name for _, name in entries}
 
-    def priority(self, wildcards: Any) -> int:
-        """The main figure's cells come first."""
-        return int(wildcards.cell in self._first)
+    def priority(self, *names: str) -> int:
+        """The main figure's cells come first, then what takes longest: all cores end together."""
+        length = int(10 * math.log2(1 + self.seconds(self.spec_of(*names))))
+        return length + 1000 * any(name in self._first for name in names)
 
     def seconds(self, spec: CellSpec) -> float:
         """How long a cell is expected to take."""
@@ -270,13 +343,13 @@ class Stage:
         """Megabytes of a cell's job."""
         return SNAKEMAKE_MB + megabytes(spec)
 
-    def memory(self, wildcards: Any, attempt: int = 1) -> int:
+    def memory(self, *names: str, attempt: int = 1) -> int:
         """Megabytes to ask for, more at each attempt."""
-        return attempt * self.memory_of(self.spec_of(wildcards))
+        return attempt * self.memory_of(self.spec_of(*names))
 
-    def runtime(self, wildcards: Any, attempt: int = 1) -> int:
+    def runtime(self, *names: str, attempt: int = 1) -> int:
         """Minutes to ask for, more at each attempt."""
-        work = START_SECONDS + SAFETY * attempt * self.seconds(self.spec_of(wildcards))
+        work = START_SECONDS + SAFETY * attempt * self.seconds(self.spec_of(*names))
         return -(-int(work) // 60)
 
     @property
@@ -284,19 +357,25 @@ class Stage:
         """Whether cells are trained on GPUs."""
         return self.plan.config.execution.device.startswith("cuda")
 
-    def gpus(self, wildcards: Any) -> int:
-        """GPUs to ask for."""
-        return int(self.on_gpu)
+    def group(self, *names: str) -> str:
+        """Bundles of one group share jobs of a cluster: `train_8` fills a job with eight."""
+        return f"train_{cells_per_job(self.spec_of(*names))}"
 
-    def group(self, wildcards: Any) -> str:
-        """Cells of one group share jobs of a cluster: `train_8` fills a job with eight of them."""
-        return f"train_{cells_per_job(self.spec_of(wildcards))}"
+    def shares(self, slots: int) -> dict[str, float]:
+        """Seconds of each cell, its share of its bundle's, if all are to be trained."""
+        found: dict[str, float] = {}
+        for names in self.bundles(self.plan.cells, slots):
+            together = self.spec_of(*names)
+            each = self.seconds(together) / together.seeds
+            found |= {name: each * self.plan.cells[name].seeds for name in names}
+        return found
 
-    def queue(self) -> list[float]:
+    def queue(self, slots: int) -> list[float]:
         """Seconds of the jobs that all cells make on a cluster, in their order."""
+        jobs = [(names, self.spec_of(*names)) for names in self.bundles(self.plan.cells, slots)]
         return jobs_of(
-            Queued(self.seconds(spec), int(name in self._first), cells_per_job(spec))
-            for name, spec in self.plan.cells.items()
+            Queued(self.seconds(spec), self.priority(*names), cells_per_job(spec))
+            for names, spec in jobs
         )
 
     # -- beginning and end of a run -----------------------------------------------------------
@@ -306,12 +385,14 @@ class Stage:
         for experiment in self.experiments:
             text = as_json(self.plan.document(experiment))
             write_if_changed(Path(self.tables) / experiment / "plan.json", text)
+        write_if_changed(Path(self.papers), as_json(papers_grids(self.plan.config)))
         if self.never_train:
             return
         for name, spec in self.plan.cells.items():
             write_if_changed(spec_path(name), spec_document(spec))
+        write_if_changed(Path(TO_TRAIN), "What is older than this file is to be trained again.\n")
         for name in self.stale:
-            _make_newer(spec_path(name), self.curves(name))
+            _make_newer(Path(TO_TRAIN), self.curves(name))
 
     def forget_unselected(self) -> None:
         """Delete tables of experiments that are not in the plan: verdicts and page would tell of
@@ -322,10 +403,15 @@ class Stage:
                 shutil.rmtree(plan.parent)
 
     def forget_finished(self) -> None:
-        """Delete the last checkpoints of cells that are there: Snakemake knows it by now."""
+        """Delete the last checkpoints of cells that are there: Snakemake knows it by now.
+
+        And what was written of who trains together.
+        """
         there = set(files_below(self.root / "cells"))
         for name in files_below(TRAINED / "checkpoints", ".pt") & there & self.plan.cells.keys():
             (TRAINED / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
+        if self.experiments:  # not of a job, beside which others are to come
+            shutil.rmtree(bundle_path("").parent, ignore_errors=True)
 
 
 def _make_newer(path: Path, other: Path) -> None:
@@ -334,6 +420,17 @@ def _make_newer(path: Path, other: Path) -> None:
     if path.stat().st_mtime_ns <= made:
         now = max(time.time_ns(), made + 1_000_000)
         os.utime(path, ns=(now, now))
+
+
+def bundle_path(job: str) -> Path:
+    """Where the names of the cells are written that a job trains together."""
+    return TRAINED / "specs" / "together" / f"{job}.json"
+
+
+def written_bundle(job: str) -> list[str]:
+    """The cells that a job trains together, as the head has written them."""
+    names: list[str] = json.loads(bundle_path(job).read_text(encoding="utf-8"))
+    return names
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:

@@ -108,6 +108,8 @@ def test_sign_flip_test_by_hand() -> None:
     # All of one sign: only all + and all - are as extreme, 2 of 2^n.
     assert statistics.sign_flip_test([0.2, 0.3, 0.1, 0.4], rng()) == 2 / 16
     assert statistics.sign_flip_test(np.zeros(6), rng()) == 1.0
+    # A sum of 0 is the least extreme one, whatever rounding leaves of it.
+    assert statistics.sign_flip_test([0.5, 0.7, 0.9, -0.9, -0.5, -0.7], rng()) == 1.0
     assert np.isnan(statistics.sign_flip_test([], rng()))
 
 

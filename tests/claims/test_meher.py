@@ -197,7 +197,7 @@ def test_areas_of_thinned_curves(tmp_path: Path) -> None:
         conditions=CONDITIONS[:1], seeds=2,
     )  # fmt: skip
     curves = read_table(tables / "long" / "seed_curves.parquet")
-    assert len(curves) == 2 * 150
+    assert len(curves) == 2 * 250
     expected = slow(0, N_STEPS * np.arange(1.0, 201.0)).mean()
     np.testing.assert_allclose(area_within(curves, 200 * N_STEPS), expected, atol=1e-4)
 

@@ -151,13 +151,17 @@ def test_learning_rate_sensitivity(
     assert f"{100 * (max(ppo) / min(ppo) - 1):.0f} % for PPO" in measured(p5)
 
 
-def test_unbounded_sensitivity_is_bounded_in_the_effect(tmp_path: Path) -> None:
+def test_a_rate_that_never_succeeds_counts_as_half_an_episode_of_a_hundred(tmp_path: Path) -> None:
     def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
         return constant(0.0 if arm == "PPO" and level["learning_rate"] > 1e-3 else 0.9)
 
     p5 = judged(tmp_path, "learning_rate", curve_of, seeds=4, iterations=4)["P5"]
     assert p5.verdict == "reproduced"
-    assert "unbounded for PPO" in measured(p5)
+    assert "17900 % for PPO" in measured(p5)
+    assert (
+        p5.numbers["steps_to"]["0.8"]["baseline"]["reached"] * 3
+        == 2 * p5.numbers["steps_to"]["0.8"]["baseline"]["of"]
+    )
     assert p5.effect == pytest.approx(np.log2(0.9 / 0.005), rel=1e-4)
 
 

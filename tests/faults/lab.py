@@ -110,13 +110,13 @@ class Lab:
         return process.runs
 
     def interrupted(self) -> None:
-        """A training that was killed and has left a checkpoint."""
+        """A training that was killed, and has left a checkpoint but no curves."""
         for _ in range(20):
             process = self.start()
             if self.until_checkpoint(process):
                 os.kill(process.pid, signal.SIGKILL)
             process.wait()
-            if self.checkpoint.exists():
+            if self.checkpoint.exists() and not self.curves.exists():
                 return
             shutil.rmtree(self.root)
         raise Survived("no checkpoint in twenty trainings")

@@ -38,6 +38,17 @@ class Project:
     def markdown(self) -> str:
         return (self.root / "REPLICATION.md").read_text(encoding="utf-8")
 
+    @property
+    def appendix(self) -> dict[str, str]:
+        """Its pages by name."""
+        pages = sorted((self.root / "results/appendix").glob("*.md"))
+        return {path.stem: path.read_text(encoding="utf-8") for path in pages}
+
+    @property
+    def everything(self) -> str:
+        """The scoreboard and its appendix."""
+        return "\n".join([self.markdown, *self.appendix.values()])
+
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
@@ -62,5 +73,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     (root / "docs/deviations.md").write_text(DEVIATIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        build(tables, figures, figures / "report.html", Path("REPLICATION.md"))
+        places = (figures / "report.html", Path("REPLICATION.md"), Path("results/appendix"))
+        build(tables, figures, *places)
     return Project(root, str(lost.relative_to(root)))

@@ -30,7 +30,7 @@ DRAWN = ("notebook_described", "point_reach_described", "bit_strategies_describe
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The project's folder, its page and its scoreboard; of one experiment both fidelities."""
+    """The project's folder, its page and its appendix; of one experiment both fidelities."""
     root = tmp_path_factory.mktemp("tasks")
     tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
     for name in ("point_reach", "bit_strategies", "generalise"):
@@ -43,16 +43,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     (root / "docs/deviations.md").write_text("# Deviations\n\nNone.\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        build(tables, figures, figures / "report.html", Path("REPLICATION.md"))
+        build(tables, figures, figures / "report.html", Path("REPLICATION.md"), Path("more"))
     html = (root / figures / "report.html").read_text(encoding="utf-8")
-    return root, unescape(html), (root / "REPLICATION.md").read_text(encoding="utf-8")
+    # Questions come before the experiments, as on the page.
+    more = [path.read_text(encoding="utf-8") for path in sorted((root / "more").glob("*.md"))]
+    return root, unescape(html), "\n".join(more)
 
 
 def test_answers_stand_in_the_section_that_they_belong_to(pages: tuple[Path, str, str]) -> None:
     root, html, markdown = pages
     rows = json.loads((root / "results/tables/laptop/answers.json").read_text())
     assert {row["id"] for row in rows} >= {"Q1", "Q5", "T1", "T4"}
-    for page, start in ((html, "<h2 id="), (markdown, "\n## ")):
+    for page, start in ((html, "<h2 id="), (markdown, "\n# ")):
         opened = page.index("Open questions", page.index(start))
         other = page.index("Other systems", opened)
         for row in rows:
@@ -65,7 +67,10 @@ def test_tables_of_other_tasks_tell_success_and_no_scaled_return(
     pages: tuple[Path, str, str],
 ) -> None:
     _, html, markdown = pages
-    for page in (html[html.index('id="figures"') :], markdown[markdown.index("## Headline") :]):
+    for page in (
+        html[html.index('id="figures"') :],
+        markdown[markdown.index("# How this was produced") :],
+    ):
         assert "mean success over training [95 %]" in page
         assert "steps until solved, median" in page
         for word in ("time to learn", "mean final return", "interquartile mean", "scaled return"):
@@ -80,7 +85,7 @@ def test_the_notebook_s_figure_is_shown_and_the_answer_s_stands_beside_it(
     markdown = pages[2]
     assert markdown.count("![notebook_described]") == 1
     assert markdown.count("![point_reach_described]") == 1
-    assert markdown.index("![point_reach_described]") < markdown.index("## Headline numbers")
+    assert markdown.index("![point_reach_described]") < markdown.index("![notebook_described]")
 
 
 def test_a_figure_of_one_fidelity_alone_has_its_caption_and_one_of_two_has_it_once(
@@ -90,14 +95,13 @@ def test_a_figure_of_one_fidelity_alone_has_its_caption_and_one_of_two_has_it_on
     for page in pages[1:]:
         assert page.count(caption) == 1
     # Of the other project all arms' curves were drawn under both fidelities, the released first.
-    first, again = (
-        project.markdown.index(f"![{name}]") for name in ("ppo_her_fig2", "ppo_her_fig2_described")
-    )
+    page = project.appendix["algorithms"]
+    first, again = (page.index(f"![{name}]") for name in ("ppo_her_fig2", "ppo_her_fig2_described"))
     caption = FIGURES["ppo_her_fig2"].caption
-    assert first < project.markdown.index(caption) < again
-    told = project.markdown[again:].split("\n\n")[1]
+    assert first < page.index(caption) < again
+    told = page[again:].split("\n\n")[1]
     assert told == "The same under the fidelity described."
-    assert project.markdown.count(caption) == 1
+    assert page.count(caption) == 1
     assert unescape(project.html).count(f"<figcaption>{caption}") == 2
 
 

@@ -10,11 +10,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
 from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
+from hindsight.integrity import sealed
 from hindsight.report import present, words
 from hindsight.report.build import (
     MARKS,
@@ -23,6 +26,7 @@ from hindsight.report.build import (
     gather,
     plain_html,
     read_claims,
+    render_appendix,
     render_markdown,
 )
 from hindsight.report.provenance import collect
@@ -105,17 +109,23 @@ def test_effects_come_with_interval_test_and_numbers(project: Project) -> None:
     claims = read_claims(project.root / "results/tables/laptop/claims.json")
     row = next(c for c in claims if c.claim.id == "P4").verdicts["released"]
     effect = present.interval(row["effect"], row["low"], row["high"])
-    text = project.markdown
+    text = project.appendix["0-claims"]
     p_values = " | ".join(present.p_value(row[name]) for name in ("p_value", "p_holm"))
     assert f"| {effect} | {p_values} | {row['test']} |" in text
 
 
 def test_every_link_of_the_scoreboard_leads_somewhere(project: Project) -> None:
-    links = re.findall(r"\]\(([^)]+)\)", project.markdown)
-    assert len(links) >= 7
-    for link in links:
-        assert not link.startswith(("/", "http"))
-        assert (project.root / link).exists(), link
+    pages = [project.root / "REPLICATION.md", *(project.root / "results/appendix").glob("*.md")]
+    for page in pages:
+        links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+        assert links, page
+        for link in links:
+            assert not link.startswith(("/", "http"))
+            path, _, place = link.partition("#")
+            target = page.parent / path
+            assert target.exists(), link
+            headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.M) if place else []
+            assert place == "" or place in [heading.lower() for heading in headings], link
 
 
 def test_scoreboard_in_another_folder_links_from_there(project: Project) -> None:
@@ -123,13 +133,13 @@ def test_scoreboard_in_another_folder_links_from_there(project: Project) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project.root)
         tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
-        build(tables, figures, figures / "again.html", figures / page.name)
-    links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+        build(tables, figures, figures / "again.html", figures / page.name, figures / "appendix")
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     assert links and all((page.parent / link).exists() for link in links)
 
 
 def test_markdown_tables_are_rectangular(project: Project) -> None:
-    blocks = re.findall(r"(?:^\|.*\n)+", project.markdown, flags=re.MULTILINE)
+    blocks = re.findall(r"(?:^\|.*\n)+", project.everything, flags=re.MULTILINE)
     assert len(blocks) > 10
     for block in blocks:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
@@ -142,7 +152,7 @@ def test_missing_cell_is_named_on_both_pages(project: Project) -> None:
 
 
 def test_production_is_told(project: Project) -> None:
-    for page in (project.html, project.markdown):
+    for page in (project.html, project.everything):
         for fact in ("synthetic", "2 × 64", "numpy", "float32", "CPU time"):
             assert fact in page
     assert "20\u00a0480" in project.html
@@ -151,7 +161,7 @@ def test_production_is_told(project: Project) -> None:
 def test_verdicts_that_need_a_missing_cell_say_so_on_both_pages(project: Project) -> None:
     """The steps that stood here were those of a comparison without it."""
     name = project.missing.removeprefix("results/cells/").removesuffix(".parquet")
-    for page in (project.html, project.markdown):
+    for page in (project.html, project.everything):
         assert f"Not tested: 1 cell is missing of algorithms: {name}." in page
 
 
@@ -159,7 +169,7 @@ def test_headline_numbers_are_the_tables_numbers(project: Project) -> None:
     table = pd.read_csv(project.root / "results/tables/laptop/algorithms/aggregate.csv")
     row = table[(table["arm"] == "PPO-HER") & (table["fidelity"] == "released")].iloc[0]
     share = present.interval(row["solved_share"], row["solved_low"], row["solved_high"])
-    lines = [x for x in project.markdown.splitlines() if x.startswith("| PPO-HER | 2 | 5 |")]
+    lines = [x for x in project.everything.splitlines() if x.startswith("| PPO-HER | 2 | 5 |")]
     assert lines and lines[0].endswith(f"| {share} |")
 
 
@@ -179,8 +189,8 @@ def test_open_questions_have_their_answers_and_their_figures_once(project: Proje
     rows = json.loads((project.root / "results/tables/laptop/answers.json").read_text())
     assert {row["id"] for row in rows} >= {"Q1", "Q2", "Q3", "Q4", "Q6", "Q7"}
     html = unescape(re.sub(r"src=\"data:[^\"]*\"", "", project.html))
-    for page in (html, project.markdown):
-        section = page[page.index("Open questions", page.index("Evidence, claim by claim")) :]
+    page = html[html.index("Open questions", html.index("Evidence, claim by claim")) :]
+    for section in (page, project.appendix["0-questions"]):
         for row in rows:
             assert f"{row['id']} · {row['question']}" in section
             assert words.answer(row) in section
@@ -195,9 +205,9 @@ def test_open_questions_have_their_answers_and_their_figures_once(project: Proje
 
 
 def test_figures_of_either_paper_come_first(project: Project) -> None:
-    assert "![meher_fig3]" in project.markdown and "![meher_fig6_described]" in project.markdown
-    assert "Beside it: [time_saved]" in project.markdown
-    assert "![time_saved]" not in project.markdown
+    assert "![meher_fig3]" in project.everything and "![meher_fig6_described]" in project.everything
+    assert "Beside it: [time_saved]" in project.everything
+    assert "![time_saved]" not in project.everything
 
 
 def test_tables_of_the_second_paper_are_in_words(project: Project) -> None:
@@ -207,20 +217,22 @@ def test_tables_of_the_second_paper_are_in_words(project: Project) -> None:
     words = f"{row['best_level']:g} [{row['low']:g}, {row['high']:g}]"
     peak = "yes" if row["single_peaked"] else "no"
     line = f"| all | all | MEHER | 2 | 5 | {words} | {present.number(row['m_c'])} | {peak} |"
-    assert line in project.markdown
+    assert line in project.everything
     m_c = pd.read_csv(folder / "s_ratio/m_c.csv")
     row = m_c[(m_c["s_ratio"] == 0.5) & (m_c["prey"] == "repel")].iloc[0]
     value = present.interval(row["m_c"], row["m_c_low"], row["m_c_high"])
-    assert f"| spawn apart | repel | S = 0.5 | MEHER | 5 | {value} |" in project.markdown
+    assert f"| spawn apart | repel | S = 0.5 | MEHER | 5 | {value} |" in project.everything
     saved = pd.read_csv(folder / "stop_her/time_saved.csv")
     row = saved[saved["condition"] == "all"].iloc[0]
     value = f"{100 * row['saved_share']:.0f} [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
     (line,) = [
-        x for x in project.markdown.splitlines() if x.startswith("| all | all | PPO-HER-2-PPO | 5")
+        x
+        for x in project.everything.splitlines()
+        if x.startswith("| all | all | PPO-HER-2-PPO | 5")
     ][:1]
     assert value.replace("-", "−") in line
     for title in ("Best setting, released", "M_c by setting", "Computation saved, described"):
-        assert title in project.html and title in project.markdown
+        assert title in project.html and title in project.everything
 
 
 def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
@@ -229,13 +241,13 @@ def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
     root = shutil.copytree(project.root, tmp_path / "copy")
     tables, figures = root / "results/tables/laptop", root / "figures/laptop"
     name = "meher_fig6_described"
-    assert f"{name}.png" in project.markdown and (figures / f"{name}.png").exists()
+    assert f"{name}.png" in project.everything and (figures / f"{name}.png").exists()
     summary = tables / "stop_her/summary.csv"
     summary.write_text(summary.read_text().splitlines()[0] + "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        build(tables, figures, tmp_path / "report.html", tmp_path / "REPLICATION.md")
-    told = (tmp_path / "REPLICATION.md").read_text(encoding="utf-8")
+        build(tables, figures, tmp_path / "report.html", tmp_path / "R.md", tmp_path / "more")
+    told = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "more").glob("*.md"))
     assert f"{name}.png" not in told and "meher_fig3.png" in told
 
 
@@ -256,10 +268,10 @@ def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_
     (tmp_path / "docs/deviations.md").touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        build(tables, figures, figures / "report.html", tmp_path / "REPLICATION.md")
+        build(tables, figures, figures / "report.html", tmp_path / "R.md", tmp_path / "more")
     page = (figures / "report.html").read_text(encoding="utf-8")
-    for text in (page, (tmp_path / "REPLICATION.md").read_text(encoding="utf-8")):
-        assert "<summary>By condition, described (2 rows)</summary>" in text
+    for text in (page, (tmp_path / "more/mine.md").read_text(encoding="utf-8")):
+        assert "By condition, described" in text
         for name in ("solved_share_mine_described", "aggregate_mine_described"):
             assert name in text
         assert "aggregate_mine.png" not in text and "aggregate_mine:" not in text
@@ -271,7 +283,7 @@ def test_without_answers_there_is_no_such_section(project: Project, tmp_path: Pa
     (tables / "answers.json").unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project.root)
-        build(tables, figures, tmp_path / "a.html", tmp_path / "b.md")
+        build(tables, figures, tmp_path / "a.html", tmp_path / "b.md", tmp_path / "more")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "Open questions" not in page
     assert "question_signals:" in page  # beside the papers' figures instead
@@ -313,7 +325,7 @@ def test_provenance_counts_each_cell_once_and_keeps_every_fact(project: Project)
 
 def test_a_folder_without_plans_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no experiment's plan\.json"):
-        build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md")
+        build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -364,11 +376,88 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(
     chapters = [replace(c, title="[t](http://t)", published_as="*p*") for c in report.chapters]
     provenance = replace(report.provenance, facts={"processor": ["![x](http://x) <i>y</i>"]})
     changed = replace(report, chapters=chapters, provenance=provenance)
-    page = (
-        MarkdownIt("commonmark")
-        .enable("table")
-        .render(render_markdown(changed, Path("REPLICATION.md")))
-    )
+    parser = MarkdownIt("commonmark").enable("table")
+    names = ["0-produced", *(chapter.name for chapter in chapters)]
+    pages = {name: Path(f"{name}.md") for name in ["0-claims", "0-questions", *names]}
+    texts = [render_markdown(changed, Path("REPLICATION.md"), pages)]
+    texts += [render_appendix(changed, name, pages[name], Path("R.md")) for name in names]
+    page = "".join(map(parser.render, texts))
     assert "http://t" in page and "http://x" in page and "*p*" in page
     assert 'href="http' not in page and 'src="http' not in page
     assert "<em>p" not in page and "<i>y" not in page
+
+
+def test_the_scoreboard_is_short_and_says_which_part_holds(project: Project) -> None:
+    repository = Path(__file__).parents[2] / "REPLICATION.md"
+    text = repository.read_text(encoding="utf-8")
+    assert len(text.split()) <= 3500
+    for line in re.findall(r"^- .*\*\*partly\*\*.*$", text, re.M):
+        assert "Holds: " in line or "Does not hold: " in line or "The whole rule holds" in line
+    assert "**partly**" in text
+    assert "## Coverage" in text and "Coverage" not in project.markdown  # without papers.json
+    rows = re.findall(r"^\| (?:PPO-HER|MEHER) Figs?\. .*$", text, re.M)
+    assert len(rows) >= 10 and all("missing" not in row for row in rows)
+
+
+def test_pages_of_experiments_that_are_no_more_are_removed(project: Project) -> None:
+    folder = project.root / "results/appendix"
+    assert set(project.appendix) == {
+        "0-claims", "0-questions", "0-produced", "environment", "algorithms", "learning_rate",
+        "s_ratio", "stop_her",
+    }  # fmt: skip
+    (folder / "gone.md").write_text("left of an older plan")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
+        more = (figures / "report.html", Path("REPLICATION.md"), Path("results/appendix"))
+        build(tables, figures, *more)
+    assert not (folder / "gone.md").exists() and (folder / "s_ratio.md").exists()
+
+
+def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path: Path) -> None:
+    """The cell of one arm holds a run that ended without numbers."""
+    plan = write_experiment(
+        tmp_path, "algorithms", conditions=[("random", "static")], fidelities=("released",),
+        seeds=5, iterations=6,
+    )  # fmt: skip
+    cells = tmp_path / "results/cells/algorithms-random-static"
+    lost = diverge(cells / "ppo-her-released.parquet", seed=3, after=2)
+    summarise(plan, tmp_path)
+    tables, figures = plan.parent.parent, tmp_path / "figures"
+    for name in ("ppo_her_fig2", "solved_share_algorithms"):
+        draw(name, tables, figures / name)
+    write_claims(tables)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/deviations.md").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        build(tables, figures, tmp_path / "r.html", tmp_path / "R.md", tmp_path / "more")
+        report = gather(tables, figures)
+    told = (
+        "1 run diverged and counts as failing from then on: PPO-HER, random static, seed 3, step "
+        f"{present.count(lost)}."
+    )
+    for chapter in report.chapters:
+        for shown in chapter.tables.values():
+            assert all(table.note == told for table in shown if table.title != "Hyperparameters")
+        assert all(told in picture.caption for picture in chapter.pictures)
+    assert sum(len(chapter.pictures) for chapter in report.chapters) == 2
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    page = (tmp_path / "more/algorithms.md").read_text(encoding="utf-8")
+    assert html.count(told) >= 4 and page.count(told) >= 3
+    assert told.replace("\u00a0", " ") in (tmp_path / "R.md").read_text(encoding="utf-8")
+
+
+def diverge(path: Path, seed: int, after: int) -> int:
+    """End one run of a cell after so many iterations, as diverged; returns its last step."""
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"hindsight"])
+    rows = table.to_pandas()
+    end = int(rows.loc[(rows["seed"] == seed) & (rows["iteration"] == after), "env_steps"].iloc[0])
+    rows = rows[(rows["seed"] != seed) | (rows["env_steps"] <= end)]
+    for run in about["runs"]:
+        if run["seed"] == seed:
+            run |= {"end_step": end, "ended": "diverged"}
+    changed = pa.Table.from_pandas(rows, preserve_index=False)
+    pq.write_table(sealed(changed, json.dumps(about)), path)
+    return end

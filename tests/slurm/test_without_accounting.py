@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from hindsight.specs.cost import cells_per_job
+from hindsight.workflow import Stage
 
 from .conftest import HERE, PROFILE, QUICK, bash, smoke, started, until
 from .same import assert_same_as_local
@@ -96,7 +97,7 @@ def test_jobs_that_are_cancelled_preempted_too_long_or_too_large(stories, local)
     assert status == 0, told
     cancelled, preempted, long, large = cells
     for name in (cancelled, preempted, long):
-        assert "continued at group 1" in project.log(name), name
+        assert "continued at" in project.log(name), name
     assert ended[jobs[cancelled]] == "CANCELLED"
     assert ended[jobs[long]] == "TIMEOUT"
     # What SLURM puts back into its queue itself is no failure, and needs no other job.
@@ -131,12 +132,12 @@ def test_the_head_is_killed_and_started_again(stories, local):
     assert at_once == 1
     assert "cancelling 2 jobs that an earlier run left" in told
     for name in cells:
-        assert "continued at group 1" in project.log(name)
+        assert "continued at" in project.log(name)
     assert_same_as_local(project, cells, local)
 
 
 def a_full_disk(project):
-    """For one cell of a job of two, and no more when the same command is given again."""
+    """For one of two cells that train together, and no more when the same command comes again."""
     cells = list(project.plan().cells)
     (full,) = (name for name in cells if "repel" in name)
     disk = project.path(full).parent
@@ -147,7 +148,7 @@ def a_full_disk(project):
         return None
     try:
         first = project.wait(project.train(*cells, options=("--retries", "0")))
-        said = project.log(full)
+        said = project.log(cells[0])
     finally:
         bash(f"umount '{disk}'")
     return project, cells, full, said, first, project.wait(project.train(*cells))
@@ -165,8 +166,8 @@ def test_a_disk_that_is_full_for_one_cell_of_a_job(stories, local):
         assert f"{full}.parquet: cannot be written: " in words
         assert "No space left on device" in words
     assert status_again == 0, told_again
-    for name in cells:
-        assert name == full or "was finished" in project.log(name)
+    (kept,) = (name for name in cells if name != full)
+    assert f"{kept}.pt: was finished" in project.log(cells[0])
     assert_same_as_local(project, cells, local)
 
 
@@ -201,7 +202,9 @@ def test_the_smoke_preset(stories, local):
     cells = project.plan().cells
     assert (project.folder / "figures/smoke/report.html").exists()
     # In no more jobs than cells of their length need.
-    sizes = Counter(cells_per_job(spec) for spec in cells.values())
+    stage = Stage.of(project.plan())
+    bundles = stage.bundles(cells, slots=100)
+    sizes = Counter(cells_per_job(stage.spec_of(*names)) for names in bundles)
     log = (project.folder / "results/logs/snakemake.log").read_text()
     jobs = log.count("has been submitted with SLURM jobid")
     assert jobs <= sum(-(-n // size) for size, n in sizes.items()) + 1
@@ -281,5 +284,5 @@ def test_the_node_daemon_is_killed(stories, make_project, local):
     status, told = project.wait(head)
     assert status == 0, told
     assert told.count("has been submitted with SLURM jobid") == 1
-    assert "continued at group 1" in project.log(name)
+    assert "continued at" in project.log(name)
     assert_same_as_local(project, [name], local)

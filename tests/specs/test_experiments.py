@@ -16,6 +16,7 @@ from hindsight.specs.experiments import (
     left_out,
     load,
     overrides_of,
+    papers_grids,
     parse,
     spec_path,
     write_if_changed,
@@ -50,6 +51,32 @@ def test_a_plan_says_the_network_of_its_cells():
     networks = {name: plan.document(name)["preset"]["hidden"] for name in plan.experiments}
     assert networks["algorithms"] == networks["reach_strategies"] == [64, 64]
     assert networks["point_reach"] == [256, 256] and networks["bit_flipping"] == [64]
+
+
+def test_what_the_papers_figures_are_made_of():
+    """PAPERS.md section 3, in full whatever the preset at hand is and narrows."""
+    grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
+    learning_rate = grids["learning_rate"]
+    assert learning_rate["figures"] == "PPO-HER Fig. 4" and learning_rate["paper"] == "PPO-HER"
+    assert (learning_rate["seeds"], learning_rate["steps"]) == (4, 1_000_000)
+    assert learning_rate["hidden"] == [512, 512, 512]
+    own = learning_rate["arms"]["PPO-HER"]
+    assert len(own["conditions"]) == 12
+    assert own["levels"] == [{"learning_rate": rate} for rate in (3e-3, 3e-4, 3e-5)]
+    shares = [level["s_ratio"] for level in grids["s_ratio"]["arms"]["MEHER"]["levels"]]
+    assert shares == [s / 10 for s in range(11)] and grids["s_ratio"]["seeds"] == 16
+    assert grids["fetch"]["arms"]["PPO"]["conditions"][0] == "FetchReach"
+    published = [name for name, grid in grids.items() if grid["paper"] is not None]
+    assert published == [
+        "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
+        "s_ratio", "targeted", "stop_her", "fetch",
+    ]  # fmt: skip
+
+
+def test_without_the_papers_preset_there_is_nothing_to_measure_coverage_by():
+    values = read_keys(CONFIG)
+    del values["presets"]["paper"]
+    assert papers_grids(parse(values)) == {}
 
 
 def test_the_paper_preset_is_the_papers_grid():
@@ -164,6 +191,26 @@ def test_a_task_can_be_narrowed():
     assert by_name == by_key
 
 
+def test_a_prey_can_be_narrowed():
+    """As a task; prey that are named have their own part, others are left out."""
+    preys = {"static": {"steps": 4000}, "repel": {"seeds": 1, "levels": {"s_ratio": [0.5]}}}
+    entries = plan_of(select={"s_ratio": {"preys": preys, "seeds": 2}}).experiments["s_ratio"]
+    found = {(e.condition.prey, e.spec.seeds, e.spec.steps) for e, _ in entries}
+    steps = plan_of().config.size.steps
+    assert found == {("static", 2, min(4000, steps)), ("repel", 1, steps)}
+    levels = {e.level["s_ratio"] for e, _ in entries if e.condition.prey == "repel"}
+    assert levels == {0.5}
+
+
+def test_a_part_may_have_more_seeds_than_the_papers_and_no_more_than_the_preset():
+    def seeds(**more):
+        select = {"learning_rate": {"seeds": 12}}
+        entries = plan_of(preset="large", select=select, **more).experiments["learning_rate"]
+        return {e.spec.seeds for e, _ in entries}
+
+    assert seeds() == {12} and seeds(seeds=2) == {2}
+
+
 def test_curves_have_as_many_bins_whatever_the_number_of_environments():
     entries = plan_of(preset="paper").experiments["fetch_off_policy"]
     bins = {e.spec.steps / e.spec.iteration_steps for e, _ in entries}
@@ -271,6 +318,10 @@ def dump_select(plan):
         (
             {"select": {"fetch": {"tasks": {"FetchPush": {"stepps": 1}}}}},
             ["fetch.tasks.FetchPush.stepps", "did you mean 'steps'"],
+        ),
+        (
+            {"select": {"s_ratio": {"preys": {"repel": {"levels": {"k": [1]}}}}}},
+            ["select.s_ratio.preys.repel.levels", "'k' is not varied", "s_ratio"],
         ),
         (
             {"select": {"fetch": {"tasks": {"FetchPush": {"levels": {"k": [1]}}}}}},
@@ -474,3 +525,22 @@ def test_a_job_reads_the_cells_that_were_written(tmp_path, monkeypatch):
     assert written[name] == spec
     with pytest.raises(SpecError, match=r"Reach\.json: cannot be read as a specification"):
         written["Fetch/Reach"]
+
+
+def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
+    """So cells of one fidelity can be published before those of the other are trained."""
+    values = read_keys(CONFIG) | {"preset": "large", "end_test": {"every": 10_000, "episodes": 5}}
+    sizes = {"released": {"seeds": 8, "steps": 150_000}, "described": {"seeds": 4}}
+    arms = {"SAC": {"fidelities": sizes}, "SAC-HER": {"fidelities": sizes, "end_test": False}}
+    where = {"spawns": ["random"], "preys": ["static"], "steps": 200_000}
+    values["select"] = {"algorithms": where | {"arms": arms}}
+    found = {
+        (entry.arm, entry.fidelity): (entry.spec.seeds, entry.spec.steps, entry.spec.end_test)
+        for entry, _ in Plan.of(parse(values)).experiments["algorithms"]
+    }
+    test = found["SAC", "released"][2]
+    assert test is not None and test.every == 10_000
+    assert found["SAC", "released"] == (8, 150_000, test)
+    assert found["SAC-HER", "released"] == (8, 150_000, None)
+    assert found["SAC", "described"] == (4, 200_000, None)
+    assert found["PPO", "released"] == (16, 200_000, None)

@@ -65,8 +65,12 @@ def test_a_full_job_is_minutes_long(rollouts, width):
 @pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
 def test_nothing_of_a_preset_is_lost_in_the_queue(preset):
     stage = Stage.of(Plan.of(load(ROOT / "config.yaml", {"preset": preset})))
-    queue = stage.queue()
-    work = sum(stage.seconds(spec) + CELL_SECONDS for spec in stage.plan.cells.values())
+    queue = stage.queue(10)
+    together = [stage.spec_of(*names) for names in stage.bundles(stage.plan.cells, 10)]
+    work = sum(stage.seconds(spec) + CELL_SECONDS for spec in together)
+    assert sum(spec.seeds for spec in together) == sum(
+        spec.seeds for spec in stage.plan.cells.values()
+    )
     assert sum(queue) == pytest.approx(work)
     assert wall_seconds(queue, 1, 0) == pytest.approx(work)
     for slots in (10, 100):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -17,7 +16,7 @@ from hindsight.analysis.cells import load_cell
 from hindsight.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
-from hindsight.training.cell import CellTraining, Execution, train_cell
+from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 
 SPEC = CellSpec.model_validate(
@@ -209,6 +208,4 @@ def test_a_policy_file_holds_every_run(tmp_path):
     saved = load(tmp_path / "policies" / f"{SPEC.name}.pt")
     assert saved["seeds"] == [0, 1, 2]
     assert CellSpec.model_validate_json(saved["spec"]) == SPEC
-    training = CellTraining(SPEC, tmp_path, Execution(), lambda progress: None)
     assert saved["rows"].shape[0] == 3 and torch.isfinite(saved["rows"]).all()
-    assert training.path("cells", ".parquet") == Path(tmp_path, "cells", f"{SPEC.name}.parquet")

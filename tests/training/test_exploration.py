@@ -44,7 +44,7 @@ def cell(
 
 
 def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns(spec, list(seeds), "cpu")
+    return OnPolicyRuns([spec] * len(seeds), seeds, "cpu")
 
 
 @pytest.fixture

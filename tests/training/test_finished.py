@@ -15,6 +15,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.experiments import read_spec, spec_document
 from hindsight.training import cell as cell_module
+from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 
@@ -46,15 +47,18 @@ def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
 
 @pytest.fixture
 def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds of every group that is made to train."""
+    """The seeds of every run that is made to train, or to train on."""
     made: list[int] = []
-    runs_of = cell_module.runs_of
 
-    def noted(spec, seeds, *rest):
-        made.extend(seeds)
-        return runs_of(spec, seeds, *rest)
+    def noting(make):
+        def noted(specs, seeds, *rest):
+            made.extend(seeds)
+            return make(specs, seeds, *rest)
 
-    monkeypatch.setattr(cell_module, "runs_of", noted)
+        return noted
+
+    for module, name in ((cell_module, "together"), (record, "runs_of")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
     return made
 
 

@@ -13,9 +13,24 @@ from hindsight.fingerprint import of_stage
 from hindsight.interruption import end_with_parent
 from hindsight.locks import only_head
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import Plan
+from hindsight.specs.experiments import Plan, spec_path
 from hindsight.specs.experiments import parse as parse_config
-from hindsight.workflow import Stage, cancel_left_jobs
+from hindsight.workflow import (
+    TO_TRAIN,
+    Stage,
+    bundle_path,
+    cancel_left_jobs,
+    written_bundle,
+)
+
+
+def slots():
+    """Jobs at a time: those in a cluster's queue, or the cores."""
+    try:
+        return workflow.nodes or workflow.cores
+    except WorkflowError:  # whoever only looks at the rules names none
+        return 1
+
 
 try:
     if workflow.is_main_process and not workflow.output_settings.dryrun:
@@ -26,6 +41,12 @@ try:
     STAGE = Stage.of(plan_of(parse_config(config)))
     if not workflow.remote_exec:
         STAGE.write_plans()
+        TOGETHER = STAGE.together(slots())
+    else:
+        jobs = workflow.dag_settings.allowed_rules
+        TOGETHER = {
+            job: written_bundle(job) for job in jobs if bundle_path(job).exists()
+        }
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -43,10 +64,16 @@ def asked():
     return STAGE.present if "figures" in workflow.dag_settings.targets else STAGE
 
 
-def planned(wildcards):
-    """A cell's specification, which a job reads."""
-    path = f"results/specs/{wildcards.cell}.json"
-    return path if wildcards.cell in STAGE.stale else ancient(path)
+def cells_of(experiments):
+    """Of an input: the cells that experiments' tables are made of."""
+    return lambda wildcards: list(
+        dict.fromkeys(path for name in experiments for path in asked().cells_of(name))
+    )
+
+
+def due(wildcards):
+    """What a cell is made from; when it was written counts of one that is there, of other code."""
+    return TO_TRAIN if wildcards.cell in STAGE.stale else ancient(TO_TRAIN)
 
 
 def one_core(wildcards):

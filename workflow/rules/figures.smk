@@ -12,7 +12,7 @@ for job, experiments in STAGE.drawing.items():
             update([path for name in experiments for path in STAGE.drawn_of(name)]),
         log:
             f"results/logs/figures/{STAGE.source}-{job}.log",
-        priority: 2
+        priority: 5000
         localrule: True
         conda:
             "../../environment.yml"

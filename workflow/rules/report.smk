@@ -20,12 +20,14 @@ rule report:
     input:
         claims=STAGE.claims,
         answers=f"{STAGE.tables}/answers.json",
+        papers=STAGE.papers,
         tables=STAGE.all_tables,
         figures=lambda wildcards: asked().drawn,
         deviations="docs/deviations.md",
     output:
         html=STAGE.page,
         scoreboard=STAGE.scoreboard,
+        appendix=directory(STAGE.appendix),
     log:
         f"results/logs/report/{STAGE.source}.log",
     localrule: True
@@ -34,4 +36,4 @@ rule report:
     params:
         code=of_stage("report"),
     shell:
-        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} > {log:q} 2>&1"
+        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} {output.appendix:q} > {log:q} 2>&1"

@@ -1,20 +1,30 @@
-# From an experiment's cells to its tables.
-rule summarise:
-    input:
-        plan=f"{STAGE.tables}/{{experiment}}/plan.json",
-        cells=lambda wildcards: asked().cells_of(wildcards.experiment),
-    output:
-        expand(f"{STAGE.tables}/{{{{experiment}}}}/{{table}}", table=STAGE.TABLES),
-    log:
-        f"results/logs/summarise/{STAGE.source}-{{experiment}}.log",
-    priority: 2
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        code=of_stage("summarise"),
-    shell:
-        "hindsight summarise {input.plan:q} > {log:q} 2>&1"
+# From experiments' cells to their tables: one job for all that is published, which is all there
+# already; else a job for each experiment, as soon as its cells are trained.
+for job, experiments in STAGE.summarising.items():
+
+    rule:
+        name:
+            job
+        input:
+            plans=[f"{STAGE.tables}/{name}/plan.json" for name in experiments],
+            cells=cells_of(experiments),
+        output:
+            [
+                f"{STAGE.tables}/{name}/{table}"
+                for name in experiments
+                for table in STAGE.TABLES
+            ],
+        log:
+            f"results/logs/summarise/{STAGE.source}-{job}.log",
+        priority: 5000
+        localrule: True
+        conda:
+            "../../environment.yml"
+        threads: workflow.cores if len(experiments) > 1 else 1
+        params:
+            code=of_stage("summarise"),
+        shell:
+            "hindsight summarise {input.plans:q} --processes {threads} > {log:q} 2>&1"
 
 
 # Episodes of trained policies, for the picture of the environment.

@@ -94,7 +94,7 @@ def _place_of(key: Key) -> Place:
 
 
 def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
-    curves = [_curves(cell) for cell in cells]
+    curves = [scaled_curves(cell) for cell in cells]
     everyone = np.arange(min(len(cell.seeds) for cell in cells))
     tops, m_c = _m_c(curves, everyone[None])
 
@@ -110,7 +110,7 @@ def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Red
     return Scores(key, varied, levels, m_c[0], half(0), half(1), replicates, learnt, everyone.size)
 
 
-def _curves(cell: Reduced) -> tuple[Array, Array]:
+def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
     """Steps `[step]` and scaled returns `[step, seed]`, carried forward, to the last run's end.
 
     Beyond it nothing changes: neither the maximum nor the time to learn.

@@ -13,6 +13,7 @@ Array = NDArray[np.float64]
 
 LEARNT_SHARE = 0.95  # "time to learn": the first point at this share of the scaled maximum
 LEARNT = 0.5  # scaled maximum median return: the median run succeeds in half of its episodes
+FLOOR = 0.005  # of a scaled return that is divided by: half an episode of a hundred
 SOLVED_SUCCESS = 0.95
 SOLVED_EPISODES = 100
 #: Results files hold their numbers in single precision: 0.95 there is less than 0.95.
@@ -90,12 +91,24 @@ def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
     """First `x` at which the scaled median curve reaches 0.95 of its own maximum.
 
     `median`: return units, `[step]`; `x`: steps or minutes, `[step]`. The papers' definition: it
-    gives a value for a curve that never leaves -1 as well, so read it together with the maximum.
+    gives a value for a curve that never leaves -1 as well, so read it together with the maximum
+    (`time_if_learnt` does).
     """
     curve = scaled(median)
     top = curve[maximum_steps(median)[0]]
     learnt = np.flatnonzero(curve >= LEARNT_SHARE * top - ROUNDING)
     return float(np.asarray(x, dtype=np.float64)[learnt[0]])
+
+
+def is_learnt(maximum: float) -> bool:
+    """Whether a maximum median return means success in half of the episodes."""
+    return bool(scaled(maximum) >= LEARNT - ROUNDING)
+
+
+def time_if_learnt(median: ArrayLike, x: ArrayLike) -> float:
+    """The time to learn; NaN of a median run that never succeeds in half of its episodes."""
+    learnt = is_learnt(maximum_median_return(median))
+    return time_to_learn(median, x) if learnt else float("nan")
 
 
 def first_at(median: ArrayLike, x: ArrayLike, level: float) -> float:
@@ -115,16 +128,16 @@ def m_c(scaled_maximum: ArrayLike, times: ArrayLike) -> Array:
     return np.asarray(scaled_maximum, dtype=np.float64) * (1.0 - times / slowest)
 
 
-def sensitivity(scaled_maximum: ArrayLike) -> float:
-    """(best - worst) / worst over the settings, per cent.
+def sensitivity(scaled_maximum: ArrayLike) -> Array:
+    """(best - worst) / worst `[...]` over the settings `[..., setting]`, per cent; NaN where none
+    succeeds.
 
-    Infinite where only the worst never succeeds, NaN where none does.
+    The worst is taken for FLOOR at least, so that a setting that never succeeds is no infinity.
     """
     values = np.asarray(scaled_maximum, dtype=np.float64)
-    best, worst = float(values.max()), float(values.min())
-    if worst <= 0.0:
-        return float("nan") if best <= 0.0 else float("inf")
-    return 100.0 * (best - worst) / worst
+    best, worst = values.max(axis=-1), np.maximum(values.min(axis=-1), FLOOR)
+    found = 100.0 * np.maximum(best - worst, 0.0) / worst
+    return np.where(best <= 0.0, np.nan, found)
 
 
 def extend_grid(env_steps: ArrayLike, budget: float) -> Array:

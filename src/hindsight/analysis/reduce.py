@@ -65,17 +65,15 @@ class Reduced:
 
 
 def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
-    """A cell's first `n_seeds` runs (all by default) as arrays on the grid continued to the budget.
+    """A cell's runs as arrays on the grid continued to the budget.
 
-    A cell that serves several experiments holds as many seeds as the largest of them asks for.
-    ResultError if it has fewer than `n_seeds`.
+    A cell that serves several experiments holds as many seeds as the largest of them asks for, and
+    all of them count in each.  ResultError if it has fewer than `n_seeds`.
     """
     seeds = np.unique(cell.curves["seed"].to_numpy())
     if n_seeds is not None and seeds.size < n_seeds:
         raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
-    seeds = seeds[:n_seeds]
-    rows = cell.curves[cell.curves["seed"].isin(seeds)]
-    evaluations = cell.evaluations[cell.evaluations["seed"].isin(seeds)]
+    rows, evaluations = cell.curves, cell.evaluations
     observed = np.unique(rows["env_steps"].to_numpy())
     env_steps = metrics.extend_grid(observed, cell.budget)
     seed_index = np.searchsorted(seeds, rows["seed"].to_numpy())

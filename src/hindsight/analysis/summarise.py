@@ -32,12 +32,14 @@ from hindsight.analysis.reduce import (
     Reduced,
     reduce_cell,
 )
+from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.time_saved import time_saved
 from hindsight.files import DamagedError, write_whole
 from hindsight.integrity import RECORD, SUMS, file_sha256, record_sum
+from hindsight.process import side_by_side
 
 CURVE_POINTS = 250
-SEED_CURVE_POINTS = 150
+SEED_CURVE_POINTS = 250
 MINUTE_BINS = 100
 PAIRED_METRICS = ("auc", "final_return")
 #: On other tasks, whose returns have no common scale.
@@ -67,7 +69,7 @@ SUMMARY_COLUMNS = (
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
     "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
-    "timed_on", "budget", *COARSE_COLUMNS, *COMMON_COLUMNS,
+    "timed_on", "budget", "cut_share", *COARSE_COLUMNS, *COMMON_COLUMNS,
 )  # fmt: skip
 #: Where a cell was trained; spawn and prey only of the papers' conditions.
 PLACE = ("task", "condition", "spawn", "prey")
@@ -77,7 +79,6 @@ TEST_COLUMNS = (
     "p_fisher", "p_fisher_holm", "probability_of_improvement", "probability_low",
     "probability_high", "p_logrank",
 )  # fmt: skip
-SENSITIVITY_COLUMNS = ("best", "worst", "sensitivity_percent")
 AGGREGATE_COLUMNS = (
     "n_conditions", "n_seeds", "mean_return", "mean_return_low", "mean_return_high", "iqm_return",
     "iqm_return_low", "iqm_return_high", "mean_auc", "mean_auc_low", "mean_auc_high", "iqm_auc",
@@ -88,6 +89,12 @@ TEX_COLUMNS = (
     "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
     "mean_success",
 )  # fmt: skip
+
+
+def summarise_all(plans: Sequence[Path], processes: int = 1) -> list[dict[str, Any]]:
+    """`summarise` of each plan, by so many processes."""
+    found = side_by_side(summarise, [(plan,) for plan in plans], processes)
+    return [entry for missing in found for entry in missing]
 
 
 def summarise(plan_path: Path) -> list[dict[str, Any]]:
@@ -114,7 +121,16 @@ def summarise(plan_path: Path) -> list[dict[str, Any]]:
     tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
     write_whole(out / "summary.tex", lambda part: part.write_text(tex))
     sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
-    found = {"entries": len(plan["entries"]), "missing": missing, SUMS: sums}
+    diverged = [
+        {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
+        | {"seed": seed, "step": step}
+        for entry in plan["entries"]
+        if entry["cell"] in cells
+        for seed, step in cells[entry["cell"]].diverged.items()
+    ]
+    found = {
+        "entries": len(plan["entries"]), "missing": missing, "diverged": diverged, SUMS: sums,
+    }  # fmt: skip
     sums[RECORD] = record_sum(found)
     record = json.dumps(found, indent=1) + "\n"
     write_whole(out / RECORD, lambda part: part.write_text(record))
@@ -181,9 +197,7 @@ def make_tables(
         "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
         "aggregate.csv": aggregate(paper_runs, ["fidelity", *arm, "level", *vary]),
         # Where nothing varies there is nothing to be sensitive to: no rows.
-        "sensitivity.csv": sensitivities(
-            summary if vary and like_papers else summary[:0], ["fidelity", *arm, *PLACE]
-        ),
+        "sensitivity.csv": sensitivities(like_papers if vary else [], ["fidelity", *arm, *PLACE]),
         "m_c.csv": m_c_table(scores, like_papers, keys),
         "best_level.csv": best_levels(scores, vary, ["fidelity", *arm, *PLACE]),
         "time_saved.csv": time_saved(like_papers, keys),
@@ -241,7 +255,8 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
         # Of all runs: one that does not solve its task takes longer than any step.
         "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
-    if cell.unit_returns:
+    # By whichever clock: read at fewer points, a curve's maximum may be missed.
+    if cell.unit_returns and metrics.is_learnt(row["max_median_return"]):
         for clock, curve in (("steps", steps), ("minutes", minutes)):
             row[f"time_to_learn_{clock}"] = metrics.time_to_learn(curve["median"], curve["x"])
     row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
@@ -260,7 +275,7 @@ def _coarse_row(cell: Reduced, common: Common, minutes: pd.DataFrame) -> Key:
     if not cell.unit_returns or np.isnan(median).all():
         return row
     row["coarse_max_median_return"] = metrics.maximum_median_return(median)
-    row["coarse_time_to_learn"] = metrics.time_to_learn(median, steps)
+    row["coarse_time_to_learn"] = metrics.time_if_learnt(median, steps)
     for name, level in LEVELS.items():
         row[f"steps_to_{name}"] = metrics.first_at(median, steps, level)
         row[f"minutes_to_{name}"] = metrics.first_at(minutes["median"], minutes["x"], level)
@@ -270,7 +285,8 @@ def _coarse_row(cell: Reduced, common: Common, minutes: pd.DataFrame) -> Key:
 def _common_row(cell: Reduced, common: Common) -> Key:
     """The papers' statistics within what all arms of a condition had; NaN without any value."""
     edges, by_minutes = common.returns_by_minutes(cell)
-    row: Key = {"budget": cell.budget, "timed_on": cell.timed_on}
+    cut = cell.runs["end_step"] >= cell.env_steps[-1]
+    row: Key = {"budget": cell.budget, "cut_share": cut.mean(), "timed_on": cell.timed_on}
     for unit, had, x, returns in (
         ("steps", common.budget, common.grid, common.returns(cell)),
         ("minutes", common.minutes, edges, by_minutes),
@@ -278,7 +294,7 @@ def _common_row(cell: Reduced, common: Common) -> Key:
         median = metrics.median_curve(returns)
         top, learnt = float("nan"), float("nan")
         if cell.unit_returns and not np.isnan(median).all():
-            top, learnt = metrics.maximum_median_return(median), metrics.time_to_learn(median, x)
+            top, learnt = metrics.maximum_median_return(median), metrics.time_if_learnt(median, x)
         row |= {
             f"common_{unit}": had,
             f"common_{unit}_max_median_return": top,
@@ -318,18 +334,6 @@ def _seed_curves(cell: Reduced) -> pd.DataFrame:
         "return_mean": cell.returns[row, step], "success_rate": cell.success[row, step],
         **{name: values[row, step] for name, values in cell.traces.items()},
     })  # fmt: skip
-
-
-def sensitivities(summary: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Per arm and condition, how much the scaled maximum median return varies over the levels
-    (PAPERS section 4).
-    """
-    rows = []
-    for _, group in summary.groupby(["fidelity", "arm", "condition"], sort=False):
-        top = metrics.scaled(group["max_median_return"])
-        numbers = (top.max(), top.min(), metrics.sensitivity(top))
-        rows.append((*group[keys].iloc[0], *numbers))
-    return pd.DataFrame(rows, columns=[*keys, *SENSITIVITY_COLUMNS])
 
 
 def pair_tests(

@@ -20,8 +20,10 @@ class Claim:
 
     source: where the paper says it; thresholds: numbers of the rule; needs: the paper's evidence
     (conditions, seeds, ...), less of which caps a verdict at "partly"; rule: the same in words;
-    test: what the p-value is of; added: what of the rule was not fixed before its results were
-    seen; more: what else its function reads.
+    test: what the p-value is of; parts: what the rule asks, by name, so that a verdict can say
+    which of it holds; figure: the one that shows it, by its name under the fidelity `released`;
+    added: what of the rule was not fixed before its results were seen; more: what else its
+    function reads.
     """
 
     id: str
@@ -34,6 +36,8 @@ class Claim:
     needs: dict[str, Any]
     rule: str
     test: str
+    parts: dict[str, str]
+    figure: str
     added: str = ""
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -47,7 +51,10 @@ def _claim(name: str, paper: str, values: dict[str, Any]) -> Claim:
         f"reproduced. {words.pop('more', '')}"
     )
     rule = rule.format(**needs | thresholds).strip()
-    known = {n: words.pop(n) for n in ("sentence", "source", "metric", "published", "test")}
+    parts = {key: text.format(**needs | thresholds) for key, text in words.pop("parts").items()}
+    told = ("sentence", "source", "metric", "published", "test", "figure")
+    known = {n: words.pop(n) for n in told} | {"parts": parts}
+    known["metric"] = known["metric"].format(**needs | thresholds)
     added = words.pop("added", "")
     return Claim(name, paper, **known, thresholds=thresholds, needs=needs, rule=rule, added=added,
                  more=words)  # fmt: skip

@@ -73,12 +73,17 @@ def learns_reach_only(evidence: Evidence) -> Verdict:
         n_conditions=len(her),
         missing=missing,
         of=evidence.scale("fetch"),
+        parts={"reach": is_learned(her[REACH]), "only": not _others(her)},
     )
 
 
+def _others(her: dict[str, float]) -> int:
+    """How many of the other tasks are learned."""
+    return sum(is_learned(success) for task, success in her.items() if task != REACH)
+
+
 def _reach_only(her: dict[str, float], missing: list[Numbers]) -> Outcome:
-    others = sum(is_learned(success) for task, success in her.items() if task != REACH)
-    reach = is_learned(her[REACH])
+    others, reach = _others(her), is_learned(her[REACH])
     few = others <= CLAIMS["P7"].thresholds["others"]
     return outcome(reach and not others, reach and few, missing)
 

@@ -59,7 +59,10 @@ def best_s_ratio(evidence: Evidence) -> Verdict:
         "M1",
         evidence.fidelity,
         outcome(inside and near and peaked is True, inside, missing),
-        {"best_to": best_to, "single_peaked": peaked, "own": int(own.sum()), "learnt": len(learnt)},
+        {
+            "best_to": best_to, "single_peaked": peaked, "own": int(own.sum()),
+            "learnt": len(learnt), "evaluation": evaluation_by_s(summary),
+        },
         best,
         low,
         high,
@@ -67,7 +70,23 @@ def best_s_ratio(evidence: Evidence) -> Verdict:
         n_conditions=int(overall["n_conditions"]),
         missing=missing,
         of=evidence.scale("s_ratio"),
-    )
+        parts={"best": inside, "near": near, "peaked": peaked is True},
+    )  # fmt: skip
+
+
+def evaluation_by_s(summary: pd.DataFrame) -> Numbers:
+    """Without random actions: the mean return of the last evaluation over the conditions that have
+    every S; the highest, the S that are within a tie of it (P1's), and how it leans.
+    """
+    own = select(summary, "subject")
+    means = own.pivot(index=CONDITION, columns=S_RATIO, values="mean_return").dropna().mean()
+    best = float(means.max())
+    tie = CLAIMS["P1"].thresholds["tie"]
+    levels = means.index.to_numpy(dtype=np.float64)
+    return {
+        "best": best, "as_good": [float(s) for s in levels[means >= best - tie + ROUNDING]],
+        "lean": float(lean(levels, metrics.scaled(means.to_numpy()))),
+    }  # fmt: skip
 
 
 def best_rows(evidence: Evidence) -> tuple[pd.Series | None, pd.DataFrame]:
@@ -123,17 +142,19 @@ def beats_her(evidence: Evidence) -> Verdict:
     if found.n_conditions < summary[CONDITION].nunique():
         missing.append(lack("PPO-HER in few", n=found.n_conditions))
     at = dict(zip(runs["level"], runs[S_RATIO], strict=True))
+    tested = effect(paired(pd.concat(apart), her, "final_evaluation_return"))
     beyond = CLAIMS["M2"].thresholds["beyond"]
+    above, more = bool(found.low > beyond), ahead > behind
     return Verdict(
         "M2",
         evidence.fidelity,
-        outcome(found.low > beyond and ahead > behind, found.mean > beyond and ahead > behind,
-                missing),
+        outcome(above and more, found.mean > beyond and more, missing),
         {
             "chosen": [float(at[text]) for text in dict.fromkeys(chosen.values())],
             "difference": found.numbers(), "ahead": ahead, "behind": behind,
             "unit": found.unit, "steps_saved": _steps_saved(evidence, summary, everywhere),
             "everywhere": float(at[everywhere]), "biased": biased.numbers(),
+            "evaluation": tested.numbers(),
         },
         found.mean,
         found.low,
@@ -143,6 +164,7 @@ def beats_her(evidence: Evidence) -> Verdict:
         n_conditions=found.n_conditions,
         missing=missing,
         of=evidence.scale("s_ratio"),
+        parts={"above": above, "more": more},
     )  # fmt: skip
 
 
@@ -170,17 +192,23 @@ def her_runs(evidence: Evidence, experiment: str) -> pd.DataFrame | None:
     """PPO-HER's runs at the defaults, wherever their budget is no smaller than the experiment's;
     None if nowhere.
 
-    Their area under the curve is that within the experiment's budget.
+    Their area under the curve is that within the experiment's budget, and so is their last
+    evaluation.
     """
     budget, found = evidence.budget(experiment), []
     for name, role in HER_RUNS.items():
-        runs, curves = (evidence.table(name, f"{t}.parquet") for t in ("runs", "seed_curves"))
-        if runs is None or curves is None or evidence.budget(name) < budget:
+        runs, curves, tests = (
+            evidence.table(name, f"{t}.parquet") for t in ("runs", "seed_curves", "evaluations")
+        )
+        if runs is None or curves is None or tests is None or evidence.budget(name) < budget:
             continue
         runs = select(runs, role)
         if evidence.budget(name) > budget:
             areas = area_within(select(curves, role), budget)
-            runs = runs.drop(columns="auc").join(areas, on=RUN)
+            tests = select(tests, role)
+            last = tests[tests["env_steps"] <= budget].groupby(RUN)["return_mean"].last()
+            runs = runs.drop(columns=["auc", "final_evaluation_return"]).join(areas, on=RUN)
+            runs = runs.join(last.rename("final_evaluation_return"), on=RUN)
         found.append(runs)
     table = pd.concat(found).drop_duplicates(RUN) if found else pd.DataFrame()
     return None if table.empty else table
@@ -233,7 +261,10 @@ def leans_right(evidence: Evidence) -> Verdict:
         "M3",
         evidence.fidelity,
         outcome(low > beyond and mostly and inner > beyond, mostly, missing),
-        {"inner": inner, "right": right, "left": left},
+        {
+            "inner": inner, "right": right, "left": left,
+            "evaluation": evaluation_by_s(summary)["lean"],
+        },
         leaning,
         low,
         high,
@@ -242,7 +273,8 @@ def leans_right(evidence: Evidence) -> Verdict:
         n_conditions=int(overall["n_conditions"]),
         missing=missing,
         of=evidence.scale("s_ratio"),
-    )
+        parts={"above": bool(low > beyond), "inner": bool(inner > beyond), "more": right > left},
+    )  # fmt: skip
 
 
 def inner_lean(evidence: Evidence) -> float:
@@ -326,6 +358,7 @@ def targeting_gains(evidence: Evidence) -> Verdict:
         n_conditions=found.n_conditions,
         missing=missing,
         of=evidence.scale(targeted_in),
+        parts={"below": bool(high < margin), "not above": bool(found.low <= 0)},
     )  # fmt: skip
 
 
@@ -389,6 +422,7 @@ def stops_early(evidence: Evidence) -> Verdict:
         n_conditions=int(row["n_conditions"]),
         missing=missing,
         of=evidence.scale("stop_her"),
+        parts={"equal": bool(equal), "saves": bool(low > 0), "saves enough": bool(is_cheaper)},
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import name_of, select
 from hindsight.analysis.effects import CONDITION
 from hindsight.analysis.metrics import LEARNT
+from hindsight.analysis.reduce import ALL
 from hindsight.analysis.summarise import LEVELS
 from hindsight.claims.data import CLAIMS
 from hindsight.claims.fetch import learns_reach_only
@@ -42,7 +43,7 @@ from hindsight.claims.verdicts import (
 
 Array = NDArray[np.float64]
 
-SMOOTHED = 5  # points of a curve of at most 150
+SMOOTHED = 5  # points of a curve of at most 250
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ RaceOf = Callable[[pd.DataFrame, bool], Race]  # a summary; whether within what 
 
 def highest_return(evidence: Evidence) -> Verdict:
     """P1."""
-    return _race_verdict("P1", evidence, return_race, CLAIMS["P1"].thresholds["won"], "steps")
+    needed = CLAIMS["P1"].thresholds["won"]
+    return _race_verdict("P1", evidence, return_race, needed, "steps", twice=False)
 
 
 def fastest(claim: str, unit: Literal["steps", "minutes"]) -> Callable[[Evidence], Verdict]:
@@ -170,13 +172,15 @@ def _race_verdict(
     race_of: RaceOf,
     needed: int,
     unit: Literal["steps", "minutes"],
+    twice: bool = True,
 ) -> Verdict:
     """Reproduced if `needed` of twelve conditions are won (of fewer: that share of them), partly if
     more are won than lost.
 
-    In the conditions that every arm was trained in. Where the arms' budgets differ, both must hold
-    twice: at each arm's own budget, and within what all of them had; the numbers are the latter's,
-    because only that is a race. Beside it, PPO-HER against PPO alone, wherever both were trained.
+    In the conditions that every arm was trained in. Where an arm's smaller budget ended its runs,
+    both must hold twice (but for a maximum): at each arm's own budget, and within what all of them
+    had; the numbers are the latter's, because only that is a race. Beside it, PPO-HER against PPO
+    alone, wherever both were trained.
     """
     summary = evidence.table("algorithms", "summary.csv")
     if (reason := untestable(summary, need=("subject",))) or summary is None:
@@ -189,19 +193,22 @@ def _race_verdict(
     races, deciding = [own], own
     numbers: Numbers = {"own": own.numbers(), "in_common": None, "pair": None, "sizes": []}
     # Beside the rule: without random actions; and by when a level that is the same for all.
-    if claim == "P1":
-        numbers["evaluation"] = highest(raced, "mean_return").numbers()
-    else:
+    numbers["evaluation"] = highest(raced, "mean_return").numbers()
+    evaluated = raced.groupby("arm", sort=False)["mean_return"].mean()
+    numbers["evaluated"] = {str(arm): float(own) for arm, own in evaluated.items()}
+    if claim != "P1":
         times = {level: f"{unit}_to_{level}" for level in LEVELS}
         numbers["levels"] = {name: level_race(raced, at).numbers() for name, at in times.items()}
     few, every = (table[CONDITION].nunique() for table in (raced, summary))
     numbers |= {"raced": few, "of": every, "rarer": rarer(summary)}
-    if unequal := raced["budget"].nunique() > 1:
-        deciding = race_of(raced, True)
-        races.append(deciding)
-        numbers["in_common"] = deciding.numbers()
+    if unequal := unequal_budgets(raced):
+        in_common = race_of(raced, True)
+        numbers["in_common"] = in_common.numbers()
         numbers["common_steps"] = int(raced["common_steps"].max())
-        missing.append(lack("budgets", experiment="algorithms"))
+        missing.append(lack("budgets", experiment="algorithms", sizes=sizes(raced)))
+        if twice:
+            deciding = in_common
+            races.append(in_common)
     if unequal or raced["n_seeds"].nunique() > 1:
         numbers["sizes"] = sizes(raced)
     numbers["clocks"] = clocks(raced) if unit == "minutes" else []
@@ -209,14 +216,15 @@ def _race_verdict(
         numbers["pair"] = race_of(rows_of(summary, "baseline", "subject"), False).numbers()
     effect, low, high = mean_interval(deciding.effects)
     share = needed / CLAIMS[claim].needs["conditions"]
+    most = [race.wins >= share * race.total - ROUNDING for race in races]
+    more = [race.wins > race.losses for race in races]
+    parts = {"most": most[0], "more": more[0]}
+    if len(races) > 1:
+        parts |= {"most in common": most[1], "more in common": more[1]}
     return Verdict(
         claim,
         evidence.fidelity,
-        outcome(
-            all(race.wins >= share * race.total - ROUNDING for race in races),
-            all(race.wins > race.losses for race in races),
-            missing,
-        ),
+        outcome(all(most), all(more), missing),
         numbers,
         effect,
         low,
@@ -226,7 +234,17 @@ def _race_verdict(
         n_conditions=deciding.total,
         missing=missing,
         of=evidence.scale("algorithms"),
+        parts=parts,
     )
+
+
+def unequal_budgets(summary: pd.DataFrame) -> bool:
+    """Whether an arm with fewer steps than another was still learning when they were used up.
+
+    Runs that have all ended before, being perfect or passing a test, had what they asked for.
+    """
+    most = summary.groupby(CONDITION)["budget"].transform("max")
+    return bool(((summary["budget"] < most) & (summary["cut_share"] > 0)).any())
 
 
 def _best(others: pd.Series, best: float) -> str:
@@ -295,6 +313,7 @@ def solves_more(evidence: Evidence) -> Verdict:
         n_conditions=len(shares),
         missing=missing,
         of=evidence.scale("algorithms"),
+        parts={"significant": significant > 0, "more": bool(gained.sum() > lost.sum())},
     )  # fmt: skip
 
 
@@ -308,20 +327,21 @@ def less_sensitive(evidence: Evidence) -> Verdict:
         return not_tested("P5", evidence, lack("one level", experiment="learning_rate"))
     limits = CLAIMS["P5"].thresholds
     table = rows_of(table, "baseline", "subject")
-    worst = table.groupby("role")["sensitivity_percent"].max()
-    best = table.pivot(index=CONDITION, columns="role", values="best").dropna()
-    least = table.pivot(index=CONDITION, columns="role", values="worst").dropna()
+    together = table[CONDITION] == ALL
+    each = table[~together]
+    best = each.pivot(index=CONDITION, columns="role", values="best").dropna()
+    least = each.pivot(index=CONDITION, columns="role", values="worst").dropna()
     ratio = best / least.clip(lower=limits["floor"])
     learnt = best.min(axis="columns") >= limits["learnt"] - ROUNDING
-    if not learnt.any():
+    if table[together]["role"].nunique() < 2 or not learnt.any():
         # An arm that never learns is insensitive to everything: no evidence either way.
         return not_tested("P5", evidence, lack("both never learn"))
     log_ratios = np.log2((ratio["baseline"] / ratio["subject"])[learnt].to_numpy(dtype=np.float64))
     wins, losses = int((log_ratios > ROUNDING).sum()), int((log_ratios < -ROUNDING).sum())
     p_value = statistics.sign_test(wins, losses)
-    her, ppo = float(worst["subject"]), float(worst["baseline"])
-    # Twice infinity is no more than infinity.
-    is_halved = her < ppo and limits["factor"] * her <= ppo
+    her, ppo = (_worst_case(table[together & (table["role"] == role)])
+                for role in ("subject", "baseline"))  # fmt: skip
+    is_halved = her["value"] < ppo["value"] and limits["factor"] * her["value"] <= ppo["value"]
     is_mostly_less = wins > losses and p_value < limits["alpha"]
     missing = caveats("P5", summary)
     effect, low, high = mean_interval(log_ratios)
@@ -332,6 +352,7 @@ def less_sensitive(evidence: Evidence) -> Verdict:
         {
             "her": her, "ppo": ppo, "compared": len(log_ratios), "less": wins, "more": losses,
             "levels": sorted(map(float, set(summary["learning_rate"])), reverse=True),
+            "steps_to": _steps_by_level(summary),
         },
         effect,
         low,
@@ -341,7 +362,29 @@ def less_sensitive(evidence: Evidence) -> Verdict:
         n_conditions=len(best),
         missing=missing,
         of=evidence.scale("learning_rate"),
+        parts={"halved": is_halved, "mostly": is_mostly_less},
     )  # fmt: skip
+
+
+def _worst_case(rows: pd.DataFrame) -> Numbers:
+    """An arm's row over all conditions; evaluation: the same without random actions."""
+    row = rows.iloc[0]
+    names = {"value": "sensitivity_percent", "evaluation": "evaluation_percent"}
+    return {n: float(row[names.get(n, n)]) for n in ("value", "low", "high", "evaluation")}
+
+
+def _steps_by_level(summary: pd.DataFrame) -> Numbers:
+    """By return that is the same for all, how many of an arm's cells reach it, by role, and of how
+    many.
+    """
+    found: Numbers = {}
+    for name in LEVELS:
+        reached = summary.assign(reached=summary[f"steps_to_{name}"].notna()).groupby("role")
+        found[name] = {
+            str(role): {"reached": int(own["reached"].sum()), "of": len(own)}
+            for role, own in reached
+        }
+    return found
 
 
 def holds_up(evidence: Evidence) -> Verdict:
@@ -383,6 +426,7 @@ def holds_up(evidence: Evidence) -> Verdict:
         n_conditions=max(len(part.groupby(CONDITION)) for part in parts.values()),
         missing=missing,
         of=evidence.scale(next(iter(parts))),
+        parts={name: name in held for name in parts},
     )  # fmt: skip
 
 
@@ -486,6 +530,7 @@ def loses_stability(evidence: Evidence) -> Verdict:
         n_conditions=len(means),
         missing=missing,
         of=evidence.scale("algorithms"),
+        parts={"a": a, "b": b, "c": c},
     )  # fmt: skip
 
 

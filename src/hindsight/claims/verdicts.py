@@ -47,7 +47,7 @@ class Verdict:
 
     p_holm: corrected for all verdicts of the fidelity; numbers: what its sentences say, by name;
     missing: what caps it at "partly", or for "not tested" the reasons, each as `lack` has it; of:
-    how large its runs were.
+    how large its runs were; parts: whether each of the claim's parts holds.
     """
 
     claim: str
@@ -63,6 +63,7 @@ class Verdict:
     n_conditions: int = 0
     missing: list[Numbers] = field(default_factory=list)
     of: Numbers = field(default_factory=dict)
+    parts: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

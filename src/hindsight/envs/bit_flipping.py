@@ -134,7 +134,9 @@ class BitFlipping(Environments[BitFlippingSpec]):
     def _set_parameters(self) -> None:
         limits = [[spec.step_limit] for spec in self.specs]
         self.task: Parameters = Parameters(torch.tensor(limits, device=self.device))
-        self.observation_limit = torch.ones(self.observation_size, device=self.device)
+        self.observation_limit = torch.ones(
+            len(self.specs), self.observation_size, device=self.device
+        )
 
     def advance(self, actions: Tensor) -> Step:
         flips = flips_of(actions, self.n, self.continuous)

@@ -23,12 +23,12 @@ class Environment(Protocol):
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
     truncates: bool  # whether a time limit may cut an episode
     keeps_rest: bool  # whether steps tell what goals do not explain of a reward
-    observation_limit: Tensor  # [obs], the observation's largest absolute values
+    observation_limit: Tensor  # [run, obs], the observation's largest absolute values
 
     @classmethod
     def of(
         cls,
-        spec: EnvironmentSpec,
+        specs: Sequence[EnvironmentSpec],
         seeds: Sequence[int],
         n_envs: int,
         *,
@@ -75,17 +75,17 @@ def kind_of(spec: EnvironmentSpec) -> type[Environment]:
 
 
 def make(
-    spec: EnvironmentSpec,
+    specs: Sequence[EnvironmentSpec],
     seeds: Sequence[int],
     n_envs: int,
     device: torch.device,
     evaluation: bool = False,
     workers: int | None = None,
 ) -> Environment:
-    """`n_envs` environments of each run; all runs alike but for their seeds.
+    """`n_envs` environments of each run, whose specification and seed stand at its place.
 
     `workers`: processes that step foreign environments; None: one for each core.
     """
-    return kind_of(spec).of(
-        spec, seeds, n_envs, device=device, evaluation=evaluation, workers=workers
+    return kind_of(specs[0]).of(
+        specs, seeds, n_envs, device=device, evaluation=evaluation, workers=workers
     )

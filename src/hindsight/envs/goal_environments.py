@@ -97,7 +97,7 @@ class GoalEnvironments:
         self.goal_size, self.observation_size = spec.goal_size, spec.observation_size
         self.action_size, self.n_choices = spec.action_size, spec.n_choices
         self.task = ForeignTask(spec)
-        self.observation_limit = _limits(spec).to(self.device)
+        self._limits = _limits(spec).to(self.device)
         self.keeps_rest = spec.rest == "keep"
         #: Whether a step has paid what goals do not explain, and a person has been told.
         self.paid_rest = evaluation
@@ -111,7 +111,7 @@ class GoalEnvironments:
     @classmethod
     def of(
         cls,
-        spec: GymnasiumSpec,
+        specs: Sequence[GymnasiumSpec],
         seeds: Sequence[int],
         n_envs: int,
         *,
@@ -119,13 +119,20 @@ class GoalEnvironments:
         evaluation: bool,
         workers: int | None,
     ) -> Self:
-        """Runs that are alike but for their seeds."""
-        return cls(spec, seeds, n_envs, device=device, evaluation=evaluation, workers=workers)
+        """Runs that are alike but for their seeds; ValueError for others."""
+        if any(spec != specs[0] for spec in specs):
+            raise ValueError("runs of a foreign environment differ in their seeds only")
+        return cls(specs[0], seeds, n_envs, device=device, evaluation=evaluation, workers=workers)
 
     @staticmethod
     def parallel_episodes(episodes: int) -> int:
         """How many of so many evaluation episodes are played at the same time; divides them."""
         return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
+
+    @property
+    def observation_limit(self) -> Tensor:
+        """[run, obs], the observation's largest absolute values."""
+        return self._limits.expand(len(self._rows), -1)
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Nothing: environments draw their own numbers."""

@@ -121,8 +121,7 @@ class PointReach(Environments[PointReachSpec]):
 
     def _set_parameters(self) -> None:
         self.task: Parameters = Parameters.of(self.specs, self.device)
-        place, speed = self.specs[0].range, self.specs[0].max_speed
-        limits = [place] * 6 + [speed] * 2
+        limits = [[spec.range] * 6 + [spec.max_speed] * 2 for spec in self.specs]
         self.observation_limit = torch.tensor(limits, device=self.device)
 
     def advance(self, actions: Tensor) -> Step:

@@ -220,9 +220,9 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         self.task: Parameters = Parameters.of(self.specs, self.device)
         self.moving = [group for group in self.task.groups() if group[0] not in KEPT]
         self._draws: Tensor | None = None
-        g, v = self.specs[0].grid_size, top_speed(self.n)
-        limits = [g] * (2 * self.n) + [v] * self.n + [g] * (self.observation_size - 3 * self.n)
-        self.observation_limit = torch.tensor(limits, device=self.device)  # of the first run's box
+        limits = self.task.grid_size.flatten()[:, None].repeat(1, self.observation_size)
+        limits[:, 2 * self.n : 3 * self.n] = top_speed(self.n)
+        self.observation_limit = limits
 
     def _draw(self, spec: PredatorPreySpec, size: int, generator: np.random.Generator) -> Tensor:
         n = self.n
@@ -245,7 +245,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         A velocity along an axis is v_max up to rounding, which must not leave the space.
         """
         spaces, n = super().observation_space, self.n
-        bounds = self.observation_limit[2 * n :].cpu().numpy().copy()
+        bounds = self.observation_limit[0, 2 * n :].cpu().numpy().copy()
         bounds[:n] = top_speed(n) * (1 + 1e-6)
         return Dict({**spaces.spaces, "observation": Box(-bounds, bounds, dtype=np.float32)})
 

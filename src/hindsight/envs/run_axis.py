@@ -50,7 +50,7 @@ class Environments(ABC, Generic[TaskSpec]):
     goals_move = False  # whether desired goals move within an episode, after the reward
     keeps_rest = False  # goals explain all rewards
     task: Task  # rewards, and what differs between the runs
-    observation_limit: Tensor  # [obs], the observation's largest absolute values
+    observation_limit: Tensor  # [run, obs], the observation's largest absolute values
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Environments(ABC, Generic[TaskSpec]):
     @classmethod
     def of(
         cls,
-        spec: TaskSpec,
+        specs: Sequence[TaskSpec],
         seeds: Sequence[int],
         n_envs: int,
         *,
@@ -87,8 +87,8 @@ class Environments(ABC, Generic[TaskSpec]):
         evaluation: bool = False,
         workers: int | None = None,
     ) -> Self:
-        """Runs that are alike but for their seeds; no other process is needed to step them."""
-        return cls([spec] * len(seeds), seeds, n_envs, device=device, evaluation=evaluation)
+        """What training loops ask for; no other process is needed to step them."""
+        return cls(specs, seeds, n_envs, device=device, evaluation=evaluation)
 
     @staticmethod
     def parallel_episodes(episodes: int) -> int:
@@ -99,7 +99,7 @@ class Environments(ABC, Generic[TaskSpec]):
     def observation_space(self) -> Dict:
         """Of a single environment, as gymnasium has it."""
         g = self.goal_size
-        limits = np.split(self.observation_limit.cpu().numpy(), [g, 2 * g])
+        limits = np.split(self.observation_limit[0].cpu().numpy(), [g, 2 * g])
         boxes = {n: Box(-x, x, dtype=np.float32) for n, x in zip(GOAL_KEYS, limits, strict=True)}
         return Dict(dict[str, Space[Any]](boxes))
 

@@ -26,7 +26,16 @@ from hindsight.figures import (
 )
 from hindsight.figures.tables import Tables
 
-__all__ = ["ALSO_READ", "FIGURES", "FigureSpec", "draw", "figure_of", "names_for", "specs_of"]
+__all__ = [
+    "ALSO_READ",
+    "FIGURES",
+    "FigureSpec",
+    "draw",
+    "figure_of",
+    "name_under",
+    "names_for",
+    "specs_of",
+]
 
 
 class FigureSpec(NamedTuple):
@@ -304,6 +313,11 @@ ALSO_READ = {
     "fetch_off_policy": ("fetch",),
 }
 FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
+
+
+def name_under(name: str, fidelity: str) -> str:
+    """A figure's name under a fidelity, by that under `released`."""
+    return name + FIDELITIES[fidelity]
 
 
 def _of_any(experiments: Iterable[str]) -> Drawn:

@@ -5,10 +5,7 @@ experiment's tables.  What is asked for again, of the same, is not drawn again.
 """
 
 import hashlib
-import multiprocessing
-import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from typing import Any
 from hindsight.figures import ALSO_READ, FigureSpec, draw, specs_of
 from hindsight.fingerprint import fingerprint
 from hindsight.integrity import RECORD, file_sha256
-from hindsight.interruption import PARENT, end_with_parent
+from hindsight.process import side_by_side
 
 #: Files of an experiment's folder whose checksums tell all that is drawn from it.
 TELLING = ("plan.json", RECORD, "episodes.npz")
@@ -32,20 +29,7 @@ def draw_all(stems: Sequence[Path], folders: dict[str, Path], processes: int = 1
         digest = made_of(spec, root)
         if not is_drawn(stem, digest):
             todo.append((stem.name, root, stem, digest))
-    if min(processes, len(todo)) < 2:
-        for job in todo:
-            draw(*job)
-        return
-    # A fork has matplotlib already.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(processes, context, _end_together, (os.getpid(),)) as pool:
-        for drawn in [pool.submit(draw, *job) for job in todo]:
-            drawn.result()
-
-
-def _end_together(parent: int) -> None:
-    os.environ[PARENT] = str(parent)
-    end_with_parent()
+    side_by_side(draw, todo, processes)
 
 
 def made_of(spec: FigureSpec, root: Path) -> str:

@@ -1,6 +1,7 @@
-"""The two pages: REPLICATION.md, the scoreboard, and report.html, which opens offline by itself.
+"""The pages: REPLICATION.md, the answer in short, with an appendix of a file an experiment, and
+report.html, which opens offline by itself.
 
-Both are rendered from one `Report`, gathered from files alone: claims.json and the tables of each
+All are rendered from one `Report`, gathered from files alone: claims.json and the tables of each
 experiment, the figures, the metadata of the cells, and the page of deviations.
 """
 
@@ -9,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from markupsafe import Markup
 
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
-from hindsight.figures import FIGURES, specs_of
+from hindsight.figures import ALSO_READ, FIGURES, name_under, specs_of
 from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
-from hindsight.report import present, words
+from hindsight.integrity import RECORD
+from hindsight.report import coverage, present, words
 from hindsight.report.hyperparameters import LISTED, table_of
 from hindsight.report.provenance import Provenance, collect
 
@@ -36,6 +38,7 @@ FIDELITIES = {
 #: Figures that replicate published ones; the others stand beside them.
 PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook")
 DEVIATIONS = Path("docs/deviations.md")
+ENVIRONMENT = "environment"
 TABLES = {
     "aggregate.csv": "All conditions together",
     "summary.csv": "By condition",
@@ -50,11 +53,27 @@ TABLES = {
 @dataclass(frozen=True)
 class Judged:
     """One claim of a paper, and its verdict under each fidelity that was run: rows of claims.json,
-    with their words.
+    with their words; pictures: by fidelity the figure that shows it, of those that were drawn;
+    missing: what of the paper's evidence is missing, in words.
     """
 
     claim: Claim
     verdicts: dict[str, dict[str, Any]]
+    pictures: dict[str, "Picture"] = field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """What to say of it in short: fidelities of which the same is to be said share an item."""
+        found: list[dict[str, Any]] = []
+        for fidelity, row in self.verdicts.items():
+            item = {"verdict": row["verdict"], "words": words.in_short(row)}
+            alike = next((other for other in found if other.items() >= item.items()), None)
+            if alike is None:
+                found.append({"fidelities": [fidelity], **item})
+            else:
+                alike["fidelities"].append(fidelity)
+        return found
 
 
 @dataclass(frozen=True)
@@ -101,27 +120,53 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the pages show."""
+    """Everything the pages show.
+
+    coverage: what there is of the papers' figures, then of the experiments beside them; diverged:
+    in which experiments runs did, in words.
+    """
 
     source: str
     preset: dict[str, str]
     fidelities: list[str]
+    coverage: list[present.Table]
     claims: list[Judged]
     questions: list[Asked]
     chapters: list[Chapter]
     provenance: Provenance
     deviations: str
+    diverged: str
 
 
-def build(tables: Path, figures: Path, html: Path, markdown: Path) -> None:
-    """Write both pages for the source whose tables and figures these folders hold.
+#: Pages of the appendix that are no experiment's, whose names begin with a letter.
+CLAIMS_PAGE, QUESTIONS_PAGE, PRODUCED_PAGE = "0-claims", "0-questions", "0-produced"
+
+
+def appendix_pages(experiments: Sequence[str]) -> list[str]:
+    """Names of the appendix's pages, of a plan with these experiments."""
+    return [CLAIMS_PAGE, QUESTIONS_PAGE, PRODUCED_PAGE, ENVIRONMENT, *experiments]
+
+
+def build(tables: Path, figures: Path, html: Path, markdown: Path, appendix: Path) -> None:
+    """Write all pages for the source whose tables and figures these folders hold; `appendix` is a
+    folder, which keeps no other pages.
 
     Cells, for their metadata, are found where the plans say, and the page of deviations where it
     is kept, relative to the working folder.
     """
     report = gather(tables, figures)
     write_text(html, render_html(report))
-    write_text(markdown, render_markdown(report, markdown))
+    pages = {name: appendix / f"{name}.md" for name in appendix_pages(_experiments(report))}
+    for name, path in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, render_appendix(report, name, path, markdown))
+    write_text(markdown, render_markdown(report, markdown, pages))
+    for left in set(appendix.glob("*.md")) - set(pages.values()):
+        left.unlink()
+
+
+def _experiments(report: "Report") -> list[str]:
+    return [chapter.name for chapter in report.chapters if chapter.name != ENVIRONMENT]
 
 
 def gather(tables: Path, figures: Path) -> Report:
@@ -131,7 +176,8 @@ def gather(tables: Path, figures: Path) -> Report:
         raise FileNotFoundError(f"{tables}: there is no experiment's plan.json in it")
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
-    drawn = _drawn(tables, figures)
+    notes = diverged_in(tables, plans)
+    drawn = {name: _noted(own, notes) for name, own in _drawn(tables, figures).items()}
     questions = read_questions(tables / "answers.json", drawn)
     # A question's figure stands beside its answer, and there alone.
     shown = {picture.name for question in questions for picture in question.pictures.values()}
@@ -140,25 +186,37 @@ def gather(tables: Path, figures: Path) -> Report:
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
-        claims=read_claims(tables / "claims.json"),
+        coverage=coverage.tables(coverage.coverage(plans, tables / "papers.json")),
+        claims=read_claims(tables / "claims.json", drawn),
         questions=questions,
         chapters=[
             _environment(drawn),
-            *(_chapter(plan, tables, drawn, shown) for plan in plans),
+            *(_chapter(plan, tables, drawn, shown, notes) for plan in plans),
         ],
         provenance=collect(plans),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
+        diverged=_diverged(notes),
     )
 
 
-def read_claims(path: Path) -> list[Judged]:
-    """claims.json, one row per claim and fidelity, as claims with their verdicts."""
+def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> list[Judged]:
+    """claims.json, one row per claim and fidelity, as claims with their verdicts, and their figures
+    if they are among those that were drawn.
+    """
     claims: dict[str, Judged] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
         judged = claims.setdefault(row["claim"], Judged(CLAIMS[row["claim"]], {}))
-        told = {"measured": words.measured(row), "note": words.note(row), "test": words.test(row)}
-        judged.verdicts[row["fidelity"]] = row | told
-    return list(claims.values())
+        told = (words.brief, words.why, words.measured, words.note, words.test)
+        judged.verdicts[row["fidelity"]] = row | {tell.__name__: tell(row) for tell in told}
+    return [
+        replace(
+            judged,
+            missing=words.missing(judged.verdicts),
+            pictures={f: picture for f in judged.verdicts
+                      if (picture := (drawn or {}).get(name_under(judged.claim.figure, f)))},
+        )
+        for judged in claims.values()
+    ]  # fmt: skip
 
 
 def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
@@ -188,6 +246,30 @@ def read_questions(path: Path, drawn: dict[str, Picture]) -> list[Asked]:
     return list(questions.values())
 
 
+def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    """By experiment and fidelity which runs diverged, in words; "" where none has."""
+    found = {}
+    for plan in plans:
+        path = tables / plan["experiment"] / RECORD
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for fidelity in FIDELITIES:
+            runs = [r for r in record.get("diverged", ()) if r["fidelity"] == fidelity]
+            found[plan["experiment"], fidelity] = words.diverged(runs)
+    return found
+
+
+def _diverged(notes: Mapping[tuple[str, str], str]) -> str:
+    told = [f"{name} ({fidelity}): {note}" for (name, fidelity), note in notes.items() if note]
+    return " ".join(told) or "None: every run's parameters stayed numbers."
+
+
+def _noted(picture: Picture, notes: Mapping[tuple[str, str], str]) -> Picture:
+    """With a caption that names the runs in it that diverged."""
+    experiments = (picture.experiment, *ALSO_READ.get(picture.experiment, ()))
+    told = [notes.get((name, picture.fidelity), "") for name in experiments]
+    return replace(picture, caption=" ".join(filter(None, [picture.caption, *told])))
+
+
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     """How large the runs were, in words; experiments may differ in their seeds."""
     preset = plans[0]["preset"]
@@ -204,15 +286,21 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def _environment(drawn: dict[str, Picture]) -> Chapter:
     return Chapter(
-        "environment", "The environment", "Fig. 1 of both papers", {},
-        _pictures("environment", drawn),
+        ENVIRONMENT, "The environment", "Fig. 1 of both papers", {}, _pictures(ENVIRONMENT, drawn)
     )  # fmt: skip
 
 
 def _chapter(
-    plan: dict[str, Any], tables: Path, drawn: dict[str, Picture], elsewhere: Collection[str]
+    plan: dict[str, Any],
+    tables: Path,
+    drawn: dict[str, Picture],
+    elsewhere: Collection[str],
+    notes: Mapping[tuple[str, str], str],
 ) -> Chapter:
-    """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`."""
+    """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`.
+
+    notes: what stands below its tables, by experiment and fidelity.
+    """
     name = plan["experiment"]
     of_tasks = all(entry["spawn"] is None for entry in plan["entries"])
     settings = (
@@ -233,7 +321,8 @@ def _chapter(
         for fidelity, rows in frame.groupby("fidelity", sort=False):
             columns = present.columns_of(file, settings, of_tasks=of_tasks)
             table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"])
-            shown.setdefault(file, []).append(table)
+            note = notes.get((name, str(fidelity)), "")
+            shown.setdefault(file, []).append(replace(table, note=note))
     pictures = [picture for picture in _pictures(name, drawn) if picture.name not in elsewhere]
     return Chapter(name, plan["title"], plan["figures"], shown, pictures)
 
@@ -260,18 +349,52 @@ def render_html(report: Report) -> str:
     )
 
 
-def render_markdown(report: Report, page: Path) -> str:
-    """The scoreboard; figures and the deviations are links relative to the page's own folder."""
+def render_markdown(report: Report, page: Path, pages: Mapping[str, Path]) -> str:
+    """The answer in short; links are relative to the page's own folder.
 
+    pages: those of the appendix by name.
+    """
+    return _markdown(
+        "replication.md.j2",
+        page,
+        report,
+        pages=pages,
+        verdicts={judged.claim.id: judged.verdicts for judged in report.claims},
+        shown=_first_shown(report.claims),
+        published_saving=CLAIMS["M5"].thresholds["saved"],
+    )
+
+
+def _first_shown(claims: Sequence[Judged]) -> dict[str, str]:
+    """By figure the claim beside which it stands: the first of those that it shows."""
+    first: dict[str, str] = {}
+    for judged in claims:
+        for picture in list(judged.pictures.values())[:1]:
+            first.setdefault(picture.name, judged.claim.id)
+    return first
+
+
+def render_appendix(report: Report, name: str, page: Path, main: Path) -> str:
+    """One page of the appendix; main: where the answer in short is."""
+    templates = {
+        CLAIMS_PAGE: "claims.md.j2",
+        QUESTIONS_PAGE: "questions.md.j2",
+        PRODUCED_PAGE: "produced.md.j2",
+    }
+    chapter = next((chapter for chapter in report.chapters if chapter.name == name), None)
+    template = templates.get(name, "chapter.md.j2")
+    return _markdown(template, page, report, main=main, chapter=chapter)
+
+
+def _markdown(template: str, page: Path, report: Report, **more: Any) -> str:
     def link(path: Path) -> str:
         return Path(os.path.relpath(path, page.parent)).as_posix()
 
     environment = _jinja(autoescape=False)
     environment.filters["link"] = link
     environment.filters["cell"] = as_text
-    text = environment.get_template("replication.md.j2").render(
-        **_names(report), deviations=DEVIATIONS
-    )
+    names = {**_names(report), "deviations": DEVIATIONS, **more}
+    text = environment.get_template(template).render(**names)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

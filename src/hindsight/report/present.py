@@ -15,11 +15,14 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of words: a title, a header, and rows of the header's length."""
+    """A table of words: a title, a header, and rows of the header's length; note: what stands
+    below, if anything.
+    """
 
     title: str
     header: list[str]
     rows: list[list[str]]
+    note: str = ""
 
 
 def number(value: Any, digits: int = 2) -> str:
@@ -133,9 +136,13 @@ _TESTS: list[Column] = [
         row["probability_of_improvement"], row["probability_low"], row["probability_high"])),
 ]  # fmt: skip
 _SENSITIVITY: list[Column] = [
+    ("seeds", lambda row: count(row["n_seeds"])),
     ("best scaled return", lambda row: number(row["best"])),
     ("worst scaled return", lambda row: number(row["worst"])),
-    ("sensitivity, %", lambda row: number(row["sensitivity_percent"], 0)),
+    (
+        "sensitivity, % [95 %]",
+        lambda row: interval(row["sensitivity_percent"], row["low"], row["high"], 0),
+    ),
 ]
 _M_C: list[Column] = [
     ("seeds", lambda row: count(row["n_seeds"])),

@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from hindsight.analysis.summarise import level_text
 from hindsight.claims.data import CLAIMS
 from hindsight.report import present
 
@@ -45,7 +46,7 @@ LACKS = {
     "arms": "{experiment}{n} of {of} arms have results, these are compared",
     "conditions": "{experiment}{n} of {of} conditions are complete",
     "seeds": "{experiment}a cell has only {n} seeds",
-    "budgets": "{experiment}budgets differ",
+    "budgets": "{experiment}budgets differ, {sizes}",
     "levels": "S = {absent} absent",
     "tasks": "fetch: {absent} not trained",
     "weight decays": "fetch: a task has only {n} of {of} weight decays",
@@ -61,8 +62,22 @@ LACKS = {
 }
 
 
-#: Missing cells that are told by name.
+#: Missing cells, or runs that diverged, that are told by name.
 NAMED = 12
+
+
+def diverged(runs: Sequence[Row]) -> str:
+    """Which runs diverged, of those of a record.json; "" if none."""
+    if not runs:
+        return ""
+    told = []
+    for run in runs[:NAMED]:
+        arm = " ".join(filter(None, (run["arm"], level_text(run["level"]))))
+        told.append(f"{arm}, {run['condition']}, seed {run['seed']}, step "
+                    f"{present.count(run['step'])}")  # fmt: skip
+    more = f"; and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+    many = "1 run diverged and counts" if len(runs) == 1 else f"{len(runs)} runs diverged and count"
+    return f"{many} as failing from then on: {'; '.join(told)}{more}."
 
 
 def lacking(row: Row) -> str:
@@ -75,6 +90,8 @@ def lacking(row: Row) -> str:
     values: dict[str, Any] = {name: value for name, value in row.items() if name != "kind"}
     values["experiment"] = f"{row['experiment']}: " if "experiment" in row else ""
     values["arms"] = " and ".join(ROLES[role] for role in row.get("roles", ()))
+    if "sizes" in row:
+        values["sizes"] = sizes(row["sizes"])
     if "absent" in row:
         absent = [x if isinstance(x, str) else f"{x:g}" for x in row["absent"]]
         values["absent"] = (" and " if row["kind"] == "tasks" else ", ").join(absent)
@@ -88,6 +105,46 @@ def measured(row: Row) -> str:
     if row["verdict"] == "not tested":
         return f"Not tested: {'; '.join(map(lacking, row['missing']))}."
     return _say("verdicts.j2", row["claim"], row, row["numbers"])
+
+
+def brief(row: Row) -> str:
+    """The answer in a plain sentence or two; for "not tested" why."""
+    if row["verdict"] == "not tested":
+        return measured(row)
+    return _say("verdicts.j2", "brief", row, row["numbers"])
+
+
+def why(row: Row) -> str:
+    """Which parts of the rule hold and which do not; "" of what was not tested."""
+    if row["verdict"] == "not tested":
+        return ""
+    parts, told = CLAIMS[row["claim"]].parts, []
+    for word, there in (("Holds", True), ("Does not hold", False)):
+        own = [parts[name] for name, holds in row["parts"].items() if holds is there]
+        told += [f"{word}: {'; '.join(own)}."] if own else []
+    return " ".join(told)
+
+
+def in_short(row: Row) -> str:
+    """The answer, and where it is "partly" which part holds."""
+    if row["verdict"] == "not tested":
+        return brief(row).removeprefix("Not tested: ").capitalize()
+    if row["verdict"] != "partly":
+        return brief(row)
+    whole = all(row["parts"].values())
+    return f"{brief(row)} {'The whole rule holds, on less evidence.' if whole else why(row)}"
+
+
+def missing(rows: Mapping[str, Row]) -> str:
+    """What of the paper's evidence a claim's verdicts lack, by fidelity where they differ."""
+    told = {
+        fidelity: "; ".join(map(lacking, row["missing"]))
+        for fidelity, row in rows.items()
+        if row["verdict"] != "not tested"
+    }
+    if len(set(told.values())) <= 1:
+        return next(iter(told.values()), "")
+    return "; ".join(f"{fidelity}: {text}" for fidelity, text in told.items() if text)
 
 
 def note(row: Row) -> str:
@@ -115,7 +172,13 @@ def answer(row: Row) -> str:
 def _say(template: str, macro: str, *values: Any) -> str:
     """A macro's words, on one line."""
     text = str(getattr(_environment().get_template(template).module, macro)(*values))
-    return re.sub(r"[ \n]+", " ", text).strip().replace(" ;", ";").replace(" .", ".")
+    return (
+        re.sub(r"[ \n]+", " ", text)
+        .strip()
+        .replace(" ;", ";")
+        .replace(" .", ".")
+        .replace(" ,", ",")
+    )
 
 
 @cache
@@ -133,8 +196,11 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _sensitivity(value: float | None) -> str:
-    return "unbounded" if value is None else f"{value:.0f} %"
+def _sensitivity(found: Row) -> str:
+    """`4 %`, `4 % (3 to 6 %)`."""
+    if found["low"] is None:
+        return f"{found['value']:.0f} %"
+    return f"{found['value']:.0f} % ({found['low']:.0f} to {found['high']:.0f} %)"
 
 
 def sizes(rows: Sequence[Row]) -> str:

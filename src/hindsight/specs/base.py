@@ -37,6 +37,9 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
+    #: Keys that are only values on the run axis: runs with different ones may train together.
+    values: ClassVar[frozenset[str]] = frozenset()
+
 
 class EnvironmentSpec(Spec):
     """A goal environment."""

@@ -12,7 +12,7 @@ the modules of the two specifications.
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -65,6 +65,8 @@ else:
 
 class CellSpec(Spec):
     """Everything that decides the numbers of one cell."""
+
+    values: ClassVar[frozenset[str]] = frozenset({"seeds"})
 
     environment: AnyEnvironment = ENVIRONMENTS["PredatorPrey-v0"]()
     algorithm: AnyAlgorithm = ALGORITHMS["ppo"]()

@@ -6,6 +6,7 @@ planning, not for claims.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from hindsight.specs.cell import CellSpec
@@ -18,6 +19,8 @@ UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run an
 LARGE_NETWORK = 100_000
 
 
+#: Runs on an axis from which on more gain nothing (measured: bench/growth.py, networks of 2 x 64).
+AXIS_RUNS = 64
 #: An off-policy update: fixed, and per run and sample for each weight and each hidden unit; a step
 #: and its storage (SAC and DQN of 64, DDPG of 2 x 256).
 OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 1.0, 0.25
@@ -42,12 +45,21 @@ def weights(spec: CellSpec) -> int:
     return sum(a * b for a, b in pairwise(widths))
 
 
-def group_size(spec: CellSpec, device: str = "cpu") -> int:
-    """How many of a cell's runs share an axis.
+def axis_size(spec: CellSpec, device: str = "cpu") -> int:
+    """How many runs, of this cell and of others, share an axis at most.
 
     A large network fills a CPU's cache and arithmetic units by itself: sharing gains nothing there.
+    Small ones of PPO gain up to 64 runs (bench/growth.py); off-policy cells keep to themselves.
     """
-    return 1 if device.startswith("cpu") and weights(spec) > LARGE_NETWORK else spec.seeds
+    if device.startswith("cpu") and weights(spec) > LARGE_NETWORK:
+        return 1
+    shares = spec.algorithm.on_policy and not spec.environment.foreign
+    return AXIS_RUNS if shares else spec.seeds
+
+
+def as_one(specs: Sequence[CellSpec]) -> CellSpec:
+    """A cell that costs what these do, trained together: all of their runs."""
+    return specs[0].model_copy(update={"seeds": sum(spec.seeds for spec in specs)})
 
 
 def foreign_seconds(spec: CellSpec) -> float:
@@ -64,7 +76,7 @@ def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
 
 
 def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
-    runs = min(runs_per_axis or group_size(spec), spec.seeds)
+    runs = min(runs_per_axis or axis_size(spec), spec.seeds)
     algorithm, groups = spec.algorithm, -(-spec.seeds // runs)
     if isinstance(algorithm, OffPolicySpec):
         steps = spec.steps / algorithm.n_envs
@@ -83,7 +95,7 @@ def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
 
 def megabytes(spec: CellSpec) -> int:
     """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
-    runs, algorithm = group_size(spec), spec.algorithm
+    runs, algorithm = min(axis_size(spec), spec.seeds), spec.algorithm
     obs, widest = spec.environment.observation_size, max(algorithm.hidden)
     if isinstance(algorithm, OnPolicySpec):
         copies = spec.hindsight.k if spec.hindsight is not None else 0

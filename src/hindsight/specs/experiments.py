@@ -9,9 +9,9 @@ not depend on its neighbours.
 import itertools
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model
 from hindsight.files import reason, write_whole
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.base import DEVICES, FIDELITIES, Count, Fidelity, Positive, Seeds, Spec, Widths
+from hindsight.specs.base import DEVICES, Count, Fidelity, Positive, Seeds, Spec, Widths
 from hindsight.specs.cell import DEFAULTS, CellSpec, EndTestSpec, EvaluationSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
@@ -44,6 +44,8 @@ from hindsight.specs.replay import GoalStrategy, ReplaySpec
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
 #: The preset that the published results were trained with.
 PUBLISHED_PRESET = "large"
+#: The preset that is as large as the papers' own experiments: coverage is measured by it.
+PAPERS_PRESET = "paper"
 #: The episodes that the picture of the environment shows, in either.
 EPISODES = Path("environment/episodes.npz")
 
@@ -102,6 +104,8 @@ class Experiment(Spec):
 
     title: Words
     figures: Words
+    #: The paper that these figures are of.
+    paper: Words | None = None
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
     #: Environments by name, in place of the papers' conditions: id, keys of the environment, and
     #: under `keys` those of its cells there.
@@ -110,6 +114,13 @@ class Experiment(Spec):
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Seeds = 16
+    #: Its arms are compared in minutes, too: what trains beside a cell must not tell them apart.
+    timed: bool = False
+
+    @property
+    def published_as(self) -> str:
+        """Where it is published: `PPO-HER Fig. 4`."""
+        return f"{self.paper} {self.figures}" if self.paper else self.figures
 
     @model_validator(mode="after")
     def _arms_are_for_its_tasks(self) -> "Experiment":
@@ -130,30 +141,42 @@ class Part(Spec):
     """Part of a grid; everything that is not narrowed."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
-    preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
-    #: By name: of each, what is narrowed there in turn.
+    #: By name: of each, what is narrowed there in turn.  None: all.
+    preys: Annotated[dict[Prey, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
+        None
+    )
     tasks: Annotated[dict[str, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
         None
     )
-    fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] = FIDELITIES
+    fidelities: (
+        Annotated[dict[Fidelity, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None
+    ) = None
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
+    #: False: none, where the preset has one.
+    end_test: EndTestSpec | Literal[False] | None = None
 
     def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
         """Whether a place of the grid belongs to it."""
         if where.spawn is None:
             here = self.tasks is None or where.task in self.tasks
         else:
-            here = where.spawn in self.spawns and where.prey in self.preys
+            here = where.spawn in self.spawns and (self.preys is None or where.prey in self.preys)
         levels = all(level[key] in values for key, values in self.levels.items())
-        return here and levels and fidelity in self.fidelities
+        return here and levels and (self.fidelities is None or fidelity in self.fidelities)
 
-    def at(self, task: str) -> list["Part"]:
-        """This part, and what it narrows at a task: of unequal budgets the least counts."""
-        narrowed = (self.tasks or {}).get(task)
-        return [self, *(narrowed.at(task) if narrowed is not None else [])]
+    def at(self, where: "Condition", fidelity: Fidelity) -> list["Part"]:
+        """This part, and what it narrows at a condition and a fidelity: of unequal budgets the
+        least counts.
+        """
+        preys, tasks = self.preys or {}, self.tasks or {}
+        narrowed = [
+            preys.get(where.prey) if where.prey else tasks.get(where.task),
+            (self.fidelities or {}).get(fidelity),
+        ]
+        return [self, *(p for part in narrowed if part for p in part.at(where, fidelity))]
 
 
 class Selection(Part):
@@ -273,6 +296,10 @@ def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
                 f"{where}.tasks: {task!r} is unknown; there are {_list(experiment.tasks)}"
             )
         _is_part_of(f"{where}.tasks.{task}", narrowed, experiment)
+    for prey, narrowed in (part.preys or {}).items():
+        _is_part_of(f"{where}.preys.{prey}", narrowed, experiment)
+    for fidelity, narrowed in (part.fidelities or {}).items():
+        _is_part_of(f"{where}.fidelities.{fidelity}", narrowed, experiment)
     for key, levels in part.levels.items():
         if key not in experiment.vary:
             known = _list(experiment.vary)
@@ -352,11 +379,30 @@ class Entry:
     published: bool = False
 
 
-def entries(config: Config) -> Iterator[Entry]:
+@dataclass(frozen=True)
+class Place:
+    """One place in an experiment's grid that is selected; parts: what narrows it."""
+
+    experiment: str
+    fidelity: Fidelity
+    arm: str
+    level: dict[str, Any]
+    condition: Condition
+    parts: list[Part]
+
+    def seeds(self, size: Size, experiment: Experiment) -> int:
+        """Of unequal numbers of runs the least; what is selected counts before the papers' own."""
+        return min(size.seeds, *([p.seeds for p in self.parts if p.seeds] or [experiment.seeds]))
+
+    def steps(self, size: Size) -> int:
+        """Of unequal budgets the least."""
+        return min([size.steps, *(part.steps for part in self.parts if part.steps)])
+
+
+def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
     """Every place of every selected experiment, main experiment first."""
-    shipped = Shipped(config)
-    for name, selection in config.size.select.items():
-        experiment = config.experiments[name]
+    for name, selection in size.select.items():
+        experiment = experiments[name]
         for fidelity, where, arm, *values in itertools.product(
             experiment.fidelities,
             conditions(experiment),
@@ -364,16 +410,21 @@ def entries(config: Config) -> Iterator[Entry]:
             *experiment.vary.values(),
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            parts = [*selection.at(where.task), *selection.arms.get(arm, Part()).at(where.task)]
+            of_arm = selection.arms.get(arm, Part())
+            parts = [part for whole in (selection, of_arm) for part in whole.at(where, fidelity)]
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
-                ships = experiment.arms[arm].published
-                own = shipped.config if ships else config
-                spec = _cell(own, name, fidelity, where, arm, level, [] if ships else parts)
-                if ships:
-                    spec = shipped.like(spec, f"experiments.{name}, {arm}, {where.name}")
-                yield Entry(name, fidelity, arm, level, where, spec, ships)
+                yield Place(name, fidelity, arm, level, where, parts)
+
+
+def entries(config: Config) -> Iterator[Entry]:
+    """The same places with their cells."""
+    shipped = Shipped(config)
+    for at in places(config.size, config.experiments):
+        ships = config.experiments[at.experiment].arms[at.arm].published
+        spec = shipped.cell(at) if ships else _cell(config, at)
+        yield Entry(at.experiment, at.fidelity, at.arm, at.level, at.condition, spec, ships)
 
 
 class Shipped:
@@ -408,15 +459,16 @@ class Shipped:
                 found[_but_for_size(entry.spec)] = entry.spec
         return found
 
-    def like(self, spec: CellSpec, where: str) -> CellSpec:
-        """The published cell of this algorithm in this condition: of several the one with the most
-        steps; SpecError, beginning with `where`, without one.
+    def cell(self, at: Place) -> CellSpec:
+        """The published cell of a place's algorithm and condition, whatever its size: of several
+        the one with the most steps; SpecError without one.
         """
-        found = self._cells.get(_but_for_size(spec))
+        found = self._cells.get(_but_for_size(_cell(self.config, replace(at, parts=[]))))
         if found is None:
             raise SpecError(
-                f"{where}: no published cell is of this algorithm, condition and fidelity; leave "
-                "`published` out to train it, or narrow the experiment with `select`"
+                f"experiments.{at.experiment}, {at.arm}, {at.condition.name}: no published cell is "
+                "of this algorithm, condition and fidelity; leave `published` out to train it, or "
+                "narrow the experiment with `select`"
             )
         return found
 
@@ -429,20 +481,37 @@ def _but_for_size(spec: CellSpec) -> str:
     return json.dumps(values | {"algorithm": algorithm}, sort_keys=True)
 
 
-def _cell(
-    config: Config,
-    name: str,
-    fidelity: Fidelity,
-    condition: Condition,
-    arm_name: str,
-    level: dict[str, Any],
-    parts: Sequence[Part],
-) -> CellSpec:
-    size, experiment = config.size, config.experiments[name]
-    arm = experiment.arms[arm_name]
-    where = f"experiments.{name}, {arm_name}, {condition.name}"
-    steps = min([size.steps, *(part.steps for part in parts if part.steps)])
-    seeds = min([size.seeds, experiment.seeds, *(part.seeds for part in parts if part.seeds)])
+def papers_grids(config: Config) -> dict[str, Any]:
+    """By experiment what the papers' own preset would train of it, as plain data.
+
+    arms: by name the levels and conditions of each; seeds and steps: the most that a run has there;
+    hidden: the network.  Nothing without such a preset.
+    """
+    if PAPERS_PRESET not in config.presets:
+        return {}
+    size, found = config.presets[PAPERS_PRESET], dict[str, Any]()
+    for at in places(size, config.experiments):
+        experiment = config.experiments[at.experiment]
+        grid = found.setdefault(at.experiment, {
+            "title": experiment.title, "figures": experiment.published_as,
+            "paper": experiment.paper, "fidelities": list(experiment.fidelities),
+            "hidden": list(experiment.keys.get("hidden", size.hidden)),
+            "seeds": 0, "steps": 0, "arms": {},
+        })  # fmt: skip
+        grid["seeds"] = max(grid["seeds"], at.seeds(size, experiment))
+        grid["steps"] = max(grid["steps"], at.steps(size))
+        arm = grid["arms"].setdefault(at.arm, {"levels": [], "conditions": []})
+        for name, value in (("levels", at.level), ("conditions", at.condition.name)):
+            if value not in arm[name]:
+                arm[name].append(value)
+    return found
+
+
+def _cell(config: Config, at: Place) -> CellSpec:
+    size, experiment = config.size, config.experiments[at.experiment]
+    arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
+    where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
+    steps, seeds = at.steps(size), at.seeds(size, experiment)
     environment: dict[str, Any]
     if condition.spawn is not None:
         environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
@@ -450,14 +519,14 @@ def _cell(
         environment = dict(experiment.tasks[condition.task])
         if _kind("environment", environment) is PredatorPreySpec:
             environment.setdefault("fidelity", fidelity)
-    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **level}
+    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
     values: dict[str, Any] = {
         "environment": environment,
         "algorithm": {"name": arm.algorithm, "hidden": size.hidden},
         "seeds": seeds,
         "steps": steps,
         "early_end": size.early_end,
-        "evaluation": [size.evaluation, *(p.evaluation for p in parts if p.evaluation)][-1],
+        "evaluation": [size.evaluation, *(p.evaluation for p in at.parts if p.evaluation)][-1],
     }
     her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
     if ALGORITHMS[arm.algorithm].on_policy:
@@ -470,8 +539,9 @@ def _cell(
         values["replay"] = her
     for key, value in keys.items():
         put(values, key, value, where)
-    test = size.end_test if values["early_end"] is not None else None
-    if arm.algorithm == "sac" and fidelity == "released" and test is not None:
+    test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
+    ends = values["early_end"] is not None
+    if arm.algorithm == "sac" and fidelity == "released" and test and ends:
         # The authors' SAC runs end by a test, too; it falls on the end of an iteration.
         values["end_test"] = test
         values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
@@ -619,6 +689,22 @@ class Plan:
         places = self.experiments[experiment]
         return list(dict.fromkeys(name for entry, name in places if entry.published))
 
+    @cached_property
+    def timed(self) -> dict[str, Hashable]:
+        """Where a cell stands in the experiments that compare minutes, but for its condition.
+
+        Of those that stand nowhere there is nothing.  Cells that train together have this in
+        common: arms are then timed alike, each among its own cells.
+        """
+        places: dict[str, set[Hashable]] = {}
+        for experiment, rows in self.experiments.items():
+            if self.config.experiments[experiment].timed:
+                for entry, name in rows:
+                    level = tuple(sorted((key, str(x)) for key, x in entry.level.items()))
+                    place = (experiment, entry.fidelity, entry.arm, level)
+                    places.setdefault(name, set()).add(place)
+        return {name: frozenset(found) for name, found in places.items()}
+
     def document(self, experiment: str) -> dict[str, Any]:
         """The experiment's plan as plain data: what analysis reads (a plan.json)."""
         root = PUBLISHED if self.config.results == "published" else TRAINED
@@ -630,7 +716,7 @@ class Plan:
         return {
             "experiment": experiment,
             "title": definition.title,
-            "figures": definition.figures,
+            "figures": definition.published_as,
             "source": self.config.source,
             "preset": {
                 **size.model_dump(mode="json", exclude={"select"}),

@@ -20,7 +20,6 @@ class Clock:
         """`elsewhere` tells the processor time of other processes that work for the runs."""
         self._elsewhere = elsewhere
         self.wall, self.cpu = torch.zeros(2, runs, dtype=torch.float64)
-        self.total = 0.0  # seconds of wall time, of all runs together
         self._device = device
         self.start()
 
@@ -36,17 +35,16 @@ class Clock:
         runs = runs.cpu()
         self.wall[runs] += (now[0] - self._marks[0]) / len(runs)
         self.cpu[runs] += (now[1] - self._marks[1]) / len(runs)
-        self.total += now[0] - self._marks[0]
         self._marks = now
 
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices."""
         self.wall, self.cpu = self.wall[runs.cpu()], self.cpu[runs.cpu()]
 
-    def state_dict(self) -> dict[str, Tensor | float]:
+    def state_dict(self) -> dict[str, Tensor]:
         """What a checkpoint keeps."""
-        return {"wall": self.wall, "cpu": self.cpu, "total": self.total}
+        return {"wall": self.wall, "cpu": self.cpu}
 
     def load_state_dict(self, saved: dict) -> None:
         """Continue where `state_dict` was taken."""
-        self.wall, self.cpu, self.total = saved["wall"], saved["cpu"], saved["total"]
+        self.wall, self.cpu = saved["wall"], saved["cpu"]

@@ -1,5 +1,6 @@
-"""Which loop trains a cell."""
+"""Which loop trains runs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hindsight.specs.kinds import entry
@@ -9,10 +10,19 @@ if TYPE_CHECKING:
     from hindsight.training.runs import Runs
 
 
-def runs_of(spec: "CellSpec", seeds: list[int], device: str, workers: int | None = None) -> "Runs":
-    """The loop of a cell's algorithm, with runs of these seeds.
+def runs_of(
+    spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
+) -> "Runs":
+    """Runs of one cell; see `together`."""
+    return together([spec] * len(seeds), seeds, device, workers)
+
+
+def together(
+    specs: "Sequence[CellSpec]", seeds: Sequence[int], device: str, workers: int | None = None
+) -> "Runs":
+    """The loop of the cells' algorithm, with a run for each of these specifications and seeds.
 
     `workers`: processes that step foreign environments; None: one for each core.
     """
-    runs: Runs = entry(spec.algorithm.loop)(spec, seeds, device, workers)
+    runs: Runs = entry(specs[0].algorithm.loop)(specs, seeds, device, workers)
     return runs

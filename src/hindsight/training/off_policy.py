@@ -31,16 +31,17 @@ CHUNK = 50
 
 
 class OffPolicyRuns(Runs):
-    """Runs of a cell of an off-policy algorithm."""
+    """Runs of an off-policy algorithm."""
 
     def __init__(
         self,
-        spec: "CellSpec",
+        specs: "Sequence[CellSpec]",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        super().__init__(spec, seeds, device, workers)
+        super().__init__(specs, seeds, device, workers)
+        spec = self.spec
         assert isinstance(spec.algorithm, OffPolicySpec) and spec.replay is not None
         self.algorithm, self.replay = spec.algorithm, spec.replay
         self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
@@ -142,15 +143,14 @@ class OffPolicyRuns(Runs):
     def _with_hindsight(self) -> Tensor:
         """Which runs learn with hindsight, [run] bool."""
         return torch.tensor(
-            [self.replay.strategy is not None and s not in self.switched for s in self.seeds]
+            [self.replay.strategy is not None and step is None for step in self.switched]
         )
 
     def _note_switches(self, success_rate: Tensor) -> None:
         """Remember which runs go on without hindsight; `success_rate` [run]."""
         threshold = self.replay.until_success
         if threshold is not None:
-            for i in (success_rate >= threshold).nonzero()[:, 0].tolist():
-                self.switched.setdefault(self.seeds[i], self.env_steps)
+            self._note_first(self.switched, (success_rate >= threshold).tolist())
 
     def _chunk(self, steps: int) -> int:
         """Some steps with their updates; returns the number of updates."""
@@ -164,8 +164,8 @@ class OffPolicyRuns(Runs):
         due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
         n_updates = len(due) * spec.gradient_steps
         uniform = draws(self.seeds, index, (n_updates, spec.batch_size, 3))
-        for i, seed in enumerate(self.seeds):
-            if seed in self.switched:
+        for i, since in enumerate(self.switched):
+            if since is not None:
                 uniform[i, ..., 1] = 1  # is relabelled with no probability
         normal = self._update_noise(index, n_updates)
         env.prepare_rollout(index + 1, steps)

@@ -19,6 +19,7 @@ from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.policies import Policy, agent_of, initial_row, module_of, policy_of
@@ -39,30 +40,30 @@ ADAM_EPS = 1e-8
 
 
 class OnPolicyRuns(Runs):
-    """Runs of a cell of an on-policy algorithm."""
+    """Runs of an on-policy algorithm."""
 
     def __init__(
         self,
-        spec: "CellSpec",
+        specs: "Sequence[CellSpec]",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        super().__init__(spec, seeds, device, workers)
+        super().__init__(specs, seeds, device, workers)
+        spec = self.spec
         assert isinstance(spec.algorithm, OnPolicySpec)
         self.algorithm = spec.algorithm
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
         self.module = module_of(self.algorithm)
         self.agent: ActorCritic = agent_of(spec)
-        rows = [initial_row(spec, seed) for seed in self.seeds]
-        rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
+        rows = [initial_row(*run) for run in zip(self.specs, self.seeds, strict=True)]
         self.optimiser = Adam(
             torch.stack(rows).to(self.device),
-            rate,
+            self._learning_rate(),
             eps=ADAM_EPS,
             weight_decay=self.algorithm.weight_decay,
         )
-        #: What the last iteration learned from: seeds, samples, and their trajectories.
+        #: What the last iteration learned from: runs' numbers, samples, and their trajectories.
         self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 
     @property
@@ -111,11 +112,11 @@ class OnPolicyRuns(Runs):
         part = self.optimiser if everyone else self.optimiser.take(runs)
         task = self.env.task if everyone else self.env.task.select(runs)
         rollout = rollout if everyone else rollout.select(runs)
-        seeds = [self.seeds[i] for i in runs.tolist()]
+        seeds, numbers = ([of[i] for i in runs.tolist()] for of in (self.seeds, self.numbers))
         spec = self.algorithm
 
         whole = Trajectories.real(rollout)
-        real, copies = self._relabel(rollout, mode, seeds, task)
+        real, copies = self._relabel(rollout, mode, runs, task)
         samples = self.module.estimate(self.agent, part.rows, real, spec)
         ends_it = task.terminates_on_success
         before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
@@ -129,7 +130,7 @@ class OnPolicyRuns(Runs):
         diagnostics = self.module.update(self.agent, part, samples, order, spec)
         if not everyone:
             self.optimiser.put(runs, part)
-        self.learned.append((seeds, samples, real, copies))
+        self.learned.append((numbers, samples, real, copies))
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
@@ -141,17 +142,19 @@ class OnPolicyRuns(Runs):
         }
 
     def _relabel(
-        self, rollout: Rollout, mode: Mode, seeds: Sequence[int], task: Task
+        self, rollout: Rollout, mode: Mode, runs: Tensor, task: Task
     ) -> tuple[Trajectories, Trajectories | None]:
         """What is learned from of the rollout itself, and of copies of it."""
         real, spec = Trajectories.real(rollout), self.spec.hindsight
         if mode == "none" or spec is None:
             return real, None
+        seeds = [self.seeds[i] for i in runs.tolist()]
         draw = hindsight.Draws(seeds, self.iteration, self.device)
         if mode == "copies":
             _, envs, steps = rollout.rewards.shape
             return real, hindsight.relabel(rollout, spec, task, draw(envs, steps, spec.k))
-        target = torch.full((len(seeds),), spec.s_ratio or 0.0, device=self.device)
+        target = torch.tensor([self._hindsight(i).s_ratio or 0.0 for i in runs.tolist()])
+        target = target.to(self.device)
         if mode == "mixture":
             return real, s_ratio.mixture(rollout, task, target, draw)
         return s_ratio.BALANCE[spec.fidelity](rollout, spec, task, target, draw)
@@ -170,13 +173,15 @@ class OnPolicyRuns(Runs):
         before: Mode = "copies" if spec.s_ratio is None or goes_over else "balance"
         over = torch.zeros(len(runs), dtype=torch.bool)
         if spec.until_success is not None:
-            over = success_rate > spec.until_success
+            over = success_rate > torch.tensor(
+                [self._hindsight(i).until_success or 0.0 for i in range(len(runs))],
+                dtype=success_rate.dtype,
+            )
         elif spec.until_steps is not None:
             over[:] = self.env_steps > spec.until_steps
-        for i in over.nonzero()[:, 0].tolist():
-            self.switched.setdefault(self.seeds[i], self.env_steps)
+        self._note_first(self.switched, over.tolist())
         if not (goes_over and spec.fidelity == "released"):
-            over = torch.tensor([seed in self.switched for seed in self.seeds])
+            over = torch.tensor([step is not None for step in self.switched])
         after: Mode = "none"
         if goes_over:
             after = "mixture" if spec.fidelity == "released" else "balance"
@@ -190,13 +195,22 @@ class OnPolicyRuns(Runs):
         """
         spec, steps = self.algorithm, self.spec.steps
         if spec.learning_rate_schedule == "linear":
-            rate = spec.learning_rate * (1 - self.env_steps / steps)
-            self.optimiser.learning_rate.fill_(rate)
+            self.optimiser.learning_rate = self._learning_rate(1 - self.env_steps / steps)
         if spec.exploration == "annealed":
             iterations = steps // self.rollout_steps
             done = (self.iteration - 1) / max(iterations - 1, 1)
             first, last = math.log(spec.sigma_init), math.log(spec.sigma_final)
             self.agent.split(self.rows)[2].fill_(first + done * (last - first))
+
+    def _learning_rate(self, share: float = 1.0) -> Tensor:
+        """A share of each run's own, [run]."""
+        rates = [share * spec.algorithm.learning_rate for spec in self.specs]
+        return torch.tensor(rates, device=self.device)
+
+    def _hindsight(self, run: int) -> HindsightSpec:
+        spec = self.specs[run].hindsight
+        assert spec is not None
+        return spec
 
     def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
         """Entropy of the policy in nats, [run]; its mean over the rollout where states matter."""
@@ -230,17 +244,19 @@ class OnPolicyRuns(Runs):
     def _signals(self) -> dict[str, Tensor]:
         """Entropies of what the last iteration learned from, each [run]; some may have left."""
         columns: dict[str, Tensor] = {}
-        limit, n_choices = self.env.observation_limit, self.env.n_choices
-        for seeds, samples, *paths in self.learned:
-            here = [i for i, seed in enumerate(seeds) if seed in self.seeds]
-            runs = [self.seeds.index(seeds[i]) for i in here]
+        n_choices = self.env.n_choices
+        for numbers, samples, *paths in self.learned:
+            here = [i for i, number in enumerate(numbers) if number in self.numbers]
+            runs = [self.numbers.index(numbers[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
             if n_choices is None:
                 actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
-            found = entropies(samples.obs, actions, rewards, samples.valid, limit, n_choices)
+            obs, valid = samples.obs[here], samples.valid[here]
+            limit = self.env.observation_limit[runs]
+            found = entropies(obs, actions[here], rewards[here], valid, limit, n_choices)
             for name, values in found.items():
-                columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values[here]
+                columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
         return columns
 
 

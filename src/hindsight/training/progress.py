@@ -14,9 +14,9 @@ from hindsight.files import write_whole
 
 @dataclass(frozen=True)
 class Progress:
-    """After an iteration of a cell's runs."""
+    """After an iteration of some cells' runs."""
 
-    cell: str
+    cells: tuple[str, ...]
     steps: int  # of all runs together
     of: int  # if no run ends early
     steps_per_second: float

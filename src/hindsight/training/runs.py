@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
+from hindsight.specs.axis import must_share_axis
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy
 from hindsight.training.recent import RecentEpisodes
@@ -16,10 +17,15 @@ from hindsight.training.recent import RecentEpisodes
 if TYPE_CHECKING:
     from hindsight.specs.cell import CellSpec
 
+#: Lists [run] of `Runs` that change, or say whose a checkpoint is.
+OF_RUNS = ("seeds", "perfect", "passed", "switched")
+
 
 class Runs(ABC):
-    """Runs of one cell that train together, and everything that a checkpoint must keep.
+    """Runs that train together, and everything that a checkpoint must keep.
 
+    They are of one cell or of several that may share an axis (`specs.axis`): whatever may differ
+    between these is read from `specs`, a run at a time; `spec` says what all have in common.
     A subclass is a loop: `iterate` is one iteration, `policy` what the runs do when evaluated.
     """
 
@@ -28,16 +34,23 @@ class Runs(ABC):
 
     def __init__(
         self,
-        spec: "CellSpec",
+        specs: "Sequence[CellSpec]",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        """`workers`: processes that step foreign environments; None: one for each core."""
-        self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
+        """`specs` and `seeds` [run]; ValueError for cells that cannot share an axis.
+
+        `workers`: processes that step foreign environments; None: one for each core.
+        """
+        must_share_axis(specs)
+        self.specs, self.seeds, self.device = list(specs), list(seeds), torch.device(device)
+        self.spec = spec = self.specs[0]
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
-        where, episodes = spec.environment, spec.evaluation.episodes
+        #: [run] where it stood when the axis was made: its name, since cells have the same seeds.
+        self.numbers = list(range(runs))
+        where, episodes = [one.environment for one in self.specs], spec.evaluation.episodes
         self.env = make(where, self.seeds, n_envs, self.device, workers=workers)
         at_once = self.env.parallel_episodes(episodes)
         self.evaluation_env = make(where, self.seeds, at_once, self.device, True, workers)
@@ -50,12 +63,12 @@ class Runs(ABC):
             self.end_test_env = make(where, self.seeds, test.episodes, self.device, True, workers)
         self.recent = RecentEpisodes(runs, n_envs)
         self.clock = Clock(runs, self.device, self.env.cpu_seconds)
-        #: Step at which a run's mean return of the last hundred episodes first was 1, by seed.
-        self.perfect: dict[int, int] = {}
-        #: Step at which a run first passed the test that ends it, by seed.
-        self.passed: dict[int, int] = {}
-        #: Step after which a run first learned without hindsight, or with MEHER, by seed.
-        self.switched: dict[int, int] = {}
+        #: [run] step at which the mean return of the last hundred episodes first was 1, if it was.
+        self.perfect: list[int | None] = [None] * runs
+        #: [run] step at which a run first passed the test that ends it.
+        self.passed: list[int | None] = [None] * runs
+        #: [run] step after which a run first learned without hindsight, or with MEHER.
+        self.switched: list[int | None] = [None] * runs
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
@@ -96,23 +109,27 @@ class Runs(ABC):
 
         Where rewards are -1 and 0 no mean return is 1, and no run ends early.
         """
-        for seed, value in zip(self.seeds, return_mean.tolist(), strict=True):
-            if value == 1.0:
-                self.perfect.setdefault(seed, self.env_steps)
-        for seed, passes in zip(self.seeds, self._pass_end_test(), strict=True):
-            if passes:
-                self.passed.setdefault(seed, self.env_steps)
-        return torch.tensor([self.why_ended(seed) is not None for seed in self.seeds])
+        self._note_first(self.perfect, [value == 1.0 for value in return_mean.tolist()])
+        self._note_first(self.passed, self._pass_end_test())
+        return torch.tensor([self.why_ended(run) is not None for run in range(len(self.seeds))])
 
-    def why_ended(self, seed: int) -> str | None:
-        """Why a run ends now: past early_end x its perfect step (early), a test in which all
-        episodes succeeded (test), out of budget (budget); None: it goes on.
+    def _note_first(self, steps: list[int | None], now: Sequence[bool]) -> None:
+        """Remember in `steps` [run] that something has happened, the first time that it has."""
+        for run, happens in enumerate(now):
+            if happens and steps[run] is None:
+                steps[run] = self.env_steps
+
+    def why_ended(self, run: int) -> str | None:
+        """Why the run with this index ends now; None: it goes on.
+
+        Past early_end x its perfect step (early), a test in which all episodes succeeded (test),
+        out of budget (budget).
         """
         if not self.within_budget:
             return "budget"
-        if self.env_steps > (self.spec.early_end or math.inf) * self.perfect.get(seed, math.inf):
+        if self.env_steps > (self.spec.early_end or math.inf) * (self.perfect[run] or math.inf):
             return "early"
-        return "test" if seed in self.passed else None
+        return "test" if self.passed[run] is not None else None
 
     def _pass_end_test(self) -> list[bool]:
         """Whether the mean return of a test is 1, of each run; False where none is due."""
@@ -172,33 +189,36 @@ class Runs(ABC):
 
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices; the others leave the axis."""
-        self.seeds = [self.seeds[i] for i in runs.tolist()]
+        for name in ("specs", "numbers", *OF_RUNS):
+            values = getattr(self, name)
+            setattr(self, name, [values[i] for i in runs.tolist()])
         tested = [self.end_test_env] if self.end_test_env is not None else []
         for part in (self.env, self.evaluation_env, *tested, self.clock, *self.parts.values()):
             part.select(runs)
         self.recent.select(runs.cpu())
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; random streams need no more than the iteration."""
+        """What a checkpoint keeps; random streams need no more than the iteration.
+
+        But for that, all lists and tensors in it are [run, ...].
+        """
         return {
-            "seeds": self.seeds,
             "iteration": self.iteration,
+            **{name: getattr(self, name) for name in OF_RUNS},
             "env": self.env.state_dict(),
             "recent": self.recent.state_dict(),
             "clock": self.clock.state_dict(),
-            "perfect": self.perfect,
-            "passed": self.passed,
-            "switched": self.switched,
             **{name: part.state_dict() for name, part in self.parts.items()},
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        self.select(torch.tensor([self.seeds.index(seed) for seed in saved["seeds"]]))
+        """Continue where `state_dict` was taken, of runs with the same seeds (ValueError)."""
+        if list(saved["seeds"]) != self.seeds:
+            raise ValueError(f"it is of the seeds {saved['seeds']}, not {self.seeds}")
         self.iteration = saved["iteration"]
         for name in ("env", "recent", "clock"):
             getattr(self, name).load_state_dict(saved[name])
         for name, part in self.parts.items():
             part.load_state_dict(saved[name])
         for name in ("perfect", "passed", "switched"):
-            setattr(self, name, saved[name])
+            setattr(self, name, list(saved[name]))

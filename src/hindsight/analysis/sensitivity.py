@@ -1,0 +1,93 @@
+"""How much an arm's maximum depends on the level of what varies (PPO-HER section 4).
+
+Intervals are percentile bootstraps over seeds, drawn anew in each cell, because levels may have
+unequal numbers of them; none where a cell has fewer than five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from hindsight.analysis import metrics, statistics
+from hindsight.analysis.best_level import DRAWS, median, scaled_curves
+from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+
+SENSITIVITY_COLUMNS = (
+    "best", "worst", "sensitivity_percent", "low", "high", "evaluation_percent", "n_levels",
+    "n_conditions", "n_seeds",
+)  # fmt: skip
+
+
+def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.DataFrame:
+    """Per fidelity and arm the worst case over ALL complete conditions, then a row per condition:
+    best and worst scaled maximum median return over the levels, and the sensitivity in per cent.
+
+    keys: names of the columns of a cell's key, but for the level; evaluation_percent: the same of
+    the mean return of the last evaluation, without random actions.
+    """
+    found: dict[tuple[str, str], dict[str, list[tuple[Key, Reduced]]]] = {}
+    for key, cell in cells:
+        arm = found.setdefault((key["fidelity"], key["arm"]), {})
+        arm.setdefault(key["condition"], []).append((key, cell))
+    rows = []
+    for conditions in found.values():
+        every = max(map(len, conditions.values()))
+        own = [(group[0][0], *_row([cell for _, cell in group])) for group in conditions.values()]
+        whole = [
+            (row, draws)
+            for _, row, draws in own
+            if row["n_levels"] == every and not np.isnan(row["sensitivity_percent"])
+        ]
+        if whole:
+            everywhere = {"condition": ALL, "spawn": None, "prey": None}
+            rows.append(own[0][0] | everywhere | _worst_case(whole))
+        rows += [key | row for key, row, _ in own]
+    return pd.DataFrame(rows, columns=[*keys, *SENSITIVITY_COLUMNS])
+
+
+def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
+    """One condition's row, and its sensitivity `[draw]` with resampled seeds; None: too few."""
+    curves = [scaled_curves(cell)[1] for cell in levels]  # [step, seed]
+    tops = np.array([np.nanmax(median(curve)) for curve in curves])
+    n_seeds = min(curve.shape[1] for curve in curves)
+    finals = metrics.scaled([cell.runs["final_evaluation_return"].mean() for cell in levels])
+    row: Key = {
+        "best": tops.max(), "worst": tops.min(), "n_levels": len(levels), "n_conditions": 1,
+        "sensitivity_percent": float(metrics.sensitivity(tops)), "n_seeds": n_seeds,
+        "evaluation_percent": float(metrics.sensitivity(finals)),
+    }  # fmt: skip
+    draws = None
+    if n_seeds >= statistics.FEWEST_SEEDS:
+        draws = metrics.sensitivity(np.stack([
+            _resampled(curve, np.random.default_rng([0, i])) for i, curve in enumerate(curves)
+        ], axis=-1))  # fmt: skip
+    row["low"], row["high"] = _interval(draws)
+    return row, draws
+
+
+def _resampled(curve: Array, generator: np.random.Generator) -> Array:
+    """Scaled maximum median returns `[draw]` of resampled seeds of `[step, seed]`."""
+    n = curve.shape[1]
+    drawn = generator.integers(0, n, size=(DRAWS, n))
+    return np.asarray(np.nanmax(median(curve[:, drawn]), axis=0))
+
+
+def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
+    """The largest sensitivity over conditions; its interval, where each of them has one."""
+    worst = max((row for row, _ in conditions), key=lambda row: float(row["sensitivity_percent"]))
+    replicates = [draws for _, draws in conditions if draws is not None]
+    whole = len(replicates) == len(conditions)
+    low, high = _interval(np.nanmax(np.stack(replicates), axis=0) if whole else None)
+    fewest = {name: min(row[name] for row, _ in conditions) for name in ("n_levels", "n_seeds")}
+    tested = float(np.nanmax([row["evaluation_percent"] for row, _ in conditions]))
+    return worst | fewest | {"low": low, "high": high, "evaluation_percent": tested,
+                             "n_conditions": len(conditions)}  # fmt: skip
+
+
+def _interval(replicates: Array | None) -> statistics.Interval:
+    if replicates is None or np.isnan(replicates).any():
+        return statistics.NO_INTERVAL
+    return statistics.percentile_interval(replicates)

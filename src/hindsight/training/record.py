@@ -1,0 +1,320 @@
+"""What is known of one cell while it trains: its curves so far, its runs' ends, its files.
+
+Files of a cell `<name>`: `cells/<name>.parquet` (the curves), `policies/<name>.pt` (the parameters
+at the end), `checkpoints/<name>.pt` (while it trains).  A checkpoint holds the cell's own runs, and
+nothing of those that it shares an axis with.
+"""
+
+import glob
+import math
+import os
+import platform
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from hindsight.files import DamagedError, reason, set_aside
+from hindsight.nn.products import products_of
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
+from hindsight.training.files import load, save, write_curves
+from hindsight.training.finished import Finished, diverged_runs, finished, reusable
+from hindsight.training.loops import runs_of
+from hindsight.training.runs import Runs
+
+PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
+#: Noted where they are used, by their modules' names.
+ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
+INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
+
+
+class Record:
+    """One cell's part of a training."""
+
+    def __init__(self, spec: CellSpec, root: Path, device: str) -> None:
+        self.spec, self.root, self.device = spec, root, device
+        #: Of this process: what it has imported, whatever becomes of the files.
+        self.code = code_of(spec)
+        self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.ended: list[dict[str, Any]] = []
+        self.policies: dict[int, Tensor] = {}
+        self.seconds = 0.0  # its share, of the runs that have ended
+        self.steps_done = 0
+        #: What multiplied; a checkpoint may have been continued elsewhere.
+        self.products = set(products_of(torch.device(device), spec.algorithm.hidden))
+        #: The most runs that trained together, its own among them, and of how many cells.
+        self.runs_per_axis = self.cells_per_axis = 0
+        #: Runs that another number of seeds has left to train nothing of.
+        self.reused: Finished | None = None
+        #: Of runs that an earlier process has begun: their state.
+        self.under_way: dict[str, Any] | None = None
+
+    def path(self, kind: str, suffix: str) -> Path:
+        """Where a file of this cell lies."""
+        return self.root / kind / f"{self.spec.name}{suffix}"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is trained, by today's code, and its files are whole."""
+        return finished(self.root, self.spec) is not None
+
+    def begin(self, workers: int | None, reuses: bool = True) -> Runs | None:
+        """Take over what is there already; returns the runs that a checkpoint continues, if any.
+
+        `reuses`: also runs of a cell that differs in its number of seeds alone.
+        """
+        self._sweep()
+        self.reused = reusable(self.root, self.spec) if reuses else None
+        return self._resume(workers)
+
+    @property
+    def missing(self) -> list[int]:
+        """Seeds of the runs that have not ended."""
+        taken = {run["seed"] for run in self._all_ended()}
+        return [seed for seed in range(self.spec.seeds) if seed not in taken]
+
+    @property
+    def steps(self) -> int:
+        """Steps that it trains if no run ends early, all runs together."""
+        reused = len(self.reused.seeds) if self.reused else 0
+        return self.spec.steps * (self.spec.seeds - reused)
+
+    def note(self, phase: str, rows: dict[str, np.ndarray]) -> None:
+        """Append one row per run to the curves."""
+        for name, value in rows.items():
+            self.columns[f"{phase}/{name}"].append(value)
+
+    def end(self, runs: Runs, run: int, why: str | None, has_policy: bool = True) -> None:
+        """Keep what is to be known of a run, by its index on the axis, that ends now."""
+        seed = runs.seeds[run]
+        self.seconds += float(runs.clock.wall[run])
+        self.ended.append(
+            {
+                "seed": seed,
+                "perfect_step": runs.perfect[run],
+                "end_step": runs.env_steps,
+                "ended": why,
+                "switch_step": runs.switched[run],
+            }
+        )
+        if has_policy:
+            self.policies[seed] = runs.rows[run].detach().cpu().clone()
+
+    def write(self) -> None:
+        """Write its files; every run has ended."""
+        policies = {**(self.reused.policies if self.reused else {}), **self.policies}
+        kept = sorted(policies)
+        rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
+        save(
+            self.path("policies", ".pt"),
+            {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
+        )
+        write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
+        tell_diverged(self.spec.name, diverged_runs(self._all_ended()))
+
+    def save(self, runs: dict[str, Any] | None) -> None:
+        """Write a checkpoint, with the state of its runs that are on an axis, if any are."""
+        curves = {
+            name: [torch.from_numpy(part) for part in parts] for name, parts in self.columns.items()
+        }
+        state = {
+            "identity": self._identity(),
+            "runs": runs,
+            "curves": curves,
+            "ended": self.ended,
+            "policies": self.policies,
+            "seconds": self.seconds,
+            "steps_done": self.steps_done,
+            "products": sorted(self.products),
+            "per_axis": [self.runs_per_axis, self.cells_per_axis],
+        }
+        save(self.path("checkpoints", ".pt"), state)
+
+    def forget(self) -> None:
+        """Remove its checkpoint."""
+        self.path("checkpoints", ".pt").unlink(missing_ok=True)
+
+    def _all_ended(self) -> list[dict[str, Any]]:
+        """Every run's end, those that were reused first."""
+        return [*(self.reused.runs if self.reused else ()), *self.ended]
+
+    def _table(self) -> pa.Table:
+        """The curves, sorted by phase, seed, step; NaN where a phase lacks a column."""
+        phases = []
+        for phase in ("train", "evaluation"):
+            columns = {
+                name.removeprefix(f"{phase}/"): np.concatenate(parts)
+                for name, parts in self.columns.items()
+                if name.startswith(f"{phase}/")
+            }
+            rows = len(next(iter(columns.values()), ()))
+            phases.append(pa.table({"phase": [phase] * rows, **columns}))
+        if self.reused is not None:
+            phases.append(self.reused.table)
+        table = pa.concat_tables(phases, promote_options="permissive")
+        table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
+        curves = {"phase": table["phase"]}
+        for name in table.column_names[1:]:
+            integer = INTEGERS.get(name)
+            column = table[name].cast(integer or "float32")
+            curves[name] = column if integer else column.fill_null(math.nan)
+        return pa.table(curves)
+
+    def _metadata(self) -> dict[str, Any]:
+        device = torch.device(self.device)
+        return {
+            "spec": self.spec.model_dump(mode="json"),
+            "spec_hash": self.spec.hash,
+            "code": self.code,
+            "versions": {
+                "python": platform.python_version(),
+                **{name: version(name) for name in PACKAGES},
+                **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
+            },
+            "machine": machine(device),
+            "device": device.type,
+            "precision": "float32",
+            "products": sorted(self.products),
+            "clock": "cpu" if device.type == "cpu" else "wall",
+            "share_of_time": "what runs do together, of this cell and of those that share its "
+            "axis, is shared among them alike; the updates of runs with and without hindsight "
+            "count apart",
+            "runs_per_axis": self.runs_per_axis or len(self._all_ended()),
+            "cells_per_axis": self.cells_per_axis or 1,
+            "seconds": self.seconds + (self.reused.seconds if self.reused else 0.0),
+            **({"reused": self.reused.origin} if self.reused else {}),
+            "runs": sorted(self._all_ended(), key=lambda run: run["seed"]),
+        }
+
+    # -- surviving interruption -----------------------------------------------------------------
+
+    def _identity(self) -> dict[str, str]:
+        """What a checkpoint must have been made by to be continued."""
+        return {"spec_hash": self.spec.hash, "code": self.code}
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left half-written."""
+        for kind in ("cells", "policies", "checkpoints", "progress"):
+            path = self.path(kind, ".*")
+            for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
+                with suppress(OSError):
+                    rest.unlink()
+
+    def _resume(self, workers: int | None) -> Runs | None:
+        """Continue from a checkpoint of this very training, if there is one that can be used."""
+        path = self.path("checkpoints", ".pt")
+        if not path.exists():
+            return None
+        try:
+            saved = load(path)
+            if "identity" in saved and saved["identity"] != self._identity():
+                path.unlink()
+                told = "of other code or specification"
+                print(f"{path}: {told}; training starts anew", file=sys.stderr)
+                return None
+            runs = self._continue(saved, workers)
+        except DamagedError as error:
+            set_aside(path)
+            print(f"{error}; set aside, training starts anew", file=sys.stderr)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            set_aside(path)
+            told = f"does not fit its cell ({reason(error)})"
+            print(f"{path}: {told}; set aside, training starts anew", file=sys.stderr)
+        else:
+            at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
+            print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
+            return runs
+        return None
+
+    def _continue(self, saved: dict[str, Any], workers: int | None) -> Runs | None:
+        """Take over a checkpoint's state, all of it or, where something does not fit, nothing."""
+        state, runs = saved["runs"], None
+        ended, policies = list(saved["ended"]), dict(saved["policies"])
+        taken = [run["seed"] for run in ended]
+        if state is not None:
+            seeds = list(state["seeds"])
+            if not set(seeds) <= set(self.missing) - set(taken) or len({*seeds}) != len(seeds):
+                raise ValueError(f"its runs are {seeds}")
+            runs = runs_of(self.spec, seeds, self.device, workers)
+            # A replay buffer is as long as has been written; it checks that itself.
+            must_fit(runs.state_dict(), {**state, "buffer": None}, "runs")
+            runs.load_state_dict(state)
+        columns = {
+            name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
+        }
+        self.runs_per_axis, self.cells_per_axis = saved["per_axis"]
+        kept = saved["steps_done"], saved["seconds"]
+        self.columns.update(columns)
+        self.products |= set(saved["products"])
+        self.ended, self.policies = ended, policies
+        self.steps_done, self.seconds = kept
+        self.under_way = state
+        return runs
+
+
+def rows_of(state: Any, runs: Sequence[int]) -> Any:
+    """The part of a state (`Runs.state_dict`) that is of the runs with these indices."""
+    if isinstance(state, dict):
+        return {name: rows_of(value, runs) for name, value in state.items()}
+    if isinstance(state, Tensor):
+        return state[torch.tensor(runs, device=state.device)]
+    return [state[i] for i in runs] if isinstance(state, list) else state
+
+
+def joined(states: Sequence[Any]) -> Any:
+    """The state of all runs of some states, in their order: the inverse of `rows_of`."""
+    first = states[0]
+    if isinstance(first, dict):
+        return {name: joined([state[name] for state in states]) for name in first}
+    if isinstance(first, Tensor):
+        return torch.cat(list(states))
+    return [x for state in states for x in state] if isinstance(first, list) else first
+
+
+def tell_diverged(name: str, steps: dict[int, int]) -> None:
+    """Name the runs that diverged, on the standard error, if there are any."""
+    if steps:
+        which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in sorted(steps.items()))
+        told = "their parameters are no numbers any more, and they count as not having learned"
+        print(f"{name}: {len(steps)} runs diverged ({which}): {told}", file=sys.stderr)
+
+
+def must_fit(own: Any, saved: Any, where: str) -> None:
+    """Raise ValueError where a tensor that was saved is not of the shape and kind it is here.
+
+    A saved None is not looked at.
+    """
+    if saved is None:
+        return
+    if isinstance(own, dict) and not isinstance(saved, dict):
+        raise ValueError(f"{where} is no dictionary")
+    if isinstance(own, dict):
+        for name in own:
+            if isinstance(own[name], dict | Tensor):
+                must_fit(own[name], saved[name], f"{where}.{name}")
+            elif isinstance(own[name], list) and len(saved[name]) != len(own[name]):
+                raise ValueError(f"{where}.{name} is of {len(saved[name])} runs")
+    elif saved.shape != own.shape or saved.dtype != own.dtype:
+        raise ValueError(f"{where} is {tuple(saved.shape)}, not {tuple(own.shape)}")
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the numbers were made on."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        name = models[0].split(":", 1)[1].strip() if models else name
+    found = {"system": platform.system(), "processor": name, "cores": os.cpu_count()}
+    if device.type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(device)
+    return found
