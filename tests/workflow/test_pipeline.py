@@ -64,7 +64,7 @@ def cells_to_train(output):
         "".join(
             line
             for line in output.splitlines(True)
-            if line.startswith("    output: results/cells/")
+            if line.strip().startswith("output: results/cells/")
         ),
     )
 

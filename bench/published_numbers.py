@@ -1,7 +1,7 @@
 """Every number that the published results lead to: written down, and compared with those of before.
 
-    python -m bench.numbers write FOLDER     tables, verdicts and answers, into FOLDER
-    python -m bench.numbers compare OLD NEW  what differs, table by table and key by key
+    python -m bench.published_numbers write FOLDER     tables, verdicts and answers, into FOLDER
+    python -m bench.published_numbers compare OLD NEW  what differs, table by table and key by key
 
 A move of code changes none; a correction changes those that its commit lists.
 """
