@@ -59,6 +59,10 @@ def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(proje
     """Whoever changes a rule, a statistic or a result has to run `make figures`."""
     made = (project / "REPLICATION.md").read_text(encoding="utf-8")
     assert made == (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
+    appendix = PUBLISHED / "appendix"
+    pages = {path.name: path.read_text("utf-8") for path in (project / appendix).glob("*.md")}
+    assert len(pages) > 30
+    assert pages == {path.name: path.read_text("utf-8") for path in (ROOT / appendix).glob("*.md")}
 
 
 def test_nothing_of_the_project_was_trained(project):

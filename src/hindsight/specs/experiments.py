@@ -135,6 +135,11 @@ def _as_keys(tasks: Any) -> Any:
     return {name: {} for name in tasks} if isinstance(tasks, list | tuple) else tasks
 
 
+def _false(value: Any) -> Any:
+    """False where its word stands: within a key on its command line Snakemake reads words only."""
+    return False if value in ("false", "False") else value
+
+
 class Part(Spec):
     """Part of a grid; everything that is not narrowed."""
 
@@ -154,7 +159,7 @@ class Part(Spec):
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
     #: False: none, where the preset has one.
-    end_test: EndTestSpec | Literal[False] | None = None
+    end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
 
     def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
         """Whether a place of the grid belongs to it."""
