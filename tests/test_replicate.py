@@ -5,7 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hindsight.replicate import _Watch
+import pytest
+
+from hindsight.replicate import _Watch, what_comes
+from hindsight.specs.cost import seconds
+from hindsight.specs.experiments import Plan, load
+from hindsight.workflow import Stage
+
+CONFIG = Path(__file__).parents[1] / "config.yaml"
 
 
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
@@ -20,3 +27,23 @@ def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (watch.began + 1, watch.began + 1))
         assert watch.look()[1] == f"0 of 0 cells  tables, figures ({count} done), report"
+
+
+def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "smoke"})))
+    first, how_long, where = what_comes(stage, "2")
+    total = len(stage.cells)
+    assert first == f"Preset smoke: {total} of {total} cells are to be trained."
+    work = sum(map(seconds, stage.plan.cells.values()))
+    assert f"{work / 120:.0f} minutes on 2 of this machine's cores" in how_long
+    assert where.endswith("figures and the page to figures/smoke/.")
+    # On a cluster the profile says how many cores there are; all are those that this process has.
+    assert "machine" not in list(what_comes(stage, None))[1]
+    assert "on 4 of" in list(what_comes(stage, "all"))[1]
+
+
+def test_published_results_are_drawn_byte_for_byte(tmp_path: Path) -> None:
+    told = list(what_comes(Stage.of(Plan.of(load(CONFIG, {"results": "published"}))), "all"))
+    assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]
