@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hindsight.replicate import _Watch, what_comes
-from hindsight.specs.cost import seconds
 from hindsight.specs.experiments import Plan, load
 from hindsight.workflow import Stage
 
@@ -17,7 +16,11 @@ CONFIG = Path(__file__).parents[1] / "config.yaml"
 
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
     stage: Any = SimpleNamespace(
-        plan=SimpleNamespace(cells={}), there=set(), root=tmp_path, folder=str(tmp_path)
+        plan=SimpleNamespace(cells={}),
+        there=set(),
+        root=tmp_path,
+        folder=str(tmp_path),
+        shares=lambda slots: {},
     )
     (tmp_path / "of_yesterday.png").touch()
     os.utime(tmp_path / "of_yesterday.png", (0, 0))
@@ -36,7 +39,7 @@ def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.Monk
     first, how_long, where = what_comes(stage, "2")
     total = len(stage.cells)
     assert first == f"Preset smoke: {total} of {total} cells are to be trained."
-    work = sum(map(seconds, stage.plan.cells.values()))
+    work = sum(stage.shares(slots=1).values())
     assert f"{work / 120:.0f} minutes on 2 of this machine's cores" in how_long
     assert where.endswith("figures and the page to figures/smoke/.")
     # On a cluster the profile says how many cores there are; all are those that this process has.

@@ -74,7 +74,7 @@ def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
         yield "Nothing is trained: what is there is drawn and judged."
     else:
         fresh = stage.there - set(stage.stale)
-        left = [seconds(spec) for name, spec in stage.plan.cells.items() if name not in fresh]
+        left = [work for name, work in stage.shares(slots=1).items() if name not in fresh]
         yield f"Preset {stage.source}: {len(left)} of {len(stage.cells)} cells are to be trained."
         if left:
             there = len(os.sched_getaffinity(0))
