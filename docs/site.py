@@ -15,9 +15,16 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+APPENDIX = sorted(ROOT.glob("results/published/appendix/*.md"))
 #: Pages that lie outside docs/, by their name here.
-OUTSIDE = {"index.md": "README.md", "REPLICATION.md": "REPLICATION.md"}
+OUTSIDE = {
+    "index.md": "README.md",
+    "REPLICATION.md": "REPLICATION.md",
+    **{path: path for path in (page.relative_to(ROOT).as_posix() for page in APPENDIX)},
+}
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+#: A link or an image, whole.
+WHOLE = re.compile(r"!?\[([^\]]*)\]\(([^)\s#:]+)\)")
 #: The page of verdicts, where `make figures` has made it.
 PAGE = "figures/published/report.html"
 
@@ -47,6 +54,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Links as they are on the site."""
     here = page.file.src_uri
 
+    def without_absent(found: re.Match[str]) -> str:
+        """Not every figure is in the repository: `make figures` draws them all."""
+        path = placed(here, found[2])
+        absent = path.startswith("figures/") and not (ROOT / path).exists()
+        return found[1] if absent else found[0]
+
     def moved(found: re.Match[str]) -> str:
         path = placed(here, found[2])
         if is_held(path):  # of a file that is no page, a line is no place
@@ -55,7 +68,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         target = found[2] if inside is None else relative(here, inside)
         return f"{found[1]}{target}{found[3]}"
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(moved, WHOLE.sub(without_absent, markdown))
 
 
 def placed(page: str, target: str) -> str:

@@ -77,3 +77,16 @@ def test_every_link_leads_somewhere(page):
 )  # fmt: skip
 def test_the_checker_finds_what_leads_nowhere(target, wrong):
     assert bool(mistake(ROOT / "docs" / "speed.md", target)) == wrong
+
+
+def test_of_the_derived_pictures_those_are_tracked_that_the_pages_show():
+    """All others are drawn by `make figures`, and shown by the page and the site."""
+    if TRACKED == [""]:
+        pytest.skip("this is no checkout of git")
+    shown = set()
+    for page in PAGES:
+        for target in links(markdown(page)):
+            path = (page.parent / target.partition("#")[0]).resolve()
+            if path.is_relative_to(ROOT / "figures"):
+                shown.add(str(path.relative_to(ROOT)))
+    assert {name for name in TRACKED if name.startswith("figures/")} == shown
