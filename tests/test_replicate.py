@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from hindsight.replicate import Pace, _Watch, kind_of
+from hindsight.replicate import Pace, _Watch, kind_of, what_comes
 from hindsight.specs.experiments import Plan, load
 from hindsight.workflow import Stage
+
+CONFIG = Path(__file__).parents[1] / "config.yaml"
 
 
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
     Jobs start as the workflow has them; each takes its estimate by its kind's factor and one of
     its own, up to 1.4; a program needs four seconds before anything is seen of it.
     """
-    stage = Stage.of(Plan.of(load(Path("config.yaml"), {"preset": "laptop"})))
+    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "laptop"})))
     work, cells, chance = stage.shares(slots=2), stage.plan.cells, random.Random(0)
     queue = sorted(stage.bundles(cells, slots=2), key=lambda names: -stage.priority(*names))
     free, jobs = [0.0, 0.0], []
@@ -72,3 +74,23 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
             error = pace.seconds_left(now, left, part, len(jobs) - pace.begun) - (end - now)
             wrong.append(abs(error) / max(0.3 * (end - now), 60))
     assert len(wrong) > 200 and max(wrong) < 1
+
+
+def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "smoke"})))
+    first, how_long, where = what_comes(stage, "2")
+    total = len(stage.cells)
+    assert first == f"Preset smoke: {total} of {total} cells are to be trained."
+    work = sum(stage.shares(slots=1).values())
+    assert f"{work / 120:.0f} minutes on 2 of this machine's cores" in how_long
+    assert where.endswith("figures and the page to figures/smoke/.")
+    # On a cluster the profile says how many cores there are; all are those that this process has.
+    assert "machine" not in list(what_comes(stage, None))[1]
+    assert "on 4 of" in list(what_comes(stage, "all"))[1]
+
+
+def test_published_results_are_drawn_byte_for_byte(tmp_path: Path) -> None:
+    told = list(what_comes(Stage.of(Plan.of(load(CONFIG, {"results": "published"}))), "all"))
+    assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]

@@ -47,7 +47,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
-    for line in [] if stage.never_train else left_out(stage.plan):
+    for line in [*what_comes(stage, None if own else cores), *_narrowed(stage)]:
         print(line, flush=True)
     with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
         started = time.time()
@@ -61,6 +61,41 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     else:
         _what_came_out(stage)
     return status
+
+
+def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
+    """What will be trained, about how long that takes, and where it all goes.
+
+    cores: as for Snakemake; None where a profile says it, as that of a cluster does.
+    """
+    if stage.plan.config.results == "published":
+        yield "Nothing is trained: the published results are drawn and judged again."
+        yield "What comes out is byte for byte what is published, here and in REPLICATION.md."
+        return
+    if stage.never_train:
+        yield "Nothing is trained: what is there is drawn and judged."
+    else:
+        fresh = stage.there - set(stage.stale)
+        left = [work for name, work in stage.shares(slots=1).items() if name not in fresh]
+        yield f"Preset {stage.source}: {len(left)} of {len(stage.cells)} cells are to be trained."
+        if left:
+            there = len(os.sched_getaffinity(0))
+            # On a cluster its profile says how many at a time.
+            n = 0
+            if cores is not None and (cores == "all" or cores.isdigit()):
+                n = there if cores == "all" else min(int(cores), there)
+            here = f", {_duration(sum(left) / n)} on {n} of this machine's cores" if n else ""
+            yield f"About {sum(left) / 3600:.1f} core-hours of training{here}, by a rough estimate."
+    yield f"Results go to results/, figures and the page to {stage.folder}/."
+
+
+def _duration(seconds: float) -> str:
+    """`40 minutes`, `3 hours`."""
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
+
+
+def _narrowed(stage: Stage) -> list[str]:
+    return [] if stage.never_train else left_out(stage.plan)
 
 
 def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:

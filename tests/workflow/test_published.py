@@ -1,9 +1,11 @@
 """The results that ship: whole, drawn without training or torch, and what the pages show."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,16 @@ def test_a_published_file_that_was_changed_is_refused(project, monkeypatch):
     finally:
         path.write_bytes(whole)
         stranger.unlink(missing_ok=True)
+
+
+def test_the_page_is_of_moderate_size_and_its_links_lead_somewhere(project):
+    path = project / "figures/published/report.html"
+    assert path.stat().st_size < 6_000_000
+    links = {
+        unescape(target).partition("#")[0]
+        for target in re.findall(r'<a href="([^"#][^"]*)"', path.read_text(encoding="utf-8"))
+        if not target.startswith(("data:", "https:"))
+    }
+    assert len(links) > 100
+    # Beside the page, or a file of the repository.
+    assert not [link for link in links if not (path.parent / link).exists()]

@@ -140,20 +140,18 @@ def _false(value: Any) -> Any:
     return False if value in ("false", "False") else value
 
 
+#: Names alone are fine, too.
+Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
+
+
 class Part(Spec):
     """Part of a grid; everything that is not narrowed."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
     #: By name: of each, what is narrowed there in turn.  None: all.
-    preys: Annotated[dict[Prey, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
-        None
-    )
-    tasks: Annotated[dict[str, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
-        None
-    )
-    fidelities: (
-        Annotated[dict[Fidelity, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None
-    ) = None
+    preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
+    tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
+    fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
