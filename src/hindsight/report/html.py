@@ -74,14 +74,14 @@ def render(
     environment.filters["csv"] = csv_uri
     environment.filters["pdf"] = lambda path: path.with_suffix(".pdf").name
     claimed = of_claims(report.claims)
-    first: dict[str, str] = {}  # by figure the claim that it stands beside
+    beside: dict[str, str] = {}  # by figure the claim that it stands beside
     for claim, pair in claimed.items():
-        first.setdefault(pair.name, claim)
+        beside.setdefault(pair.name, claim)
     return str(
         environment.get_template("report.html.j2").render(
             **names,
             claimed=claimed,
-            first=first,
+            beside=beside,
             addresses=ADDRESSES,
             shown_rows=SHOWN_ROWS,
             specs=[specification(chart) for chart in report.charts],
