@@ -1,11 +1,3 @@
-# make replicate   set up, train and draw everything of the chosen preset, and say what was reproduced
-# make figures     redraw every figure, table and verdict from the published results
-# make test        set up and pass the tests
-# make test-slurm  start a real SLURM on this machine, as root, run the workflow through it, stop it
-# make verify-published   train the beginnings of published cells again, and compare
-# make bench       measure speed beside Stable-Baselines3
-# make fresh       the first two on a bare Debian, as root (tests/fresh.sh)
-# make faults      injure it in 260 ways and more, and write docs/survival.md
 # ARGS are handed on:  make replicate ARGS="--config preset=smoke"
 
 PYTHON ?= python3
@@ -13,7 +5,22 @@ BIN := .venv/bin
 CORES ?= all
 ARGS ?=
 
-.PHONY: replicate figures test verify-published test-slurm fresh lint bench faults lock
+.PHONY: help docs replicate figures test verify-published test-slurm fresh lint bench faults lock
+
+# What there is; the times are of two cores, without the set-up, once.
+help:
+	@echo "make figures           redraw every published figure, table and verdict: some minutes"
+	@echo "make replicate         train the preset of config.yaml, draw, judge: an hour for laptop"
+	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: four minutes"
+	@echo "make verify-published  train the beginnings of published cells again, and compare"
+	@echo "make test              lint, and pass the tests"
+	@echo "make lint              ruff, mypy, Snakemake's linter and formatter"
+	@echo "make docs              build the documentation's site into site/: a minute"
+	@echo "make bench             measure speed beside Stable-Baselines3"
+	@echo "make faults            injure it in 260 ways and more, and write docs/survival.md"
+	@echo "make fresh             the first commands on a bare Debian, as root"
+	@echo "make test-slurm        run through a real SLURM on this machine, as root: half an hour"
+	@echo "make lock              pin what is installed: requirements.lock, environment.yml"
 
 replicate: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
@@ -42,8 +49,18 @@ lint: .venv/ready
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 
+# The documentation's site, by packages of its own in an environment of their own.
+docs: .venv/docs/ready
+	.venv/docs/bin/mkdocs build --quiet $(ARGS)
+
+.venv/docs/ready: pyproject.toml
+	$(PYTHON) -m venv .venv/docs
+	.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	touch $@
+
 bench: .venv/ready
 	$(BIN)/python bench/ppo.py $(ARGS)
+	$(BIN)/python bench/bundles.py
 	$(BIN)/python bench/kernels.py
 	$(BIN)/python bench/off_policy.py
 	$(BIN)/python bench/off_policy_update.py
@@ -57,7 +74,7 @@ faults: .venv/ready
 
 # One file pins everything: what is installed here becomes requirements.lock and environment.yml.
 lock:
-	$(BIN)/pip freeze --exclude-editable --exclude hindsight | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/" > requirements.lock
+	$(BIN)/pip freeze --exclude-editable --exclude hindsight-rl | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/" > requirements.lock
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 

@@ -50,3 +50,23 @@ def test_commands_of_the_readme_exist():
     for target in set(re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", readme, re.M)):
         name = target[0] or target[1]
         assert re.search(rf"^{name}:", makefile, re.M), name
+
+
+def test_the_readme_is_short():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.split()) < 1000 and len(readme.splitlines()) < 120
+
+
+def test_make_alone_names_every_target():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.M)
+    assert re.findall(r"^([\w-]+):", makefile, re.M)[0] == "help"  # the first is the default
+    told = set(re.findall(r'^\t@echo "make ([\w-]+)', makefile, re.M))
+    assert told == set(phony.split()) - {"help"}
+
+
+def test_every_page_has_its_place_on_the_site():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md", "REPLICATION.md"}
+    docs = ROOT / "docs"
+    assert placed == {path.name for path in [*docs.glob("*.md"), *docs.glob("*.ipynb")]}

@@ -1,17 +1,27 @@
 """What `hindsight replicate` shows while it works."""
 
+import heapq
 import os
+import random
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hindsight.replicate import _Watch
+import pytest
+
+from hindsight.replicate import Pace, _Watch, kind_of, what_comes
+from hindsight.specs.experiments import Plan, load
+from hindsight.workflow import Stage
+
+CONFIG = Path(__file__).parents[1] / "config.yaml"
 
 
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
     stage: Any = SimpleNamespace(
-        plan=SimpleNamespace(cells={}), there=set(), root=tmp_path, folder=str(tmp_path)
-    )
+        plan=SimpleNamespace(cells={}), there=set(), root=tmp_path, folder=str(tmp_path),
+        shares=lambda slots: {}, bundles=lambda cells, slots: [],
+    )  # fmt: skip
     (tmp_path / "of_yesterday.png").touch()
     os.utime(tmp_path / "of_yesterday.png", (0, 0))
     watch = _Watch(stage)
@@ -20,3 +30,67 @@ def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (watch.began + 1, watch.began + 1))
         assert watch.look()[1] == f"0 of 0 cells  tables, figures ({count} done), report"
+
+
+@pytest.mark.parametrize("on_policy", [0.7, 3.0])
+@pytest.mark.parametrize("off_policy", [1.0, 2.5])
+@pytest.mark.parametrize("foreign", [0.8, 2.0])
+def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_policy, foreign):
+    """The laptop preset on two cores that are by unlike factors slower than the estimates; within
+    the last minutes to a minute, since it is minutes that are told.
+
+    Jobs start as the workflow has them; each takes its estimate by its kind's factor and one of
+    its own, up to 1.4; a program needs four seconds before anything is seen of it.
+    """
+    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "laptop"})))
+    work, cells, chance = stage.shares(slots=2), stage.plan.cells, random.Random(0)
+    queue = sorted(stage.bundles(cells, slots=2), key=lambda names: -stage.priority(*names))
+    free, jobs = [0.0, 0.0], []
+    for names in queue:
+        spec = cells[names[0]]
+        factor = foreign if spec.environment.foreign else off_policy
+        factor = on_policy if spec.algorithm.on_policy and not spec.environment.foreign else factor
+        length = factor * chance.uniform(1 / 1.4, 1.4) * sum(work[name] for name in names)
+        begins = free[0] + 4
+        heapq.heapreplace(free, begins + length)
+        jobs.append((begins, begins + length, names))
+    end, pace, over = max(free), Pace(), set()
+    tick, wrong = 5, []
+    for now in range(tick, int(end), tick):
+        left, part = defaultdict(float), defaultdict(float)
+        for i, (begins, ends, names) in enumerate(jobs):
+            kind, worth = kind_of(cells[names[0]]), sum(work[name] for name in names)
+            if ends <= now:
+                pace.finished[kind] += worth if i not in over else 0.0
+                over.add(i)
+                continue
+            left[kind] += worth
+            if begins <= now:
+                part[kind] += worth * (now - begins) / (ends - begins)
+                pace.spent[kind] += tick
+        if now > 0.25 * end:
+            pace.begun = sum(begins <= now for begins, _, _ in jobs)
+            pace.at_once = 2
+            error = pace.seconds_left(now, left, part, len(jobs) - pace.begun) - (end - now)
+            wrong.append(abs(error) / max(0.3 * (end - now), 60))
+    assert len(wrong) > 200 and max(wrong) < 1
+
+
+def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "smoke"})))
+    first, how_long, where = what_comes(stage, "2")
+    total = len(stage.cells)
+    assert first == f"Preset smoke: {total} of {total} cells are to be trained."
+    work = sum(stage.shares(slots=1).values())
+    assert f"{work / 120:.0f} minutes on 2 of this machine's cores" in how_long
+    assert where.endswith("figures and the page to figures/smoke/.")
+    # On a cluster the profile says how many cores there are; all are those that this process has.
+    assert "machine" not in list(what_comes(stage, None))[1]
+    assert "on 4 of" in list(what_comes(stage, "all"))[1]
+
+
+def test_published_results_are_drawn_byte_for_byte(tmp_path: Path) -> None:
+    told = list(what_comes(Stage.of(Plan.of(load(CONFIG, {"results": "published"}))), "all"))
+    assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]

@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3
 
-    __version__: str
+__version__ = "0.2.0"
 
 __all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """The models and the version, when asked for: drawing a figure does not wait for torch."""
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("hindsight")
+    """The models, when asked for: drawing a figure does not wait for torch."""
     if name in __all__:
         from importlib import import_module
 

@@ -522,6 +522,16 @@ def replicate(
     raise SystemExit(run(arguments or [], cores, published))
 
 
+@app.command(hidden=True)
+def schema() -> None:
+    """Print the JSON schema of config.yaml, by which editors complete and check it."""
+    import json
+
+    from hindsight.specs.experiments import Config
+
+    typer.echo(json.dumps(Config.model_json_schema(), indent=1))
+
+
 @app.command()
 def publish(config: ConfigOption = None) -> None:
     """Copy trained and staged cells of the preset `large` to results/published, with a manifest."""

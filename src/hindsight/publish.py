@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hindsight import repository
 from hindsight.analysis.cells import load_cell
 from hindsight.files import FileError, reason, write_whole
 from hindsight.integrity import file_sha256
@@ -21,10 +22,15 @@ def publish_cells(config: Config) -> Iterator[str]:
     """Copy the plan's trained cells and the picture's episodes; move those that are staged; remove,
     once nothing is missing, published cells that the plan has no more.  Yields a line per cell that
     is missing or removed.
+
+    The manifest says of each file its checksum, what its cell says of itself, and of what commit
+    and what lock file it was published; what was published before keeps its entry.
     """
     plan = Plan.of(config)
     files: dict[str, Any] = {}
     whole = True
+    before = _manifest() if MANIFEST.exists() else {}
+    now = {"commit": repository.commit(), "lock": repository.lock_sum()}
     for name in plan.cells:
         trained, staged, target = (
             root / "cells" / f"{name}.parquet" for root in (TRAINED, STAGED, PUBLISHED)
@@ -39,8 +45,13 @@ def publish_cells(config: Config) -> Iterator[str]:
             yield f"missing: {name}"
             continue
         metadata = load_cell(target).metadata
-        files[str(target.relative_to(PUBLISHED))] = {
-            "sha256": file_sha256(target),
+        key, found = str(target.relative_to(PUBLISHED)), file_sha256(target)
+        if key in before and before[key]["sha256"] == found:
+            files[key] = before[key]
+            continue
+        files[key] = {
+            "sha256": found,
+            **now,
             **{
                 key: metadata[key]
                 for key in ("spec_hash", "code", "versions", "machine", "seconds")
@@ -67,14 +78,21 @@ def verify(paths: Iterable[Path]) -> None:
     published = [path for path in paths if PUBLISHED in path.parents and path.exists()]
     if not published:
         return
-    try:
-        entries = json.loads(MANIFEST.read_text(encoding="utf-8"))
-        sums = {name: entry["sha256"] for name, entry in entries.items()}
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise FileError(f"{MANIFEST}: cannot be read as a manifest: {reason(error)}") from error
+    sums = {name: entry["sha256"] for name, entry in _manifest().items()}
     for path in published:
         name = str(path.relative_to(PUBLISHED))
         if name not in sums:
             raise FileError(f"{path}: is not in {MANIFEST}")
         if sums[name] != file_sha256(path):
             raise FileError(f"{path}: differs from its checksum in {MANIFEST}; restore it from git")
+
+
+def _manifest() -> dict[str, dict[str, Any]]:
+    """Its entries by file, each with its checksum; FileError where it is none."""
+    try:
+        entries: dict[str, dict[str, Any]] = json.loads(MANIFEST.read_text(encoding="utf-8"))
+        for entry in entries.values():
+            entry["sha256"]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(f"{MANIFEST}: cannot be read as a manifest: {reason(error)}") from error
+    return entries

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.experiments import Plan, left_out, load, overrides_of
 from hindsight.training.progress import shown
 from hindsight.workflow import Stage, files_below
@@ -45,7 +47,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
-    for line in [] if stage.never_train else left_out(stage.plan):
+    for line in [*what_comes(stage, None if own else cores), *_narrowed(stage)]:
         print(line, flush=True)
     with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
         started = time.time()
@@ -59,6 +61,41 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     else:
         _what_came_out(stage)
     return status
+
+
+def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
+    """What will be trained, about how long that takes, and where it all goes.
+
+    cores: as for Snakemake; None where a profile says it, as that of a cluster does.
+    """
+    if stage.plan.config.results == "published":
+        yield "Nothing is trained: the published results are drawn and judged again."
+        yield "What comes out is byte for byte what is published, here and in REPLICATION.md."
+        return
+    if stage.never_train:
+        yield "Nothing is trained: what is there is drawn and judged."
+    else:
+        fresh = stage.there - set(stage.stale)
+        left = [work for name, work in stage.shares(slots=1).items() if name not in fresh]
+        yield f"Preset {stage.source}: {len(left)} of {len(stage.cells)} cells are to be trained."
+        if left:
+            there = len(os.sched_getaffinity(0))
+            # On a cluster its profile says how many at a time.
+            n = 0
+            if cores is not None and (cores == "all" or cores.isdigit()):
+                n = there if cores == "all" else min(int(cores), there)
+            here = f", {_duration(sum(left) / n)} on {n} of this machine's cores" if n else ""
+            yield f"About {sum(left) / 3600:.1f} core-hours of training{here}, by a rough estimate."
+    yield f"Results go to results/, figures and the page to {stage.folder}/."
+
+
+def _duration(seconds: float) -> str:
+    """`40 minutes`, `3 hours`."""
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
+
+
+def _narrowed(stage: Stage) -> list[str]:
+    return [] if stage.never_train else left_out(stage.plan)
 
 
 def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
@@ -112,33 +149,91 @@ def _config_places(arguments: Sequence[str]) -> list[int]:
     return places
 
 
+#: In what cells may be quick or slow alike: the loop that trains them, and whether they step
+#: foreign environments.
+Kind = tuple[str, bool]
+
+
+def kind_of(spec: CellSpec) -> Kind:
+    """A cell's."""
+    return spec.algorithm.loop, spec.environment.foreign
+
+
+class Pace:
+    """How fast each kind of cell goes here, beside its estimate, which is another machine's."""
+
+    def __init__(self) -> None:
+        #: Seconds that processes were seen at work, and estimated seconds of the cells that ended.
+        self.spent: dict[Kind, float] = defaultdict(float)
+        self.finished: dict[Kind, float] = defaultdict(float)
+        #: Processes that were seen, and the most at a time.
+        self.begun = self.at_once = 0
+
+    def seconds_left(
+        self, elapsed: float, left: Mapping[Kind, float], part: Mapping[Kind, float], to_begin: int
+    ) -> float:
+        """Seconds until all is trained, after as many have `elapsed`; 0 while nothing can be said.
+
+        `left` are the estimated seconds of the cells that are not there, `part` what of these is
+        done; `to_begin`, how many processes have not been seen yet.  A kind that has not been seen
+        goes as fast as all others together.
+        """
+        done = {kind: self.finished[kind] + part.get(kind, 0.0) for kind in left}
+        done |= {kind: worth for kind, worth in self.finished.items() if kind not in left}
+        spent = sum(self.spent.values())
+        if elapsed <= 5 or not spent or not sum(done.values()) or not self.begun:
+            return 0.0
+        common = spent / sum(done.values())
+        seconds = 0.0
+        for kind, worth in left.items():
+            seen = self.spent[kind] and done[kind]
+            ratio = self.spent[kind] / done[kind] if seen else common
+            seconds += ratio * (worth - part.get(kind, 0.0))
+        # Before a program is seen to train it starts, while its core does nothing else.
+        start = max(0.0, elapsed * self.at_once - spent) / self.begun
+        return (seconds + to_begin * start) / self.at_once
+
+
 class _Watch:
     """What can be seen from outside: cells that are there, and the progress of those under way."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.work = stage.shares(slots=1)
+        #: Cells that one process trains, and those that a process was seen to train.
+        self.bundles = [set(names) for names in stage.bundles(stage.plan.cells, slots=1)]
+        self.seen: set[str] = set()
+        self.kinds = {name: kind_of(spec) for name, spec in stage.plan.cells.items()}
         self.there = set(stage.there)
-        self.started = self.looked = time.monotonic()
+        self.started = self.looked = self.last = time.monotonic()
         self.began = time.time()
-        self.worth = 0.0  # estimated seconds of the cells finished since
+        self.pace = Pace()
 
     def look(self) -> tuple[int, str]:
         """Cells that are there, and a line of text."""
         # One look per folder, and seldom: a network's file system has many thousands of cells.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
             found = files_below(self.stage.root / "cells") & self.work.keys()
-            self.worth += sum(self.work[name] for name in found - self.there)
+            for name in found - self.there:
+                self.pace.finished[self.kinds[name]] += self.work[name]
+            self.seen |= found - self.there
             self.there |= found
             self.looked = time.monotonic()
         told = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
         # Several cells train together, of which some may be there already.
         left_of = [(self.work.keys() & set(p["cells"]) - self.there, p) for p in told if p]
         under_way = [p for cells, p in left_of if cells]
-        part = sum(
-            self.work[cell] * p["steps"] / max(p["of"], 1) for cells, p in left_of for cell in cells
-        )
-        done = self.worth + part
+        now = time.monotonic()
+        left: dict[Kind, float] = defaultdict(float)
+        part: dict[Kind, float] = defaultdict(float)
+        for name in self.work.keys() - self.there:
+            left[self.kinds[name]] += self.work[name]
+        for cells, p in left_of:
+            for name in cells:
+                part[self.kinds[name]] += self.work[name] * p["steps"] / max(p["of"], 1)
+            for name in sorted(cells)[:1]:
+                self.pace.spent[self.kinds[name]] += now - self.last
+        self.last = now
         text = f"{len(self.there)} of {len(self.work)} cells"
         if under_way:
             speed = sum(p["steps_per_second"] for p in under_way)
@@ -146,10 +241,12 @@ class _Watch:
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
             text += f"  tables, figures{self._drawn()}, report"
-        left = sum(self.work[name] for name in self.work.keys() - self.there) - part
-        elapsed = time.monotonic() - self.started
-        if done > 0 and left > 0 and elapsed > 5:
-            minutes = left * elapsed / done / 60
+        self.seen |= {name for cells, _ in left_of for name in cells}
+        self.pace.begun = sum(not self.seen.isdisjoint(names) for names in self.bundles)
+        self.pace.at_once = max(self.pace.at_once, len(under_way))
+        to_begin = sum(not names <= self.seen | self.there for names in self.bundles)
+        minutes = self.pace.seconds_left(now - self.started, left, part, to_begin) / 60
+        if minutes > 0:
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
         return len(self.there), text
 

@@ -207,8 +207,8 @@ def runs_of(plan: Plan, experiment: str, fidelity: str) -> dict[Place, dict[int,
 
 
 def in_bins(runs: dict[int, Run], longest: float) -> pd.DataFrame:
-    """Returns at the right edges of 100 equal bins of minutes, a column per seed."""
-    edges = longest * np.arange(1, 101) / 100
+    """Returns at the right edges of 1000 equal bins of minutes, a column per seed."""
+    edges = longest * np.arange(1, 1001) / 1000
     columns = {}
     for seed, run in runs.items():
         last = np.searchsorted(run.train["cpu_seconds"] / 60, edges * (1 + EPSILON), "right") - 1

@@ -200,7 +200,9 @@ def thresholds(root: Path, iteration: dict[float, float]) -> Path:
 
 def test_a_threshold_that_is_best_and_what_each_saves(tmp_path: Path) -> None:
     found = answered(thresholds(tmp_path, {0.3: 9, 0.5: 3, 0.7: 8, 1.0: 7}), "Q4")
-    assert found.numbers["best"] == {"best_level": 0.5, "low": 0.5, "high": 0.5}
+    assert found.numbers["best"] == {
+        "best_level": 0.5, "best_to": 0.5, "low": 0.5, "high": 0.5,
+    }  # fmt: skip
     assert "success rate of 0.3, 0.5, 0.7, 1 (never), 0.5 has the highest" in words_of(found)
     assert "and its 95 % interval excludes the others (6 seeds, 2 conditions)" in words_of(found)
     saved = [found.numbers["against"][x]["saved"]["mean"] for x in ("0.3", "0.5", "0.7")]

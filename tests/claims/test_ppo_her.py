@@ -11,7 +11,13 @@ import pytest
 import scipy.stats
 
 from hindsight.claims import CLAIMS, VERDICTS, Verdict, evaluate, write_claims
-from hindsight.claims.ppo_her import drop_contrast, sweep, time_race
+from hindsight.claims.ppo_her import (
+    drop_contrast,
+    ended_by_test,
+    sweep,
+    time_race,
+    unequal_budgets,
+)
 from hindsight.claims.questions import QUESTIONS
 from tests.analysis.synthetic import (
     CONDITIONS,
@@ -309,3 +315,26 @@ def test_claims_json_is_valid_and_holds_rule_and_verdict(tmp_path: Path) -> None
     assert ids == list(QUESTIONS)
     assert all(name.startswith("T") for name in ids[8:]) and len(set(ids)) == len(ids)
     assert {row["status"] for row in answers} == {"not tested"}
+
+
+def test_runs_that_a_test_ended_are_counted_by_arm() -> None:
+    """As released, the authors' SAC stops once a test's five episodes all succeed."""
+    rows = [
+        ("SAC-HER", "test", 20_000, 0.5), ("SAC-HER", "test", 30_000, 0.7),
+        ("SAC-HER", "test", 70_000, 0.9), ("SAC-HER", "early", 90_000, 1.0),
+        ("SAC", "budget", 150_000, -1.0),
+    ]  # fmt: skip
+    runs = pd.DataFrame(rows, columns=["arm", "ended", "end_step", "final_return"])
+    found = ended_by_test(runs)
+    assert list(found) == ["SAC-HER"]
+    assert found["SAC-HER"] == {
+        "n": 3, "of": 4, "step": 30_000, "final_return": pytest.approx(0.7),
+    }  # fmt: skip
+
+
+def test_a_smaller_budget_counts_only_where_it_ended_runs() -> None:
+    rows = [("a", "PPO", 500, 1.0), ("a", "SAC", 150, 0.0), ("b", "PPO", 500, 0.0),
+            ("b", "SAC", 150, 0.0)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["condition", "arm", "budget", "cut_share"])
+    assert not unequal_budgets(table)
+    assert unequal_budgets(table.assign(cut_share=[0.0, 0.0, 0.0, 0.25]))

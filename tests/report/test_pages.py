@@ -1,19 +1,25 @@
 """The scoreboard and the page say what claims, tables and cells say, and stand alone."""
 
 import base64
+import hashlib
+import io
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
+from PIL import Image
 
 from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
@@ -24,12 +30,12 @@ from hindsight.report.build import (
     as_text,
     build,
     gather,
-    plain_html,
     read_claims,
     render_appendix,
     render_markdown,
 )
-from hindsight.report.provenance import collect
+from hindsight.report.html import as_html
+from hindsight.report.provenance import collect, made_by
 from tests.analysis.synthetic import summarise, write_experiment
 from tests.report.conftest import Project
 
@@ -54,33 +60,52 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_html_refers_to_nothing_outside_itself(project: Project) -> None:
+def test_html_loads_nothing_and_its_links_lead_somewhere(project: Project) -> None:
     tags = Tags(project.html)
     assert not tags.open
+    page = project.root / "figures/laptop"
     for tag, attributes in tags.found:
-        assert tag not in ("script", "link", "iframe", "object")
-        for name in ("src", "href", "srcset", "poster", "data"):
+        assert tag not in ("link", "iframe", "object", "embed")
+        for name in ("src", "srcset", "poster", "data"):
             value = attributes.get(name)
-            assert value is None or value.startswith(("data:", "#")), (tag, value)
-    assert "@import" not in project.html and "url(" not in project.html
+            assert value is None or value.startswith("data:"), (tag, value)
+        link = attributes.get("href")
+        if link is not None and not link.startswith(("data:", "#", "https:")):
+            assert (page / link.partition("#")[0]).exists() or "adam.py" in link, link
+    (style,) = re.findall("<style>(.*?)</style>", project.html, re.S)
+    assert "@import" not in style and "url(" not in style
 
 
 def test_html_s_own_anchors_exist(project: Project) -> None:
     tags = Tags(project.html).found
     ids = {attributes["id"] for _, attributes in tags if "id" in attributes}
-    targets = {a["href"][1:] for tag, a in tags if tag == "a" and a.get("href")}  # type: ignore[index]
-    assert targets <= ids
+    links = [str(attributes["href"]) for tag, attributes in tags if tag == "a"]
+    targets = {link[1:] for link in links if link.startswith("#")}
+    assert targets and targets <= ids
 
 
 def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
     images = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
-    drawn = sorted((project.root / "figures/laptop").glob("*.png"))
-    assert len(images) == len(drawn) == 11
-    contents = {path.read_bytes() for path in drawn}
+    # What stands beside the papers' figures, here a bar chart over all conditions, lies beside.
+    drawn = {path.stem for path in (project.root / "figures/laptop").glob("*.png")}
+    shown_ones = {str(image["alt"]).split(":")[0] for image in images}
+    assert len(images) == len(shown_ones) and len(drawn) == 11
+    assert drawn - shown_ones
+    for beside in drawn - shown_ones:
+        assert f'<a href="{beside}.png">' in project.html
+        assert f'<a href="{beside}.pdf">' in project.html
     for image in images:
         head, data = str(image["src"]).split(",", 1)
-        assert head == "data:image/png;base64"
-        assert base64.b64decode(data) in contents
+        assert head == "data:image/webp;base64"
+        name = str(image["alt"]).split(":")[0]
+        with (
+            Image.open(io.BytesIO(base64.b64decode(data))) as shown,
+            Image.open(project.root / f"figures/laptop/{name}.png") as whole,
+        ):
+            assert (str(shown.width), str(shown.height)) == (image["width"], image["height"])
+            wanted, found = (np.asarray(x.convert("RGB"), float) for x in (whole, shown))
+        # Fewer colours, nowhere quite another one.
+        assert np.abs(wanted - found).max(-1).mean() < 1 and np.abs(wanted - found).max() < 100
         assert len(str(image["alt"])) > 40
 
 
@@ -97,9 +122,9 @@ def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project: Proj
             assert f"{MARKS[row['verdict']]} {row['verdict']}" in line
         assert claim.claim.sentence in project.markdown
         assert f'id="claim-{claim.claim.id}"' in html
-    html = html[: html.index('<h2 id="open-questions">')]
+    html = html[: html.index('<h2 id="explore">')]
     badges = re.findall(r'<span class="badge ([\w-]+)">(.) ([\w ]+)</span>', html)
-    assert len(badges) == 2 * 2 * len(claims)
+    assert len(badges) == 2 * len(claims)
     for kind, mark, word in badges:
         assert kind == word.replace(" ", "-") and MARKS[word] == mark
         assert f".{kind} {{" in html
@@ -189,14 +214,14 @@ def test_open_questions_have_their_answers_and_their_figures_once(project: Proje
     rows = json.loads((project.root / "results/tables/laptop/answers.json").read_text())
     assert {row["id"] for row in rows} >= {"Q1", "Q2", "Q3", "Q4", "Q6", "Q7"}
     html = unescape(re.sub(r"src=\"data:[^\"]*\"", "", project.html))
-    page = html[html.index("Open questions", html.index("Evidence, claim by claim")) :]
+    page = html[html.index('<h2 id="open-questions">') :]
     for section in (page, project.appendix["0-questions"]):
         for row in rows:
             assert f"{row['id']} · {row['question']}" in section
             assert words.answer(row) in section
     names = [a["alt"].split(":")[0] for t, a in Tags(project.html).found if t == "img"]  # type: ignore[union-attr]
     assert names.count("question_signals") == names.count("question_signals_described") == 1
-    assert names.index("question_signals") < names.index("meher_fig3")  # not in its chapter
+    assert "question_signals" not in html[html.index('<h2 id="figures">') :]  # nor in its chapter
     answered = [row for row in rows if row["status"] == "answered"]
     assert {(row["id"], row["fidelity"]) for row in answered} == {
         ("Q6", "released"), ("Q6", "described"),
@@ -232,7 +257,15 @@ def test_tables_of_the_second_paper_are_in_words(project: Project) -> None:
     ][:1]
     assert value.replace("-", "−") in line
     for title in ("Best setting, released", "M_c by setting", "Computation saved, described"):
-        assert title in project.html and title in project.everything
+        assert title in project.everything
+    html = project.html
+    for file, title in (("s_ratio/m_c", "M_c by setting"), ("stop_her/time_saved", "Computation")):
+        link = re.search(rf'download="{file.replace("/", "-")}.csv" href="([^"]+)">{title}', html)
+        assert link is not None
+        text = unquote(unescape(link[1]).partition(",")[2])
+        pd.testing.assert_frame_equal(
+            pd.read_csv(io.StringIO(text)), pd.read_csv(folder / f"{file}.csv")
+        )
 
 
 def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
@@ -286,7 +319,7 @@ def test_without_answers_there_is_no_such_section(project: Project, tmp_path: Pa
         build(tables, figures, tmp_path / "a.html", tmp_path / "b.md", tmp_path / "more")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "Open questions" not in page
-    assert "question_signals:" in page  # beside the papers' figures instead
+    assert "question_signals.pdf" in page  # beside the papers' figures instead
 
 
 @pytest.mark.parametrize(
@@ -298,13 +331,17 @@ def test_best_settings_in_words(value: float, low: float, high: float, text: str
     assert present.setting(value, value, low, high) == text
 
 
-def test_deviations_stay_numbered_and_lose_links_images_and_scripts() -> None:
-    text = "# Title\n\n1. [a line](src/x.py) **b**\n2. <script>x</script> ![p](https://e.org/x.png)"
-    html = plain_html(text)
+def test_deviations_stay_numbered_keep_their_links_and_lose_images_and_scripts() -> None:
+    text = (
+        "# Title\n\n1. [a line](../src/x.py#L3) **b** [far](https://e.org/)\n"
+        "2. <script>x</script> ![p](https://e.org/x.png) [top](#a)"
+    )
+    html = as_html(text, Path("docs/deviations.md"), Path("figures/laptop/report.html"))
     assert "Title" not in html
     assert html.count("<li>") == 2 and "<ol>" in html and "<strong>b</strong>" in html
-    assert "a line (src/x.py)" in html
-    assert "<script" not in html and "<img" not in html and "href" not in html
+    assert '<a href="../../src/x.py#L3">a line</a>' in html
+    assert 'href="https://e.org/"' in html and 'href="#a"' in html
+    assert "<script" not in html and "<img" not in html
 
 
 def test_provenance_counts_each_cell_once_and_keeps_every_fact(project: Project) -> None:
@@ -461,3 +498,22 @@ def diverge(path: Path, seed: int, after: int) -> int:
     changed = pa.Table.from_pandas(rows, preserve_index=False)
     pq.write_table(sealed(changed, json.dumps(about)), path)
     return end
+
+
+def test_the_page_says_of_what_commit_and_what_versions_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert made_by() == {}
+    (tmp_path / "requirements.lock").write_text("numpy==1\n")
+    who = ["-c", "user.name=n", "-c", "user.email=e"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "m"]):
+        subprocess.run(["git", *command], check=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert list(made_by().values()) == [commit, hashlib.sha256(b"numpy==1\n").hexdigest()]
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/x.py").touch()
+    assert next(iter(made_by().values())) == f"{commit} and changes on top"

@@ -1,9 +1,11 @@
 """The results that ship: whole, drawn without training or torch, and what the pages show."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,10 @@ def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(proje
     """Whoever changes a rule, a statistic or a result has to run `make figures`."""
     made = (project / "REPLICATION.md").read_text(encoding="utf-8")
     assert made == (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
+    appendix = PUBLISHED / "appendix"
+    pages = {path.name: path.read_text("utf-8") for path in (project / appendix).glob("*.md")}
+    assert len(pages) > 30
+    assert pages == {path.name: path.read_text("utf-8") for path in (ROOT / appendix).glob("*.md")}
 
 
 def test_nothing_of_the_project_was_trained(project):
@@ -82,3 +88,16 @@ def test_a_published_file_that_was_changed_is_refused(project, monkeypatch):
     finally:
         path.write_bytes(whole)
         stranger.unlink(missing_ok=True)
+
+
+def test_the_page_is_of_moderate_size_and_its_links_lead_somewhere(project):
+    path = project / "figures/published/report.html"
+    assert path.stat().st_size < 6_000_000
+    links = {
+        unescape(target).partition("#")[0]
+        for target in re.findall(r'<a href="([^"#][^"]*)"', path.read_text(encoding="utf-8"))
+        if not target.startswith(("data:", "https:"))
+    }
+    assert len(links) > 100
+    # Beside the page, or a file of the repository.
+    assert not [link for link in links if not (path.parent / link).exists()]

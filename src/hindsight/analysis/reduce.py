@@ -24,8 +24,8 @@ EVALUATION_COLUMNS = (
 )  # fmt: skip
 RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
-    "solved", "solve_step", "perfect_step", "end_step", "switch_step", "minutes", "updates",
-    "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
+    "solved", "solve_step", "perfect_step", "end_step", "ended", "switch_step", "minutes",
+    "updates", "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
     "success_auc", "max_success", "goal_moved_first", "goal_moved_mean", "goal_displacement_first",
 )  # fmt: skip
 #: Columns of training rows that tables show seed by seed, as they are.
@@ -107,6 +107,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "solve_step": [env_steps[int(i)] if not np.isnan(i) else np.nan for i in first],
         "perfect_step": [_number(run["perfect_step"]) for run in ended],
         "end_step": [run["end_step"] for run in ended],
+        "ended": [run["ended"] for run in ended],
         "switch_step": [_number(run.get("switch_step")) for run in ended],
         "minutes": np.nanmax(minutes, axis=1),
         "updates": np.nansum(updates, axis=1),

@@ -22,7 +22,7 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import arm_columns
 from hindsight.analysis.best_level import best_levels, m_c_table, score
 from hindsight.analysis.cells import Cell, ResultError, load_cell
-from hindsight.analysis.common import Common
+from hindsight.analysis.common import BINS, Common
 from hindsight.analysis.reduce import (
     EVALUATION_COLUMNS,
     RUN_COLUMNS,
@@ -40,7 +40,7 @@ from hindsight.process import side_by_side
 
 CURVE_POINTS = 250
 SEED_CURVE_POINTS = 250
-MINUTE_BINS = 100
+MINUTE_BINS = 100  # of curves that are drawn; numbers are read from BINS
 PAIRED_METRICS = ("auc", "final_return")
 #: On other tasks, whose returns have no common scale.
 TASK_METRICS = ("success_auc", "final_evaluation_success")
@@ -170,12 +170,14 @@ def make_tables(
     curves: list[tuple[Key, pd.DataFrame]] = []
     summaries: list[Key] = []
     for key, cell in cells:
-        steps, minutes = step_curve(cell), minute_curve(cell, longest[_condition(key)])
+        steps = step_curve(cell)
+        minutes = minute_curve(cell, longest[_condition(key)], BINS)
+        drawn = minute_curve(cell, longest[_condition(key)], MINUTE_BINS)
         if cell.budget < largest[_condition(key)]:
             # Not that it would stay so: there were no more steps.
-            minutes = minutes.iloc[: _bins_trained(minutes["x"], cell)]
+            minutes, drawn = (x.iloc[: _bins_trained(x["x"], cell)] for x in (minutes, drawn))
         kept = _points_to_keep(steps, to_learn=cell.unit_returns)
-        curves += [(key, steps.iloc[kept]), (key, minutes)]
+        curves += [(key, steps.iloc[kept]), (key, drawn)]
         common = _coarse_row(cell, compared[_place(key)], minutes)
         common |= _common_row(cell, compared[_place(key)])
         summaries.append(key | _summary_row(cell, steps, minutes) | common)
@@ -210,11 +212,11 @@ def step_curve(cell: Reduced) -> pd.DataFrame:
     return _curve("env_steps", cell.env_steps, *values)
 
 
-def minute_curve(cell: Reduced, longest: float) -> pd.DataFrame:
-    """The seeds' statistics by the end of each of 100 equal bins of training time from 0 to
+def minute_curve(cell: Reduced, longest: float, bins: int) -> pd.DataFrame:
+    """The seeds' statistics by the end of each of so many equal bins of training time from 0 to
     `longest` minutes.
     """
-    edges = longest * np.arange(1, MINUTE_BINS + 1) / MINUTE_BINS
+    edges = longest * np.arange(1, bins + 1) / bins
     values = (metrics.carry_forward(cell.returns), metrics.carry_forward(cell.success), cell.solved)
     return _curve("minutes", edges, *(metrics.on_time_grid(v, cell.minutes, edges) for v in values))
 

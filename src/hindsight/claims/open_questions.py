@@ -96,7 +96,7 @@ def switch_off(evidence: Evidence) -> Numbers:
     never = runs[runs["until_success"] >= 1.0]
     return {
         "tested": tested,
-        "best": {name: float(best[name]) for name in ("best_level", "low", "high")},
+        "best": {name: float(best[name]) for name in ("best_level", "best_to", "low", "high")},
         "kept": [x for x in tested if best["low"] - ROUNDING <= x <= best["high"] + ROUNDING],
         "n_seeds": int(best["n_seeds"]),
         "n_conditions": int(best["n_conditions"]),

@@ -195,6 +195,8 @@ def _race_verdict(
     # Beside the rule: without random actions; and by when a level that is the same for all.
     numbers["evaluation"] = highest(raced, "mean_return").numbers()
     evaluated = raced.groupby("arm", sort=False)["mean_return"].mean()
+    runs = evidence.table("algorithms", "runs.parquet")
+    numbers["tested"] = {} if runs is None else ended_by_test(runs)
     numbers["evaluated"] = {str(arm): float(own) for arm, own in evaluated.items()}
     if claim != "P1":
         times = {level: f"{unit}_to_{level}" for level in LEVELS}
@@ -236,6 +238,21 @@ def _race_verdict(
         of=evidence.scale("algorithms"),
         parts=parts,
     )
+
+
+def ended_by_test(runs: pd.DataFrame) -> Numbers:
+    """By arm how many of its runs a test ended, of how many, after which step at the median, and
+    with which mean training return; nothing of arms of which none did.
+    """
+    found: Numbers = {}
+    for arm, own in runs.groupby("arm", sort=False):
+        ended = own[own["ended"] == "test"]
+        if len(ended):
+            found[str(arm)] = {
+                "n": len(ended), "of": len(own), "step": float(ended["end_step"].median()),
+                "final_return": float(ended["final_return"].mean()),
+            }  # fmt: skip
+    return found
 
 
 def unequal_budgets(summary: pd.DataFrame) -> bool:

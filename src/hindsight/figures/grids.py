@@ -55,8 +55,15 @@ class Row:
 
 
 def algorithms_by_steps(tables: Tables) -> Figure:
-    """PPO-HER Fig. 2: return against environment steps, one curve per algorithm."""
-    return curves_by_arm(tables, "PPO-HER Fig. 2 · Return by environment steps", "env_steps")
+    """PPO-HER Fig. 2: return against environment steps, one curve per algorithm.
+
+    Budgets differ by more than a factor of ten: a linear axis would leave the short ones no room.
+    """
+    title = "PPO-HER Fig. 2 · Return by environment steps"
+    plan = tables.plan
+    budgets = planned_of(plan).values()
+    unequal = bool(budgets) and max(budgets) > 10 * min(budgets)
+    return draw_curves(tables, title, arm_rows(plan), log=unequal)
 
 
 def algorithms_by_minutes(tables: Tables) -> Figure:
@@ -326,9 +333,12 @@ def draw_curves(
     rows: list[Row],
     clock: str = "env_steps",
     until: float | None = None,
+    log: bool = False,
 ) -> Figure:
     """The grid: median, interquartile band and every seed, for the rows given; all of it, or until
     this point of the clock.
+
+    log: the clock's axis is logarithmic.  By training time, curves end with their longest run.
     """
     plan = tables.plan
     curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
@@ -345,6 +355,7 @@ def draw_curves(
     counts = seed_counts(curves)
     where = subtitle(plan, tables.fidelity, counts, drawn, warn=False)
     unit, x_label = style.steps_axis(float(curves["x"].max()))
+    x_label += ", logarithmic" if log else ""
     if clock == "minutes":
         # How a run's share of a process that trains several is counted belongs on the figure.
         share = "its share of the process's CPU time, on a GPU of wall time"
@@ -365,13 +376,19 @@ def draw_curves(
         keys = {line: (line.arm, line.level, where) for line in row.lines}
         for order, (line, key) in enumerate(keys.items()):
             if key in pieces:
+                piece = pieces[key]
                 if key in runs:
                     draw_seeds(ax, runs[key], clock, "return_mean", unit, line.look, faint)
-                draw_median(ax, pieces[key], unit, line.look, order, band=not crowded)
+                    if clock == "minutes":
+                        piece = piece[piece["x"] <= runs[key][clock].max()]
+                draw_median(ax, piece, unit, line.look, order, band=not crowded)
         lacking = {line: key for line, key in keys.items() if key not in pieces}
         say_absent(ax, [(line.label, key in planned) for line, key in lacking.items()], len(keys))
     first = next(iter(axes.values()))
-    style.limit_x(axes, float(curves["x"].max()) / unit)
+    if log:
+        style.limit_log_x(axes, float(curves["x"].max()) / unit)
+    else:
+        style.limit_x(axes, float(curves["x"].max()) / unit)
     first.set_ylim(-1.06, 1.06)
     first.set_yticks([-1, -0.5, 0, 0.5, 1], ["−1", "", "0", "", "1"])
     return fig

@@ -129,17 +129,16 @@ def _bar_panel(
     ratios = np.array(sorted(curve))
     value, low, high = np.array([curve[s] for s in ratios]).T
     width = 0.8 * min(np.diff(ratios).min(initial=0.1), 0.1)
-    top_one = np.nan if best is None else float(best["best_level"])
+    ends = (np.nan, np.nan) if best is None else (best["best_level"], best["best_to"])
     for s, height in zip(ratios, value, strict=True):
-        edge = style.TEXT if abs(s - top_one) < 1e-9 else "none"
+        edge = style.TEXT if ends[0] - 1e-9 <= s <= ends[1] + 1e-9 else "none"
         ax.bar(s, height, width, color=style.s_ratio_look(s).colour, edgecolor=edge, linewidth=1.3)
     ax.vlines(ratios, low, high, color=style.TEXT, linewidth=0.9, zorder=3)
-    if best is None or np.isnan(top_one):
+    if best is None or np.isnan(ends[0]):
         return
     ax.hlines(1.12 * top, best["low"], best["high"], color=style.TEXT, linewidth=1.5)
-    ax.plot(top_one, 1.12 * top, color=style.TEXT, marker="v", markersize=5)
-    ax.text(top_one, 1.18 * top, f"{top_one:g}", ha="center", va="bottom",
-            size=7.5)  # fmt: skip
+    ax.plot(sorted(set(ends)), [1.12 * top] * len(set(ends)), "v", color=style.TEXT, markersize=5)
+    ax.text(sum(ends) / 2, 1.18 * top, _range(best), ha="center", va="bottom", size=7.5)
 
 
 def summary(tables: Tables) -> Figure:
@@ -215,6 +214,12 @@ def _best_spread(row: Mapping[Hashable, Any]) -> Spread:
     return float(row["best_level"]), float(row["low"]), float(row["high"])
 
 
+def _range(row: Mapping[Hashable, Any]) -> str:
+    """`0.6`, or, of several S that are equally good, `0.3 to 0.8`."""
+    low, high = float(row["best_level"]), float(row["best_to"])
+    return f"{low:g}" if high - low < 1e-9 else f"{low:g} to {high:g}"
+
+
 def _verdict(arm: str, row: Mapping[Hashable, Any] | None) -> str:
     """`MEHER: best S 0.6 [0.5, 0.7], single-peaked, leans by +0.05 to S > 0.5`."""
     if row is None:
@@ -225,7 +230,7 @@ def _verdict(arm: str, row: Mapping[Hashable, Any] | None) -> str:
     bounds = "" if np.isnan(low) else f" [{low:g}, {high:g}]"
     peaks = {True: "single-peaked", False: "not single-peaked"}.get(row["single_peaked"], "")
     lean = "" if pd.isna(row["lean"]) else f"lean {row['lean']:+.2f}".replace("-", "−")
-    return ", ".join(word for word in (f"{arm}: best S {value:g}{bounds}", peaks, lean) if word)
+    return ", ".join(word for word in (f"{arm}: best S {_range(row)}{bounds}", peaks, lean) if word)
 
 
 def _summary_axes(head: style.Head, rows: float) -> tuple[Figure, tuple[Axes, Axes]]:

@@ -179,6 +179,7 @@ def thresholds(tables: Tables) -> Figure:
         range(len(at) + 1), [*(f"{100 * number:g}\u00a0%" for number in levels.values()), "never"]
     )
     axes[0].set_xlim(-0.4, len(at) + (-0.6 if never.empty else 0.4))
+    axes[0].set_ylim(min(axes[0].get_ylim()[0], 0.9), 1.01)  # 1 is the highest return there is
     axes[1].set_ylim(-0.03, 1.03)
     for ax in axes[2:4]:
         ax.set_ylim(0, 1.06 * ax.get_ylim()[1])

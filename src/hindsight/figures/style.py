@@ -18,10 +18,10 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 from PIL import Image
 
 from hindsight.figures import pdf_fonts
@@ -268,11 +268,14 @@ def s_ratio_look(s_ratio: float) -> Look:
     """An S-ratio's look: its colour says its value, whichever others are drawn beside it.
 
     Marks alone tell 0, 1/2 and 1, and width 1/2: eleven marked curves would hide one another.
+    Dashes tell neighbours apart, whose colours are close.
     """
     colour = to_hex(matplotlib.colormaps["viridis_r"](0.2 + 0.8 * s_ratio))
     half = abs(s_ratio - 0.5) < 1e-9
     marker = "D" if half else {0.0: "o", 1.0: "s"}.get(s_ratio, "none")
-    return Look(colour, "-", marker, 2.6 if half else 1.2)
+    dashes: tuple[Any, ...] = ("-", (0, (5, 1.3)), (0, (1, 1)), (0, (5, 1.3, 1, 1.3)))
+    line = "-" if half else dashes[round(10 * s_ratio) % len(dashes)]
+    return Look(colour, line, marker, 2.6 if half else 1.3)
 
 
 def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
@@ -452,7 +455,7 @@ def grid(
             multialignment="center",
             linespacing=1.1,
             size=8.5,
-            color=row.colour,
+            color=readable(row.colour),
             annotation_clip=False,
         )
     return fig, {
@@ -476,6 +479,29 @@ def limit_x(axes: dict[tuple[str, str], Axes], limit: float) -> None:
         labels[0].set_horizontalalignment("left")
         if ticks[-1] > 0.93 * limit:
             labels[-1].set_horizontalalignment("right")
+
+
+def limit_log_x(axes: dict[tuple[str, str], Axes], limit: float) -> None:
+    """x to `limit` in powers of ten, from a 500th of it."""
+    for ax in axes.values():
+        ax.set_xscale("log")
+        ax.set_xlim(limit / 500, limit)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def readable(colour: str) -> str:
+    """The colour, darkened until it can be read as text on white (contrast of 4.5, WCAG)."""
+    red, green, blue = to_rgb(colour)
+    while 1.05 / (_luminance(red, green, blue) + 0.05) < 4.5:
+        red, green, blue = 0.95 * red, 0.95 * green, 0.95 * blue
+    return to_hex((red, green, blue))
+
+
+def _luminance(*channels: float) -> float:
+    """Relative luminance of sRGB channels in [0, 1] (WCAG 2.2)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 BAND = "#EFE3C8"

@@ -5,7 +5,6 @@ All are rendered from one `Report`, gathered from files alone: claims.json and t
 experiment, the figures, the metadata of the cells, and the page of deviations.
 """
 
-import base64
 import json
 import os
 import re
@@ -15,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import markdown_it
-from markdown_it.token import Token
-from markupsafe import Markup
 
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
@@ -26,15 +22,18 @@ from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
 from hindsight.integrity import RECORD
-from hindsight.report import coverage, present, words
+from hindsight.report import coverage, html, present, words
+from hindsight.report.charts import Chart, charts
 from hindsight.report.hyperparameters import LISTED, table_of
-from hindsight.report.provenance import Provenance, collect
+from hindsight.report.provenance import Provenance, collect, made_by
 
 MARKS = {"reproduced": "✔", "partly": "◐", "not reproduced": "✘", "not tested": "○"}
 FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
 }
+#: The same where there is little room.
+CALLED = {"released": "authors' code", "described": "papers' words"}
 #: Figures that replicate published ones; the others stand beside them.
 PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook")
 DEVIATIONS = Path("docs/deviations.md")
@@ -109,12 +108,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chapter:
-    """An experiment: its tables by kind, each once per fidelity, and its figures."""
+    """An experiment: its tables by kind, each once per fidelity, the files of these by title, and
+    its figures.
+    """
 
     name: str
     title: str
     published_as: str
     tables: dict[str, list[present.Table]]
+    files: dict[str, Path]
     pictures: list[Picture]
 
 
@@ -133,7 +135,9 @@ class Report:
     claims: list[Judged]
     questions: list[Asked]
     chapters: list[Chapter]
+    charts: list[Chart]
     provenance: Provenance
+    made_by: dict[str, str]
     deviations: str
     diverged: str
 
@@ -147,7 +151,7 @@ def appendix_pages(experiments: Sequence[str]) -> list[str]:
     return [CLAIMS_PAGE, QUESTIONS_PAGE, PRODUCED_PAGE, ENVIRONMENT, *experiments]
 
 
-def build(tables: Path, figures: Path, html: Path, markdown: Path, appendix: Path) -> None:
+def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Path) -> None:
     """Write all pages for the source whose tables and figures these folders hold; `appendix` is a
     folder, which keeps no other pages.
 
@@ -155,7 +159,7 @@ def build(tables: Path, figures: Path, html: Path, markdown: Path, appendix: Pat
     is kept, relative to the working folder.
     """
     report = gather(tables, figures)
-    write_text(html, render_html(report))
+    write_text(page, render_html(report, page))
     pages = {name: appendix / f"{name}.md" for name in appendix_pages(_experiments(report))}
     for name, path in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +197,9 @@ def gather(tables: Path, figures: Path) -> Report:
             _environment(drawn),
             *(_chapter(plan, tables, drawn, shown, notes) for plan in plans),
         ],
+        charts=charts(tables),
         provenance=collect(plans),
+        made_by=made_by(),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
         diverged=_diverged(notes),
     )
@@ -286,7 +292,8 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def _environment(drawn: dict[str, Picture]) -> Chapter:
     return Chapter(
-        ENVIRONMENT, "The environment", "Fig. 1 of both papers", {}, _pictures(ENVIRONMENT, drawn)
+        ENVIRONMENT, "The environment", "Fig. 1 of both papers", {}, {},
+        _pictures(ENVIRONMENT, drawn),
     )  # fmt: skip
 
 
@@ -309,6 +316,7 @@ def _chapter(
         else {text: level_label(level) for text, level in levels_of(plan).items()}
     )
     shown: dict[str, list[present.Table]] = {}
+    files: dict[str, Path] = {}
     if name in LISTED and (parameters := table_of(plan)) is not None:
         shown["hyperparameters"] = [parameters]
     for file, title in TABLES.items():
@@ -316,6 +324,8 @@ def _chapter(
         if not path.exists():
             continue
         frame = read_table(path)
+        if not frame.empty:
+            files[title] = path
         if "level" in frame:
             frame = frame[frame["level"].isin(settings)]
         for fidelity, rows in frame.groupby("fidelity", sort=False):
@@ -324,7 +334,7 @@ def _chapter(
             note = notes.get((name, str(fidelity)), "")
             shown.setdefault(file, []).append(replace(table, note=note))
     pictures = [picture for picture in _pictures(name, drawn) if picture.name not in elsewhere]
-    return Chapter(name, plan["title"], plan["figures"], shown, pictures)
+    return Chapter(name, plan["title"], plan["figures"], shown, files, pictures)
 
 
 def _settings_of_tasks(plan: dict[str, Any]) -> dict[str, str]:
@@ -340,13 +350,9 @@ def _pictures(experiment: str, drawn: dict[str, Picture]) -> list[Picture]:
     return [picture for picture in drawn.values() if picture.experiment == experiment]
 
 
-def render_html(report: Report) -> str:
-    """One page without a single reference to anything outside itself."""
-    environment = _jinja(autoescape=True)
-    environment.filters["data_uri"] = data_uri
-    return environment.get_template("report.html.j2").render(
-        **_names(report), deviations=Markup(plain_html(report.deviations))
-    )
+def render_html(report: Report, page: Path) -> str:
+    """One page that loads nothing from anywhere; page: where it will lie."""
+    return html.render(_jinja(autoescape=True), _names(report), report, page, DEVIATIONS)
 
 
 def render_markdown(report: Report, page: Path, pages: Mapping[str, Path]) -> str:
@@ -438,6 +444,7 @@ def _names(report: Report) -> Mapping[str, Any]:
         "titles": PAPERS,
         "marks": MARKS,
         "meaning": FIDELITIES,
+        "called": CALLED,
         "counts": counts,
         "sections": _sections(report.questions),
         "effect": lambda row: present.interval(row["effect"], row["low"], row["high"]),
@@ -457,46 +464,6 @@ def _sections(questions: Sequence[Asked]) -> list[tuple[str, str, list[Asked]]]:
     parts = [(name, SECTIONS[name], [q for q in questions if q.section == name])
              for name in SECTIONS]  # fmt: skip
     return [part for part in parts if part[2]]
-
-
-def data_uri(path: Path) -> str:
-    """A PNG as a data: address."""
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
-
-
-def plain_html(markdown: str) -> str:
-    """Markdown to HTML without links, images or raw HTML: the page must stand alone.
-
-    A link keeps its text, followed by its target as plain text where that says more.  The page has
-    its own heading for this text, so a title is left out and headings move one level down.
-    """
-    parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(markdown)
-    if tokens and tokens[0].tag == "h1":
-        del tokens[:3]  # its opening, its text, its closing
-    for token in tokens:
-        if token.type.startswith("heading"):
-            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
-        if token.children:
-            token.children = list(_without_links(token.children))
-    return str(parser.renderer.render(tokens, parser.options, {}))
-
-
-def _without_links(tokens: Sequence[Token]) -> list[Token]:
-    kept: list[Token] = []
-    target, text = "", ""
-    for token in tokens:
-        if token.type == "link_open":
-            target, text = str(token.attrGet("href") or ""), ""
-        elif token.type == "link_close":
-            if target not in ("", text):
-                kept.append(Token("text", "", 0, content=f" ({target})"))
-        elif token.type == "image":
-            kept.append(Token("text", "", 0, content=token.content))
-        else:
-            text += token.content
-            kept.append(token)
-    return kept
 
 
 def write_text(path: Path, text: str) -> None:

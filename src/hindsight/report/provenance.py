@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from hindsight import repository
 from hindsight.analysis.cells import must_be_the_one
 
 
@@ -68,3 +69,12 @@ def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:
     clock = {"cpu": "CPU time of the process", "wall": "wall time"}[metadata["clock"]]
     yield "training time is", f"{clock}, shared among the runs that train together"
     yield "packages", ", ".join(f"{k} {v}" for k, v in metadata["versions"].items())
+
+
+def made_by() -> dict[str, str]:
+    """What drew and judged, as far as it is known."""
+    facts = {
+        "page made by commit": repository.commit(),
+        f"SHA-256 of {repository.LOCK}": repository.lock_sum(),
+    }
+    return {name: value for name, value in facts.items() if value}

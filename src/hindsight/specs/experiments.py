@@ -137,26 +137,29 @@ def _as_keys(tasks: Any) -> Any:
     return {name: {} for name in tasks} if isinstance(tasks, list | tuple) else tasks
 
 
+def _false(value: Any) -> Any:
+    """False where its word stands: within a key on its command line Snakemake reads words only."""
+    return False if value in ("false", "False") else value
+
+
+#: Names alone are fine, too.
+Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
+
+
 class Part(Spec):
     """Part of a grid; everything that is not narrowed."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
     #: By name: of each, what is narrowed there in turn.  None: all.
-    preys: Annotated[dict[Prey, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
-        None
-    )
-    tasks: Annotated[dict[str, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None = (
-        None
-    )
-    fidelities: (
-        Annotated[dict[Fidelity, "Part"], BeforeValidator(_as_keys), Field(min_length=1)] | None
-    ) = None
+    preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
+    tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
+    fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
     #: False: none, where the preset has one.
-    end_test: EndTestSpec | Literal[False] | None = None
+    end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
 
     def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
         """Whether a place of the grid belongs to it."""

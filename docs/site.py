@@ -1,0 +1,115 @@
+"""What makes of docs/, README.md and REPLICATION.md a site: links that leave docs/ stay true.
+
+The pages are written to be read in the repository.  Here a link to one of them leads to its page,
+and one to any other file to that file, which the site then holds in the same place.  A notebook
+becomes a page.
+"""
+
+import base64
+import json
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+APPENDIX = sorted(ROOT.glob("results/published/appendix/*.md"))
+#: Pages that lie outside docs/, by their name here.
+OUTSIDE = {
+    "index.md": "README.md",
+    "REPLICATION.md": "REPLICATION.md",
+    **{path: path for path in (page.relative_to(ROOT).as_posix() for page in APPENDIX)},
+}
+LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+#: A link or an image, whole.
+WHOLE = re.compile(r"!?\[([^\]]*)\]\(([^)\s#:]+)\)")
+#: The page of verdicts, where `make figures` has made it.
+PAGE = "figures/published/report.html"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Pages from outside docs/, notebooks as pages, and every file that a page links to."""
+    for name, path in OUTSIDE.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        if name == "index.md" and (ROOT / PAGE).exists():
+            text += f"\n[The verdicts, with their figures and charts]({PAGE})\n"
+        files.append(File.generated(config, name, content=text))
+    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        files.remove(file)
+        text, pictures = notebook(ROOT / "docs" / file.src_uri)
+        files.append(File.generated(config, f"{file.src_uri}.md", content=text))
+        for name, content in pictures.items():
+            files.append(File.generated(config, name, content=content))
+    for page in list(files.documentation_pages()):
+        for _, target, _ in LINK.findall(page.content_string):
+            path = placed(page.src_uri, target)
+            if is_held(path) and path not in files.src_uris:
+                files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links as they are on the site."""
+    here = page.file.src_uri
+
+    def without_absent(found: re.Match[str]) -> str:
+        """Not every figure is in the repository: `make figures` draws them all."""
+        path = placed(here, found[2])
+        absent = path.startswith("figures/") and not (ROOT / path).exists()
+        return found[1] if absent else found[0]
+
+    def moved(found: re.Match[str]) -> str:
+        path = placed(here, found[2])
+        if is_held(path):  # of a file that is no page, a line is no place
+            return f"{found[1]}{relative(here, path)})"
+        inside = page_of(path)
+        target = found[2] if inside is None else relative(here, inside)
+        return f"{found[1]}{target}{found[3]}"
+
+    return LINK.sub(moved, WHOLE.sub(without_absent, markdown))
+
+
+def placed(page: str, target: str) -> str:
+    """Where a page's link leads, as a path in the repository."""
+    folder = posixpath.dirname(OUTSIDE.get(page, f"docs/{page}"))
+    return posixpath.normpath(posixpath.join(folder, target))
+
+
+def is_held(path: str) -> bool:
+    """Whether the site holds this file of the repository as it is."""
+    return page_of(path) is None and not path.startswith("docs/") and (ROOT / path).is_file()
+
+
+def page_of(path: str) -> str | None:
+    """The site's page, or file below docs/, of a file of the repository, if it has one."""
+    for name, outside in OUTSIDE.items():
+        if path == outside:
+            return name
+    if not path.startswith("docs/"):
+        return None
+    return path.removeprefix("docs/") + (".md" if path.endswith(".ipynb") else "")
+
+
+def relative(page: str, target: str) -> str:
+    """A link from one of the site's files to another."""
+    return posixpath.relpath(target, posixpath.dirname(page) or ".")
+
+
+def notebook(path: Path) -> tuple[str, dict[str, bytes]]:
+    """A notebook's cells and what they gave, as Markdown, and its pictures by name."""
+    parts, pictures = [], {}
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"{path.stem}-{number}.png"
+                pictures[name] = base64.b64decode(data["image/png"])
+                parts.append(f"![{''.join(data['text/plain'])}]({name})")
+            else:
+                told = "".join(output.get("text") or data.get("text/plain") or ())
+                parts.append(f"```text\n{told.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n", pictures

@@ -1,0 +1,85 @@
+"""The package as others get it: a wheel that holds all it needs, by the name it has on PyPI."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+import yaml
+
+import hindsight
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from what git tracks, by the build system that pyproject.toml names."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "src", "pyproject.toml", "README.md", "LICENSE"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for name in filter(None, tracked):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", folder]
+    done = subprocess.run([*command, source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_its_name_is_free_and_its_version_is_the_one_that_is_cited(wheel):
+    assert wheel.name == f"hindsight_rl-{hindsight.__version__}-py3-none-any.whl"
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == hindsight.__version__
+    assert f"\n## {hindsight.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"version = {{{hindsight.__version__}}}" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_it_holds_every_file_of_the_package(wheel):
+    with zipfile.ZipFile(wheel) as held:
+        names = {name for name in held.namelist() if name.startswith("hindsight/")}
+        (about,) = [name for name in held.namelist() if name.endswith(".dist-info/METADATA")]
+        told = Parser().parsestr(held.read(about).decode())
+    package = ROOT / "src/hindsight"
+    there = {
+        f"hindsight/{path.relative_to(package)}"
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert names == there
+    assert told["License-Expression"] == "MIT" and told["Name"] == "hindsight-rl"
+
+
+def test_installed_elsewhere_it_runs(wheel, tmp_path):
+    """In an environment of its own, which sees this one's other packages."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps",
+               "--no-index", "--quiet", wheel]  # fmt: skip
+    subprocess.run(install, check=True)
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "others.pth").write_text("\n".join([sysconfig.get_path("purelib"), *others]) + "\n")
+    said = subprocess.run(
+        [tmp_path / "venv/bin/hindsight", "--version"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == f"hindsight {hindsight.__version__}\n"
+    code = (
+        "import json, hindsight.report.page as page; "
+        "print(json.dumps([page.__file__, page.script('page.js')]))"
+    )
+    found = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    place, script = json.loads(found.stdout)
+    assert Path(place).is_relative_to(tmp_path) and "vegaEmbed" in script

@@ -1,0 +1,46 @@
+"""The JSON schema that config.yaml names in its first line."""
+
+import copy
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from hindsight.specs.experiments import Config
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "config.yaml").read_text(encoding="utf-8")
+(NAMED,) = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", TEXT)
+SCHEMA = json.loads((ROOT / NAMED).read_text(encoding="utf-8"))
+VALUES = yaml.safe_load(TEXT)
+
+
+def test_it_is_that_of_the_models():
+    renew = f".venv/bin/hindsight schema > {NAMED}"
+    assert json.loads(json.dumps(Config.model_json_schema())) == SCHEMA, renew
+
+
+def test_it_accepts_config_yaml():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(VALUES, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(("presets", "laptop", "seeds"), 0), (("execution", "device"), "tpu"), (("unknown",), 1),
+     (("experiments", "algorithms", "arms", "PPO", "algorithm"), "a2c"),
+     (("presets", "laptop", "select", "algorithms", "spawns"), ["nowhere"])],
+)  # fmt: skip
+def test_it_refuses_what_the_models_refuse(place, value):
+    changed = copy.deepcopy(VALUES)
+    inside = changed
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed, SCHEMA)
+    with pytest.raises(ValueError):
+        Config.model_validate(changed)
