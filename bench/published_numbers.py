@@ -1,12 +1,7 @@
 """Every number that the published results lead to: written down, and compared with those of before.
 
-<<<<<<<< HEAD:bench/derived.py
-    python -m bench.derived write FOLDER     tables, verdicts and answers, into FOLDER
-    python -m bench.derived compare OLD NEW  what differs, table by table and key by key
-========
     python -m bench.published_numbers write FOLDER     tables, verdicts and answers, into FOLDER
     python -m bench.published_numbers compare OLD NEW  what differs, table by table and key by key
->>>>>>>> main:bench/published_numbers.py
 
 A move of code changes none; a correction changes those that its commit lists.
 """
