@@ -141,7 +141,7 @@ def test_a_job_is_told_the_environment_that_stands_in_the_configuration(module, 
     stage.write_plans()
     options = {}
     for cell in stage.cells:
-        options[cell.split("/")[0]] = stage.named(type("Wildcards", (), {"cell": cell}))
+        options[cell.split("/")[0]] = stage.named(cell)
     assert options == {module: [f"--env={name}"], "PointReach": []}
     written = Plan.as_written(config).cells
     assert {written[cell].environment.id for cell in stage.cells} == {name, "PointReach-v0"}

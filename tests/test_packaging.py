@@ -75,7 +75,7 @@ def test_installed_elsewhere_it_runs(wheel, tmp_path):
     )  # fmt: skip
     assert said.stdout == f"hindsight {hindsight.__version__}\n"
     code = (
-        "import json, hindsight.report.page as page; "
+        "import json, hindsight.report.html as page; "
         "print(json.dumps([page.__file__, page.script('page.js')]))"
     )
     found = subprocess.run(

@@ -148,7 +148,7 @@ def test_of_cells_that_train_together_only_what_is_missing_or_changed_trains(pro
     told = {**json.loads(table.schema.metadata[ABOUT]), "code": "0123456789ab"}
     pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(told)), paths[stale])
     told = snakemake(project, "--dry-run", *SMOKE, "--cores", "2").stdout
-    assert sorted(cells_to_train(told)) == sorted([gone, stale])
+    assert sorted(cells_to_train(told)) == sorted([gone, stale]), told
     assert [job for job in jobs(told) if job.startswith("train_2_cells_")]
     ran = snakemake(project, "--cores", "2", *SMOKE)
     assert ran.returncode == 0, ran.stdout
