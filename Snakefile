@@ -38,6 +38,8 @@ if not workflow.remote_exec:
             STAGE.scoreboard,
             STAGE.claims,
             STAGE.drawn,
+            # By name: one that is gone is not missed where its tables are still there.
+            STAGE.trained,
 
     # Draws and judges what has been trained so far.
     rule figures:

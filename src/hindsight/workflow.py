@@ -123,6 +123,11 @@ class Stage:
         """Below which cells are."""
         return PUBLISHED if self.plan.config.results == "published" else TRAINED
 
+    @property
+    def trained(self) -> list[str]:
+        """Curves of all cells; none where nothing is trained."""
+        return [] if self.never_train else [str(self.curves(name)) for name in self.cells]
+
     def curves(self, name: str) -> Path:
         """Where a cell's curves are."""
         return Path(f"{self.root}/cells/{name}.parquet")
@@ -297,7 +302,11 @@ class Stage:
         Written for the jobs of a cluster, which do not plan.
         """
         found = {}
-        for names in self.bundles({} if self.never_train else self.to_train, slots):
+        todo = {} if self.never_train else self.to_train
+        # Apart: of a job with a file missing Snakemake does not look at how old the others are.
+        missing = {name: spec for name, spec in todo.items() if name not in self.there}
+        stale = {name: spec for name, spec in todo.items() if name in self.there}
+        for names in (*self.bundles(missing, slots), *self.bundles(stale, slots)):
             if len(names) > 1:
                 which = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
                 found[f"train_{len(names)}_cells_{which}"] = names
@@ -390,7 +399,13 @@ class Stage:
             return
         for name, spec in self.plan.cells.items():
             write_if_changed(spec_path(name), spec_document(spec))
-        write_if_changed(Path(TO_TRAIN), "What is older than this file is to be trained again.\n")
+        told = "What is older than this file is to be trained again.\n"
+        if (
+            self.stale
+        ):  # a newer time is not enough: of a small file Snakemake looks at what it says
+            told += f"{time.time_ns()}\n" + "\n".join(self.stale)
+        if self.stale or not Path(TO_TRAIN).exists():
+            write_if_changed(Path(TO_TRAIN), told)
         for name in self.stale:
             _make_newer(Path(TO_TRAIN), self.curves(name))
 

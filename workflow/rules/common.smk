@@ -43,7 +43,10 @@ try:
         STAGE.write_plans()
         TOGETHER = STAGE.together(slots())
     else:
-        jobs = workflow.dag_settings.allowed_rules
+        # Its rules are named on its command line, which Snakemake has not told yet when it reads this.
+        jobs = {
+            word.partition(":")[0] for word in sys.argv if word.startswith("train_")
+        }
         TOGETHER = {
             job: written_bundle(job) for job in jobs if bundle_path(job).exists()
         }
