@@ -98,7 +98,8 @@ def main() -> None:
             if status < 0 or status >= 128:  # a signal: somebody wants it to end
                 return
 
-    workers = [threading.Thread(target=work) for _ in range(asked.cores)]
+    # They end with this thread, and the trainers, with their checkpoints, with this process.
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(asked.cores)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for worker in workers:
         worker.start()
