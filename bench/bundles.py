@@ -25,7 +25,7 @@ import torch
 
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import as_one, seconds
-from hindsight.specs.experiments import spec_document
+from hindsight.specs.plan import spec_document
 from hindsight.training.cell import prepare_process, train_cells
 from hindsight.training.record import machine
 

@@ -19,7 +19,9 @@ import pandas as pd
 
 from hindsight.analysis.summarise import summarise
 from hindsight.claims import write_claims
-from hindsight.specs.experiments import Plan, as_json, load, write_if_changed
+from hindsight.files import as_json, write_if_changed
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 
 SHOWN = 8  # differing rows of a column that are printed
 

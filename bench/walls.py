@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hindsight.envs.step import Step
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
 from hindsight.training.loops import runs_of
 from hindsight.training.runs import Runs

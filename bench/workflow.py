@@ -18,7 +18,8 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 from hindsight.specs.queue_simulation import wall_seconds
 from hindsight.workflow import Stage, files_below
 

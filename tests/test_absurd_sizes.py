@@ -14,7 +14,7 @@ from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.envs.episodes import load_episodes
 from hindsight.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.experiments import read_spec
+from hindsight.specs.plan import read_spec
 from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.watch import read_policy, runs_in

@@ -10,7 +10,8 @@ import signal, sys, threading, os
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 from hindsight.replicate import Stage, _supervise
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 stage = Stage.of(Plan.of(load(Path(sys.argv[1]), {"preset": "smoke"})))
 threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
 status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], stage)

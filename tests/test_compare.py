@@ -13,9 +13,10 @@ import yaml
 
 from hindsight.analysis.statistics import probability_of_improvement
 from hindsight.compare import compare
-from hindsight.files import FileError
+from hindsight.files import FileError, as_json
+from hindsight.specs.config import PUBLISHED, parse
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import PUBLISHED, Plan, as_json, parse
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 from tests.analysis.synthetic import constant, summarise, write_cell
 

@@ -14,7 +14,8 @@ import yaml
 import hindsight
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.specs.experiments import Plan, parse
+from hindsight.specs.config import parse
+from hindsight.specs.plan import Plan
 
 PACKAGE = Path(hindsight.__file__).parent
 ROOT = PACKAGE.parents[1]

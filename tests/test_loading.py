@@ -11,8 +11,9 @@ import torch
 from hindsight.files import FileError
 from hindsight.integrity import RECORD, SUMS, check_tables
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.experiments import Plan, parse, read_spec, spec_path
+from hindsight.specs.plan import Plan, read_spec, spec_path
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import save
 from hindsight.training.policies import initial_row

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hindsight.publish import MANIFEST, STAGED, publish_cells
-from hindsight.specs.experiments import PUBLISHED, Config, Plan, parse
+from hindsight.specs.config import PUBLISHED, Config, parse
+from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 
 ROOT = Path(__file__).parents[1]

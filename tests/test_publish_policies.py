@@ -19,8 +19,9 @@ from hindsight.files import FileError
 from hindsight.integrity import file_sha256
 from hindsight.publish_policies import middle_run, publish_policies, result_of, write_policy
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import PUBLISHED, parse
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import PUBLISHED, Plan, Shipped, parse
+from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load, save

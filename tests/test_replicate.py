@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hindsight.replicate import Pace, _Watch, kind_of, what_comes
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"

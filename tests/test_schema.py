@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from hindsight.specs.experiments import Config
+from hindsight.specs.config import Config
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "config.yaml").read_text(encoding="utf-8")

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage, files_below
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"

@@ -25,7 +25,8 @@ from hindsight.analysis.cells import load_cell
 from hindsight.files import write_whole
 from hindsight.publish import STAGED
 from hindsight.specs.bundles import bundles_of
-from hindsight.specs.experiments import PUBLISHED, TRAINED, Plan, load, spec_document
+from hindsight.specs.config import PUBLISHED, TRAINED, load
+from hindsight.specs.plan import Plan, spec_document
 
 WORK = TRAINED / "campaign"
 

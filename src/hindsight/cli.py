@@ -112,7 +112,7 @@ def main() -> None:
 def _set_aside(paths: Iterable[Path]) -> str:
     """Set aside damaged files that the workflow makes again; returns what is to be said of it."""
     from hindsight.files import set_aside
-    from hindsight.specs.experiments import PUBLISHED, TRAINED
+    from hindsight.specs.config import PUBLISHED, TRAINED
 
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
     for path in made:
@@ -136,7 +136,7 @@ def _set_aside(paths: Iterable[Path]) -> str:
 
 def _config(pairs: list[str] | None) -> Any:
     """config.yaml with key=value pairs on top."""
-    from hindsight.specs.experiments import load, overrides_of
+    from hindsight.specs.config import load, overrides_of
 
     return load(Path("config.yaml"), overrides_of(pairs or []))
 
@@ -153,7 +153,7 @@ def plan(
     from rich.table import Table
 
     from hindsight.specs.cost import file_bytes
-    from hindsight.specs.experiments import Plan, left_out
+    from hindsight.specs.plan import Plan, left_out
     from hindsight.specs.queue_simulation import wall_seconds
     from hindsight.workflow import Stage
 
@@ -271,10 +271,10 @@ def train(
     if full_width:
         multiply_at_full_width()
     from hindsight.specs.algorithms import ALGORITHMS as KINDS
-    from hindsight.specs.cell import CellSpec
+    from hindsight.specs.cell import CellSpec, must_count, put
+    from hindsight.specs.config import overrides_of
     from hindsight.specs.environments import ENVIRONMENTS
     from hindsight.specs.errors import validated
-    from hindsight.specs.experiments import must_count, overrides_of, put
 
     widths = [width.strip() for width in hidden.split(",") if width.strip()]
     if algorithm not in KINDS:
@@ -370,7 +370,7 @@ def cell(
         multiply_at_full_width()
     from hindsight.specs.axis import axis_key
     from hindsight.specs.cost import cells_per_job
-    from hindsight.specs.experiments import read_spec
+    from hindsight.specs.plan import read_spec
 
     # Told before torch takes its second.
     checked = [read_spec(spec, [env] if env else []) for spec in specs]
@@ -460,7 +460,7 @@ def evaluate(
     must_have_memory(TORCH_MB)
     import numpy as np
 
-    from hindsight.specs.experiments import overrides_of
+    from hindsight.specs.config import overrides_of
     from hindsight.training.cell import prepare_process
     from hindsight.training.evaluate import evaluate_policy
     from hindsight.training.watch import runs_in
@@ -527,7 +527,7 @@ def schema() -> None:
     """Print the JSON schema of config.yaml, by which editors complete and check it."""
     import json
 
-    from hindsight.specs.experiments import Config
+    from hindsight.specs.config import Config
 
     typer.echo(json.dumps(Config.model_json_schema(), indent=1))
 
@@ -536,7 +536,7 @@ def schema() -> None:
 def publish(config: ConfigOption = None) -> None:
     """Copy trained and staged cells of the preset `large` to results/published, with a manifest."""
     from hindsight.publish import publish_cells
-    from hindsight.specs.experiments import PUBLISHED_PRESET
+    from hindsight.specs.config import PUBLISHED_PRESET
 
     for line in publish_cells(_config([*(config or []), f"preset={PUBLISHED_PRESET}"])):
         typer.echo(line)
@@ -625,7 +625,7 @@ def draw(
     from hindsight.figures.drawing import draw_all
     from hindsight.integrity import check_tables
     from hindsight.publish import verify
-    from hindsight.specs.experiments import EPISODES
+    from hindsight.specs.config import EPISODES
 
     verify([folder / EPISODES.name for folder in folders if folder.name == EPISODES.parent.name])
     check_tables(folders)

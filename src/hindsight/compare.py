@@ -17,14 +17,15 @@ from rich.table import Table
 
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.summarise import read_table, summarise
-from hindsight.files import write_whole
+from hindsight.files import as_json, write_whole
 from hindsight.publish import verify
 from hindsight.specs.base import Spec
 from hindsight.specs.cell import PARTS
+from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import PAPERS_TASK, PUBLISHED, Plan, Shipped, as_json, load
 from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.plan import Plan, Shipped
 
 #: The experiment whose arms may go without its name.
 MAIN = "algorithms"

@@ -1,9 +1,13 @@
 """Files that appear whole or not at all."""
 
+import json
 import os
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_STORED, ZipFile
 
 
@@ -74,3 +78,20 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     except (OSError, RuntimeError) as error:
         # torch's archive writer has RuntimeErrors of its own.
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a derived file only if it differs: what depends on it is then not redone.
+
+    One with a time in the future is written, too: what is made of it would always be older.
+    """
+    data = text.encode()
+    with suppress(OSError):  # writing it tells why
+        if path.read_bytes() == data and path.stat().st_mtime <= time.time():
+            return
+    write_whole(path, lambda beside: beside.write_bytes(data))
+
+
+def as_json(value: Any) -> str:
+    """Plain data as stable, readable JSON."""
+    return json.dumps(value, indent=1, sort_keys=False) + "\n"

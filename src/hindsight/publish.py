@@ -9,9 +9,10 @@ from typing import Any
 
 from hindsight import repository
 from hindsight.analysis.cells import load_cell
-from hindsight.files import FileError, reason, write_whole
+from hindsight.files import FileError, as_json, reason, write_whole
 from hindsight.integrity import file_sha256
-from hindsight.specs.experiments import EPISODES, PUBLISHED, TRAINED, Config, Plan, as_json
+from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
+from hindsight.specs.plan import Plan
 
 MANIFEST = PUBLISHED / "manifest.json"
 #: Cells that are trained and wait for their experiment to be complete (workflow/campaign.py).

@@ -19,8 +19,9 @@ from hindsight.files import FileError
 from hindsight.publish import verify
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
+from hindsight.specs.config import PUBLISHED, TRAINED, Config
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import PUBLISHED, TRAINED, Config, Plan
+from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
 from hindsight.training.files import load, save
 from hindsight.training.finished import finished

@@ -22,7 +22,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.experiments import Plan, left_out, load, overrides_of
+from hindsight.specs.config import load, overrides_of
+from hindsight.specs.plan import Plan, left_out
 from hindsight.training.progress import shown
 from hindsight.workflow import Stage, files_below
 

@@ -18,8 +18,8 @@ from hindsight.files import FileError
 from hindsight.integrity import about
 from hindsight.publish import MANIFEST
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import PUBLISHED
 from hindsight.specs.cost import seconds
-from hindsight.specs.experiments import PUBLISHED
 from hindsight.specs.from_file import cell_of
 
 #: Iterations that are trained again, and of how many runs.

@@ -21,26 +21,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from hindsight.files import as_json, write_if_changed
 from hindsight.integrity import about
 from hindsight.specs.bundles import bundles_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
+from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED
 from hindsight.specs.cost import as_one, cells_per_job, megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import (
-    EPISODES,
-    PUBLISHED,
-    TRAINED,
-    Plan,
-    Written,
-    as_json,
-    papers_grids,
-    spec_document,
-    spec_path,
-    write_if_changed,
-)
 from hindsight.specs.gymnasium import is_known
+from hindsight.specs.plan import Plan, Written, papers_grids, spec_document, spec_path
 from hindsight.specs.queue_simulation import Queued, jobs_of
 
 MAIN_EXPERIMENT = "algorithms"

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hindsight.analysis import summarise as analysis
-from hindsight.specs.experiments import PAPERS_TASK, condition_name, load
+from hindsight.specs.config import PAPERS_TASK, condition_name, load
 
 Array = NDArray[np.float64]
 CurveFunction = Callable[[int, Array], Array]

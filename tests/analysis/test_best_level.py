@@ -25,7 +25,7 @@ from hindsight.analysis.best_level import (
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,

@@ -8,7 +8,7 @@ import pytest
 
 from hindsight.analysis import statistics
 from hindsight.analysis.effects import RUN, effect, paired
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 from tests.analysis.synthetic import CONDITIONS
 
 

@@ -17,7 +17,9 @@ import pytest
 
 from hindsight.analysis.summarise import read_table, summarise
 from hindsight.claims import Verdict, evaluate
-from hindsight.specs.experiments import Plan, as_json, load
+from hindsight.files import as_json
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = (

@@ -12,7 +12,8 @@ import pytest
 from hindsight.claims import answers, evaluate
 from hindsight.figures.style import method_of
 from hindsight.figures.tables import look_of
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 from tests.analysis.synthetic import CONDITIONS, summarise
 from tests.figures import second_paper, synthetic_tasks
 

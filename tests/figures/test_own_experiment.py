@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hindsight.figures import draw, figure_of, names_for
-from hindsight.specs.experiments import Plan, parse
+from hindsight.specs.config import parse
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 from tests.analysis import synthetic
 from tests.analysis.synthetic import CONDITIONS

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from hindsight.figures import figure_of, grids, style
 from hindsight.figures.tables import Tables, levels_of
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 from tests.analysis import synthetic
 from tests.claims import unequal
 from tests.figures.test_figures import labels, pixels, texts

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -7,8 +7,9 @@ import pytest
 from hindsight.specs.axis import axis_key, must_share_axis
 from hindsight.specs.bundles import bundles_of
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import load
 from hindsight.specs.cost import AXIS_RUNS, as_one, seconds
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.plan import Plan
 
 
 def cell(seeds: int = 4, **keys: object) -> CellSpec:

@@ -7,9 +7,10 @@ import pytest
 
 from hindsight.integrity import about
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import load
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.experiments import Plan, load
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.plan import Plan
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 

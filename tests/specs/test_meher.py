@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.experiments import Plan, parse
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.plan import Plan
 
 
 def cell(**hindsight: Any) -> CellSpec:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import Plan, parse
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]

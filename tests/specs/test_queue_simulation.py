@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import load
 from hindsight.specs.cost import JOB_SECONDS, MOST_CELLS, cells_per_job, seconds
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.plan import Plan
 from hindsight.specs.queue_simulation import CELL_SECONDS, Queued, jobs_of, wall_seconds
 from hindsight.workflow import Stage
 

@@ -10,9 +10,10 @@ import torch
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.integrity import ABOUT
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import load
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.plan import Plan
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load as load_policies
 from hindsight.training.policies import policy_of

@@ -13,7 +13,7 @@ from hindsight.analysis.cells import load_cell
 from hindsight.integrity import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import read_spec, spec_document
+from hindsight.specs.plan import read_spec, spec_document
 from hindsight.training import cell as cell_module
 from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from hindsight.integrity import ABOUT, about, sealed
-from hindsight.specs.experiments import Plan, load
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 from tests.wants import wants
 

@@ -12,7 +12,8 @@ import pytest
 
 from hindsight.files import FileError
 from hindsight.publish import verify
-from hindsight.specs.experiments import PUBLISHED, Plan, load
+from hindsight.specs.config import PUBLISHED, load
+from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from hindsight.fingerprint import of_stage
 from hindsight.interruption import end_with_parent
 from hindsight.locks import only_head
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import Plan, spec_path
-from hindsight.specs.experiments import parse as parse_config
+from hindsight.specs.plan import Plan, spec_path
+from hindsight.specs.config import parse as parse_config
 from hindsight.workflow import (
     TO_TRAIN,
     Stage,

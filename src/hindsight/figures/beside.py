@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hindsight.figures import points, style
 from hindsight.figures.grids import arm_rows, preys_of, spawns_of, subtitle
 from hindsight.figures.tables import CELL, Key, Tables, arms_of, levels_of, look_of
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 
 Array = NDArray[np.floating[Any]]
 Rows = dict[Any, dict[Any, Any]]  # a table's rows by (arm, level, condition)

@@ -29,7 +29,7 @@ from hindsight.figures.tables import (
     look_of,
     seed_counts,
 )
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 
 CROWDED = 6  # more curves than that in a panel: their bands would hide them
 

@@ -15,7 +15,7 @@ from hindsight.figures import points, style
 from hindsight.figures.grids import planned_of, preys_of, same_runs, say_absent, subtitle
 from hindsight.figures.points import Along, Dots, Spread
 from hindsight.figures.tables import Tables, levels_of, look_of
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 
 #: MEHER: the S-ratios with the highest M_c.
 PUBLISHED_BEST: tuple[float, float] = tuple(CLAIMS["M1"].thresholds["best"])

@@ -26,7 +26,7 @@ from PIL import Image
 
 from hindsight.figures import pdf_fonts
 from hindsight.files import write_whole
-from hindsight.specs.experiments import condition_name
+from hindsight.specs.config import condition_name
 
 SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
 PREYS = {

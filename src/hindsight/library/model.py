@@ -23,10 +23,9 @@ from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, spaces_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, must_count, put
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.experiments import must_count, put
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.gymnasium import is_known
 from hindsight.training.cell import must_be_usable, prepare_process

@@ -124,6 +124,8 @@ class AlgorithmSpec(Spec):
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "any"
     #: While it trains, its policy draws its actions; else only the loop adds noise to them.
     stochastic: ClassVar[bool] = True
+    #: Where the authors trained it, a test ended its runs, too (`EndTestSpec`).
+    ends_by_test: ClassVar[bool] = False
 
     if TYPE_CHECKING:
         name: str = ""

@@ -11,14 +11,15 @@ the modules of the two specifications.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
 from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.replay import ReplaySpec
@@ -192,6 +193,13 @@ PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
 }
 
 
+def kind_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
+    """What a part of a cell is, by its id or name; the default kind, if it has neither."""
+    ((tag, usual),) = DEFAULTS.get(part, {"": ""}).items()
+    default = GymnasiumSpec if part == "environment" else PARTS[part][usual]
+    return PARTS[part].get(str(values.get(tag, usual)), default)
+
+
 def hash_of(values: dict[str, Any]) -> str:
     """The hash of a specification as plain values, as a file has them: no environment is made.
 
@@ -207,7 +215,7 @@ def hash_of(values: dict[str, Any]) -> str:
         # Which kind it is says more than its values.
         ((tag, usual),) = DEFAULTS.get(key, {"": ""}).items()
         kind = value[tag] if tag else ""
-        part = _unlike_defaults(PARTS[key].get(kind, GymnasiumSpec), value)
+        part = _unlike_defaults(kind_of(key, value), value)
         if kind != usual:
             part[tag] = kind
         # A part that is there by default goes without saying; of others their presence says.
@@ -233,3 +241,46 @@ def _unlike_defaults(model: type[Spec], values: dict[str, Any]) -> dict[str, Any
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+#: The parts whose keys are given by name alone, wherever they belong.
+SECTIONS = ("environment", "algorithm", "hindsight", "replay")
+
+
+def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Give a cell's values a key, where it belongs; SpecError, beginning with `where`."""
+    if key == "early_end":
+        values[key] = value
+        return
+    if key == "fidelity":
+        raise SpecError(f"{where}: 'fidelity' is given by `fidelities`, in `train` by --fidelity")
+    kinds = {section: [*PARTS[section].values()] for section in SECTIONS}
+    kinds["environment"].append(GymnasiumSpec)
+    homes = [s for s, models in kinds.items() if any(key in m.model_fields for m in models)]
+    if not homes:
+        keys = {name for models in kinds.values() for m in models for name in m.model_fields}
+        raise SpecError(f"{where}: {key!r} is no key of a cell{guess(key, keys)}")
+    for home in homes:
+        if home in values and key in kind_of(home, values[home]).model_fields:
+            values[home][key] = value
+            return
+    if homes[0] in values:
+        raise SpecError(
+            f"{where}: {key!r} is no key of {kind_of(homes[0], values[homes[0]]).__name__}"
+        )
+    raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
+
+
+def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> None:
+    """Raise SpecError for a given key of a cell that its other keys leave without effect."""
+    for key in keys:
+        for section in (name for name in SECTIONS if name in values):
+            part, given = getattr(spec, section), values[section]
+            if key not in given:
+                continue
+            asked = TypeAdapter(type(part).model_fields[key].annotation).validate_python(given[key])
+            if getattr(part, key) != asked:
+                others = ", ".join(
+                    f"{name} {value}" for name, value in given.items() if name != key
+                )
+                raise SpecError(f"{key}={given[key]} has no effect beside {others}")

@@ -16,6 +16,7 @@ class SACSpec(ContinuousSpec):
 
     module: ClassVar[str] = "hindsight.algorithms.sac"
     passes: ClassVar[float] = 1.6
+    ends_by_test: ClassVar[bool] = True
 
     name: Literal["sac"] = "sac"
     learning_rate: Positive = 3e-4

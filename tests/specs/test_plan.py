@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hindsight.files import write_if_changed
 from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.config import load, overrides_of, parse
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.experiments import (
-    Plan,
-    left_out,
-    load,
-    overrides_of,
-    papers_grids,
-    parse,
-    spec_path,
-    write_if_changed,
-)
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.plan import Plan, left_out, papers_grids, spec_path
 from hindsight.specs.reading import read_keys
 
 ROOT = Path(__file__).parents[2]

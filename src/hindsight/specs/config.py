@@ -1,0 +1,338 @@
+"""What config.yaml may say: the models of its keys, and how it is read.
+
+An experiment is a grid: arms x levels of what varies x conditions x fidelities.  A preset says how
+large: which part of which grids, and the size of a run.
+"""
+
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.base import DEVICES, Count, Fidelity, Positive, Seeds, Spec, Widths
+from hindsight.specs.cell import EndTestSpec, EvaluationSpec
+from hindsight.specs.environments.predator_prey import PREYS, SPAWNS, Prey, Spawn
+from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.reading import read_keys, values_of
+from hindsight.specs.replay import GoalStrategy
+
+#: Where results of each kind come from, relative to the project's folder.
+TRAINED, PUBLISHED = Path("results"), Path("results/published")
+#: The preset that the published results were trained with.
+PUBLISHED_PRESET = "large"
+#: The episodes that the picture of the environment shows, in either.
+EPISODES = Path("environment/episodes.npz")
+
+
+def _number(value: Any) -> Any:
+    """A number where it is one: within a key on its command line Snakemake reads words only."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(value) if isinstance(value, str) else value
+    return value
+
+
+Level = Annotated[Any, BeforeValidator(_number)]
+#: Names of experiments and presets are names of folders; names of arms stand in figures.
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
+Device = Annotated[str, Field(pattern=DEVICES)]
+if TYPE_CHECKING:
+    AlgorithmName = str
+else:
+    AlgorithmName = Literal[tuple(ALGORITHMS)]
+#: The task of the papers' conditions, which differ in spawn and prey.
+PAPERS_TASK = "predator-prey"
+#: What an arm is to its experiment: what the subject is compared with; the method that the
+#: experiment is about; one of several variations, which their keys tell apart; shown beside them.
+Role = Literal["baseline", "subject", "level", "reference"]
+#: What stands beside the experiments wherever figures and tables do.
+PICTURE = "environment"
+
+
+class Arm(Spec):
+    """One line of a figure: an algorithm, with or without hindsight, and keys of its cells."""
+
+    algorithm: AlgorithmName = "ppo"
+    her: GoalStrategy | None = None
+    #: The only tasks that it is for; None: all.
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    role: Role = "level"
+    keys: dict[str, Any] = Field(default_factory=dict)
+    #: Its cells are read from results/published, not trained.
+    published: bool = False
+
+
+class Experiment(Spec):
+    """The grid of one published figure (or several)."""
+
+    title: Words
+    figures: Words
+    #: The paper that these figures are of.
+    paper: Words | None = None
+    arms: Annotated[dict[Words, Arm], Field(min_length=1)]
+    #: Environments by name, in place of the papers' conditions: id, keys of the environment, and
+    #: under `keys` those of its cells there.
+    tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
+    keys: dict[str, Any] = Field(default_factory=dict)
+    vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
+    fidelities: tuple[Fidelity, ...] = ("released",)
+    seeds: Seeds = 16
+    #: Its arms are compared in minutes, too: what trains beside a cell must not tell them apart.
+    timed: bool = False
+
+    @property
+    def published_as(self) -> str:
+        """Where it is published: `PPO-HER Fig. 4`."""
+        return f"{self.paper} {self.figures}" if self.paper else self.figures
+
+    @model_validator(mode="after")
+    def _arms_are_for_its_tasks(self) -> "Experiment":
+        for name, arm in self.arms.items():
+            for task in arm.tasks or ():
+                if task not in self.tasks:
+                    known = _list(self.tasks)
+                    raise ValueError(f"arms.{name}.tasks: {task!r} is unknown; there are {known}")
+        return self
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Where a cell is trained: a task; the papers' own by how both spawn and how the prey moves."""
+
+    task: str
+    spawn: Spawn | None = None
+    prey: Prey | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells it from an experiment's others: `random static`, or the task."""
+        return self.task if self.spawn is None else condition_name(self.spawn, str(self.prey))
+
+
+def condition_name(spawn: str, prey: str) -> str:
+    """What the tables call one of the papers' conditions; a task alone (no spawn) is its own."""
+    return f"{spawn} {prey}" if spawn else prey
+
+
+def conditions(experiment: Experiment) -> list[Condition]:
+    """The experiment's tasks, or the papers' twelve conditions."""
+    if experiment.tasks:
+        return [Condition(task) for task in experiment.tasks]
+    places = itertools.product(SPAWNS, PREYS)
+    return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
+
+
+def _as_keys(tasks: Any) -> Any:
+    """A mapping, also where only names are given: all of each."""
+    return {name: {} for name in tasks} if isinstance(tasks, list | tuple) else tasks
+
+
+def _false(value: Any) -> Any:
+    """False where its word stands: within a key on its command line Snakemake reads words only."""
+    return False if value in ("false", "False") else value
+
+
+#: Names alone are fine, too.
+Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
+
+
+class Part(Spec):
+    """Part of a grid; everything that is not narrowed."""
+
+    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
+    #: By name: of each, what is narrowed there in turn.  None: all.
+    preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
+    tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
+    fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
+    levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
+    seeds: Seeds | None = None
+    steps: Count | None = None
+    evaluation: EvaluationSpec | None = None
+    #: False: none, where the preset has one.
+    end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
+
+    def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
+        """Whether a place of the grid belongs to it."""
+        if where.spawn is None:
+            here = self.tasks is None or where.task in self.tasks
+        else:
+            here = where.spawn in self.spawns and (self.preys is None or where.prey in self.preys)
+        levels = all(level[key] in values for key, values in self.levels.items())
+        return here and levels and (self.fidelities is None or fidelity in self.fidelities)
+
+    def at(self, where: "Condition", fidelity: Fidelity) -> list["Part"]:
+        """This part, and what it narrows at a condition and a fidelity: of unequal budgets the
+        least counts.
+        """
+        preys, tasks = self.preys or {}, self.tasks or {}
+        narrowed = [
+            preys.get(where.prey) if where.prey else tasks.get(where.task),
+            (self.fidelities or {}).get(fidelity),
+        ]
+        return [self, *(p for part in narrowed if part for p in part.at(where, fidelity))]
+
+
+class Selection(Part):
+    """The part of an experiment's grid that a preset trains."""
+
+    #: Arms of which only a part of that is trained.
+    arms: dict[str, Part] = Field(default_factory=dict)
+
+
+class Size(Spec):
+    """How large: the keys of a preset."""
+
+    hidden: Widths
+    n_steps: Annotated[int, Field(ge=2)] = 2048
+    seeds: Seeds
+    steps: Count
+    early_end: float | None = 1.3
+    #: Of SAC as released, where runs end early at all.
+    end_test: EndTestSpec | None = EndTestSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    select: dict[str, Selection]
+
+
+class Execution(Spec):
+    """How cells are trained, which changes no number but their clocks (but see `full_width`)."""
+
+    device: Device = "cpu"
+    runs_per_axis: Count | None = None
+    #: Between checkpoints of a cell: what an interruption loses at most.
+    checkpoint_seconds: Positive = 60.0
+    #: On an AMD core MKL's products at AVX-512's width, which round differently.
+    full_width: bool = False
+
+
+class Config(Spec):
+    """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
+
+    preset: FolderName
+    results: Literal["trained", "published"] = "trained"
+    execution: Execution = Execution()
+    experiments: dict[FolderName, Experiment]
+    presets: dict[FolderName, Size]
+
+    hidden: Widths | None = None
+    n_steps: int | None = None
+    seeds: Seeds | None = None
+    steps: Count | None = None
+    early_end: float | None = None
+    end_test: EndTestSpec | None = None
+    evaluation: EvaluationSpec | None = None
+    select: dict[str, Selection] | None = None
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> "Config":
+        if self.size_name not in self.presets:
+            known = _list(self.presets)
+            raise ValueError(f"preset {self.size_name!r} is unknown; there are {known}")
+        if "published" in self.presets:
+            raise ValueError("presets: 'published' is the name of the results that ship")
+        if PICTURE in self.experiments:
+            raise ValueError(
+                f"experiments: {PICTURE!r} is the name of the picture of the environment; "
+                "choose another"
+            )
+        for name, size in self.presets.items():
+            self._selects_what_there_is(f"presets.{name}.select", size.select)
+        self._selects_what_there_is("select", self.select or {})
+        return self
+
+    def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
+        for name, selection in select.items():
+            if name not in self.experiments:
+                known = _list(self.experiments)
+                raise ValueError(f"{where}: experiment {name!r} is unknown; there are {known}")
+            experiment = self.experiments[name]
+            parts: dict[str, Part] = {f"{where}.{name}": selection}
+            for arm, part in selection.arms.items():
+                if arm not in experiment.arms:
+                    known = _list(experiment.arms)
+                    raise ValueError(f"{where}.{name}.arms: {arm!r} is unknown; there are {known}")
+                parts[f"{where}.{name}.arms.{arm}"] = part
+            for place, part in parts.items():
+                _is_part_of(place, part, experiment)
+
+    @property
+    def named(self) -> set[str]:
+        """The environments' ids that stand in it: a person typed them, so they may be imported."""
+        tasks = [task for each in self.experiments.values() for task in each.tasks.values()]
+        return {str(task["id"]) for task in tasks if "id" in task}
+
+    @property
+    def size_name(self) -> str:
+        """The preset that counts."""
+        return PUBLISHED_PRESET if self.results == "published" else self.preset
+
+    @cached_property
+    def size(self) -> Size:
+        """The preset, with the keys that are overridden."""
+        preset = self.presets[self.size_name]
+        # What was given counts, also where it is null: `early_end: null` means never.
+        given = {
+            name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set
+        }
+        return validated(Size, preset.model_dump() | given)
+
+    @property
+    def source(self) -> str:
+        """Where figures come from, as a folder's name: a preset's, or `published`."""
+        return self.preset if self.results == "trained" else "published"
+
+
+def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
+    """ValueError where a part names a task or a level that the experiment's grid has not."""
+    for task, narrowed in (part.tasks or {}).items():
+        if task not in experiment.tasks:
+            raise ValueError(
+                f"{where}.tasks: {task!r} is unknown; there are {_list(experiment.tasks)}"
+            )
+        _is_part_of(f"{where}.tasks.{task}", narrowed, experiment)
+    for prey, narrowed in (part.preys or {}).items():
+        _is_part_of(f"{where}.preys.{prey}", narrowed, experiment)
+    for fidelity, narrowed in (part.fidelities or {}).items():
+        _is_part_of(f"{where}.fidelities.{fidelity}", narrowed, experiment)
+    for key, levels in part.levels.items():
+        if key not in experiment.vary:
+            known = _list(experiment.vary)
+            raise ValueError(f"{where}.levels: {key!r} is not varied there, but {known}")
+        for level in levels:
+            if level not in experiment.vary[key]:
+                known = ", ".join(map(str, experiment.vary[key]))
+                raise ValueError(f"{where}.levels.{key}: {level!r} is not among {known}")
+
+
+def _list(names: Any) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
+    """Keys and values from an option's `key=value` pairs, values as YAML; raises SpecError."""
+    overrides = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SpecError(f"{option} {pair!r} is not key=value")
+        overrides[key] = values_of(value, f"{option} {pair}")
+    return overrides
+
+
+def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
+    """Read config.yaml; raises SpecError, one sentence, for anything that cannot be."""
+    return parse({**read_keys(path), **(overrides or {})})
+
+
+def parse(values: dict[str, Any]) -> Config:
+    """A configuration from plain values; raises SpecError.  Its cells are a plan's to check."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise SpecError(one_sentence(error, Config)) from None

@@ -1,0 +1,410 @@
+"""From a configuration to the plan of what is to be trained: which cells, for which experiment.
+
+Equal cells of different experiments are one cell; where they differ in the number of seeds only,
+the largest is trained, because a run does not depend on its neighbours.
+"""
+
+import itertools
+import json
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from hindsight.files import as_json, reason
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.base import Fidelity
+from hindsight.specs.cell import CellSpec, kind_of, put
+from hindsight.specs.code import code_of
+from hindsight.specs.config import (
+    PUBLISHED,
+    PUBLISHED_PRESET,
+    TRAINED,
+    Arm,
+    Condition,
+    Config,
+    Experiment,
+    Part,
+    Size,
+    conditions,
+)
+from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.from_file import cell_of
+from hindsight.specs.from_file import values_of as values_in_file
+
+#: The preset that is as large as the papers' own experiments: coverage is measured by it.
+PAPERS_PRESET = "paper"
+#: Points of an off-policy algorithm's curves (PPO-HER Fig. 2).
+BINS = 100
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there."""
+
+    experiment: str
+    fidelity: Fidelity
+    arm: str
+    level: dict[str, Any]
+    condition: Condition
+    spec: CellSpec
+    #: The cell is one that ships, whatever the preset.
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place in an experiment's grid that is selected; parts: what narrows it."""
+
+    experiment: str
+    fidelity: Fidelity
+    arm: str
+    level: dict[str, Any]
+    condition: Condition
+    parts: list[Part]
+
+    def seeds(self, size: Size, experiment: Experiment) -> int:
+        """Of unequal numbers of runs the least; what is selected counts before the papers' own."""
+        return min(size.seeds, *([p.seeds for p in self.parts if p.seeds] or [experiment.seeds]))
+
+    def steps(self, size: Size) -> int:
+        """Of unequal budgets the least."""
+        return min([size.steps, *(part.steps for part in self.parts if part.steps)])
+
+
+def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
+    """Every place of every selected experiment, main experiment first."""
+    for name, selection in size.select.items():
+        experiment = experiments[name]
+        for fidelity, where, arm, *values in itertools.product(
+            experiment.fidelities,
+            conditions(experiment),
+            experiment.arms,
+            *experiment.vary.values(),
+        ):
+            level = dict(zip(experiment.vary, values, strict=True))
+            of_arm = selection.arms.get(arm, Part())
+            parts = [part for whole in (selection, of_arm) for part in whole.at(where, fidelity)]
+            if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
+                part.has(fidelity, where, level) for part in parts
+            ):
+                yield Place(name, fidelity, arm, level, where, parts)
+
+
+def entries(config: Config) -> Iterator[Entry]:
+    """The same places with their cells."""
+    shipped = Shipped(config)
+    for at in places(config.size, config.experiments):
+        ships = config.experiments[at.experiment].arms[at.arm].published
+        spec = shipped.cell(at) if ships else _cell(config, at)
+        yield Entry(at.experiment, at.fidelity, at.arm, at.level, at.condition, spec, ships)
+
+
+class Shipped:
+    """The published cells, found by what they are; they are planned when first asked for."""
+
+    def __init__(self, config: Config) -> None:
+        self._of = config
+
+    @cached_property
+    def config(self) -> Config:
+        """What was published, whatever preset and overrides are in force."""
+        return self._config()
+
+    def _config(self, **more: Any) -> Config:
+        own = self._of
+        values = {"experiments": own.experiments, "presets": own.presets, **more}
+        return validated(Config, {"preset": PUBLISHED_PRESET, "results": "published", **values})
+
+    @cached_property
+    def _cells(self) -> dict[str, CellSpec]:
+        arms = {name: each.arms.values() for name, each in self.config.experiments.items()}
+        select = self.config.size.select
+        trained = {
+            name: part
+            for name, part in select.items()
+            if not any(arm.published for arm in arms[name])
+        }
+        found: dict[str, CellSpec] = {}
+        for entry in entries(self._config(select=trained)):
+            most = found.setdefault(_but_for_size(entry.spec), entry.spec)
+            if (entry.spec.steps, entry.spec.seeds) > (most.steps, most.seeds):
+                found[_but_for_size(entry.spec)] = entry.spec
+        return found
+
+    def cell(self, at: Place) -> CellSpec:
+        """The published cell of a place's algorithm and condition, whatever its size: of several
+        the one with the most steps; SpecError without one.
+        """
+        found = self._cells.get(_but_for_size(_cell(self.config, replace(at, parts=[]))))
+        if found is None:
+            raise SpecError(
+                f"experiments.{at.experiment}, {at.arm}, {at.condition.name}: no published cell is "
+                "of this algorithm, condition and fidelity; leave `published` out to train it, or "
+                "narrow the experiment with `select`"
+            )
+        return found
+
+
+def _but_for_size(spec: CellSpec) -> str:
+    """A cell's hash without its numbers of seeds and steps, and what follows from these."""
+    algorithm = spec.algorithm.model_dump(mode="json")
+    algorithm.pop("log_interval", None)
+    values = spec.model_dump(mode="json", include={"environment", "hindsight", "replay"})
+    return json.dumps(values | {"algorithm": algorithm}, sort_keys=True)
+
+
+def papers_grids(config: Config) -> dict[str, Any]:
+    """By experiment what the papers' own preset would train of it, as plain data.
+
+    arms: by name the levels and conditions of each; seeds and steps: the most that a run has there;
+    hidden: the network.  Nothing without such a preset.
+    """
+    if PAPERS_PRESET not in config.presets:
+        return {}
+    size, found = config.presets[PAPERS_PRESET], dict[str, Any]()
+    for at in places(size, config.experiments):
+        experiment = config.experiments[at.experiment]
+        grid = found.setdefault(at.experiment, {
+            "title": experiment.title, "figures": experiment.published_as,
+            "paper": experiment.paper, "fidelities": list(experiment.fidelities),
+            "hidden": list(experiment.keys.get("hidden", size.hidden)),
+            "seeds": 0, "steps": 0, "arms": {},
+        })  # fmt: skip
+        grid["seeds"] = max(grid["seeds"], at.seeds(size, experiment))
+        grid["steps"] = max(grid["steps"], at.steps(size))
+        arm = grid["arms"].setdefault(at.arm, {"levels": [], "conditions": []})
+        for name, value in (("levels", at.level), ("conditions", at.condition.name)):
+            if value not in arm[name]:
+                arm[name].append(value)
+    return found
+
+
+def _cell(config: Config, at: Place) -> CellSpec:
+    size, experiment = config.size, config.experiments[at.experiment]
+    arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
+    where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
+    steps, seeds = at.steps(size), at.seeds(size, experiment)
+    environment: dict[str, Any]
+    if condition.spawn is not None:
+        environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
+    else:
+        environment = dict(experiment.tasks[condition.task])
+        if "fidelity" in kind_of("environment", environment).model_fields:
+            environment.setdefault("fidelity", fidelity)
+    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
+    values: dict[str, Any] = {
+        "environment": environment,
+        "algorithm": {"name": arm.algorithm, "hidden": size.hidden},
+        "seeds": seeds,
+        "steps": steps,
+        "early_end": size.early_end,
+        "evaluation": [size.evaluation, *(p.evaluation for p in at.parts if p.evaluation)][-1],
+    }
+    her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
+    if ALGORITHMS[arm.algorithm].on_policy:
+        values["algorithm"]["n_steps"] = size.n_steps
+        values |= {"hindsight": her} if her else {}
+    else:
+        # The papers show off-policy curves in so many equal bins.
+        n_envs = keys.get("n_envs", 1)
+        values["algorithm"]["log_interval"] = max(1, steps // BINS // n_envs)
+        values["replay"] = her
+    for key, value in keys.items():
+        put(values, key, value, where)
+    test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
+    ends = values["early_end"] is not None
+    if ALGORITHMS[arm.algorithm].ends_by_test and fidelity == "released" and test and ends:
+        # It falls on the end of an iteration.
+        values["end_test"] = test
+        values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
+    try:
+        return CellSpec.model_validate(values)
+    except ValidationError as error:
+        raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+
+
+def _divisor(number: int, at_most: int) -> int:
+    """The largest divisor of a number that is not above another, at least 1."""
+    return max(d for d in range(1, max(1, min(at_most, number)) + 1) if number % d == 0)
+
+
+def spec_path(name: str) -> Path:
+    """Where a cell's specification is written."""
+    return TRAINED / "specs" / f"{name}.json"
+
+
+def spec_document(spec: CellSpec) -> str:
+    """What a job reads: the specification, and the fingerprint of the code it is planned with."""
+    return as_json({"code": code_of(spec), "spec": spec.model_dump(mode="json")})
+
+
+def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
+    """The specification in a file, of an environment that is known or `named` (`from_file`).
+
+    Raises SpecError or FileError for what is none, also if it was planned with other code.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: cannot be read as a specification: {reason(error)}") from error
+    values = values_in_file(text, path)
+    planned = values.get("code")
+    if planned is None:  # a specification alone
+        return cell_of(values, path, named)
+    spec = cell_of(values.get("spec"), path, named)
+    if planned != (code := code_of(spec)):
+        raise SpecError(
+            f"{path}: planned with the code {planned}, which is {code} by now: the sources have "
+            "been edited since; the same command plans anew"
+        )
+    return spec
+
+
+class Written(dict[str, CellSpec]):
+    """Specifications that have been written, each read when it is asked for."""
+
+    def __init__(self, named: Collection[str]) -> None:
+        super().__init__()
+        self.named = named
+
+    def __missing__(self, name: str) -> CellSpec:
+        return self.setdefault(name, read_spec(spec_path(name), self.named))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a configuration trains: cells by name, and where each experiment finds its own."""
+
+    config: Config
+    cells: dict[str, CellSpec]
+    experiments: dict[str, list[tuple[Entry, str]]]
+
+    @classmethod
+    def of(cls, config: Config) -> "Plan":
+        """Merge equal cells; of cells that differ in seeds only, the largest serves all.
+
+        Raises SpecError for a cell that cannot be.
+        """
+        everything = [(entry, _but_for_seeds(entry.spec)) for entry in entries(config)]
+        largest: dict[str, CellSpec] = {}
+        for entry, key in everything:
+            if entry.published:
+                continue
+            if key not in largest or entry.spec.seeds > largest[key].seeds:
+                largest[key] = entry.spec
+        names = {key: spec.name for key, spec in largest.items()}
+        experiments: dict[str, list[tuple[Entry, str]]] = {}
+        for entry, key in everything:
+            name = entry.spec.name if entry.published else names[key]
+            experiments.setdefault(entry.experiment, []).append((entry, name))
+        return cls(config, {names[key]: spec for key, spec in largest.items()}, experiments)
+
+    @classmethod
+    def as_written(cls, config: Config) -> "Plan":
+        """What a cluster's job needs: the cells as the head has written them, no experiments."""
+        return cls(config, Written(config.named), {})
+
+    def cells_of(self, experiment: str) -> list[str]:
+        """Names of the cells that are trained for an experiment, without repetition."""
+        places = self.experiments[experiment]
+        return list(dict.fromkeys(name for entry, name in places if not entry.published))
+
+    def shipped_of(self, experiment: str) -> list[str]:
+        """Names of the published cells that it reads beside them."""
+        places = self.experiments[experiment]
+        return list(dict.fromkeys(name for entry, name in places if entry.published))
+
+    @cached_property
+    def timed(self) -> dict[str, Hashable]:
+        """Where a cell stands in the experiments that compare minutes, but for its condition.
+
+        Of those that stand nowhere there is nothing.  Cells that train together have this in
+        common: arms are then timed alike, each among its own cells.
+        """
+        places: dict[str, set[Hashable]] = {}
+        for experiment, rows in self.experiments.items():
+            if self.config.experiments[experiment].timed:
+                for entry, name in rows:
+                    level = tuple(sorted((key, str(x)) for key, x in entry.level.items()))
+                    place = (experiment, entry.fidelity, entry.arm, level)
+                    places.setdefault(name, set()).add(place)
+        return {name: frozenset(found) for name, found in places.items()}
+
+    def document(self, experiment: str) -> dict[str, Any]:
+        """The experiment's plan as plain data: what analysis reads (a plan.json)."""
+        root = PUBLISHED if self.config.results == "published" else TRAINED
+        definition, size = self.config.experiments[experiment], self.config.size
+        selected = size.select[experiment].steps or size.steps
+        # An experiment's keys may say another network than the preset's.
+        networks = {entry.spec.algorithm.hidden for entry, _ in self.experiments[experiment]}
+        network = {"hidden": list(networks.pop())} if len(networks) == 1 else {}
+        return {
+            "experiment": experiment,
+            "title": definition.title,
+            "figures": definition.published_as,
+            "source": self.config.source,
+            "preset": {
+                **size.model_dump(mode="json", exclude={"select"}),
+                "steps": min(selected, size.steps),
+                **network,
+            },
+            "arms": list(definition.arms),
+            "vary": list(definition.vary),
+            "entries": [
+                {
+                    "fidelity": entry.fidelity,
+                    "arm": entry.arm,
+                    **_what_it_is(definition.arms[entry.arm]),
+                    "level": entry.level,
+                    "task": entry.condition.task,
+                    "condition": entry.condition.name,
+                    "spawn": entry.condition.spawn,
+                    "prey": entry.condition.prey,
+                    "seeds": entry.spec.seeds,
+                    "steps": entry.spec.steps,
+                    "cell": str(
+                        (PUBLISHED if entry.published else root) / "cells" / f"{name}.parquet"
+                    ),
+                }
+                for entry, name in self.experiments[experiment]
+            ],
+        }
+
+
+def _what_it_is(arm: Arm) -> dict[str, Any]:
+    """An arm but for its name: by this, not by the name, analysis knows it."""
+    return {"role": arm.role, "algorithm": arm.algorithm, "her": arm.her, "keys": arm.keys}
+
+
+def left_out(plan: Plan) -> list[str]:
+    """What `select` leaves out: a line for each experiment without some levels, arms or tasks."""
+    lines = []
+    for name, places in plan.experiments.items():
+        experiment, found = plan.config.experiments[name], [entry for entry, _ in places]
+        parts: dict[str, tuple[Iterable[Any], list[Any]]] = {
+            **{
+                key: (levels, [entry.level[key] for entry in found])
+                for key, levels in experiment.vary.items()
+            },
+            "arms": (experiment.arms, [entry.arm for entry in found]),
+            "tasks": (experiment.tasks, [entry.condition.task for entry in found]),
+        }
+        told = []
+        for what, (everything, planned) in parts.items():
+            kept, hidden = (
+                ", ".join(str(one) for one in everything if (one in planned) == there)
+                for there in (True, False)
+            )
+            if hidden:
+                told.append(f"{what} {kept} without {hidden}")
+        if told:
+            lines.append(f"  {name}: {'; '.join(told)}")
+    return ["`select` narrows the experiments to", *lines] if lines else []
+
+
+def _but_for_seeds(spec: CellSpec) -> str:
+    return spec.model_copy(update={"seeds": 1}).name
