@@ -21,7 +21,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
-from hindsight.training.loops import runs_of
+from hindsight.training.runs import runs_of
 
 NOTEBOOK_SECONDS, EPISODES, LENGTH = 104.5, 150, 50
 BATCH, WIDTH, INPUTS = 256, 256, 8

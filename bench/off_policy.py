@@ -20,7 +20,7 @@ from stable_baselines3 import SAC, HerReplayBuffer
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
-from hindsight.training.loops import runs_of
+from hindsight.training.runs import runs_of
 
 STEPS = 500
 

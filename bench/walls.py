@@ -21,8 +21,7 @@ from hindsight.envs.step import Step
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
-from hindsight.training.loops import runs_of
-from hindsight.training.runs import Runs
+from hindsight.training.runs import Runs, runs_of
 
 CONFIG = Path(__file__).parent.parent / "config.yaml"
 SELECT = {"generalise": {"tasks": ["PointReach"]}}

@@ -30,7 +30,7 @@ PROGRAM = """
 import json, sys
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.training.loops import runs_of
+from hindsight.training.runs import runs_of
 others, cells = json.loads(sys.argv[1])
 found = []
 for cell in cells:

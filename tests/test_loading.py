@@ -91,10 +91,10 @@ def test_what_is_watched_is_what_was_typed(tmp_path):
         tmp_path / "policy.pt",
         {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]},
     )
-    from hindsight.training.watch import play_to_watch
+    from hindsight.training.watch import film_policy
 
     with pytest.raises(FileError, match="its environment is PredatorPrey-v0, not PointReach-v0"):
-        play_to_watch(tmp_path / "policy.pt", 0, 1, 0, "PointReach-v0")
+        film_policy(tmp_path / "policy.pt", 0, 1, 0, "PointReach-v0")
 
 
 def test_a_python_program_names_it_too(policy, module):

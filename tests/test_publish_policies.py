@@ -26,7 +26,7 @@ from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load, save
 from hindsight.training.policies import acting_places, n_parameters, policy_of
-from hindsight.training.watch import play_to_watch, read_policy
+from hindsight.training.watch import film_policy, read_policy
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
@@ -113,7 +113,7 @@ def test_a_policy_ships_with_its_specification_and_result(small, tmp_path):
         f"return {result['return_mean']:.3f}, success {result['success_rate']:.2f}"
     ]
     found = evaluate_policy(path, n_episodes=3)
-    assert found.returns.shape == (3,) and len(play_to_watch(path, None, 2, 0)) == 2
+    assert found.returns.shape == (3,) and len(film_policy(path, None, 2, 0)) == 2
     assert list(publish_policies(config, ["PPO-HER"])) == [f"{path}: is there"]
 
 

@@ -423,9 +423,9 @@ def watch(
     from hindsight.process import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)
-    from hindsight.training.watch import animate, play_to_watch
+    from hindsight.training.watch import animate, film_policy
 
-    shown = play_to_watch(policy, run, episodes, seed, env)
+    shown = film_policy(policy, run, episodes, seed, env)
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
     typer.echo(f"{out}: {len(shown)} episodes, {caught} of them end at the goal")

@@ -25,9 +25,9 @@ from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
 from hindsight.training.files import load, save
 from hindsight.training.finished import finished
-from hindsight.training.loops import runs_of
 from hindsight.training.policies import acting_places
 from hindsight.training.progress import Progress, show
+from hindsight.training.runs import runs_of
 
 #: Whose policies ship.
 EXPERIMENT = "algorithms"

@@ -153,7 +153,7 @@ def first_iterations(spec: CellSpec, seeds: list[int], nudge: float = 0.0) -> pd
     nudge: by which share of itself every first parameter is larger.
     """
     from hindsight.training.cell import prepare_process
-    from hindsight.training.loops import runs_of
+    from hindsight.training.runs import runs_of
 
     prepare_process("cpu")
     runs, rows = runs_of(spec, seeds, "cpu", 1), []

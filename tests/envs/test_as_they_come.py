@@ -14,7 +14,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.cell import prepare_process
-from hindsight.training.loops import runs_of
+from hindsight.training.runs import runs_of
 
 REACH = 0.3  # what counts as the goal
 

@@ -25,7 +25,7 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GOAL_KEYS, GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.loops import runs_of
+from hindsight.training.runs import runs_of
 from tests.envs import corridor  # registers Corridor-v0
 
 assert "Corridor-v0" in gym.registry, corridor

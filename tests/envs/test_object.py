@@ -25,7 +25,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
 from hindsight.streams import Purpose, stream
 from hindsight.training.on_policy import OnPolicyRuns
-from hindsight.training.watch import animate, play
+from hindsight.training.watch import animate, film, play
 
 
 def spec_of(**keys: Any) -> PredatorPreySpec:
@@ -395,7 +395,7 @@ def test_what_was_played_can_be_kept_and_filmed(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.pushed, other.pushed)
         np.testing.assert_array_equal(one.predator, other.predator)
         assert one.caught == other.caught
-    animate([episode.until(2) for episode in episodes], tmp_path / "film.gif")
+    animate(film(spec, pusher(spec), 1), tmp_path / "film.gif")
     assert (tmp_path / "film.gif").stat().st_size > 1000
 
 

@@ -14,10 +14,9 @@ from hindsight.integrity import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import read_spec, spec_document
-from hindsight.training import cell as cell_module
-from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
+from hindsight.training.on_policy import OnPolicyRuns
 
 SPEC = CellSpec.model_validate(
     {
@@ -49,16 +48,13 @@ def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
 def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seeds of every run that is made to train, or to train on."""
     made: list[int] = []
+    begin = OnPolicyRuns.__init__
 
-    def noting(make):
-        def noted(specs, seeds, *rest):
-            made.extend(seeds)
-            return make(specs, seeds, *rest)
+    def begin_and_record(self, specs, seeds, *rest):
+        made.extend(seeds)
+        begin(self, specs, seeds, *rest)
 
-        return noted
-
-    for module, name in ((cell_module, "together"), (record, "runs_of")):
-        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    monkeypatch.setattr(OnPolicyRuns, "__init__", begin_and_record)
     return made
 
 

@@ -18,8 +18,8 @@ import torch
 
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
-from hindsight.training.loops import runs_of
 from hindsight.training.record import machine
+from hindsight.training.runs import runs_of
 
 GOLDEN = Path(__file__).with_name("golden.json")
 PREY = {"prey": "attract", "n_dims": 2, "grid_size": 4.0, "max_steps": 8}

@@ -11,9 +11,9 @@ from hindsight.replay.buffer import draws
 from hindsight.specs.cell import CellSpec
 from hindsight.training import off_policy
 from hindsight.training.cell import train_cell
-from hindsight.training.loops import runs_of
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.policies import policy_of
+from hindsight.training.runs import runs_of
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 12}
 PREY: dict[str, Any] = {"prey": "attract", "max_steps": 8}

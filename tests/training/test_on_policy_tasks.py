@@ -12,8 +12,8 @@ from torch import Tensor
 from hindsight.algorithms import ppo
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
-from hindsight.training.loops import runs_of
 from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.runs import runs_of
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}

@@ -19,8 +19,8 @@ from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training import clock, files
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.loops import runs_of
 from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.runs import runs_of
 
 STEPS = 64  # of a rollout
 

@@ -22,19 +22,17 @@ from hindsight.files import FileError
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
+from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.training import watch
 from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.policies import initial_row, policy_of
 from hindsight.training.watch import (
-    Filmed,
     animate,
     choose_headless,
     film,
+    film_policy,
     play,
-    play_policy,
-    play_to_watch,
     read_policy,
     write_episodes,
 )
@@ -98,6 +96,21 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, gain: float) -> No
     assert float(evaluated["episode_length"][0]) == pytest.approx(length)
 
 
+def test_other_environments_have_no_such_positions() -> None:
+    spec = CellSpec.model_validate({"environment": {"id": "BitFlipping-v0"}})
+    with pytest.raises(SpecError, match="PredatorPrey-v0"):
+        play(spec, initial_row(spec), 1)
+
+
+@pytest.mark.parametrize(("gain", "caught"), [(3.0, True), (0.0, False)])
+def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
+    spec = cell()
+    for filmed in film(spec, hunter(spec, gain), 2):
+        assert filmed.caught == caught and filmed.frames_per_second == 5
+        # The start, and a picture after each of 21 steps at most.
+        assert len(filmed.frames) < 22 if caught else len(filmed.frames) == 22
+
+
 # -- files ----------------------------------------------------------------------------------------
 
 
@@ -114,10 +127,6 @@ def test_a_policy_is_read_by_its_seed(policy: Path) -> None:
     spec, row = read_policy(policy, 7)
     assert spec == cell("attract")
     assert torch.equal(row, hunter(spec))
-    played = play_policy(policy, 7, 2, 0)
-    expected = play(spec, hunter(spec), 2, 0)
-    for one, other in zip(played, expected, strict=True):
-        np.testing.assert_array_equal(one.predator, other.predator)
     with pytest.raises(FileError, match=r"has no run 3; there are \[2, 7\]"):
         read_policy(policy, 3)
 
@@ -147,29 +156,28 @@ def test_episodes_for_the_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_gif_has_a_frame_for_every_position(tmp_path: Path, n: int) -> None:
     spec = cell("repel", n_dims=n, max_steps=3)
-    episodes = play(spec, 0 * hunter(spec), 2)
     path = tmp_path / "new" / "film.gif"
-    animate(episodes, path)
-    with Image.open(path) as film:
+    animate(film(spec, 0 * hunter(spec), 2), path)
+    with Image.open(path) as shown:
         milliseconds = 0
-        for frame in range(film.n_frames):
-            film.seek(frame)
-            milliseconds += film.info["duration"]
+        for frame in range(shown.n_frames):
+            shown.seek(frame)
+            milliseconds += shown.info["duration"]
         # Pillow joins frames that are alike; an episode of 4 steps shows 5 positions.
-        assert film.n_frames >= 2 * 4
-        assert film.size == (480, 480)
-    assert milliseconds == 1000 // watch.FRAMES_PER_SECOND * 2 * (5 + watch.FRAMES_PER_SECOND)
+        assert shown.n_frames >= 2 * 4
+        assert shown.size == (480, 480)
+    assert milliseconds == 1000 // 5 * 2 * (5 + 5)  # five a second; the end stays for one
     assert [p.name for p in path.parent.iterdir()] == ["film.gif"]
 
 
 def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
     spec, path = cell(max_steps=2), tmp_path / "film.mp4"
     if FFMpegWriter.isAvailable():
-        animate(play(spec, hunter(spec), 1), path)
+        animate(film(spec, hunter(spec), 1), path)
         assert path.read_bytes()[4:8] == b"ftyp"
     else:
         with pytest.raises(FileError, match=r"film\.mp4: MP4 needs ffmpeg, .* choose \.gif"):
-            animate(play(spec, hunter(spec), 1), path)
+            animate(film(spec, hunter(spec), 1), path)
         assert not list(tmp_path.iterdir())
 
 
@@ -184,7 +192,7 @@ def test_parameters_of_another_network_are_refused(tmp_path: Path) -> None:
 def test_other_endings_are_refused(tmp_path: Path) -> None:
     spec = cell()
     with pytest.raises(FileError, match=r"film\.avi: an animation ends in \.gif or \.mp4"):
-        animate(play(spec, hunter(spec), 1), tmp_path / "film.avi")
+        animate(film(spec, hunter(spec), 1), tmp_path / "film.avi")
 
 
 # -- foreign environments --------------------------------------------------------------------------
@@ -201,8 +209,8 @@ def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
     spec, row = foreign(id="hindsight.envs:PointReach-v0", max_episode_steps=3)
     path = tmp_path / "policy.pt"
     save(path, {"spec": spec.model_dump_json(), "seeds": [5], "rows": row[None]})
-    films = play_to_watch(path, 5, 2, 0)
-    assert [len(each.frames) for each in films if isinstance(each, Filmed)] == [4, 4]
+    films = film_policy(path, 5, 2, 0)
+    assert [len(each.frames) for each in films] == [4, 4]
     env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
     for each in films:
         for _ in range(3):

@@ -224,7 +224,7 @@ def _of_predator_prey(spec: PredatorPreySpec, seen: Seen) -> NDArray[np.uint8]:
     predator, pushed = (rest[:, n:], achieved) if spec.pushes_object else (achieved, None)
     figure, axes = figure_axes(n, spec.pushes_object)
     size = (spec.grid_size, spec.interception_distance)
-    draw_episode(axes, Episode(predator, prey, *size, pushed=pushed))
+    draw_episode(axes, Episode(predator, prey, *size, spec.prey, pushed))
     return pixels_of(figure)
 
 

@@ -31,10 +31,9 @@ from hindsight.specs.gymnasium import is_known
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, actor_of, evaluate_run
 from hindsight.training.files import load, save
-from hindsight.training.loops import runs_of
 from hindsight.training.policies import initial_row
 from hindsight.training.progress import Progress, show
-from hindsight.training.runs import Runs
+from hindsight.training.runs import Runs, runs_of
 
 #: What a model's file says it is.
 FORMAT = "hindsight model 1"
@@ -365,13 +364,9 @@ class Model:
         self, path: str | Path, run: int | None = None, episodes: int = 3, which: Which = "best"
     ) -> Path:
         """Write an animation, .gif or .mp4, of a run's episodes; returns its path."""
-        from hindsight.training.watch import animate, film, play
+        from hindsight.training.watch import animate, film
 
-        row = self.parameters(run, which)
-        if self.spec.environment.id == "PredatorPrey-v0":
-            animate(play(self.spec, row, episodes), Path(path))
-        else:
-            animate(film(self.spec, row, episodes), Path(path))
+        animate(film(self.spec, self.parameters(run, which), episodes), Path(path))
         return Path(path)
 
     def export(self, path: str | Path, run: int | None = None, which: Which = "best") -> Path:

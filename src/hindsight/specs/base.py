@@ -127,16 +127,31 @@ class AlgorithmSpec(Spec):
     #: Where the authors trained it, a test ended its runs, too (`EndTestSpec`).
     ends_by_test: ClassVar[bool] = False
 
+    #: Passes through a network, forward and backward, in an update: in units of DDPG's ten.
+    passes: ClassVar[float] = 1.0
+
     if TYPE_CHECKING:
         name: str = ""
         hidden: tuple[int, ...] = ()
         learning_rate: float = 0.0
         n_envs: int = 0
+        batch_size: int = 0
 
     @property
     @abstractmethod
     def iteration_steps(self) -> int:
         """Steps of each environment between two rows of the curves."""
+
+    @abstractmethod
+    def updates(self, steps: int, copies: int) -> float:
+        """Minibatches that are learned from in so many steps of each environment.
+
+        `copies`: how many of each step an on-policy algorithm learns from beside it.
+        """
+
+    @abstractmethod
+    def most_stored(self, steps: int, copies: int) -> int:
+        """Transitions of a run, and copies, that are in memory at a time at most."""
 
     @property
     def squashes(self) -> bool:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.off_policy import OffPolicySpec
-from hindsight.specs.on_policy import OnPolicySpec
 
 COLLECT_MS, COLLECT_RUN_MS = 0.049, 0.0007  # per step of a rollout: fixed, and per run
 UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run and weight
@@ -76,36 +74,32 @@ def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
 
 
 def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
-    runs = min(runs_per_axis or axis_size(spec), spec.seeds)
-    algorithm, groups = spec.algorithm, -(-spec.seeds // runs)
-    if isinstance(algorithm, OffPolicySpec):
-        steps = spec.steps / algorithm.n_envs
-        updates = steps / algorithm.train_freq * algorithm.gradient_steps
-        sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(algorithm.hidden) * OFF_POLICY_UNIT_MS
-        update = OFF_POLICY_UPDATE_MS + (runs * algorithm.batch_size * algorithm.passes * sample)
-        return 4 + groups * (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
-    assert isinstance(algorithm, OnPolicySpec)
-    copies = spec.hindsight.k if spec.hindsight is not None else 0
-    rollout = algorithm.n_steps * algorithm.n_envs
-    minibatches = rollout * (1 + copies) / algorithm.batch_size * algorithm.n_epochs
-    collect = algorithm.n_steps * (COLLECT_MS + COLLECT_RUN_MS * runs * algorithm.n_envs)
-    update = minibatches * (UPDATE_MS + UPDATE_RUN_MS * runs * weights(spec))
-    return 4 + spec.steps // rollout * groups * (collect + update) / 1e3
+    how, runs = spec.algorithm, min(runs_per_axis or axis_size(spec), spec.seeds)
+    groups = -(-spec.seeds // runs)
+    if how.on_policy:
+        step = COLLECT_MS + COLLECT_RUN_MS * runs * how.n_envs
+        update = UPDATE_MS + UPDATE_RUN_MS * runs * weights(spec)
+    else:
+        sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
+        step = OFF_POLICY_STEP_MS
+        update = OFF_POLICY_UPDATE_MS + runs * how.batch_size * how.passes * sample
+    # Of each environment, in whole iterations.
+    steps = spec.steps // spec.iteration_steps * how.iteration_steps
+    return 4 + groups * (steps * step + how.updates(steps, _copies(spec)) * update) / 1e3
+
+
+def _copies(spec: CellSpec) -> int:
+    return spec.hindsight.k if spec.hindsight is not None else 0
 
 
 def megabytes(spec: CellSpec) -> int:
     """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
-    runs, algorithm = min(axis_size(spec), spec.seeds), spec.algorithm
-    obs, widest = spec.environment.observation_size, max(algorithm.hidden)
-    if isinstance(algorithm, OnPolicySpec):
-        copies = spec.hindsight.k if spec.hindsight is not None else 0
-        samples = algorithm.n_steps * algorithm.n_envs * (1 + copies) * runs
-        numbers = samples * (3 * obs + 20 + 3 * widest)
-    else:
-        assert isinstance(algorithm, OffPolicySpec)
-        numbers = runs * min(algorithm.buffer_size, spec.steps) * (3 * obs + 8)
+    runs, how = min(axis_size(spec), spec.seeds), spec.algorithm
+    obs, widest = spec.environment.observation_size, max(how.hidden)
+    of_each = 3 * obs + (20 + 3 * widest if how.on_policy else 8)
+    numbers = runs * how.most_stored(spec.steps // how.n_envs, _copies(spec)) * of_each
     # Those of the training, and of the evaluation.
-    places = runs * (algorithm.n_envs + 4) if spec.environment.foreign else 0
+    places = runs * (how.n_envs + 4) if spec.environment.foreign else 0
     numbers += 12 * runs * weights(spec)
     return 500 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 

@@ -1,6 +1,6 @@
 """Off-policy algorithms: what their specifications share."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,12 +15,6 @@ class OffPolicySpec(AlgorithmSpec):
 
     loop: ClassVar[str] = "hindsight.training.off_policy:OffPolicyRuns"
     on_policy: ClassVar[bool] = False
-    #: Passes through a network, forward and backward, in an update: in units of DDPG's ten.
-    passes: ClassVar[float] = 1.0
-
-    if TYPE_CHECKING:
-        batch_size: int = 0
-
     gamma: Fraction = 0.99
     buffer_size: Count = 1_000_000
     learning_starts: Count = 100
@@ -38,6 +32,14 @@ class OffPolicySpec(AlgorithmSpec):
     def iteration_steps(self) -> int:
         """Steps of each environment between two rows of the curves."""
         return self.log_interval
+
+    def updates(self, steps: int, copies: int) -> float:
+        """Minibatches that are learned from in so many steps of each environment."""
+        return steps / self.train_freq * self.gradient_steps
+
+    def most_stored(self, steps: int, copies: int) -> int:
+        """Transitions in the replay buffer."""
+        return min(self.buffer_size, steps * self.n_envs)
 
     @property
     def uniform_share(self) -> float:

@@ -43,6 +43,14 @@ class OnPolicySpec(AlgorithmSpec):
         """Steps of each environment between two rows of the curves: a rollout's."""
         return self.n_steps
 
+    def updates(self, steps: int, copies: int) -> float:
+        """Minibatches that are learned from in so many steps of each environment."""
+        return steps * self.n_envs * (1 + copies) / self.batch_size * self.n_epochs
+
+    def most_stored(self, steps: int, copies: int) -> int:
+        """Transitions and copies of a rollout."""
+        return self.n_steps * self.n_envs * (1 + copies)
+
     @property
     def squashes(self) -> bool:
         """Whether continuous actions are the hyperbolic tangent of its network's outputs."""

@@ -28,8 +28,8 @@ from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import axis_size
 from hindsight.specs.errors import SpecError
+from hindsight.specs.kinds import entry
 from hindsight.training.finished import DIVERGED
-from hindsight.training.loops import together
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record, joined, rows_of
 from hindsight.training.runs import Runs
@@ -103,6 +103,8 @@ class BundleTraining:
         must_share_axis(specs)
         self.execution, self.tell, self.noted = execution, tell, noted
         self.records = [Record(spec, root, execution.device) for spec in specs]
+        #: The training loop of their algorithm.
+        self.loop: type[Runs] = entry(specs[0].algorithm.loop)
         self.size = execution.runs_per_axis or axis_size(specs[0], execution.device)
         #: Whose files could not be written, and why.
         self.failed: dict[Record, FileError] = {}
@@ -168,7 +170,7 @@ class BundleTraining:
             self._cells = [record for record, _ in members]
             specs, seeds = [record.spec for record in self._cells], [seed for _, seed in members]
             how = self.execution
-            self._train_axis(together(specs, seeds, how.device, how.workers))
+            self._train_axis(self.loop(specs, seeds, how.device, how.workers))
 
     def _companies(self, begun: list[tuple[Record, Runs]]) -> Iterator[list[tuple[Record, Runs]]]:
         """Cells that were interrupted in the same iteration, as many as an axis takes."""
@@ -192,7 +194,7 @@ class BundleTraining:
             return first
         specs = [spec for _, runs in company for spec in runs.specs]
         seeds = [seed for _, runs in company for seed in runs.seeds]
-        axis = together(specs, seeds, self.execution.device, self.execution.workers)
+        axis = self.loop(specs, seeds, self.execution.device, self.execution.workers)
         axis.load_state_dict(joined([record.under_way for record, _ in company]))
         return axis
 

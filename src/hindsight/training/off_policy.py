@@ -7,7 +7,7 @@ environments.
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import OffPolicySpec
+from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.policies import Policy, agent_of, initial_row, module_of
 from hindsight.training.runs import Runs
@@ -42,8 +43,9 @@ class OffPolicyRuns(Runs):
     ) -> None:
         super().__init__(specs, seeds, device, workers)
         spec = self.spec
-        assert isinstance(spec.algorithm, OffPolicySpec) and spec.replay is not None
-        self.algorithm, self.replay = spec.algorithm, spec.replay
+        # The specification itself has named this loop; a cell of it has a replay.
+        self.algorithm = cast(OffPolicySpec, spec.algorithm)
+        self.replay = cast(ReplaySpec, spec.replay)
         self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
         rate = torch.full((len(self.seeds),), self.algorithm.learning_rate, device=self.device)
         rows = torch.stack([initial_row(spec, seed) for seed in self.seeds]).to(self.device)

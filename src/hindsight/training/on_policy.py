@@ -6,7 +6,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -51,8 +51,7 @@ class OnPolicyRuns(Runs):
     ) -> None:
         super().__init__(specs, seeds, device, workers)
         spec = self.spec
-        assert isinstance(spec.algorithm, OnPolicySpec)
-        self.algorithm = spec.algorithm
+        self.algorithm = cast(OnPolicySpec, spec.algorithm)  # which has named this loop
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
         self.module = module_of(self.algorithm)
         self.agent: ActorCritic = agent_of(spec)

@@ -28,8 +28,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
 from hindsight.training.finished import Finished, diverged_runs, finished, reusable
-from hindsight.training.loops import runs_of
-from hindsight.training.runs import Runs
+from hindsight.training.runs import Runs, runs_of
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
 #: Noted where they are used, by their modules' names.

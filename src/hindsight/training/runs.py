@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
 from hindsight.specs.axis import must_share_axis
+from hindsight.specs.kinds import entry
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy
 from hindsight.training.recent import RecentEpisodes
@@ -222,3 +223,11 @@ class Runs(ABC):
             part.load_state_dict(saved[name])
         for name in ("perfect", "passed", "switched"):
             setattr(self, name, list(saved[name]))
+
+
+def runs_of(
+    spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
+) -> Runs:
+    """Runs of one cell, with these seeds, in the loop of its algorithm; see `Runs`."""
+    runs: Runs = entry(spec.algorithm.loop)([spec] * len(seeds), seeds, device, workers)
+    return runs

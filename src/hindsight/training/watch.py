@@ -1,4 +1,4 @@
-"""Episodes of trained policies: to watch, and for the picture of the environment."""
+"""Episodes of trained policies: to watch, as environments draw themselves, and as positions."""
 
 import os
 import subprocess
@@ -17,20 +17,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
-from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.envs.render import draw_episode, figure_axes
 from hindsight.envs.workers import Slot, action_of, row_of
 from hindsight.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.errors import validated
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.streams import Purpose
 from hindsight.training.files import load
 from hindsight.training.policies import acting_places, n_parameters, policy_of
 
-FRAMES_PER_SECOND = 5
 #: Ways to draw without a screen that MuJoCo knows.
 HEADLESS = ("egl", "osmesa")
 
@@ -46,11 +45,14 @@ class Filmed:
 
 @torch.no_grad()
 def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Predator-prey's evaluation episodes by a run's policy, `row` [parameter], mean actions."""
-    where, act = spec.environment, policy_of(spec, row[None])
-    assert isinstance(where, PredatorPreySpec)
-    env = PredatorPrey([where], [seed], episodes, evaluation=True)
-    n, longest = env.n, 1 + where.max_steps
+    """Predator-prey's evaluation episodes by a run's policy, `row` [parameter], mean actions.
+
+    SpecError for a cell of another environment.
+    """
+    act = policy_of(spec, row[None])
+    where = validated(PredatorPreySpec, spec.environment.model_dump())
+    env = make([where], [seed], episodes, torch.device("cpu"), evaluation=True)
+    n, longest = where.n_dims, where.step_limit
     env.prepare_rollout(0, longest)
     seen, length = [env.state[0].clone()], torch.full((episodes,), longest)
     for t in range(1, longest + 1):
@@ -122,21 +124,13 @@ def read_policy(
     return spec, row
 
 
-def play_policy(path: Path, run: int | None, episodes: int, seed: int) -> list[Episode]:
-    """Episodes of one run of a policy file."""
-    spec, row = read_policy(path, run)
-    return play(spec, row, episodes, seed)
-
-
-def play_to_watch(
+def film_policy(
     path: Path, run: int | None, episodes: int, seed: int, named: str | None = None
-) -> list[Episode] | list[Filmed]:
-    """The same, or what another environment, `named` if it is a person's own, draws of itself."""
+) -> list[Filmed]:
+    """Episodes of one run of a policy file; its environment, if a person's own, is `named`."""
     spec, row = read_policy(path, run, named)
     if named is not None and named != spec.environment.id:
         raise FileError(f"{path}: its environment is {spec.environment.id}, not {named}")
-    if isinstance(spec.environment, PredatorPreySpec):
-        return play(spec, row, episodes, seed)
     return film(spec, row, episodes, seed)
 
 
@@ -221,27 +215,22 @@ def choose_headless(where: EnvironmentSpec) -> None:
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """One episode of each policy file: the longest of some, if may be one that ends well."""
-    played = [play_policy(path, None, 8, 0) for path in policies]
+    played = [play(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 
-def animate(episodes: Sequence[Episode] | Sequence[Filmed], out: Path) -> None:
+def animate(episodes: Sequence[Filmed], out: Path) -> None:
     """Write the episodes, one after the other, as a GIF or (with ffmpeg) an MP4."""
     if out.suffix not in (".gif", ".mp4"):
         raise FileError(f"{out}: an animation ends in .gif or .mp4")
     if out.suffix == ".mp4" and not FFMpegWriter.isAvailable():
         raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
     kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
-    drawn = [episode for episode in episodes if isinstance(episode, Filmed)]
-    if drawn:
-        writer = kind(drawn[0].frames_per_second)
-        write_whole(out, lambda beside: _film_frames(drawn, writer, beside))
-        return
-    known = [episode for episode in episodes if isinstance(episode, Episode)]
-    write_whole(out, lambda beside: _film(known, kind(FRAMES_PER_SECOND), beside))
+    writer = kind(episodes[0].frames_per_second)
+    write_whole(out, lambda beside: _write_frames(episodes, writer, beside))
 
 
-def _film_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: Path) -> None:
+def _write_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: Path) -> None:
     height, width, _ = episodes[0].frames[0].shape
     figure = Figure(figsize=(width / 100, height / 100), dpi=100)
     FigureCanvasAgg(figure)
@@ -253,15 +242,4 @@ def _film_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: P
             # The end stays in view for a second.
             for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
                 image.set_data(frame)
-                writer.grab_frame()
-
-
-def _film(episodes: Sequence[Episode], writer: AbstractMovieWriter, out: Path) -> None:
-    figure, axes = figure_axes(episodes[0].n, episodes[0].pushed is not None)
-    with writer.saving(figure, str(out), dpi=100):
-        for episode in episodes:
-            # The end stays in view for a second.
-            for step in [*range(episode.steps + 1), *[episode.steps] * FRAMES_PER_SECOND]:
-                axes.clear()
-                draw_episode(axes, episode.until(step))
                 writer.grab_frame()
