@@ -133,7 +133,7 @@ def add_to_cpprb(buffer: Any) -> None:
 
 
 def ours(stored: int, size: int = SIZE, **options: Any) -> HindsightReplayBuffer:
-    """The NumPy face."""
+    """The buffer for NumPy."""
     buffer = HindsightReplayBuffer(size, Arm(), seed=0, **options)
     while len(buffer) < stored:
         add_to_ours(buffer)

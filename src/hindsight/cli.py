@@ -85,7 +85,7 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; what a person can mend is told in one sentence."""
+    """Run a command; what a person can mend is said in one sentence."""
 
     from hindsight.files import DamagedError, FileError, reason
     from hindsight.interruption import end_with_parent
@@ -330,17 +330,17 @@ def train(
     else:
         asked = None if "strategy" in more else her
         with ExitStack() as stack:
-            noted: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
+            callbacks: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
             if checkpoint_every is not None:
                 on_the_way = out / "steps" / spec.name
-                noted.append(KeepOnTheWay(on_the_way, spec, checkpoint_every))
+                callbacks.append(KeepOnTheWay(on_the_way, spec, checkpoint_every))
             if tensorboard is not None:
-                noted.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
+                callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
             typer.echo("\n".join(to_come(spec, out, asked, runs_per_axis)))
             if checkpoint_every is not None:
                 typer.echo(f"every {checkpoint_every:,} steps {on_the_way}/STEPS.pt")
             execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
-            _train([spec], out, execution, noted)
+            _train([spec], out, execution, callbacks)
     typer.echo("\n".join(outcome(spec, out)))
     runs = about(files_of(spec, out)["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
@@ -372,7 +372,7 @@ def cell(
     from hindsight.specs.cost import cells_per_job
     from hindsight.specs.plan import read_spec
 
-    # Told before torch takes its second.
+    # Before torch takes its second.
     checked = [read_spec(spec, [env] if env else []) for spec in specs]
     if len({axis_key(spec) for spec in checked}) > 1:
         raise SpecError("these cells differ in more than values, so they cannot share an axis")
@@ -392,17 +392,19 @@ def _must_have_memory_for(*specs: Any) -> None:
     must_have_memory(LIBRARIES_MB + megabytes(as_one(specs)))
 
 
-def _train(specs: list[Any], out: Path, execution: Any, noted: Sequence[Any] = ()) -> list[Path]:
+def _train(
+    specs: list[Any], out: Path, execution: Any, callbacks: Sequence[Any] = ()
+) -> list[Path]:
     from hindsight.interruption import Interrupted
     from hindsight.training.cell import train_cells
     from hindsight.training.progress import show
 
     first = specs[0]
-    for line in getattr(getattr(first.environment, "facts", None), "told", ()):
-        typer.echo(line, err=True)
+    for note in first.environment.notes:
+        typer.echo(note, err=True)
     try:
         with show(out / "progress" / f"{first.name}.json") as tell:
-            return train_cells(specs, out, execution, tell, noted)
+            return train_cells(specs, out, execution, tell, callbacks)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(stop.status) from None
@@ -516,7 +518,7 @@ def replicate(
     """Run the whole workflow with a progress display, and say what was reproduced."""
     from hindsight.process import TORCH_MB, must_have_memory
 
-    must_have_memory(TORCH_MB)  # its jobs would each tell so
+    must_have_memory(TORCH_MB)  # each of its jobs would say so
     from hindsight.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))

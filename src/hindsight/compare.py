@@ -33,7 +33,7 @@ MAIN = "algorithms"
 SOURCE = "comparison"
 #: Where the two fidelities are one, and where both are compared.
 EITHER, BOTH = "either", "released and described"
-#: Keys of an algorithm that say how often is noted what happens, not what does.
+#: Keys of an algorithm that say how often what happens is recorded, not what does.
 OF_CURVES = ("log_interval",)
 
 
@@ -122,7 +122,7 @@ def compare(
     drawn = _draw(out, plan["entries"][0]["fidelity"])
     left = {arm: own.keys() - set(common) for arm, own in places.items()}
     return [
-        *_told(out, plan),
+        *_in_short(out, plan),
         *(f"left out: {len(rest)} conditions of {arm} alone" for arm, rest in left.items() if rest),
         f"tables: {out}/*.csv; figures: {', '.join(str(path) for path in drawn)}",
     ]
@@ -329,15 +329,15 @@ def _draw(out: Path, fidelity: str) -> list[Path]:
     return drawn
 
 
-def _told(out: Path, plan: dict[str, Any]) -> list[Table]:
+def _in_short(out: Path, plan: dict[str, Any]) -> list[Table]:
     """The tables in short: every arm in every condition, and each beside the first."""
     summary, tests = read_table(out / "summary.csv"), read_table(out / "tests.csv")
-    # Only the papers' returns have a scale, on which they are told.
+    # Only the papers' returns have a scale, on which they are compared.
     by_return = bool(summary["time_to_learn_steps"].notna().any())
-    told = RETURNS if by_return else SUCCESS
-    arms = _table("What each has come to", ("condition", "arm", "runs", *told))
+    shown = RETURNS if by_return else SUCCESS
+    arms = _table("What each has come to", ("condition", "arm", "runs", *shown))
     for _, row in summary.iterrows():
-        cells = [_shown(row, *columns) for columns in told.values()]
+        cells = [_shown(row, *columns) for columns in shown.values()]
         arms.add_row(row["condition"], row["arm"], f"{row['n_seeds']:.0f}", *cells)
     chosen = (tests["baseline"] == plan["arms"][0]) & tests["metric"].isin(list(METRICS))
     measure = next(name for name in METRICS if name in set(tests["metric"]))
@@ -353,7 +353,7 @@ def _told(out: Path, plan: dict[str, Any]) -> list[Table]:
     return [arms, pairs]
 
 
-#: What is told of an arm: columns of summary.csv, with the stems of their bounds.
+#: What is shown of an arm: columns of summary.csv, with the stems of their bounds.
 RETURNS = {
     "best median return": ("max_median_return", ""),
     "after steps": ("time_to_learn_steps", ""),
@@ -365,7 +365,7 @@ SUCCESS = {
     "share that solved it": ("solved_share", "solved"),
     "solved after steps (median)": ("solve_step_median", ""),
 }
-#: Which of the tests is told, and what it measures.
+#: Which of the tests is shown, and what it measures.
 METRICS = {
     "auc": "its mean return over training", "success_auc": "its mean success over training"
 }  # fmt: skip

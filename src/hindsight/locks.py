@@ -2,7 +2,7 @@
 
 So there is no stale lock.  The lock's file is removed by its holder; one that was left behind by a
 killed process means nothing.  Locking itself is filelock's, which follows no symbolic link; who
-holds a lock, and what a person is told of it, is ours.
+holds a lock, and what it says to a person, is ours.
 """
 
 import errno

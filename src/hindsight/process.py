@@ -27,7 +27,7 @@ _kept: list[tempfile.TemporaryDirectory[str]] = []
 def open_streams() -> None:
     """Open what was closed by whoever started this process: the next file would take its place.
 
-    What would be told on standard error is then told on standard output.
+    What would be said on standard error is then said on standard output.
     """
     streams: tuple[tuple[str, int, int], ...] = (
         ("stdin", 0, os.O_RDONLY),

@@ -220,9 +220,9 @@ class _Watch:
             self.seen |= found - self.there
             self.there |= found
             self.looked = time.monotonic()
-        told = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
+        progress = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
         # Several cells train together, of which some may be there already.
-        left_of = [(self.work.keys() & set(p["cells"]) - self.there, p) for p in told if p]
+        left_of = [(self.work.keys() & set(p["cells"]) - self.there, p) for p in progress if p]
         under_way = [p for cells, p in left_of if cells]
         now = time.monotonic()
         left: dict[Kind, float] = defaultdict(float)
@@ -281,12 +281,12 @@ def _display(stage: Stage) -> Iterator[Callable[[], None]]:
 
             yield update
         return
-    told = -math.inf
+    printed = -math.inf
 
     def line() -> None:
-        nonlocal told
-        if time.monotonic() - told >= LINE_SECONDS:
-            told = time.monotonic()
+        nonlocal printed
+        if time.monotonic() - printed >= LINE_SECONDS:
+            printed = time.monotonic()
             print(watch.look()[1], flush=True)
 
     yield line
@@ -294,11 +294,11 @@ def _display(stage: Stage) -> Iterator[Callable[[], None]]:
 
 def _what_failed(stage: Stage, started: float) -> None:
     """Which jobs failed, what they and each failed cell's log said last, and how to go on."""
-    told = [line.strip() for line in _lines(LOG)]
-    for line in dict.fromkeys(told):
+    lines = [line.strip() for line in _lines(LOG)]
+    for line in dict.fromkeys(lines):
         if line.startswith(("Error in rule", "error: ")) or "Exception in rule" in line:
             print(f"  {line}")
-    for kind, line in itertools.pairwise(told):
+    for kind, line in itertools.pairwise(lines):
         if kind.startswith("WorkflowError in "):
             print(f"  {line}")
     if shutil.disk_usage("results").free < ROOM:
@@ -310,8 +310,8 @@ def _what_failed(stage: Stage, started: float) -> None:
     logs = stage.logs
     for name in missing:
         log = logs.get(name, Path("results/logs", f"{name}.log"))
-        if log.exists() and log.stat().st_mtime >= started and (told := _lines(log)):
-            print(f"  {name}\n    {told[-1]}")
+        if log.exists() and log.stat().st_mtime >= started and (its_lines := _lines(log)):
+            print(f"  {name}\n    {its_lines[-1]}")
     count = f"{len(missing) or 'none'} of {len(stage.cells)} cells are missing"
     print(f"  {count}; the same command continues.")
 

@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def chaotic(self) -> bool:
-        """Whether it cannot be told: a rounding alone moves the numbers about as far.
+        """Whether nobody can say: a rounding alone moves the numbers about as far.
 
         By the middle column: the worst is then a loss that happens to be near zero.
         """

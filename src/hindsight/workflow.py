@@ -390,13 +390,13 @@ class Stage:
             return
         for name, spec in self.plan.cells.items():
             write_if_changed(spec_path(name), spec_document(spec))
-        told = "What is older than this file is to be trained again.\n"
+        text = "What is older than this file is to be trained again.\n"
         if (
             self.stale
         ):  # a newer time is not enough: of a small file Snakemake looks at what it says
-            told += f"{time.time_ns()}\n" + "\n".join(self.stale)
+            text += f"{time.time_ns()}\n" + "\n".join(self.stale)
         if self.stale or not Path(TO_TRAIN).exists():
-            write_if_changed(Path(TO_TRAIN), told)
+            write_if_changed(Path(TO_TRAIN), text)
         for name in self.stale:
             _make_newer(Path(TO_TRAIN), self.curves(name))
 

@@ -62,9 +62,9 @@ def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
     samples = named_samples(valid)
     runs = len(valid)
     order = ppo.orders(range(runs), 1, samples.valid, 2)
-    packed, counts = ppo.pack(samples), samples.valid.sum(1)
+    table, counts = ppo.concatenate(samples), samples.valid.sum(1)
     for epoch_order in order:
-        epoch = ppo.shuffle(packed, N_OBS, samples.n_real, epoch_order, counts, batch_size)
+        epoch = ppo.shuffle(table, N_OBS, samples.n_real, epoch_order, counts, batch_size)
         assert epoch.weight.shape[1] == -(-int(counts.max()) // batch_size)
         assert epoch.weight.shape[2] == batch_size
         for run in range(runs):

@@ -177,7 +177,7 @@ def test_sweep_orders_the_levels_from_easy_to_hard() -> None:
         for arm, scaled in (("PPO", (0.1, 0.5, 0.9)), ("PPO-HER", (0.7, 0.8, 0.9)))
         for r, s in zip((0.1, 0.5, 1.0), scaled, strict=True)
     ]
-    columns = ["spawn", "prey", "arm", "interception_distance", "judged"]
+    columns = ["spawn", "prey", "arm", "interception_distance", "measured"]
     table = keyed(pd.DataFrame(rows, columns=columns))
     part = sweep(table, "interception_distance", ascending=False)
     row = part.iloc[0]

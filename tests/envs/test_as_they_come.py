@@ -127,7 +127,7 @@ def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
     """Dense rewards with a tolerance, too, where the reward of equal goals is never met."""
     spec = line(knows=knows, ends=ends, dense=dense)
     assert spec.facts.terminates_on_success is ends
-    assert bool(spec.facts.told) == (knows == "_is_success")  # what was found by trying is told
+    assert bool(spec.facts.notes) == (knows == "_is_success")  # what was found by trying is said
     task = GoalEnvironments(spec, [0], workers=0).task
     achieved = torch.linspace(-1, 1, 41, dtype=torch.float64)[:, None]
     desired = torch.full_like(achieved, 0.2)
@@ -138,8 +138,8 @@ def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
 
 def test_a_goal_that_ends_an_episode_is_found_where_only_the_reward_tells():
     facts = line(knows="info").facts
-    assert facts.terminates_on_success and facts.judge is None
-    assert "compute_reward tells where other goals end one" in facts.told[0]
+    assert facts.terminates_on_success and facts.success_test is None
+    assert "compute_reward tells where other goals end one" in facts.notes[0]
 
 
 def test_where_nothing_tells_it_is_refused_at_the_start_with_what_to_write():
@@ -265,4 +265,4 @@ def test_other_keys_with_numbers_belong_to_the_observation():
     assert spec.facts.keys[3:] == ("wind",) and spec.observation_size == 5
     env = GoalEnvironments(spec, [0], workers=0)
     assert env.state[0, 0, 3:].tolist() == [0.5, 0.5]
-    assert any("camera: no numbers in a row, left out" in told for told in spec.facts.told)
+    assert any("camera: no numbers in a row, left out" in told for told in spec.facts.notes)

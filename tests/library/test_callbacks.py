@@ -53,7 +53,7 @@ def evaluations(path: Path) -> pd.DataFrame:
 
 def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
     best = tmp_path / "best.pt"
-    path = train_cell(SPEC, tmp_path, IN_GROUPS, noted=[KeepBest(best, SPEC)])
+    path = train_cell(SPEC, tmp_path, IN_GROUPS, callbacks=[KeepBest(best, SPEC)])
     saved = load(best)
     assert saved["seeds"] == [0, 1, 2]
     for seed, rows in evaluations(path).groupby("seed"):
@@ -70,7 +70,7 @@ def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
 
 
 def test_the_best_survive_an_interruption(tmp_path):
-    train_cell(SPEC, tmp_path / "a", IN_GROUPS, noted=[KeepBest(tmp_path / "a.pt", SPEC)])
+    train_cell(SPEC, tmp_path / "a", IN_GROUPS, callbacks=[KeepBest(tmp_path / "a.pt", SPEC)])
 
     class Interruption(Exception):
         pass
@@ -82,7 +82,7 @@ def test_the_best_survive_an_interruption(tmp_path):
     often = Execution(runs_per_axis=2, checkpoint_seconds=0)
     with pytest.raises(Interruption):
         train_cell(SPEC, tmp_path / "b", often, interrupt, [KeepBest(tmp_path / "b.pt", SPEC)])
-    train_cell(SPEC, tmp_path / "b", often, noted=[KeepBest(tmp_path / "b.pt", SPEC)])
+    train_cell(SPEC, tmp_path / "b", often, callbacks=[KeepBest(tmp_path / "b.pt", SPEC)])
     undisturbed, found = load(tmp_path / "a.pt"), load(tmp_path / "b.pt")
     assert torch.equal(undisturbed.pop("rows"), found.pop("rows"))
     assert undisturbed == found
@@ -90,16 +90,16 @@ def test_the_best_survive_an_interruption(tmp_path):
 
 def test_a_file_of_another_training_is_written_over(tmp_path):
     best, other = tmp_path / "best.pt", SPEC.model_copy(update={"steps": 64 * 4})
-    train_cell(other, tmp_path, noted=[KeepBest(best, other)])
-    train_cell(SPEC, tmp_path, noted=[KeepBest(best, SPEC)])
+    train_cell(other, tmp_path, callbacks=[KeepBest(best, other)])
+    train_cell(SPEC, tmp_path, callbacks=[KeepBest(best, SPEC)])
     assert load(best)["spec"] == SPEC.model_dump_json()
     best.write_bytes(b"no policy")
-    train_cell(SPEC, tmp_path / "again", noted=[KeepBest(best, SPEC)])
+    train_cell(SPEC, tmp_path / "again", callbacks=[KeepBest(best, SPEC)])
     assert load(best)["seeds"] == [0, 1, 2]
 
 
 def test_policies_on_the_way_are_those_of_their_step(tmp_path):
-    train_cell(SPEC, tmp_path, IN_GROUPS, noted=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
+    train_cell(SPEC, tmp_path, IN_GROUPS, callbacks=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
     steps = {int(path.stem) for path in (tmp_path / "way").glob("*.pt")}
     assert steps == {256, 448}  # the first iterations to pass 200 and 400
     saved = load(tmp_path / "way/256.pt")
@@ -120,7 +120,7 @@ def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_pat
         return made[-1]
 
     board = TensorBoard(tmp_path / "tb", SPEC, writer)
-    rows = pd.read_parquet(train_cell(SPEC, tmp_path, IN_GROUPS, noted=[board]))
+    rows = pd.read_parquet(train_cell(SPEC, tmp_path, IN_GROUPS, callbacks=[board]))
     board.close()
     assert [one.folder for one in made] == [
         tmp_path / "tb" / SPEC.name / f"run_{i}" for i in (0, 1, 2)

@@ -1,4 +1,4 @@
-"""The NumPy face against plain lists that draw by the same generator, and its errors."""
+"""The buffer for NumPy against plain lists that draw by the same generator, and its errors."""
 
 import copy
 import pickle

@@ -117,8 +117,8 @@ def targets(state: State, batch: Batch, spec: DQNSpec) -> Tensor:
     online network's (van Hasselt et al., eq. 4), which does not prefer what is overestimated.
     """
     next_q = state.target_q(batch.next_obs)
-    judge = state.q(batch.next_obs) if spec.double else next_q
-    value = next_q.gather(-1, judge.argmax(-1, keepdim=True))[..., 0]
+    chosen_by = state.q(batch.next_obs) if spec.double else next_q
+    value = next_q.gather(-1, chosen_by.argmax(-1, keepdim=True))[..., 0]
     return batch.rewards + spec.gamma * value * ~batch.terminated
 
 

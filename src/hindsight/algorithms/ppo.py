@@ -291,7 +291,7 @@ class Epoch:
     relabelled: Tensor  # bool: the sample is a copy
 
 
-def pack(samples: Samples) -> Tensor:
+def concatenate(samples: Samples) -> Tensor:
     """The samples' numbers side by side, [run, sample, number]: a shuffle is one gather of rows."""
     vectors = (samples.obs, samples.actions)
     scalars = (samples.log_prob, samples.value, samples.advantage, samples.returns)
@@ -299,22 +299,22 @@ def pack(samples: Samples) -> Tensor:
 
 
 def shuffle(
-    packed: Tensor, n_obs: int, n_real: int, order: Tensor, counts: Tensor, batch_size: int
+    table: Tensor, n_obs: int, n_real: int, order: Tensor, counts: Tensor, batch_size: int
 ) -> Epoch:
     """One epoch's minibatches.
 
     Args:
-        packed: [run, sample, number], of which the first `n_obs` are the observation; the samples
+        table: [run, sample, number], of which the first `n_obs` are the observation; the samples
             from `n_real` on are copies.
         order: [run, sample'] indices of the valid samples, each run's first, then anything.
         counts: [run] how many of them are valid.
     """
     runs, n = order.shape
-    n_samples, width = packed.shape[1:]
+    n_samples, width = table.shape[1:]
     minibatches = -(-n // batch_size)
     order = pad(order, (0, minibatches * batch_size - n))
     flat = order + torch.arange(runs, device=order.device)[:, None] * n_samples
-    shuffled = packed.flatten(0, 1).index_select(0, flat.flatten())
+    shuffled = table.flatten(0, 1).index_select(0, flat.flatten())
     shuffled = shuffled.view(runs, minibatches, batch_size, width)
     sizes = (n_obs, width - n_obs - 4, 1, 1, 1, 1)
     obs, actions, *columns = shuffled.split(sizes, dim=-1)
@@ -368,26 +368,26 @@ def update(
     A run whose minibatch shows a KL divergence above 1.5 x target_kl makes neither that update nor
     any further one; the others go on, and from the next epoch on without it.
     """
-    counts, packed = samples.valid.sum(1), pack(samples)
+    counts, table = samples.valid.sum(1), concatenate(samples)
     runs = torch.arange(len(counts), device=counts.device)
-    sums, ratios = packed.new_zeros(7, len(counts)), packed.new_zeros(2, len(counts))
+    sums, ratios = table.new_zeros(7, len(counts)), table.new_zeros(2, len(counts))
     n_obs = samples.obs.shape[-1]
     for epoch_order in order:
         everyone = len(runs) == len(counts)
         part = optimiser if everyone else optimiser.take(runs)
-        data = packed if everyone else packed[runs]
+        data = table if everyone else table[runs]
         batch = shuffle(
             data, n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
         )
         active = torch.ones_like(runs, dtype=torch.bool)
         log = []
         for i in range(batch.weight.shape[1]):
-            active, *noted = step(agent, part, batch, i, active, spec)
-            log.append(noted)
+            active, *diagnostics = step(agent, part, batch, i, active, spec)
+            log.append(diagnostics)
         if not everyone:
             optimiser.put(runs, part)
-        noted_sums, largest = summary(log, batch.relabelled, spec.clip_range)
-        sums[:, runs] += noted_sums
+        epoch_sums, largest = summary(log, batch.relabelled, spec.clip_range)
+        sums[:, runs] += epoch_sums
         ratios[:, runs] = torch.maximum(ratios[:, runs], largest)
         runs = runs[active]
         if len(runs) == 0:

@@ -233,7 +233,7 @@ def improve(
 
     Args:
         obs: [run, sample, obs].
-        q: the critic that judges.
+        q: the critic that values its action.
 
     Returns the loss -mean Q(s, pi(s)) and the gradient's norm before clipping, each [run].
     """

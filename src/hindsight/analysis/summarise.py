@@ -51,7 +51,7 @@ CURVE_COLUMNS = (
 SEED_CURVE_COLUMNS = (
     "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
-#: Returns, and by which the median run's first step and minute there are told: time to one's own
+#: Returns, and by which the median run's first step and minute there are found: time to one's own
 #: maximum is short where that is low.
 LEVELS = {"0": 0.0, "0.8": 0.8}
 #: On the coarsest grid of the arms of a condition, to each arm's own end.

@@ -52,8 +52,8 @@ def _claim(name: str, paper: str, values: dict[str, Any]) -> Claim:
     )
     rule = rule.format(**needs | thresholds).strip()
     parts = {key: text.format(**needs | thresholds) for key, text in words.pop("parts").items()}
-    told = ("sentence", "source", "metric", "published", "test", "figure")
-    known = {n: words.pop(n) for n in told} | {"parts": parts}
+    plain = ("sentence", "source", "metric", "published", "test", "figure")
+    known = {n: words.pop(n) for n in plain} | {"parts": parts}
     known["metric"] = known["metric"].format(**needs | thresholds)
     added = words.pop("added", "")
     return Claim(name, paper, **known, thresholds=thresholds, needs=needs, rule=rule, added=added,

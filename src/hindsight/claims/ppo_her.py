@@ -457,7 +457,7 @@ def sweeps(
     """
     varied = CLAIMS["P6"].more["sweeps"]
     by_condition = {
-        name: sweep(table.assign(judged=table["mean_return"]), **varied[name])
+        name: sweep(table.assign(measured=table["mean_return"]), **varied[name])
         for name, table in summaries.items()
     }
     if all(len(part) >= statistics.FEWEST_SEEDS for part in by_condition.values()):
@@ -466,7 +466,7 @@ def sweeps(
     for name in summaries:
         runs = evidence.table(name, "runs.parquet")
         if runs is not None:
-            runs = runs.assign(judged=runs["final_evaluation_return"])
+            runs = runs.assign(measured=runs["final_evaluation_return"])
             by_seed[name] = sweep(runs, **varied[name], unit=(CONDITION, "seed"))
     return "seeds", {name: part for name, part in by_seed.items() if len(part)}
 
@@ -474,13 +474,13 @@ def sweeps(
 def sweep(
     table: pd.DataFrame, key: str, ascending: bool, unit: Sequence[str] = (CONDITION,)
 ) -> pd.DataFrame:
-    """Scaled returns (the column `judged`) over the levels, one row per unit, for both arms.
+    """Scaled returns (the column `measured`) over the levels, one row per unit, for both arms.
 
     drop_*: easiest less hardest level; mean_*: over the levels; learnt: both arms reach 0.5 at the
     easiest. Units in which an arm lacks a level are left out.
     """
     pair = rows_of(table, "baseline", "subject")
-    pair["scaled"] = metrics.scaled(pair["judged"])
+    pair["scaled"] = metrics.scaled(pair["measured"])
     wide = pair.pivot(index=list(unit), columns=["role", key], values="scaled").dropna()
     result = pd.DataFrame(index=wide.index)
     learnt = np.ones(len(wide), dtype=bool)

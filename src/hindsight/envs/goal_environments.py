@@ -99,7 +99,7 @@ class GoalEnvironments:
         self.task = ForeignTask(spec)
         self._limits = _limits(spec).to(self.device)
         self.keeps_rest = spec.rest == "keep"
-        #: Whether a step has paid what goals do not explain, and a person has been told.
+        #: Whether a step has paid what goals do not explain, and it has been said.
         self.paid_rest = evaluation
         slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN

@@ -1,6 +1,6 @@
 """What else may be kept while runs train: their best policies, policies on the way, TensorBoard.
 
-Each is called with what is noted anyway (`training.cell.Noted`) and changes no number.
+Each is called with what is recorded anyway (`training.cell.Callback`) and changes no number.
 """
 
 import math

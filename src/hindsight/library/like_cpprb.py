@@ -1,7 +1,7 @@
 """Hindsight replay under the names of cpprb's `HindsightReplayBuffer`.
 
 For an environment without a goal dictionary: states, `reward_func(next_state, action, goal)`, and
-`goal_func(state)`, the goal that a state achieves.  The desired goal is told when the episode ends.
+`goal_func(state)`, the goal that a state achieves.  The desired goal comes when the episode ends.
 What differs from cpprb: terminations are recomputed for the new goal, by `terminated_func`, unless
 `fidelity="released"`; `relabel_at="sampling"` stores each transition once instead of
 1 + `additional_goals` times; the generator can be seeded; the buffer can be saved.
@@ -45,7 +45,7 @@ ABOUT = "(next states, actions, goals)"
 
 
 class HindsightReplayBuffer:
-    """Named arrays per step; an episode can be sampled once `on_episode_end` told its goal."""
+    """Named arrays per step; an episode can be sampled once `on_episode_end` gave its goal."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class HindsightReplayBuffer:
             self._fields,
             row,
             Relabelling(strategy, self.additional_goals, recomputes, fidelity),
-            self._judge,
+            self._outcome,
             relabel_at=relabel_at,
             prioritized=prioritized,
             alpha=alpha,
@@ -207,7 +207,7 @@ class HindsightReplayBuffer:
                 )
             self._fields["achieved goal"].write(rows, achieved)
         check_finite(rows, self._fields)
-        rows[:, self.episodes.row.reward] = self._judge(rows)[0]
+        rows[:, self.episodes.row.reward] = self._outcome(rows)[0]
         self.episodes.end_episodes([0])
 
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, Array]:
@@ -268,7 +268,7 @@ class HindsightReplayBuffer:
         fields = [*self._given, self._fields["goal"], self._fields["rew"]]
         return {field.name: field.read(rows) for field in fields}
 
-    def _judge(self, rows: Rows) -> tuple[Array, Array]:
+    def _outcome(self, rows: Rows) -> tuple[Array, Array]:
         """Rewards and terminations of rows' actions by the rows' goals."""
         n = len(rows)
         names = (self._next_state, self._action, "goal")

@@ -145,7 +145,7 @@ class Model:
     def notes(self) -> tuple[str, ...]:
         """What was found out about the environment, and what follows; `learn(progress=True)` shows
         it."""
-        return self.spec.environment.told
+        return self.spec.environment.notes
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Model:
         )  # fmt: skip
 
     def curves(self) -> pd.DataFrame:
-        """What was noted, a row for each run, iteration ("train") and evaluation ("evaluation").
+        """What was recorded, a row for each run, iteration ("train") and evaluation ("evaluation").
 
         Columns: phase; seed, of the run; iteration; env_steps, of the run so far; wall_seconds and
         cpu_seconds, its share of the training time; episodes, finished while training; return_mean,

@@ -1,4 +1,4 @@
-"""What the NumPy faces of the replay buffer share: one learner, whole episodes, its own generator.
+"""What the replay buffers for NumPy share: one learner, whole episodes, a generator of its own.
 
 Steps are collected beside the buffer, environment by environment; an episode enters it when it is
 over.  Environments need therefore not end, or even step, together.
@@ -24,7 +24,7 @@ Rows = NDArray[np.float32]
 
 #: Rows [n, width] -> how well their actions did by their goals: rewards [n] float32, and successes
 #: [n] bool as far as they terminate an episode.
-Judge = Callable[[Rows], tuple[Array, Array]]
+Outcome = Callable[[Rows], tuple[Array, Array]]
 
 RelabelAt = Literal["sampling", "episode_end"]
 #: What a file of ours says it is.
@@ -144,7 +144,7 @@ class EpisodeBuffer:
         fields: Mapping[str, Field],
         row: Row,
         relabelling: Relabelling,
-        judge: Judge,
+        outcome: Outcome,
         *,
         relabel_at: RelabelAt = "sampling",
         prioritized: bool = False,
@@ -165,7 +165,7 @@ class EpisodeBuffer:
                     f"size: {size} is not allowed; an episode may have {max_episode_len} steps"
                 )
         self.size, self.n_envs, self.fields, self.row = size, n_envs, dict(fields), row
-        self.relabelling, self.relabel_at, self.judge = relabelling, relabel_at, judge
+        self.relabelling, self.relabel_at, self.outcome = relabelling, relabel_at, outcome
         self.prioritized = prioritized
         self.max_episode_len = max_episode_len or size
         self.rng = np.random.default_rng(seed)
@@ -241,18 +241,18 @@ class EpisodeBuffer:
             self.check_length(len(rows))
             failed = terminated = rows[:, row.terminated] > 0
             if self.relabelling.terminates_on_success and terminated.any():
-                failed = terminated & ~self.judge(rows)[1]
+                failed = terminated & ~self.outcome(rows)[1]
             rows[:, row.failed] = failed
             if row.rest is not None:
-                explained = self.judge(rows)[0]
+                explained = self.outcome(rows)[0]
                 beyond = ~np.isclose(explained, rows[:, row.reward], rtol=1e-4, atol=1e-6)
                 rows[:, row.rest] = np.where(beyond, rows[:, row.reward] - explained, 0)
         if not k or not episodes:
             for rows in episodes:
                 self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
             return
-        # Copies are judged once what they may take goals from is stored; the last ones are not
-        # stored before they are judged.
+        # Copies get goals once what they may take them from is stored; the last ones are not
+        # stored before they have an outcome.
         undo = self.buffer.undo((k + 1) * sum(map(len, episodes)) - k * len(episodes[-1]))
         generator = self.rng.bit_generator.state
         try:
@@ -402,7 +402,7 @@ class EpisodeBuffer:
         return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in expected.items()}
 
     def _relabelled(self, index: Array, uniform: Array | None = None) -> torch.Tensor:
-        """Rows [sample, width] of the transitions `index` [sample], relabelled and judged.
+        """Rows [sample, width] of the transitions `index` [sample], relabelled, with outcomes.
 
         Args:
             uniform: [sample, 2], whether and with which goal; None: all of them.
@@ -412,7 +412,7 @@ class EpisodeBuffer:
             uniform[:, 0] = 0.0
         rows = self.buffer.gather(index)
         relabelled = self.buffer.relabel(rows, index, uniform)
-        self.buffer.settle(rows, relabelled, *self.judge(rows.numpy()))
+        self.buffer.settle(rows, relabelled, *self.outcome(rows.numpy()))
         return rows
 
 

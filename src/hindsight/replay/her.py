@@ -173,7 +173,7 @@ class HindsightReplayBuffer:
             self._fields | {f.name: f for f in self._next_fields.values()},
             row,
             relabelling,
-            self._judge,
+            self._outcome,
             relabel_at=relabel_at,
             prioritized=prioritized,
             alpha=alpha,
@@ -356,7 +356,7 @@ class HindsightReplayBuffer:
         fields["reward"].write(rows, rewards)
         rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
         first, last = self.episodes.row.failed, self.episodes.row.extra.start
-        rows[..., first:last] = 0.0  # told when the episode is over
+        rows[..., first:last] = 0.0  # given when the episode is over
         if self._infos is not None:
             self._keep_infos(rows, info)
             check_finite(rows, self.episodes.fields)
@@ -379,7 +379,7 @@ class HindsightReplayBuffer:
             self._infos[number] = dict(one or {})
         self._fields[INFO].write(rows, numbers.reshape(rows.shape[:-1]))
 
-    def _judge(self, rows: Rows) -> tuple[Array, Array]:
+    def _outcome(self, rows: Rows) -> tuple[Array, Array]:
         """Rewards and terminations of rows' actions by the rows' goals."""
         if self._reward is None or (self._recomputes and self._terminated is None):
             raise ValueError(

@@ -62,7 +62,7 @@ class Judged:
     missing: str = ""
 
     @property
-    def told(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[dict[str, Any]]:
         """What to say of it in short: fidelities of which the same is to be said share an item."""
         found: list[dict[str, Any]] = []
         for fidelity, row in self.verdicts.items():
@@ -181,7 +181,7 @@ def gather(tables: Path, figures: Path) -> Report:
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
     notes = diverged_in(tables, plans)
-    drawn = {name: _noted(own, notes) for name, own in _drawn(tables, figures).items()}
+    drawn = {name: _with_diverged(own, notes) for name, own in _drawn(tables, figures).items()}
     questions = read_questions(tables / "answers.json", drawn)
     # A question's figure stands beside its answer, and there alone.
     shown = {picture.name for question in questions for picture in question.pictures.values()}
@@ -212,8 +212,8 @@ def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> lis
     claims: dict[str, Judged] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
         judged = claims.setdefault(row["claim"], Judged(CLAIMS[row["claim"]], {}))
-        told = (words.brief, words.why, words.measured, words.note, words.test)
-        judged.verdicts[row["fidelity"]] = row | {tell.__name__: tell(row) for tell in told}
+        tellers = (words.brief, words.why, words.measured, words.note, words.test)
+        judged.verdicts[row["fidelity"]] = row | {tell.__name__: tell(row) for tell in tellers}
     return [
         replace(
             judged,
@@ -228,12 +228,12 @@ def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> lis
 def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
     """The figures there are, by name, but for those left of experiments without any result."""
     found = {path.parent.name: read_table(path) for path in tables.glob("*/summary.csv")}
-    told = {("environment", "")}
-    told |= {(name, fidelity) for name, table in found.items() for fidelity in table["fidelity"]}
+    known = {("environment", "")}
+    known |= {(name, fidelity) for name, table in found.items() for fidelity in table["fidelity"]}
     return {
         name: Picture(name, spec.experiment, path, spec.caption, spec.fidelity)
         for name, spec in specs_of(found).items()
-        if (spec.experiment, spec.fidelity) in told and (path := figures / f"{name}.png").exists()
+        if (spec.experiment, spec.fidelity) in known and (path := figures / f"{name}.png").exists()
     }
 
 
@@ -265,15 +265,15 @@ def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str
 
 
 def _diverged(notes: Mapping[tuple[str, str], str]) -> str:
-    told = [f"{name} ({fidelity}): {note}" for (name, fidelity), note in notes.items() if note]
-    return " ".join(told) or "None: every run's parameters stayed numbers."
+    lines = [f"{name} ({fidelity}): {note}" for (name, fidelity), note in notes.items() if note]
+    return " ".join(lines) or "None: every run's parameters stayed numbers."
 
 
-def _noted(picture: Picture, notes: Mapping[tuple[str, str], str]) -> Picture:
+def _with_diverged(picture: Picture, notes: Mapping[tuple[str, str], str]) -> Picture:
     """With a caption that names the runs in it that diverged."""
     experiments = (picture.experiment, *ALSO_READ.get(picture.experiment, ()))
-    told = [notes.get((name, picture.fidelity), "") for name in experiments]
-    return replace(picture, caption=" ".join(filter(None, [picture.caption, *told])))
+    lines = [notes.get((name, picture.fidelity), "") for name in experiments]
+    return replace(picture, caption=" ".join(filter(None, [picture.caption, *lines])))
 
 
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from hindsight.analysis.summarise import level_text
 from hindsight.figures.style import CONDITIONS, PREYS, SPAWNS, level_label, network_note
 from hindsight.report import present
 
-#: So many names are told one by one.
+#: So many names are named one by one.
 NAMED = 6
 
 

@@ -62,7 +62,7 @@ LACKS = {
 }
 
 
-#: Missing cells, or runs that diverged, that are told by name.
+#: Missing cells, or runs that diverged, that are named.
 NAMED = 12
 
 
@@ -70,14 +70,14 @@ def diverged(runs: Sequence[Row]) -> str:
     """Which runs diverged, of those of a record.json; "" if none."""
     if not runs:
         return ""
-    told = []
+    named = []
     for run in runs[:NAMED]:
         arm = " ".join(filter(None, (run["arm"], level_text(run["level"]))))
-        told.append(f"{arm}, {run['condition']}, seed {run['seed']}, step "
+        named.append(f"{arm}, {run['condition']}, seed {run['seed']}, step "
                     f"{present.count(run['step'])}")  # fmt: skip
     more = f"; and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
     many = "1 run diverged and counts" if len(runs) == 1 else f"{len(runs)} runs diverged and count"
-    return f"{many} as failing from then on: {'; '.join(told)}{more}."
+    return f"{many} as failing from then on: {'; '.join(named)}{more}."
 
 
 def lacking(row: Row) -> str:
@@ -118,11 +118,11 @@ def why(row: Row) -> str:
     """Which parts of the rule hold and which do not; "" of what was not tested."""
     if row["verdict"] == "not tested":
         return ""
-    parts, told = CLAIMS[row["claim"]].parts, []
+    parts, sentences = CLAIMS[row["claim"]].parts, []
     for word, there in (("Holds", True), ("Does not hold", False)):
         own = [parts[name] for name, holds in row["parts"].items() if holds is there]
-        told += [f"{word}: {'; '.join(own)}."] if own else []
-    return " ".join(told)
+        sentences += [f"{word}: {'; '.join(own)}."] if own else []
+    return " ".join(sentences)
 
 
 def in_short(row: Row) -> str:
@@ -137,23 +137,23 @@ def in_short(row: Row) -> str:
 
 def missing(rows: Mapping[str, Row]) -> str:
     """What of the paper's evidence a claim's verdicts lack, by fidelity where they differ."""
-    told = {
+    lacks = {
         fidelity: "; ".join(map(lacking, row["missing"]))
         for fidelity, row in rows.items()
         if row["verdict"] != "not tested"
     }
-    if len(set(told.values())) <= 1:
-        return next(iter(told.values()), "")
-    return "; ".join(f"{fidelity}: {text}" for fidelity, text in told.items() if text)
+    if len(set(lacks.values())) <= 1:
+        return next(iter(lacks.values()), "")
+    return "; ".join(f"{fidelity}: {text}" for fidelity, text in lacks.items() if text)
 
 
 def note(row: Row) -> str:
     """What is missing of the paper's evidence, what the numbers are, how large the runs were."""
     if row["verdict"] == "not tested":
         return ""
-    told = [*map(lacking, row["missing"]), _say("verdicts.j2", "note", row, row["numbers"])]
+    notes = [*map(lacking, row["missing"]), _say("verdicts.j2", "note", row, row["numbers"])]
     hidden = " x ".join(map(str, row["of"]["hidden"]))
-    return "; ".join([*told, f"networks of {hidden}, {row['of']['steps']} steps"])
+    return "; ".join([*notes, f"networks of {hidden}, {row['of']['steps']} steps"])
 
 
 def test(row: Row) -> str:

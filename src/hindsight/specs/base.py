@@ -80,7 +80,7 @@ class EnvironmentSpec(Spec):
         return self.n_choices or self.action_size
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What a person should know of it before training, one sentence each."""
         return ()
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from hindsight.interruption import awaited
 
-#: Letters of a key or a value that are told.
+#: Letters of a key or a value that are shown.
 LONGEST = 100
 
 

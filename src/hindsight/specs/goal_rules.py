@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 #: (achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n] bool
-Judge = Callable[[Array, Array], NDArray[np.bool_]]
+SuccessTest = Callable[[Array, Array], NDArray[np.bool_]]
 
 #: Names under which environments keep their test of success, theirs or their task's.
 SUCCESS = ("_is_success", "is_success")
-#: Where a step's `info` tells of success.
-TOLD = ("is_success", "success")
+#: Where a step's `info` says whether it is a success.
+SUCCESS_KEYS = ("is_success", "success")
 #: Episodes of random actions are looked at for so long.
 SECONDS = 0.5
 #: Steps after which a goal is put near where the agent stands.
@@ -40,12 +40,14 @@ class Tried(NamedTuple):
     real: bool = True  # not only said to be a success
 
 
-def told(info: Mapping[str, Any]) -> bool | None:
+def success_in(info: Mapping[str, Any]) -> bool | None:
     """What a step's `info` says of success; None: nothing."""
-    return next((bool(np.all(info[key])) for key in TOLD if key in info), None)
+    return next((bool(np.all(info[key])) for key in SUCCESS_KEYS if key in info), None)
 
 
-def judge_of(function: Callable[..., Any], example: Array, *, takes_info: bool) -> Judge | None:
+def as_success_test(
+    function: Callable[..., Any], example: Array, *, takes_info: bool
+) -> SuccessTest | None:
     """A function of the environment's as one of batches; row by row where it takes none.
 
     Args:
@@ -75,7 +77,7 @@ def judge_of(function: Callable[..., Any], example: Array, *, takes_info: bool) 
     )
 
 
-def success_test(env: gym.Env[Any, Any]) -> tuple[Any, str] | None:
+def own_success_test(env: gym.Env[Any, Any]) -> tuple[Any, str] | None:
     """The object that has the environment's own test of success, and its name there."""
     for owner in (env.unwrapped, getattr(env.unwrapped, "task", None)):
         for name in SUCCESS:
@@ -84,7 +86,7 @@ def success_test(env: gym.Env[Any, Any]) -> tuple[Any, str] | None:
     return None
 
 
-def alike(one: Judge, other: Judge, achieved: Array, desired: Array) -> bool:
+def alike(one: SuccessTest, other: SuccessTest, achieved: Array, desired: Array) -> bool:
     """Whether two say the same of goals at all distances between these pairs [n, *goal]."""
     share = np.concatenate([[0.0], np.geomspace(1e-4, 1, 200), np.linspace(0, 1, 200)])
     share = share.reshape(-1, 1, *[1] * (achieved.ndim - 1))
@@ -94,11 +96,11 @@ def alike(one: Judge, other: Judge, achieved: Array, desired: Array) -> bool:
     return np.array_equal(one(*pairs), other(*pairs))
 
 
-def clearly(judge: Judge, achieved: Array, desired: Array) -> bool | None:
+def clearly(test: SuccessTest, achieved: Array, desired: Array) -> bool | None:
     """Whether a goal [*goal] is achieved; None where rounding decides."""
     if not np.issubdtype(achieved.dtype, np.floating):
-        return bool(judge(achieved[None], desired[None])[0])
-    said = judge(*nearby(achieved, desired))
+        return bool(test(achieved[None], desired[None])[0])
+    said = test(*nearby(achieved, desired))
     return bool(said[0]) if said.all() or not said.any() else None
 
 
@@ -164,12 +166,12 @@ def _goals_put_near(env: Any, idle: Any, success: Any) -> Iterator[Tried]:
 
 
 def _said_to_succeed(env: Any, idle: Any, success: Any) -> Iterator[Tried]:
-    if (test := success_test(env)) is None:
+    if (test := own_success_test(env)) is None:
         return
     env.reset(seed=0)
     setattr(*test, lambda *arguments, **named: np.True_)
     obs, _, terminated, _, info = env.step(idle)
-    if told(info):  # so it is what decides
+    if success_in(info):  # so it is what decides
         goals = np.array(obs["achieved_goal"]), np.array(obs["desired_goal"])
         yield Tried(*goals, True, bool(terminated), real=False)
 

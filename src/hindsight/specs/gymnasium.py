@@ -1,7 +1,7 @@
 """Any registered gymnasium environment with goals: what names it, and what it says of itself.
 
 Sizes are the environment's own: it is made once per process, when its specification is checked, so
-that what does not fit is told before anything is trained.
+that what does not fit is said before anything is trained.
 """
 
 import importlib
@@ -26,7 +26,14 @@ from hindsight.envs.robots import quicken
 from hindsight.specs.base import GOAL_KEYS, Count, EnvironmentSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
-from hindsight.specs.goal_rules import Judge, alike, judge_of, success_test, told, tried
+from hindsight.specs.goal_rules import (
+    SuccessTest,
+    alike,
+    as_success_test,
+    own_success_test,
+    success_in,
+    tried,
+)
 
 #: Packages whose environments may be made without anybody's naming them.
 KNOWN = ("hindsight.envs", "gymnasium_robotics")
@@ -62,17 +69,17 @@ class Facts:
     #: (achieved goals [n, *goal], desired goals [n, *goal], n dictionaries) -> rewards [n]
     compute_reward: Callable[..., Any]
     #: Which goals are achieved; None: those with the reward of a goal that is achieved exactly.
-    judge: Judge | None
+    success_test: SuccessTest | None
     #: What a person should know before training, one sentence each.
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def achieved(
         self, rewards: NDArray[np.float32], achieved: NDArray[Any], desired: NDArray[Any]
     ) -> NDArray[np.bool_]:
         """Which goals [n, *goal] are achieved, [n] bool; `rewards` [n] are theirs."""
-        if self.judge is None:
+        if self.success_test is None:
             return rewards >= np.float32(self.achieved_reward)
-        return self.judge(achieved, desired)
+        return self.success_test(achieved, desired)
 
 
 class GymnasiumSpec(EnvironmentSpec):
@@ -157,9 +164,9 @@ class GymnasiumSpec(EnvironmentSpec):
         return 1 if isinstance(action, Discrete) else size(action)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What a person should know of it before training, one sentence each."""
-        return self.facts.told
+        return self.facts.notes
 
     @property
     def words(self) -> str:
@@ -169,7 +176,7 @@ class GymnasiumSpec(EnvironmentSpec):
     def achieves(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_]:
         """Which goals [n, *goal] are achieved, [n] bool."""
         found = np.empty(0, np.float32)
-        if self.facts.judge is None:
+        if self.facts.success_test is None:
             found = rewards(self.id, self.facts.compute_reward, achieved, desired)
         return self.facts.achieved(found, achieved, desired)
 
@@ -177,7 +184,7 @@ class GymnasiumSpec(EnvironmentSpec):
         self, desired: NDArray[Any], obs: Mapping[str, Any], info: Mapping[str, Any]
     ) -> bool:
         """Whether a step achieved the goal [*goal] that it pursued: `info` or the goals say so."""
-        said = told(info)
+        said = success_in(info)
         if said is None:
             achieved = goal_of(self.facts, obs, GOAL_KEYS[0])
             return bool(self.achieves(achieved[None], desired[None])[0])
@@ -359,19 +366,19 @@ def _facts(
             raise SpecError(f"{name}: {paid}: rewards must follow from the two goals alone")
         lines.append(f"{paid}; {REST[rest]}")
     best = float(expected[1]) + 0.0
-    judge, ends, line = _ending(
+    test, ends, line = _ending(
         name, env, make, neutral(action), goal, compute_reward, best, (achieved, desired),
         terminates,
     )  # fmt: skip
     spec = env.spec
     assert spec is not None and spec.max_episode_steps is not None
     return Facts(
-        goal, observation, keys, action, spec.max_episode_steps, best, ends, compute_reward, judge,
+        goal, observation, keys, action, spec.max_episode_steps, best, ends, compute_reward, test,
         tuple(f"{name}: {line}" for line in [*lines, *line]),
     )  # fmt: skip
 
 
-#: What becomes of a reward that goals do not explain, as a person is told.
+#: What becomes of a reward that goals do not explain, in words.
 REST = {
     "keep": "what goals do not explain is kept under every goal (--set rest=drop leaves it out)",
     "drop": "what goals do not explain is dropped",
@@ -388,7 +395,7 @@ def _ending(
     best: float,
     example: tuple[NDArray[Any], NDArray[Any]],
     terminates: Terminates | None,
-) -> tuple[Judge | None, bool, list[str]]:
+) -> tuple[SuccessTest | None, bool, list[str]]:
     """Which goals are achieved (None: their reward tells), whether they end an episode, and how
     that was found, if a person should know.
 
@@ -400,31 +407,31 @@ def _ending(
     def by_reward(achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_]:
         return rewards(name, compute_reward, achieved, desired) >= np.float32(best)
 
-    test, defined = success_test(env), _method(env, "compute_terminated")
-    asked: list[tuple[str, Judge]] = []
+    own, defined = own_success_test(env), _method(env, "compute_terminated")
+    asked: list[tuple[str, SuccessTest]] = []
     if defined is not None:
         try:
-            judge = judge_of(defined, example[1], takes_info=True)
-            if judge is not None and judge(example[1][None], example[1][None])[0]:
-                asked.append(("compute_terminated", judge))
+            test = as_success_test(defined, example[1], takes_info=True)
+            if test is not None and test(example[1][None], example[1][None])[0]:
+                asked.append(("compute_terminated", test))
         except Exception as error:
             raise EnvironmentFailure.of(f"{name}: compute_terminated failed", error) from error
-    if test is not None and not asked:
+    if own is not None and not asked:
         with suppress(Exception):  # a method of that name that is about something else
-            judge = judge_of(getattr(*test), example[1], takes_info=False)
-            if judge is not None and judge(example[1][None], example[1][None])[0]:
-                asked.append((test[1], judge))
+            test = as_success_test(getattr(*own), example[1], takes_info=False)
+            if test is not None and test(example[1][None], example[1][None])[0]:
+                asked.append((own[1], test))
     known = dict([*asked, ("compute_reward", by_reward)])
     who, says = next(iter(known.items()))
     # Where the reward tells as well: that is asked anyway.
-    judge = None if alike(says, by_reward, *(goals[None] for goals in example)) else says
+    test = None if alike(says, by_reward, *(goals[None] for goals in example)) else says
     if terminates is not None:
-        return judge, terminates == "goal", []
+        return test, terminates == "goal", []
     if defined is not None:
-        return judge, who == "compute_terminated", []
+        return test, who == "compute_terminated", []
 
     def success(reward: Any, info: Any) -> bool:
-        said = told(info)
+        said = success_in(info)
         return bool(np.float32(reward) >= np.float32(best)) if said is None else said
 
     try:
@@ -441,7 +448,7 @@ def _ending(
             f"unknown which goals end an episode: {write}"
         )
     if not any(step.terminated for step in steps if step.success):
-        return judge, False, ["it goes on where its goal is achieved, and so under other goals"]
+        return test, False, ["it goes on where its goal is achieved, and so under other goals"]
     real = [step for step in steps if step.real]
     achieved, desired = (
         np.array([getattr(step, key) for step in real], dtype).reshape(-1, *shape)
@@ -459,9 +466,9 @@ def _ending(
             f"other goals would have: {write}"
         )
     if agrees[0] != who:
-        who, judge = agrees[0], None
+        who, test = agrees[0], None
     return (
-        judge,
+        test,
         True,
         [
             f"it ends an episode where its goal is achieved; {who} tells where other goals end one "

@@ -393,16 +393,16 @@ def left_out(plan: Plan) -> list[str]:
             "arms": (experiment.arms, [entry.arm for entry in found]),
             "tasks": (experiment.tasks, [entry.condition.task for entry in found]),
         }
-        told = []
+        narrowed = []
         for what, (everything, planned) in parts.items():
             kept, hidden = (
                 ", ".join(str(one) for one in everything if (one in planned) == there)
                 for there in (True, False)
             )
             if hidden:
-                told.append(f"{what} {kept} without {hidden}")
-        if told:
-            lines.append(f"  {name}: {'; '.join(told)}")
+                narrowed.append(f"{what} {kept} without {hidden}")
+        if narrowed:
+            lines.append(f"  {name}: {'; '.join(narrowed)}")
     return ["`select` narrows the experiments to", *lines] if lines else []
 
 

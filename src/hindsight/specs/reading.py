@@ -1,4 +1,4 @@
-"""YAML that a person wrote, as plain values; what is wrong with it is told with its line.
+"""YAML that a person wrote, as plain values; what is wrong with it is said with its line.
 
 YAML lets the last of two equal keys win without a word, and its parser in C ends the process where
 brackets are nested deeply: both are looked for first, among the parser's events.

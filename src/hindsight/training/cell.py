@@ -51,8 +51,8 @@ class Execution:
 
 
 #: Called with the runs of an axis, the phase ("train" or "evaluation") and the columns [run] that
-#: were noted.
-Noted = Callable[[Runs, str, dict[str, Tensor]], None]
+#: were recorded.
+Callback = Callable[[Runs, str, dict[str, Tensor]], None]
 
 
 def must_be_usable(device: str) -> None:
@@ -97,11 +97,11 @@ class BundleTraining:
         root: Path,
         execution: Execution,
         tell: Tell,
-        noted: Sequence[Noted] = (),
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         must_be_usable(execution.device)
         must_share_axis(specs)
-        self.execution, self.tell, self.noted = execution, tell, noted
+        self.execution, self.tell, self.callbacks = execution, tell, callbacks
         self.records = [Record(spec, root, execution.device) for spec in specs]
         #: The training loop of their algorithm.
         self.loop: type[Runs] = entry(specs[0].algorithm.loop)
@@ -211,13 +211,13 @@ class BundleTraining:
             columns = runs.iterate()
             for record, places in self._places():
                 record.steps_done += runs.rollout_steps * len(places)
-            self._note("train", columns)
+            self._record("train", columns)
             going = self._leave_diverged()
             if not len(going):
                 break
             ended = runs.ended(columns["return_mean"][going])
             if runs.evaluation_due or ended.any():
-                self._note("evaluation", runs.evaluate())
+                self._record("evaluation", runs.evaluate())
             over = self._leave(ended)
             if not over:
                 over = self._checkpoint()
@@ -278,7 +278,7 @@ class BundleTraining:
         except FileError as error:
             self.failed[record] = error
 
-    def _note(self, phase: str, columns: dict[str, Tensor]) -> None:
+    def _record(self, phase: str, columns: dict[str, Tensor]) -> None:
         """Append one row per run to the curves of its cell."""
         runs = self._runs
         n = len(runs.seeds)
@@ -291,9 +291,9 @@ class BundleTraining:
             **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
         }
         for record, places in self._places():
-            record.note(phase, {name: value[places] for name, value in rows.items()})
-        for noted in self.noted:
-            noted(runs, phase, columns)
+            record.add(phase, {name: value[places] for name, value in rows.items()})
+        for callback in self.callbacks:
+            callback(runs, phase, columns)
 
     # -- surviving interruption -----------------------------------------------------------------
 
@@ -355,12 +355,12 @@ def train_cells(
     root: Path,
     execution: Execution | None = None,
     tell: Tell = lambda progress: None,
-    noted: Sequence[Noted] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> list[Path]:
     """Train cells that may share an axis, or what is left of them, below `root`.
 
-    Returns the paths of their curves.  `tell` hears of every iteration, `noted` of all that is
-    noted.
+    Returns the paths of their curves.  `tell` hears of every iteration, `callbacks` of all that is
+    recorded.
 
     Raises:
         ValueError: they differ in more than values.
@@ -369,7 +369,7 @@ def train_cells(
     """
     execution = execution or Execution()
     prepare_process(execution.device)
-    return BundleTraining(specs, root, execution, tell, noted).train()
+    return BundleTraining(specs, root, execution, tell, callbacks).train()
 
 
 def train_cell(
@@ -377,7 +377,7 @@ def train_cell(
     root: Path,
     execution: Execution | None = None,
     tell: Tell = lambda progress: None,
-    noted: Sequence[Noted] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Path:
     """One cell alone; see `train_cells`."""
-    return train_cells([spec], root, execution, tell, noted)[0]
+    return train_cells([spec], root, execution, tell, callbacks)[0]

@@ -19,7 +19,7 @@ from hindsight.envs.workers import action_of, row_of
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, one_sentence
-from hindsight.specs.goal_rules import told
+from hindsight.specs.goal_rules import success_in
 from hindsight.specs.gymnasium import registered
 from hindsight.training.policies import policy_of, random_policy_of
 from hindsight.training.watch import read_policy
@@ -149,7 +149,7 @@ def _episodes(
             returns[episode] += float(reward)
             lengths[episode] += 1
             over = bool(terminated or truncated)
-        said = told(info)
+        said = success_in(info)
         if said is None and where is not None:
             said = where.succeeded(before, obs, info)
         successes[episode] = np.nan if said is None else said

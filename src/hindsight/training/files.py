@@ -24,7 +24,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
     """A checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
 
     def write(beside: Path) -> None:
-        # By itself torch calls a full disk an "iostream error".  Through Python's file it is told
+        # By itself torch calls a full disk an "iostream error".  Through Python's file it is raised
         # as such, but then the archive cannot be closed, which is another error.
         with beside.open("wb") as file:
             try:

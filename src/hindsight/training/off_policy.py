@@ -60,7 +60,7 @@ class OffPolicyRuns(Runs):
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
         #: Of each update of the iteration.
-        self._notes: dict[str, list[Tensor]] = {}
+        self._diagnostics: dict[str, list[Tensor]] = {}
 
     def _buffer(self) -> ReplayBuffer:
         """Room for as many transitions as there will be, or as the specification says."""
@@ -117,9 +117,9 @@ class OffPolicyRuns(Runs):
         self.steps = self.iteration * self.algorithm.log_interval
         self.iteration += 1
         names = [field.name for field in fields(self.module.Diagnostics)]
-        self._notes = {name: [] for name in names if name != "td_error"}
+        self._diagnostics = {name: [] for name in names if name != "td_error"}
         if self.env.keeps_rest:
-            self._notes["reward_rest"] = []
+            self._diagnostics["reward_rest"] = []
         done, updates, finished = 0, 0, self.recent.finished.clone()
         hindsight = self._with_hindsight()
         while done < self.algorithm.log_interval:
@@ -129,13 +129,13 @@ class OffPolicyRuns(Runs):
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         self._note_switches(columns["success_rate"])
-        # Before the first update there is nothing to note; but every row has every column.
+        # Before the first update there is nothing to record; but every row has every column.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
-        noted = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._notes.items()}
+        means = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._diagnostics.items()}
         self.clock.lap(torch.arange(len(self.seeds)))
         return {
             **columns,
-            **noted,
+            **means,
             "episode_return": of_iteration[0],
             "episode_success": of_iteration[1],
             "updates": torch.full((len(self.seeds),), updates),
@@ -203,7 +203,7 @@ class OffPolicyRuns(Runs):
                     self._update(uniform[:, update], normal[:, update])
                     update += 1
         if rests:
-            self._notes["reward_rest"].append(torch.stack(rests, dim=-1).mean((1, 2)))
+            self._diagnostics["reward_rest"].append(torch.stack(rests, dim=-1).mean((1, 2)))
         self.recent.add(*(torch.stack(x, dim=-1) for x in (rewards, ended, succeeded)))
         if self.standardiser is not None:
             self.standardiser.update(torch.cat(observed, dim=1))
@@ -260,13 +260,13 @@ class OffPolicyRuns(Runs):
         if isinstance(buffer, PrioritizedReplayBuffer):
             beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
             batch, index = buffer.sample_prioritized(uniform, reward, beta)
-            noted = self._learn(batch, noise)
-            buffer.update_priorities(index, noted.td_error.cpu().numpy())
+            diagnostics = self._learn(batch, noise)
+            buffer.update_priorities(index, diagnostics.td_error.cpu().numpy())
         else:
-            noted = self._learn(buffer.sample(uniform, reward), noise)
-        for name, values in self._notes.items():
+            diagnostics = self._learn(buffer.sample(uniform, reward), noise)
+        for name, values in self._diagnostics.items():
             if name != "reward_rest":
-                values.append(getattr(noted, name))
+                values.append(getattr(diagnostics, name))
 
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
         if (seen := self.standardiser) is not None:

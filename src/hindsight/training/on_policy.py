@@ -96,8 +96,7 @@ class OnPolicyRuns(Runs):
         self.clock.lap(everyone)
         self.learned = []
         for mode, runs in self._modes(columns["success_rate"]):
-            noted = self._learn(rollout, mode, runs)
-            for name, values in noted.items():
+            for name, values in self._learn(rollout, mode, runs).items():
                 columns.setdefault(name, values.new_zeros(len(everyone)))[runs] = values
             self.clock.lap(runs)
         log_std = self.agent.split(rows)[2]
@@ -281,7 +280,7 @@ def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
     none.
 
     `goal_moved`: the share of those whose last achieved goal would not count as the first one, as
-    the task itself judges.  `goal_displacement`: the mean distance between the two, over that from
+    the task itself says.  `goal_displacement`: the mean distance between the two, over that from
     the first achieved to the first desired goal, so that tasks of unequal size compare.
     """
     first = segment_starts(rollout.starts)

@@ -87,7 +87,7 @@ class Record:
         reused = len(self.reused.seeds) if self.reused else 0
         return self.spec.steps * (self.spec.seeds - reused)
 
-    def note(self, phase: str, rows: dict[str, np.ndarray]) -> None:
+    def add(self, phase: str, rows: dict[str, np.ndarray]) -> None:
         """Append one row per run to the curves."""
         for name, value in rows.items():
             self.columns[f"{phase}/{name}"].append(value)
@@ -217,8 +217,8 @@ class Record:
             saved = load(path)
             if "identity" in saved and saved["identity"] != self._identity():
                 path.unlink()
-                told = "of other code or specification"
-                print(f"{path}: {told}; training starts anew", file=sys.stderr)
+                why = "of other code or specification"
+                print(f"{path}: {why}; training starts anew", file=sys.stderr)
                 return None
             runs = self._continue(saved, workers)
         except DamagedError as error:
@@ -226,8 +226,8 @@ class Record:
             print(f"{error}; set aside, training starts anew", file=sys.stderr)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
             set_aside(path)
-            told = f"does not fit its cell ({reason(error)})"
-            print(f"{path}: {told}; set aside, training starts anew", file=sys.stderr)
+            why = f"does not fit its cell ({reason(error)})"
+            print(f"{path}: {why}; set aside, training starts anew", file=sys.stderr)
         else:
             at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
             print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
@@ -283,8 +283,8 @@ def tell_diverged(name: str, steps: dict[int, int]) -> None:
     """Name the runs that diverged, on the standard error, if there are any."""
     if steps:
         which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in sorted(steps.items()))
-        told = "their parameters are no numbers any more, and they count as not having learned"
-        print(f"{name}: {len(steps)} runs diverged ({which}): {told}", file=sys.stderr)
+        why = "their parameters are no numbers any more, and they count as not having learned"
+        print(f"{name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
 
 
 def must_fit(own: Any, saved: Any, where: str) -> None:
