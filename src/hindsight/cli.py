@@ -3,8 +3,8 @@
 Imports stand inside the commands: drawing a figure does not wait for torch.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -266,87 +266,52 @@ def train(
 
     What was interrupted is continued, what is trained is shown.
     """
-    from hindsight.one_cell import files_of, must_apply, outcome, to_come
+    from hindsight.one_cell import files_of, outcome, spec_of, to_come
 
     if full_width:
         multiply_at_full_width()
-    from hindsight.specs.algorithms import ALGORITHMS as KINDS
-    from hindsight.specs.cell import CellSpec, must_count, put
-    from hindsight.specs.config import overrides_of
-    from hindsight.specs.environments import ENVIRONMENTS
-    from hindsight.specs.errors import validated
-
-    widths = [width.strip() for width in hidden.split(",") if width.strip()]
-    if algorithm not in KINDS:
-        known = ", ".join(KINDS)
-        raise SpecError(f"--algorithm {algorithm!r} is unknown; there are {known}")
-    values: dict[str, Any] = {
-        "environment": {"id": env},
-        "algorithm": {"name": algorithm, "hidden": widths},
-        "seeds": seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
-        "steps": steps,
-        "evaluation": {"episodes": evaluation_episodes},
-    }
-    if env == "PredatorPrey-v0":
-        values["environment"] |= {
-            "prey": prey,
-            "spawn": spawn,
-            "n_dims": n_dims,
-            "grid_size": grid_size,
-            "interception_distance": interception_distance,
-            "fidelity": fidelity,
-        }
-    for key, chosen in (("terminates", terminates), ("rest", rest)):
-        if chosen is not None:
-            put(values, key, chosen.value, f"--{key}")
-    if learning_rate is not None:
-        values["algorithm"]["learning_rate"] = learning_rate
-    if her != "none":
-        section = "hindsight" if KINDS[algorithm].on_policy else "replay"
-        values[section] = {"strategy": her, "fidelity": fidelity}
-        values[section] |= {} if k is None else {"k": k}
-    more = overrides_of(keys or [], "--set")
-    for key, value in more.items():
-        put(values, key, value, "--set")
-    spec = validated(CellSpec, values)
-    flags = [name for name in context.params if _is_typed(context, name)]
-    must_apply(flags, spec, more)
-    must_count(spec, values, [*more, *([] if k is None else ["k"])])
+    spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory_for(spec)
     from hindsight.integrity import about
-    from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.training.cell import Execution
     from hindsight.training.finished import diverged_runs, finished
 
-    trained = finished(out, spec) is not None
-    if again and trained:  # what was begun anew and then interrupted is continued
-        trained = False
-        for path in files_of(spec, out).values():
-            path.unlink(missing_ok=True)
-    if trained:
+    trained, files = finished(out, spec) is not None, files_of(spec, out)
+    if trained and not again:
         typer.echo("already trained, by the same code; --again trains it anew")
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every have no effect on what is trained")
     else:
-        asked = None if "strategy" in more else her
-        with ExitStack() as stack:
-            callbacks: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
-            if checkpoint_every is not None:
-                on_the_way = out / "steps" / spec.name
-                callbacks.append(KeepOnTheWay(on_the_way, spec, checkpoint_every))
-            if tensorboard is not None:
-                callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
-            typer.echo("\n".join(to_come(spec, out, asked, runs_per_axis)))
-            if checkpoint_every is not None:
-                typer.echo(f"every {checkpoint_every:,} steps {on_the_way}/STEPS.pt")
-            execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
+        # What was begun anew and then interrupted is continued.
+        for path in files.values() if trained else ():
+            path.unlink(missing_ok=True)
+        execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
+        with _callbacks(spec, out, tensorboard, checkpoint_every) as callbacks:
+            typer.echo("\n".join(to_come(spec, out, her, runs_per_axis, checkpoint_every)))
             _train([spec], out, execution, callbacks)
     typer.echo("\n".join(outcome(spec, out)))
-    runs = about(files_of(spec, out)["cells"])["runs"]
+    runs = about(files["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
         raise SpecError(
             "every run diverged, so nothing was learned; a lower learning rate may help"
         )
+
+
+@contextmanager
+def _callbacks(
+    spec: Any, out: Path, tensorboard: Path | None, checkpoint_every: int | None
+) -> Iterator[list[Any]]:
+    """What is kept while a cell trains: its best policies and, if asked for, more."""
+    from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
+    from hindsight.one_cell import files_of, folder_on_the_way
+
+    callbacks: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
+    if checkpoint_every is not None:
+        callbacks.append(KeepOnTheWay(folder_on_the_way(spec, out), spec, checkpoint_every))
+    with ExitStack() as stack:
+        if tensorboard is not None:
+            callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
+        yield callbacks
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`hindsight train`: which of its flags apply, what is to come, and what came out."""
+"""`hindsight train`: the cell that its flags say, what is to come, and what came out."""
 
 import shlex
 import warnings
@@ -8,15 +8,60 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.cell import CellSpec, kind_of, must_count, put
+from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import seconds
-from hindsight.specs.errors import SpecError
+from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.errors import SpecError, validated
 from hindsight.training.progress import shown
 
 #: Flags of the papers' environment alone.
 PREDATOR_PREY = ("prey", "spawn", "n_dims", "grid_size", "interception_distance")
 #: Flags that say the same as a key given by --set, where their names differ.
 KEYS = {"her": "strategy"}
+
+
+def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
+    """The cell of `hindsight train`.
+
+    Args:
+        flags: its flags, by name.
+        typed: the names of those that a person typed.
+
+    Raises:
+        SpecError: there is no such cell, or a flag was typed that has no effect on it.
+    """
+    name, env, her, seeds = (flags[flag] for flag in ("algorithm", "env", "her", "seeds"))
+    if name not in ALGORITHMS:
+        raise SpecError(f"--algorithm {name!r} is unknown; there are {', '.join(ALGORITHMS)}")
+    widths = [width.strip() for width in flags["hidden"].split(",") if width.strip()]
+    values: dict[str, Any] = {
+        "environment": {"id": env},
+        "algorithm": {"name": name, "hidden": widths},
+        "seeds": seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
+        "steps": flags["steps"],
+        "evaluation": {"episodes": flags["evaluation_episodes"]},
+    }
+    known = kind_of("environment", values["environment"]).model_fields.keys()
+    given = [flag for flag in PREDATOR_PREY if flag in typed] + ["fidelity"]
+    values["environment"] |= {flag: flags[flag] for flag in given if flag in known}
+    for key in ("terminates", "rest"):
+        if flags[key] is not None:
+            put(values, key, flags[key].value, f"--{key}")
+    if flags["learning_rate"] is not None:
+        values["algorithm"]["learning_rate"] = flags["learning_rate"]
+    if her != "none":
+        section = "hindsight" if ALGORITHMS[name].on_policy else "replay"
+        values[section] = {"strategy": her, "fidelity": flags["fidelity"]}
+        values[section] |= {} if flags["k"] is None else {"k": flags["k"]}
+    keys = overrides_of(flags["keys"] or [], "--set")
+    for key, value in keys.items():
+        put(values, key, value, "--set")
+    spec = validated(CellSpec, values)
+    must_apply(typed, spec, keys)
+    must_count(spec, values, [*keys, *([] if flags["k"] is None else ["k"])])
+    return spec
 
 
 def must_apply(given: Collection[str], spec: CellSpec, keys: Mapping[str, Any]) -> None:
@@ -56,8 +101,18 @@ def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
     return {kind: out / kind / f"{spec.name}{ending}" for kind, ending in endings.items()}
 
 
-def to_come(spec: CellSpec, out: Path, asked: str | None, runs_per_axis: int | None) -> list[str]:
-    """What trains, about how long it will take, and where its files go; `asked` for --her."""
+def folder_on_the_way(spec: CellSpec, out: Path) -> Path:
+    """Where policies lie that are kept while a cell trains (--checkpoint-every)."""
+    return out / "steps" / spec.name
+
+
+def to_come(
+    spec: CellSpec, out: Path, asked: str, runs_per_axis: int | None, every: int | None
+) -> list[str]:
+    """What trains, about how long it will take, and where its files go.
+
+    `asked` for --her, `every` for --checkpoint-every.
+    """
     her = spec.hindsight or spec.replay
     strategy = her.strategy if her is not None else None
     how = f" with hindsight ({strategy}, {her.fidelity})" if her is not None and strategy else ""
@@ -68,11 +123,13 @@ def to_come(spec: CellSpec, out: Path, asked: str | None, runs_per_axis: int | N
         f"steps, about {duration(seconds(spec, runs_per_axis))} on one core if none ends early",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]
-    if asked not in (None, "none", strategy):
+    if asked not in ("none", strategy):
         lines.append(
             f"{asked} of fidelity {her.fidelity if her is not None else ''} trains as {strategy}: "
             "a copy strives for one goal of its episode, and ends there"
         )
+    if every is not None:
+        lines.append(f"every {every:,} steps {folder_on_the_way(spec, out)}/STEPS.pt")
     return lines
 
 
