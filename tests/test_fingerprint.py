@@ -10,6 +10,8 @@ import pytest
 
 import hindsight
 from hindsight import fingerprint as module
+from hindsight.figures import FIGURES
+from hindsight.figures.drawing import code_of as figure_code_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of, roots_of
 
@@ -98,6 +100,32 @@ def test_a_change_makes_stale_what_uses_it_and_nothing_else(sources, place, old,
     before = codes()
     replace(sources / place, old, new)
     assert changed(before) == stale
+
+
+def stages() -> dict[str, str]:
+    """The fingerprints of the pipeline's stages, and of the figures, each by its own function."""
+    module.forget()
+    figures = {name: figure_code_of(spec) for name, spec in FIGURES.items()}
+    return {stage: module.of_stage(stage) for stage in module.STAGES} | figures
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "new", "redone"),
+    [
+        ("claims/ppo_her.py", "int(her.sum())", "int(ppo.sum())", {"claims"}),
+        ("claims/meher.py", "found.low <= 0", "found.low < 0", {"claims"}),
+        ("algorithms/td3.py", "def update(", "def update(_x, ", set()),
+        ("report/words.py", "Not tested: ", "Untested: ", {"report"}),
+    ],
+)
+def test_a_verdict_redoes_the_scoreboard_and_td3_no_table_and_no_figure(
+    sources, place, old, new, redone
+):
+    """The page is made anew, too, where claims.json has changed: it is made of that."""
+    cells, before = codes(), stages()
+    replace(sources / place, old, new)
+    assert {name for name, code in stages().items() if code != before[name]} == redone
+    assert changed(cells) == ({"td3"} if "td3" in place else set())
 
 
 def test_a_prey_is_no_part_of_bits(sources):

@@ -15,13 +15,16 @@ import hindsight
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.config import parse
+from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from hindsight.specs.plan import Plan
+from hindsight.workflow import Stage
+from tests.analysis.synthetic import constant, summarise, write_experiment
 
 PACKAGE = Path(hindsight.__file__).parent
 ROOT = PACKAGE.parents[1]
 PAGE = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
 #: The page's blocks of code, by the file that each begins with.
-BLOCKS = dict(re.findall(r"^```python\n# (src/\S+)\n(.*?)^```", PAGE, re.M | re.S))
+BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# (src/\S+)\n(.*?)^```", PAGE, re.M | re.S))
 SMALL = {"seeds": 2, "steps": 256, "evaluation": {"points": 1, "episodes": 2}}
 PPO = {"n_steps": 64, "hidden": [8], "batch_size": 32}
 OFF_POLICY = {"hidden": [8], "log_interval": 64, "learning_starts": 20, "batch_size": 16}
@@ -152,7 +155,7 @@ def test_an_on_policy_algorithm(package):
 
 
 def test_an_experiment():
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
+    (block,) = re.findall(r"^```yaml\n(experiments:.*?)^```", PAGE, re.M | re.S)
     added = yaml.safe_load(block)
     values = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     values["experiments"] = added["experiments"]
@@ -161,3 +164,71 @@ def test_an_experiment():
     specs: list[CellSpec] = list(plan.cells.values())
     assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}
     assert all(spec.algorithm.gamma == 0.95 for spec in specs)
+    # Figures that any experiment can have (tests/figures/test_own_experiment.py draws them).
+    assert [Path(path).name for path in Stage.of(plan).drawn_of("sigma")] == [
+        f"{name}_sigma.{kind}" for name in ("solved_share", "aggregate") for kind in ("png", "pdf")
+    ]
+
+
+#: The entry that goes with the page's function.
+ENTRY_OF_P10 = """
+  P10:
+    sentence: PPO-HER ends near its best.
+    source: section 5
+    figure: entropy
+    metric: share of PPO-HER's runs that end within {lost:g} of their best return
+    published: seen
+    thresholds: {lost: 0.05, most: 0.9}
+    needs: {experiment: algorithms, roles: [subject], arms: 1, conditions: 12, seeds: 4}
+    parts:
+      most: at least {most:g} of the runs do
+    reproduced: at least {most:g} of the runs do
+    partly: at least half of the runs do
+    test: none
+"""
+#: Judges the claims on some tables, and tells the verdicts with their words.
+JUDGE = """
+import json, sys
+from pathlib import Path
+from hindsight.claims import write_claims
+from hindsight.report.build import read_claims
+write_claims(Path(sys.argv[1]))
+claims = {c.claim.id: c for c in read_claims(Path(sys.argv[1], "claims.json"))}
+print(json.dumps({i: c.verdicts["released"] | {"rule": c.claim.rule} for i, c in claims.items()}))
+"""
+
+
+@pytest.mark.parametrize(("her", "word"), [(0.9, "partly"), (0.45, "not reproduced")])
+def test_a_claim(package, tmp_path, her, word):
+    """P9 by a rule that is there, P10 by a function of its own; other verdicts stay as they are."""
+    tables = tmp_path / "project"
+    plan = write_experiment(
+        tables, "algorithms", arms=("PPO", "PPO-HER"), seeds=5, iterations=10,
+        fidelities=("released",),
+        curve_of=lambda arm, *_: constant(her if arm == "PPO-HER" else 0.5),
+        conditions=[(spawn, prey) for spawn in SPAWNS for prey in PREYS[:3]],
+    )  # fmt: skip
+    summarise(plan, tables)
+    where = str(plan.parent.parent)
+    before = json.loads(ran(package, "-c", JUDGE, where))
+    entries = package / "src/hindsight/claims/ppo_her.yaml"
+    functions = package / "src/hindsight/claims/ppo_her.py"
+    with entries.open("a", encoding="utf-8") as file:
+        file.write(BLOCKS["src/hindsight/claims/ppo_her.yaml"] + ENTRY_OF_P10)
+    text = functions.read_text(encoding="utf-8")
+    block = BLOCKS["src/hindsight/claims/ppo_her.py"]
+    text = text.replace("VERDICTS: dict", f"{block}\n\nVERDICTS: dict")
+    text = text.replace('    "P8": loses', '    "P10": ends_at_its_best,\n    "P8": loses')
+    functions.write_text(text, encoding="utf-8")
+    after = json.loads(ran(package, "-c", JUDGE, where))
+    p9, p10 = after.pop("P9"), after.pop("P10")
+    assert {name: row["verdict"] for name, row in after.items()} == {
+        name: row["verdict"] for name, row in before.items()
+    }
+    # Success is as given in every step of every run; six of twelve conditions are there.
+    assert p9["verdict"] == word
+    assert p9["effect"] == pytest.approx(her - 0.5, abs=0.01)
+    assert p9["numbers"]["ahead"] == (6 if her > 0.55 else 0)
+    assert p9["measured"].startswith("Mean success over training, PPO-HER less PPO, paired")
+    assert f"{her - 0.5:+.3f}" in p9["measured"] and "above 0.05" in p9["rule"]
+    assert p10["verdict"] == "reproduced" and p10["effect"] == 1

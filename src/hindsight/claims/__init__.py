@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,30 @@ from hindsight.analysis.summarise import read_table
 from hindsight.claims import meher, open_questions, other_systems, ppo_her
 from hindsight.claims.data import CLAIMS, Claim
 from hindsight.claims.questions import Answer, ask
-from hindsight.claims.verdicts import Evidence, Incomplete, Verdict, not_tested, planned
+from hindsight.claims.verdicts import (
+    Evidence,
+    Incomplete,
+    Verdict,
+    difference,
+    not_tested,
+    planned,
+)
 from hindsight.files import write_whole
 
 __all__ = ["CLAIMS", "Claim", "Verdict", "answers", "evaluate", "row_of", "write_claims"]
 
-VERDICTS = ppo_her.VERDICTS | meher.VERDICTS
+#: Rules that claims share, by the name in their entries; a claim's id to its function.
+RULES: dict[str, Callable[[str], Callable[[Evidence], Verdict]]] = {
+    "difference": difference,
+    "first in steps": partial(ppo_her.fastest, unit="steps"),
+    "first in minutes": partial(ppo_her.fastest, unit="minutes"),
+}
+#: The others' own.
+OWN = ppo_her.VERDICTS | meher.VERDICTS
+VERDICTS = {
+    name: RULES[claim.judged_by](name) if claim.judged_by else OWN[name]
+    for name, claim in CLAIMS.items()
+}
 ANSWERS = open_questions.ANSWERS | other_systems.ANSWERS
 
 

@@ -22,7 +22,8 @@ class Claim:
     (conditions, seeds, ...), less of which caps a verdict at "partly"; rule: the same in words;
     test: what the p-value is of; parts: what the rule asks, by name, so that a verdict can say
     which of it holds; figure: the one that shows it, by its name under the fidelity `released`;
-    added: what of the rule was not fixed before its results were seen; more: what else its
+    added: what of the rule was not fixed before its results were seen; judged_by: the rule that it
+    shares with others (`claims.RULES`), none where a function is its own; more: what else its
     function reads.
     """
 
@@ -39,6 +40,7 @@ class Claim:
     parts: dict[str, str]
     figure: str
     added: str = ""
+    judged_by: str = ""
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -55,9 +57,8 @@ def _claim(name: str, paper: str, values: dict[str, Any]) -> Claim:
     plain = ("sentence", "source", "metric", "published", "test", "figure")
     known = {n: words.pop(n) for n in plain} | {"parts": parts}
     known["metric"] = known["metric"].format(**needs | thresholds)
-    added = words.pop("added", "")
-    return Claim(name, paper, **known, thresholds=thresholds, needs=needs, rule=rule, added=added,
-                 more=words)  # fmt: skip
+    known |= {n: words.pop(n, "") for n in ("added", "judged_by")}
+    return Claim(name, paper, **known, thresholds=thresholds, needs=needs, rule=rule, more=words)
 
 
 def _read() -> tuple[dict[str, str], dict[str, Claim]]:

@@ -85,7 +85,7 @@ def highest_return(evidence: Evidence) -> Verdict:
 
 
 def fastest(claim: str, unit: Literal["steps", "minutes"]) -> Callable[[Evidence], Verdict]:
-    """P2 and P3: the function that judges time to learn by one of the two clocks."""
+    """The rule of P2 and P3: the time to learn by one of the two clocks."""
 
     def race_of(summary: pd.DataFrame, in_common: bool) -> Race:
         prefix = f"common_{unit}_" if in_common else ""
@@ -589,8 +589,6 @@ def drop_contrast(entropy: Array, returns: Array) -> float:
 
 VERDICTS: dict[str, Callable[[Evidence], Verdict]] = {
     "P1": highest_return,
-    "P2": fastest("P2", "steps"),
-    "P3": fastest("P3", "minutes"),
     "P4": solves_more,
     "P5": less_sensitive,
     "P6": holds_up,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import select
-from hindsight.analysis.effects import CONDITION
+from hindsight.analysis.effects import CONDITION, RUN, effect, paired
 from hindsight.analysis.metrics import LEARNT
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.claims.data import CLAIMS
@@ -215,3 +215,43 @@ def mean_interval(values: Array) -> tuple[float, float, float]:
 def rows_of(table: pd.DataFrame, *roles: str) -> pd.DataFrame:
     """The rows of arms with one of these roles."""
     return pd.concat([select(table, role) for role in roles]).sort_index()
+
+
+def difference(claim: str) -> Callable[[Evidence], Verdict]:
+    """The rule of a claim that one arm is above another: subject less baseline, paired by seed.
+
+    Of its entry it reads `column` (of runs.parquet), `thresholds: beyond` and `needs: experiment`.
+    Reproduced if the mean is above `beyond` with an interval that excludes it, and more conditions
+    are above than below; partly if the mean is above.
+    """
+
+    def verdict(evidence: Evidence) -> Verdict:
+        entry = CLAIMS[claim]
+        experiment, beyond = entry.needs["experiment"], entry.thresholds["beyond"]
+        summary = evidence.table(experiment, "summary.csv")
+        runs = evidence.table(experiment, "runs.parquet")
+        if (reason := untestable(summary)) or summary is None or runs is None:
+            return not_tested(claim, evidence, reason or lack("no results"))
+        her, other = (select(runs, role) for role in ("subject", "baseline"))
+        found = effect(paired(her, other, entry.more["column"], [*RUN, "level"]) - beyond)
+        if not found.n_conditions:
+            return not_tested(claim, evidence, lack("no pair"))
+        parts = {"above": found.low > 0, "more": found.ahead > found.behind}
+        missing = caveats(claim, summary)
+        return Verdict(
+            claim,
+            evidence.fidelity,
+            outcome(all(parts.values()), found.mean > 0, missing),
+            {"ahead": found.ahead, "behind": found.behind, "unit": found.unit},
+            found.mean + beyond,
+            found.low + beyond,
+            found.high + beyond,
+            found.p_value,
+            n_seeds=found.n_seeds,
+            n_conditions=found.n_conditions,
+            missing=missing,
+            of=evidence.scale(experiment),
+            parts=parts,
+        )
+
+    return verdict

@@ -104,14 +104,14 @@ def measured(row: Row) -> str:
     """What a verdict measured; for "not tested" why."""
     if row["verdict"] == "not tested":
         return f"Not tested: {'; '.join(map(lacking, row['missing']))}."
-    return _say("verdicts.j2", row["claim"], row, row["numbers"])
+    return _of_claim(row["claim"], row)
 
 
 def brief(row: Row) -> str:
     """The answer in a plain sentence or two; for "not tested" why."""
     if row["verdict"] == "not tested":
         return measured(row)
-    return _say("verdicts.j2", "brief", row, row["numbers"])
+    return _of_claim("brief", row)
 
 
 def why(row: Row) -> str:
@@ -169,9 +169,17 @@ def answer(row: Row) -> str:
     return _say("answers.j2", row["id"], row["numbers"])
 
 
+def _of_claim(macro: str, row: Row) -> str:
+    """A macro's words on a verdict; of a claim that has none there, what its entry says."""
+    said = _say("verdicts.j2", macro, row, row["numbers"])
+    metric = CLAIMS[row["claim"]].metric
+    return said or f"{metric[:1].upper()}{metric[1:]}: {_say('verdicts.j2', 'number', row)}"
+
+
 def _say(template: str, macro: str, *values: Any) -> str:
     """A macro's words, on one line."""
-    text = str(getattr(_environment().get_template(template).module, macro)(*values))
+    found = getattr(_environment().get_template(template).module, macro, None)
+    text = str(found(*values)) if found is not None else ""
     return (
         re.sub(r"[ \n]+", " ", text)
         .strip()
