@@ -9,7 +9,6 @@ import pytest
 import scipy.stats
 
 from hindsight.analysis.summarise import read_table
-from hindsight.analysis.time_saved import is_equal
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -159,10 +158,3 @@ def test_without_ppo_her_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
     table = table_of(tmp_path, arms=("MEHER", "PPO-HER-2-PPO"))
     assert table.empty
     assert "saved_share" in table
-
-
-def test_equal_means_the_whole_interval_within_the_margin() -> None:
-    assert is_equal(-0.09, 0.05)
-    assert not is_equal(-0.11, 0.05)
-    assert not is_equal(-0.09, 0.1)
-    assert not is_equal(float("nan"), float("nan"))

@@ -17,7 +17,6 @@ from hindsight.analysis import statistics
 from hindsight.analysis.reduce import ALL, Array, Key, Reduced
 
 DRAWS = 1000
-RETURN_MARGIN = 0.1  # return units: five episodes of a hundred; stated before any such run
 #: An interval at this confidence within the margin is an equivalence test at 5 %.
 EQUIVALENCE_CONFIDENCE = 0.9
 TIME_COLUMNS = (
@@ -109,11 +108,6 @@ def _row(conditions: Sequence[Pairs]) -> Key:
         "n_seeds": min(len(pairs.difference) for pairs in conditions),
         "n_conditions": len(conditions),
     }  # fmt: skip
-
-
-def is_equal(low: float, high: float) -> bool:
-    """Whether the interval of a difference in return lies within the margin; not so without one."""
-    return low > -RETURN_MARGIN and high < RETURN_MARGIN
 
 
 def saved_share(totals: tuple[Array, Array], draws: NDArray[np.int64]) -> Array:

@@ -10,8 +10,13 @@ from typing import Any
 
 import yaml
 
+from hindsight.analysis.metrics import LEARNT
+from hindsight.analysis.statistics import FEWEST_SEEDS
+
 FOLDER = Path(__file__).parent
 FILES = ("ppo_her.yaml", "meher.yaml")
+#: Thresholds of every rule, which the tables have been made by.
+SHARED = {"learnt": LEARNT, "interval_from": FEWEST_SEEDS}
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Claim:
 
 def _claim(name: str, paper: str, values: dict[str, Any]) -> Claim:
     words = dict(values)
-    thresholds, needs = words.pop("thresholds"), words.pop("needs")
+    thresholds, needs = SHARED | words.pop("thresholds"), words.pop("needs")
     rule = words.pop("rule", None) or (
         f"Reproduced: {words.pop('reproduced')}. Partly: {words.pop('partly')}, or all of the "
         "former on incomplete evidence (arms, conditions, seeds or steps missing). Otherwise not "
@@ -56,7 +61,8 @@ def _claim(name: str, paper: str, values: dict[str, Any]) -> Claim:
     parts = {key: text.format(**needs | thresholds) for key, text in words.pop("parts").items()}
     plain = ("sentence", "source", "metric", "published", "test", "figure")
     known = {n: words.pop(n) for n in plain} | {"parts": parts}
-    known["metric"] = known["metric"].format(**needs | thresholds)
+    for text in ("metric", "published"):
+        known[text] = known[text].format(**needs | thresholds)
     known |= {n: words.pop(n, "") for n in ("added", "judged_by")}
     return Claim(name, paper, **known, thresholds=thresholds, needs=needs, rule=rule, more=words)
 
