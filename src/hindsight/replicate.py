@@ -10,26 +10,23 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.plan import Plan, left_out
-from hindsight.training.progress import shown
+from hindsight.training.progress import display, shown
 from hindsight.workflow import Stage, files_below
 
 LOG = Path("results/logs/snakemake.log")
 PROGRESS = Path("results/progress")
-LINE_SECONDS, LOOK_SECONDS = 30.0, 5.0
+LOOK_SECONDS = 5.0
 #: Bytes below which a disk counts as full.
 ROOM = 1 << 20
 
@@ -113,11 +110,12 @@ def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
             preexec_fn=_heed_interrupts,
         )  # fmt: skip
         try:
-            with _display(stage) as show:
+            watch = _Watch(stage)
+            with display(sys.stdout) as draw:
                 while process.poll() is None and notice.signal is None:
-                    show()
+                    draw(watch.state)
                     time.sleep(0.5)
-                show()
+                draw(watch.state)
             if process.poll() is None:
                 # Jobs keep what they have, Snakemake takes its leave.
                 os.killpg(process.pid, signal.SIGINT)
@@ -140,7 +138,11 @@ def _as_yaml(value: Any) -> str:
 
 
 def _config_places(arguments: Sequence[str]) -> list[int]:
-    """Places of --config and of what follows it, up to the next option."""
+    """Places of --config and of what follows it, up to the next option.
+
+    Snakemake tells what it has understood only once it runs: too late to say what is to come, and
+    its 3e-05 is text by then.
+    """
     places = []
     inside = False
     for i, argument in enumerate(arguments):
@@ -210,6 +212,11 @@ class _Watch:
         self.began = time.time()
         self.pace = Pace()
 
+    def state(self) -> tuple[float, float, str]:
+        """For the display: cells that are there, of how many, and a line of text."""
+        count, text = self.look()
+        return count, max(len(self.work), 1), text
+
     def look(self) -> tuple[int, str]:
         """Cells that are there, and a line of text."""
         # One look per folder, and seldom: a network's file system has many thousands of cells.
@@ -264,32 +271,6 @@ def _progress(name: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if "cells" in found else None  # else of an older version
-
-
-@contextmanager
-def _display(stage: Stage) -> Iterator[Callable[[], None]]:
-    """A bar in a terminal; elsewhere a line every half minute."""
-    watch, console = _Watch(stage), Console()
-    if console.is_terminal:
-        columns = (BarColumn(bar_width=30), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=console) as bar:
-            task: TaskID = bar.add_task("starting", total=max(len(watch.work), 1))
-
-            def update() -> None:
-                count, text = watch.look()
-                bar.update(task, completed=count, description=text)
-
-            yield update
-        return
-    printed = -math.inf
-
-    def line() -> None:
-        nonlocal printed
-        if time.monotonic() - printed >= LINE_SECONDS:
-            printed = time.monotonic()
-            print(watch.look()[1], flush=True)
-
-    yield line
 
 
 def _what_failed(stage: Stage, started: float) -> None:

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO, TypeVar
 
 from hindsight.files import write_whole
+
+#: Between two lines of a display that is no terminal, and two writings of the small file.
+LINE_SECONDS, FILE_SECONDS = 30.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -40,58 +44,67 @@ def shown(value: float, form: str) -> str:
 
 
 Tell = Callable[[Progress], None]
+#: What a display shows: what is done, of how much, and a line of text.
+Shown = tuple[float, float, str]
+T = TypeVar("T")
 
 
-def every(interval: float, tell: Tell) -> Tell:
+def every(interval: float, tell: Callable[[T], None]) -> Callable[[T], None]:
     """Tell at most once in `interval` seconds."""
     last = -float("inf")
 
-    def seldom(progress: Progress) -> None:
+    def seldom(what: T) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= interval:
             last = now
-            tell(progress)
+            tell(what)
 
     return seldom
 
 
 @contextmanager
-def show(file: Path | None = None) -> Iterator[Tell]:
-    """A bar where standard error is a terminal, else a line every half minute; and the file."""
-    tells: list[Tell] = []
-    if file is not None:
+def display(stream: TextIO) -> Iterator[Callable[[Callable[[], Shown]], None]]:
+    """A bar where `stream` is a terminal, else a line every half minute.
 
-        def write(progress: Progress) -> None:
+    What is yielded takes a function, which is asked for what to show only when something is.
+    """
+    if not stream.isatty():
+        yield every(LINE_SECONDS, lambda look: print(look()[2], file=stream, flush=True))
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (BarColumn(bar_width=30), TextColumn("{task.description}"), TimeElapsedColumn())
+    with RichProgress(*columns, console=Console(file=stream)) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def draw(look: Callable[[], Shown]) -> None:
+            done, of, text = look()
+            bar.update(task, total=of, completed=done, description=text)
+
+        yield draw
+
+
+@contextmanager
+def show(file: Path | None = None) -> Iterator[Tell]:
+    """The display of a training, on the standard error; and the file, if one is named."""
+
+    def write(progress: Progress) -> None:
+        if file is not None:
             write_whole(file, lambda p: p.write_text(json.dumps(asdict(progress))))
 
-        tells.append(every(2.0, write))
-
-    def to_all(progress: Progress) -> None:
-        for tell in tells:
-            tell(progress)
-
+    seldom = every(FILE_SECONDS, write)
     try:
-        if sys.stderr.isatty():
-            with _bar() as tell:
-                tells.append(tell)
-                yield to_all
-        else:
-            tells.append(every(30.0, lambda p: print(p.text, file=sys.stderr, flush=True)))
-            yield to_all
+        with display(sys.stderr) as draw:
+
+            def tell(progress: Progress) -> None:
+                seldom(progress)
+                draw(lambda: (progress.steps, progress.of, progress.text))
+
+            yield tell
     finally:
         if file is not None:
             with suppress(OSError):  # whatever ended the training is the error to tell
                 file.unlink(missing_ok=True)
-
-
-@contextmanager
-def _bar() -> Iterator[Tell]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (BarColumn(bar_width=30), TextColumn("{task.description}"))
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda p: bar.update(task, total=p.of, completed=p.steps, description=p.text)
