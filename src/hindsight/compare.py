@@ -15,16 +15,13 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from hindsight.analysis.cells import load_cell
+from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
 from hindsight.files import as_json, write_whole
 from hindsight.publish import verify
-from hindsight.specs.base import Spec
-from hindsight.specs.cell import PARTS
+from hindsight.specs.cell import kind_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.plan import Plan, Shipped
 
 #: The experiment whose arms may go without its name.
@@ -78,18 +75,13 @@ class Result:
 
 def _set(part: str, given: dict[str, Any], beside: Collection[str] = ()) -> dict[str, Any]:
     """What is set of a part of a specification, as plain values, unlike its defaults."""
-    kind = _kind(part, given).model_fields
+    kind = kind_of(part, given).model_fields
     usual = {
         key: list(value) if isinstance(value, tuple) else value
         for key, field in kind.items()
         if (value := field.get_default(call_default_factory=True)) is not None
     }
     return {key: value for key, value in given.items() if key in beside or value != usual.get(key)}
-
-
-def _kind(part: str, given: dict[str, Any]) -> type[Spec]:
-    tag = {"environment": "id", "algorithm": "name"}.get(part)
-    return PARTS[part].get(given.get(tag, "") if tag else "", GymnasiumSpec)
 
 
 def compare(
@@ -252,7 +244,7 @@ def _names(places: Iterable[str]) -> dict[str, str]:
     for place in places:
         where = json.loads(place)
         shown = where["id"].removesuffix("-v0")
-        if _kind("environment", where) is PredatorPreySpec:
+        if {"spawn", "prey"} <= where.keys():
             shown = f"{where['spawn']} {where['prey']}"
         beside = ("id", "spawn", "prey", "fidelity")
         more = [f"{key}={value}" for key, value in where.items() if key not in beside]
@@ -272,7 +264,7 @@ def _plan(arms: dict[str, dict[str, Result]]) -> dict[str, Any]:
     names = _names(next(iter(arms.values())))
     papers = {text for text in names.values() if len(text.split(" ")) == 2 and "," not in text}
     of_papers = papers == set(names.values()) and all(
-        result.spec["environment"]["id"] == "PredatorPrey-v0" for result in everything
+        result.spec["environment"]["id"] == PAPERS_ENVIRONMENT for result in everything
     )
     networks = {tuple(result.spec["algorithm"].get("hidden", ())) for result in everything}
     return {

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from hindsight.files import FileError
 from hindsight.integrity import is_whole
-from hindsight.specs.cell import hash_of
+from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import must_be_moderate
 
+#: The id of the papers' environment, which a cell without a word is of.
+PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
 KEYS = ("phase", "seed", "iteration", "env_steps")
 MEASURED = (
     "wall_seconds", "cpu_seconds", "episodes", "return_mean", "success_rate", "episode_length",
@@ -322,8 +324,10 @@ def _must_lie(
 def _possible(where: dict[str, Any]) -> tuple[tuple[float, float], float]:
     """Bounds of a return and the longest episode, of the environments that are known."""
     longest = where.get("max_steps")
-    kind = where.get("id", "PredatorPrey-v0")
-    if kind == "PredatorPrey-v0":  # caught: 1, not caught: -1; over once more than so many are past
+    kind = where.get("id", PAPERS_ENVIRONMENT)
+    if (
+        kind == PAPERS_ENVIRONMENT
+    ):  # caught: 1, not caught: -1; over once more than so many are past
         return (-1.0, 1.0), float(longest or 20) + 1.0
     if kind == "BitFlipping-v0":
         longest = longest or where.get("n_bits")

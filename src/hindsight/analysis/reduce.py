@@ -10,12 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics
-from hindsight.analysis.cells import Cell, ResultError
+from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, ResultError
 
 Array = NDArray[np.float64]
 Key = dict[str, Any]
 
-PAPERS_TASK = "PredatorPrey-v0"
 #: In place of a condition, in a row over several.
 ALL = "all"
 EVALUATION_COLUMNS = (
@@ -96,7 +95,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     ended = [by_seed[int(seed)] for seed in seeds]
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
     area = np.nanmean(metrics.scaled(full), axis=1)
-    unit_returns = _task(cell) == PAPERS_TASK
+    unit_returns = _task(cell) == PAPERS_ENVIRONMENT
     runs = pd.DataFrame({
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
@@ -145,7 +144,7 @@ def _switches(cell: Cell) -> bool:
 
 
 def _task(cell: Cell) -> str:
-    return str(cell.metadata["spec"].get("environment", {}).get("id", PAPERS_TASK))
+    return str(cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT))
 
 
 def _number(value: float | None) -> float:
