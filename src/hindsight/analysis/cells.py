@@ -325,9 +325,8 @@ def _possible(where: dict[str, Any]) -> tuple[tuple[float, float], float]:
     """Bounds of a return and the longest episode, of the environments that are known."""
     longest = where.get("max_steps")
     kind = where.get("id", PAPERS_ENVIRONMENT)
-    if (
-        kind == PAPERS_ENVIRONMENT
-    ):  # caught: 1, not caught: -1; over once more than so many are past
+    if kind == PAPERS_ENVIRONMENT:
+        # Caught: 1, not caught: -1; over once more than so many steps are past.
         return (-1.0, 1.0), float(longest or 20) + 1.0
     if kind == "BitFlipping-v0":
         longest = longest or where.get("n_bits")
