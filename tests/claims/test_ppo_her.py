@@ -12,6 +12,7 @@ import scipy.stats
 
 from hindsight.claims import CLAIMS, VERDICTS, Verdict, evaluate, write_claims
 from hindsight.claims.ppo_her import (
+    Race,
     drop_contrast,
     ended_by_test,
     sweep,
@@ -74,6 +75,12 @@ def test_all_four_arms_and_a_clear_winner_reproduce_the_race(tmp_path: Path) -> 
     assert p2.p_value == pytest.approx(2 / 2**12)
     assert (p2.n_seeds, p2.n_conditions) == (5, 12)
     assert "absent" not in note(p2)
+
+
+def test_of_arms_that_won_as_often_the_first_is_named_first() -> None:
+    arms = tuple(f"arm {i}" for i in range(9, 0, -1))
+    lost = Race(0, 0, (*arms, *arms, "last", "last", "last"), 0, np.zeros(0)).numbers()["lost_to"]
+    assert [x["arm"] for x in lost] == ["last", *arms]
 
 
 def test_without_sac_the_race_is_partly_and_says_so(tmp_path: Path) -> None:

@@ -65,8 +65,10 @@ class Race:
         return self.wins + self.ties + self.losses + self.undecided
 
     def numbers(self) -> Numbers:
-        """What is said of it; to whom conditions were lost, the most frequent first."""
-        names = sorted(set(self.lost_to), key=lambda arm: -self.lost_to.count(arm))
+        """What is said of it; to whom conditions were lost, the most frequent first, of equals who
+        won first: in the order of a set the page would differ from run to run.
+        """
+        names = sorted(dict.fromkeys(self.lost_to), key=lambda arm: -self.lost_to.count(arm))
         return {
             "wins": self.wins, "ties": self.ties, "losses": self.losses, "total": self.total,
             "undecided": self.undecided, "compared": len(self.effects),
