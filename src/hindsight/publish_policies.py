@@ -1,11 +1,12 @@
 """`hindsight publish-policies`: policies that ship, one of each cell of the main figure.
 
 It is the run that is in the middle by its final evaluation, and of its parameters those by which it
-acts.  Where the cell's policies are not at hand, that run alone is trained again: a run's numbers
-do not depend on its neighbours.
+acts.  Where cells' policies are not at hand, those runs alone are trained again, of all cells that
+may share an axis together: a run's numbers do not depend on its neighbours.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,20 @@ from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.files import FileError
 from hindsight.publish import verify
+from hindsight.specs.axis import axis_key
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.config import PUBLISHED, TRAINED, Config
+from hindsight.specs.cost import axis_size
 from hindsight.specs.errors import SpecError
+from hindsight.specs.kinds import entry
 from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
 from hindsight.training.files import load, save
 from hindsight.training.finished import finished
 from hindsight.training.policies import acting_places
 from hindsight.training.progress import Progress, show
-from hindsight.training.runs import runs_of
+from hindsight.training.runs import Runs
 
 #: Whose policies ship.
 EXPERIMENT = "algorithms"
@@ -50,6 +54,7 @@ def publish_policies(
     if unknown := sorted(set(arms) - set(there)):
         raise SpecError(f"--arm {unknown[0]!r} is unknown; there are {', '.join(there)}")
     names = dict.fromkeys(name for entry, name in places if not arms or entry.arm in arms)
+    again_of: list[Middle] = []
     for name in names:
         out = PUBLISHED / "policies" / f"{name}.pt"
         if out.exists() and not again:
@@ -58,7 +63,22 @@ def publish_policies(
             yield f"missing: {curves}"
         else:
             verify([curves])
-            yield _publish(plan.cells[name], curves, trained, out)
+            spec = plan.cells[name]
+            if (done := finished(trained, spec)) is None:
+                again_of.append(Middle.of(spec, curves))
+                continue
+            middle = Middle.of(spec, trained / "cells" / f"{name}.parquet")
+            yield middle.publish(done.policies[middle.seed], middle.steps, middle.score)
+    alike: dict[str, list[Middle]] = {}
+    for middle in again_of:
+        alike.setdefault(axis_key(middle.spec), []).append(middle)
+    for middles in alike.values():
+        size = axis_size(middles[0].spec)
+        for first in range(0, len(middles), size):
+            part = middles[first : first + size]
+            for middle, end in zip(part, train_again(part), strict=True):
+                note = f", trained again (its curves say {middle.score[0]:.3f})"
+                yield middle.publish(*end) + note
 
 
 def middle_run(runs: pd.DataFrame) -> pd.Series:
@@ -67,57 +87,84 @@ def middle_run(runs: pd.DataFrame) -> pd.Series:
     return runs.sort_values(keys).iloc[(len(runs) - 1) // 2]
 
 
-def _publish(spec: CellSpec, curves: Path, trained: Path, out: Path) -> str:
-    """Write the policy of one cell; returns a line that says what it is."""
-    there = finished(trained, spec)
-    source = trained / "cells" / f"{spec.name}.parquet" if there is not None else curves
-    runs = reduce_cell(load_cell(source)).runs
-    middle = middle_run(runs)
-    seed = int(middle["seed"])
-    steps = int(middle["end_step"])
-    score = float(middle["final_evaluation_return"]), float(middle["final_evaluation_success"])
-    if there is not None:
-        row, found = there.policies[seed], score
-    else:
-        row, steps, found = train_alone(spec, seed)
-    result = {
-        "which": f"run {seed}, in the middle of {len(runs)} by the return of its last evaluation",
-        "episodes": spec.evaluation.episodes,
-        "steps": steps,
-        "return_mean": found[0],
-        "success_rate": found[1],
-        "return_mean_of_curves": score[0],
-        "success_rate_of_curves": score[1],
-        "code": code_of(spec),
-    }
-    write_policy(out, spec, seed, row, result)
-    again = "" if there is not None else f", trained again (its curves say {score[0]:.3f})"
-    return f"{out}: run {seed}, return {found[0]:.3f}, success {found[1]:.2f}{again}"
+@dataclass(frozen=True)
+class Middle:
+    """The run in the middle of a cell."""
+
+    spec: CellSpec
+    seed: int
+    steps: int  # where it ended
+    score: tuple[float, float]  # its last evaluation: mean return, share of successes
+    of_runs: int
+
+    @classmethod
+    def of(cls, spec: CellSpec, curves: Path) -> "Middle":
+        """By these curves of the cell."""
+        runs = reduce_cell(load_cell(curves)).runs
+        middle = middle_run(runs)
+        score = middle["final_evaluation_return"], middle["final_evaluation_success"]
+        seed, steps = int(middle["seed"]), int(middle["end_step"])
+        return cls(spec, seed, steps, (float(score[0]), float(score[1])), len(runs))
+
+    def publish(self, row: Tensor, steps: int, found: tuple[float, float]) -> str:
+        """Write its policy, of these parameters [parameter]; returns a line that says what it is.
+
+        Args:
+            found: what these evaluate to: mean return, share of successes.
+        """
+        out = PUBLISHED / "policies" / f"{self.spec.name}.pt"
+        which = f"run {self.seed}, in the middle of {self.of_runs} by the return of its last"
+        result = {
+            "which": f"{which} evaluation",
+            "episodes": self.spec.evaluation.episodes,
+            "steps": steps,
+            "return_mean": found[0],
+            "success_rate": found[1],
+            "return_mean_of_curves": self.score[0],
+            "success_rate_of_curves": self.score[1],
+            "code": code_of(self.spec),
+        }
+        write_policy(out, self.spec, self.seed, row, result)
+        return f"{out}: run {self.seed}, return {found[0]:.3f}, success {found[1]:.2f}"
 
 
-def train_alone(spec: CellSpec, seed: int) -> tuple[Tensor, int, tuple[float, float]]:
-    """One run of a cell: its last parameters [parameter], its steps, and what it then evaluates to,
-    mean return and share of successes.
-    """
+#: Last parameters [parameter] of a run, its steps, and what it then evaluates to.
+End = tuple[Tensor, int, tuple[float, float]]
+
+
+def train_again(middles: Sequence[Middle]) -> list[End]:
+    """Train these runs, of cells that may share an axis, to their ends."""
     prepare_process("cpu")
-    runs = runs_of(spec, [seed], "cpu", None)
-    over = False
+    specs, seeds = [m.spec for m in middles], [m.seed for m in middles]
+    loop: type[Runs] = entry(specs[0].algorithm.loop)
+    runs = loop(specs, seeds, "cpu")
+    ends: dict[int, End] = {}
     with show() as tell:
-        while not over:
+        while len(ends) < len(middles):
             columns = runs.iterate()
-            if not runs.rows.isfinite().all():
+            finite = runs.rows.isfinite().all(1)
+            for i in (~finite).nonzero()[:, 0].tolist():
+                spec, seed = runs.specs[i], runs.seeds[i]
                 raise FileError(f"{spec.name}: run {seed} diverged at step {runs.env_steps:,}")
-            over = bool(runs.ended(columns["return_mean"]).all())
+            ended = runs.ended(columns["return_mean"])
             seconds = max(float(runs.clock.wall.sum()), 1e-9)
             tell(
                 Progress(
-                    (spec.name,), runs.env_steps, spec.steps, runs.env_steps / seconds,
-                    float(columns["return_mean"][0]), float(columns["success_rate"][0]),
+                    tuple(spec.name for spec in runs.specs), runs.env_steps, runs.spec.steps,
+                    runs.env_steps * len(runs.seeds) / seconds,
+                    float(columns["return_mean"].nanmean()),
+                    float(columns["success_rate"].nanmean()),
                 )
             )  # fmt: skip
-    tested = runs.evaluate()
-    score = float(tested["return_mean"][0]), float(tested["success_rate"][0])
-    return runs.rows[0].detach().cpu().clone(), runs.env_steps, score
+            if not ended.any():
+                continue
+            tested = runs.evaluate()
+            for i in ended.nonzero()[:, 0].tolist():
+                score = float(tested["return_mean"][i]), float(tested["success_rate"][i])
+                ends[runs.numbers[i]] = runs.rows[i].detach().cpu().clone(), runs.env_steps, score
+            if not ended.all():
+                runs.select((~ended).nonzero()[:, 0])
+    return [ends[number] for number in range(len(middles))]
 
 
 def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict[str, Any]) -> None:

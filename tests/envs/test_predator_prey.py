@@ -13,11 +13,11 @@ from torch import Tensor
 from hindsight.envs.predator_prey import Parameters, PredatorPrey, advance
 from hindsight.envs.prey import (
     INDEX,
-    KEPT,
     MIX,
     POLICIES,
     SPEED,
     VECTOR,
+    Mixture,
     described_orthogonal,
     n_draws,
     released_orthogonal,
@@ -39,7 +39,7 @@ def at_speed(direction: list[float], speed: float) -> list[float]:
 
 
 def reference_orthogonal(v: list[float], u: list[float]) -> list[float]:
-    """The released, roughly orthogonal vector; `u` as `released_orthogonal` takes its draws."""
+    """The released, roughly orthogonal vector; `u` the draws of `Mixture.of`."""
     n = len(v)
     if not any(v):
         v = [0.01 + 0.99 * x for x in u[VECTOR + n :]]
@@ -131,14 +131,15 @@ def test_a_step_is_that_of_the_reference(
     met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
     assume(abs(norm(met) - spec.interception_distance) > 1e-9)
     parameters = Parameters.of([spec], CPU)
-    moving = [group for group in parameters.groups() if group[0] not in KEPT]
+    moving = parameters.moving()
+    uniform = torch.tensor(u, dtype=torch.float64)[None, None]
     state = torch.tensor(before, dtype=torch.float64)[None, None]
     elapsed = torch.tensor([[counter]])
     step = advance(
         state,
         elapsed,
         torch.tensor(action, dtype=torch.float64)[None, None],
-        torch.tensor(u, dtype=torch.float64)[None, None],
+        [group.drawn(uniform) for group in moving],
         parameters,
         moving,
     )
@@ -288,13 +289,12 @@ def test_described_directions_follow_from_the_mixture(prey: Prey, sign: int, low
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_described_orthogonal_is_orthogonal_as_long_and_without_preference(n: int) -> None:
     v = torch.from_numpy(np.random.default_rng(1).uniform(-10, 10, (20_000, n)))
-    o = described_orthogonal(v, drawn(n).double())
+    chances = Mixture.of(drawn(n).double(), 0.0, "described")
+    o = described_orthogonal(v, chances)
     np.testing.assert_allclose(cosines(o, v).numpy(), 0, atol=1e-9)
     lengths = torch.linalg.vector_norm(v, dim=-1)
     np.testing.assert_allclose(torch.linalg.vector_norm(o, dim=-1).numpy(), lengths.numpy())
-    along = described_orthogonal(
-        torch.eye(n, dtype=torch.float64)[:1].expand(20_000, n), drawn(n).double()
-    )
+    along = described_orthogonal(torch.eye(n, dtype=torch.float64)[:1].expand(20_000, n), chances)
     # Uniform on the sphere of the other m = n - 1 dimensions: moments 0, 1 / m, 3 / (m (m + 2)).
     np.testing.assert_allclose(along.mean(0).numpy(), 0, atol=0.03)
     m, others = n - 1, along[:, 1:].numpy()
@@ -332,7 +332,8 @@ def test_where_predator_and_prey_coincide(fidelity: str) -> None:
 
 
 def test_released_orthogonal_by_hand() -> None:
-    o = released_orthogonal(torch.tensor([0.0, 2.0, 0.0, -1.0]).expand(2000, 4), drawn(4, 2000))
+    chances = Mixture.of(drawn(4, 2000), 0.0, "released")
+    o = released_orthogonal(torch.tensor([0.0, 2.0, 0.0, -1.0]).expand(2000, 4), chances)
     # Only entries 1 and 3 can be replaced; the sum without the last index is 2 u_1, so that
     # u_1 becomes -u_1, or else u_3 becomes 2 u_1.
     first = o[:, 1] < 0

@@ -13,16 +13,26 @@ Within a step the predator moves, then the reward is given, then the prey moves:
 observation shows the prey after its move.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Space
 from torch import Tensor
 
-from hindsight.envs.prey import KEPT, POLICIES, n_draws, top_speed
+from hindsight.envs.prey import (
+    KEPT,
+    MIXED,
+    POLICIES,
+    Mixture,
+    mixture_velocity,
+    n_draws,
+    random_velocity,
+    straight_away_velocity,
+    top_speed,
+)
 from hindsight.envs.run_axis import Environments, per_run
 from hindsight.envs.step import Step
 from hindsight.specs.base import Fidelity
@@ -92,34 +102,62 @@ class Parameters:
         """Whether distances [run, ...] are interceptions."""
         return distance <= per_run(self.interception_distance, distance)
 
-    def groups(self) -> list[tuple[Prey, Fidelity, Any]]:
-        """Prey policy, fidelity, and the runs (an index) that have them."""
-        distinct = sorted(set(self.preys))
-        if len(distinct) == 1:
-            return [(*distinct[0], slice(None))]  # all runs alike: a view, not a copy
+    def moving(self) -> list["Moving"]:
+        """The runs whose prey takes a new velocity in every step, in groups that move alike."""
+        alike: dict[tuple[str, Fidelity | None], list[int]] = {}
+        for run, (prey, fidelity) in enumerate(self.preys):
+            if prey in MIXED:  # attract and repel are one mixture, of other numbers
+                alike.setdefault(("mixed", fidelity), []).append(run)
+            elif prey not in KEPT:
+                alike.setdefault((prey, None), []).append(run)
+        return [self._moving(kind, fidelity, runs) for (kind, fidelity), runs in alike.items()]
+
+    def _moving(self, kind: str, fidelity: Fidelity | None, runs: list[int]) -> "Moving":
         device = self.grid_size.device
-        return [
-            (*pair, torch.tensor([i for i, p in enumerate(self.preys) if p == pair], device=device))
-            for pair in distinct
-        ]
+        who = torch.tensor(runs, device=device)
+        if fidelity is not None:
+            ways, shares = zip(*(MIXED[self.preys[run][0]] for run in runs), strict=True)
+            way = torch.tensor(ways, device=device)[:, None, None]
+            least = torch.tensor(shares, dtype=torch.float64, device=device)[:, None, None]
+            return Moving(
+                who,
+                lambda draws: Mixture.of(draws, least.to(draws.dtype), fidelity),
+                lambda d, *drawn: mixture_velocity(way * d, Mixture(*drawn), fidelity),
+            )
+        if kind == "random":
+            return Moving(
+                who, lambda draws: (random_velocity(draws),), lambda d, velocity: velocity
+            )
+        return Moving(who, lambda draws: (), straight_away_velocity)
 
 
-def prey_velocity(
-    groups: list[tuple[Prey, Fidelity, Any]], d: Tensor, draws: Tensor, out: Tensor
+class Moving(NamedTuple):
+    """Runs whose preys move alike: what their draws decide, and what the line of sight does."""
+
+    runs: Tensor  # their numbers
+    drawn: Callable[[Tensor], tuple[Tensor, ...]]  # of their draws [..., run, env, draw]
+    velocity: Callable[..., Tensor]  # [run, env, n], of d [run, env, n] and what was drawn
+
+
+def moved_on(
+    velocity: Tensor, moving: list[Moving], d: Tensor, drawn: Sequence[tuple[Tensor, ...]]
 ) -> Tensor:
-    """Every run's prey policy at the line of sight d [run, env, n], written into `out`."""
-    for prey, fidelity, runs in groups:
-        out[runs] = POLICIES[prey](d[runs], draws[runs], fidelity)
-    return out
+    """The preys' next velocities at the line of sight d, each [run, env, n]."""
+    if len(moving) == 1 and len(moving[0].runs) == len(d):
+        return moving[0].velocity(d, *drawn[0])
+    velocity = velocity.clone()
+    for group, numbers in zip(moving, drawn, strict=True):
+        velocity.index_copy_(0, group.runs, group.velocity(d[group.runs], *numbers))
+    return velocity
 
 
 def advance(
     state: Tensor,
     elapsed: Tensor,
     actions: Tensor,
-    draws: Tensor,
+    drawn: Sequence[tuple[Tensor, ...]],
     parameters: Parameters,
-    moving: list[tuple[Prey, Fidelity, Any]],
+    moving: list[Moving],
 ) -> Step:
     """One step of the physics (PAPERS: section 1); changes none of its arguments.
 
@@ -127,9 +165,9 @@ def advance(
         state: [run, env, 3 n or 4 n].
         elapsed: [run, env] integer steps of the episode before this one.
         actions: [run, env, n], clipped here to the action box [-1, 1].
-        draws: [run, env, n_draws(n)] uniform numbers.
+        drawn: what each group of `moving` draws for this step.
         parameters: box, interception distance, step limit of each run.
-        moving: the groups of runs whose prey draws a new velocity in every step.
+        moving: the runs whose prey takes a new velocity in every step.
     """
     n = actions.shape[-1]
     achieved, prey, velocity = state[..., :n], state[..., n : 2 * n], state[..., 2 * n : 3 * n]
@@ -146,7 +184,7 @@ def advance(
     terminated = success | (elapsed >= parameters.max_steps)
     prey = torch.clamp(prey + velocity, -box, box)
     if moving:
-        velocity = prey_velocity(moving, moved - prey, draws, out=velocity.clone())
+        velocity = moved_on(velocity, moving, moved - prey, drawn)
     after = [next_achieved, prey, velocity, *([moved] if parameters.pushes_object else [])]
     next_obs = torch.cat(after, dim=-1)
     return Step(next_achieved, terminated, torch.zeros_like(terminated), success, next_obs)
@@ -218,8 +256,8 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     def _set_parameters(self) -> None:
         self.task: Parameters = Parameters.of(self.specs, self.device)
-        self.moving = [group for group in self.task.groups() if group[0] not in KEPT]
-        self._draws: Tensor | None = None
+        self.moving = self.task.moving()
+        self._drawn_steps: list[list[tuple[Tensor, ...]]] | None = None
         limits = self.task.grid_size.flatten()[:, None].repeat(1, self.observation_size)
         limits[:, 2 * self.n : 3 * self.n] = top_speed(self.n)
         self.observation_limit = limits
@@ -291,25 +329,27 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     def draw_step(self, generator: np.random.Generator) -> None:
         """The prey's numbers of one step."""
-        self._t = 0
         size = (1, 1, 1, n_draws(self.n) if self.moving else 0)
-        self._draws = torch.from_numpy(generator.random(size, dtype=np.float32))
+        self._make_ready(generator.random(size, dtype=np.float32))
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
+        # Preys that keep their velocity draw only when an episode begins.
+        size = (n_steps, self.n_envs, n_draws(self.n) if self.moving else 0)
+        streams = [stream(seed, self._prey_purpose, iteration) for seed in self.seeds]
+        self._make_ready(np.stack([s.random(size, np.float32) for s in streams], axis=1))
+
+    def _make_ready(self, draws: np.ndarray) -> None:
+        """What uniform numbers [step, run, env, draw] decide of each step, for each group."""
         self._t = 0
-        if not self.moving:
-            self._draws = torch.empty(n_steps, 0)  # such prey draw only when an episode begins
-            return
-        size = (n_steps, self.n_envs, n_draws(self.n))
-        draws = np.stack(
-            [stream(s, self._prey_purpose, iteration).random(size, np.float32) for s in self.seeds],
-            axis=1,
-        )
-        self._draws = torch.from_numpy(draws).to(self.device)  # [step, run, env, draw]
+        uniform = torch.from_numpy(draws).to(self.device)
+        ready = [group.drawn(uniform[:, group.runs]) for group in self.moving]
+        self._drawn_steps = [
+            [tuple(numbers[t] for numbers in group) for group in ready] for t in range(len(draws))
+        ]
 
     def advance(self, actions: Tensor) -> Step:
-        assert self._draws is not None, "prepare_rollout comes first"
-        draws = self._draws[self._t]
+        assert self._drawn_steps is not None, "prepare_rollout comes first"
+        drawn = self._drawn_steps[self._t]
         self._t += 1
-        return advance(self.state, self.elapsed, actions, draws, self.task, self.moving)
+        return advance(self.state, self.elapsed, actions, drawn, self.task, self.moving)

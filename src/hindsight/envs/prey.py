@@ -3,10 +3,14 @@
 A policy turns the line of sight d = predator - prey, `[..., n]`, which points at the predator, and
 uniform draws, `[..., 2 n + 2]`, into the velocity `[..., n]` with which the prey moves next.
 `random_direction` keeps the velocity of its episode's start and therefore draws only there.
+
+What follows from the draws alone is made ready for all steps of a rollout at once (`Mixture`,
+`random_velocity`); a step then does what depends on where predator and prey are.
 """
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,41 +40,49 @@ def _scaled(direction: Tensor, length: float | Tensor) -> Tensor:
     return torch.where(norm > 0, direction * (length / norm), 0.0)
 
 
-def _nowhere_zero(v: Tensor, draws: Tensor) -> Tensor:
-    """v, or U(0.01, 1)^n where v is the zero vector, which has no orthogonal direction."""
-    n = v.shape[-1]
-    replacement = 0.01 + 0.99 * draws[..., VECTOR + n : VECTOR + 2 * n]
-    return torch.where((v == 0).all(-1, keepdim=True), replacement, v)
+class Mixture(NamedTuple):
+    """What the draws decide of m o + (1 - m) v, o orthogonal to v: all but v."""
+
+    m: Tensor  # [..., 1]
+    rest: Tensor  # [..., 1], 1 - m
+    vector: Tensor  # [..., n], which orthogonal vector: uniform (released), normal (described)
+    entry: Tensor  # [..., 1], which of its entries is replaced (released)
+    nowhere: Tensor  # [..., n], what stands for v where v is zero
+
+    @classmethod
+    def of(cls, draws: Tensor, least: float | Tensor, fidelity: Fidelity) -> "Mixture":
+        """m ~ U(least, 1); draws [..., 2 n + 2]."""
+        n = draws.shape[-1] // 2 - 1
+        vector = draws[..., VECTOR : VECTOR + n]
+        if fidelity == "described":
+            # The draws lie in [0, 1); half a float32 step away from 0 keeps the inverse finite.
+            vector = torch.erfinv((2 * vector - 1).clamp(-1 + 2**-24, 1 - 2**-24))
+        m = least + (1 - least) * draws[..., MIX, None]
+        nowhere = 0.01 + 0.99 * draws[..., VECTOR + n : VECTOR + 2 * n]
+        return cls(m, 1 - m, vector, draws[..., INDEX, None], nowhere)
 
 
-def released_orthogonal(v: Tensor, draws: Tensor) -> Tensor:
+def released_orthogonal(v: Tensor, drawn: Mixture) -> Tensor:
     """The authors' "orthogonal" vector to v, of length |v|: only roughly orthogonal.
 
     u ~ U(0, 1)^n; for a random index j with v_j != 0, u_j becomes -(sum_{i<n} v_i u_i) / v_j, where
-    the sum leaves out the last index and includes the old u_j.
+    the sum leaves out the last index and includes the old u_j.  v is nowhere the zero vector.
     """
-    n = v.shape[-1]
-    v = _nowhere_zero(v, draws)
-    u = draws[..., VECTOR : VECTOR + n]
-    nonzero = v != 0
+    u, nonzero = drawn.vector, v != 0
     rank = nonzero.cumsum(-1)
-    chosen = (draws[..., INDEX, None] * rank[..., -1:]).floor() + 1
+    chosen = (drawn.entry * rank[..., -1:]).floor() + 1
     at_j = nonzero & (rank == chosen)
     partial = (v[..., :-1] * u[..., :-1]).sum(-1, keepdim=True)
     u = torch.where(at_j, -partial / torch.where(nonzero, v, 1.0), u)
     return _scaled(u, torch.linalg.vector_norm(v, dim=-1, keepdim=True))
 
 
-def described_orthogonal(v: Tensor, draws: Tensor) -> Tensor:
+def described_orthogonal(v: Tensor, drawn: Mixture) -> Tensor:
     """A vector exactly orthogonal to v, of length |v|, uniform among the orthogonal directions.
 
-    A Gaussian vector (by the inverse of the error function) less its component along v.
+    A Gaussian vector less its component along v, which is nowhere the zero vector.
     """
-    n = v.shape[-1]
-    v = _nowhere_zero(v, draws)
-    # The draws lie in [0, 1); half a float32 step away from 0 keeps the inverse finite.
-    centred = (2 * draws[..., VECTOR : VECTOR + n] - 1).clamp(-1 + 2**-24, 1 - 2**-24)
-    gaussian = torch.erfinv(centred)
+    gaussian = drawn.vector
     along = (gaussian * v).sum(-1, keepdim=True) / (v * v).sum(-1, keepdim=True)
     return _scaled(gaussian - along * v, torch.linalg.vector_norm(v, dim=-1, keepdim=True))
 
@@ -78,28 +90,51 @@ def described_orthogonal(v: Tensor, draws: Tensor) -> Tensor:
 ORTHOGONAL = {"released": released_orthogonal, "described": described_orthogonal}
 
 
+def mixture_velocity(v: Tensor, drawn: Mixture, fidelity: Fidelity) -> Tensor:
+    """The velocity along m o + (1 - m) v at top speed."""
+    # The zero vector has no orthogonal direction; its place is taken for o alone.
+    somewhere = torch.where((v == 0).all(-1, keepdim=True), drawn.nowhere, v)
+    mixed = drawn.m * ORTHOGONAL[fidelity](somewhere, drawn) + drawn.rest * v
+    return _scaled(mixed, top_speed(v.shape[-1]))
+
+
+def random_velocity(draws: Tensor) -> Tensor:
+    """A uniform vector at a uniform speed."""
+    n = draws.shape[-1] // 2 - 1
+    speed = top_speed(n) * draws[..., SPEED, None]
+    return _scaled(2 * draws[..., VECTOR : VECTOR + n] - 1, speed)
+
+
+#: Preys that mix a vector along the line of sight with one orthogonal to it: which way along it,
+#: and the least share m of the orthogonal one.
+MIXED: dict[Prey, tuple[float, float]] = {"attract": (1.0, 0.1), "repel": (-1.0, 0.0)}
+
+
 def _static(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
     return torch.zeros_like(d)
 
 
 def _random(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    n = d.shape[-1]
-    speed = top_speed(n) * draws[..., SPEED, None]
-    return _scaled(2 * draws[..., VECTOR : VECTOR + n] - 1, speed)
+    return random_velocity(draws)
 
 
 def _attract(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    m = 0.1 + 0.9 * draws[..., MIX, None]
-    return _scaled(m * ORTHOGONAL[fidelity](d, draws) + (1 - m) * d, top_speed(d.shape[-1]))
+    way, least = MIXED["attract"]
+    return mixture_velocity(way * d, Mixture.of(draws, least, fidelity), fidelity)
 
 
 def _repel(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    m = draws[..., MIX, None]
-    return _scaled(m * ORTHOGONAL[fidelity](-d, draws) - (1 - m) * d, top_speed(d.shape[-1]))
+    way, least = MIXED["repel"]
+    return mixture_velocity(way * d, Mixture.of(draws, least, fidelity), fidelity)
+
+
+def straight_away_velocity(d: Tensor) -> Tensor:
+    """Against the line of sight at top speed."""
+    return _scaled(-d, top_speed(d.shape[-1]))
 
 
 def _straight_away(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    return _scaled(-d, top_speed(d.shape[-1]))
+    return straight_away_velocity(d)
 
 
 def _random_direction(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
