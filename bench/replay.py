@@ -32,7 +32,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from torch import Tensor
 
 from hindsight.library import like_cpprb, like_stable_baselines3
-from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.training.cell import prepare_process
 from hindsight.training.record import machine
@@ -161,7 +161,7 @@ def step_of_ours(buffer: HindsightReplayBuffer) -> Callable[[], None]:
 
 def core(stored: int, size: int = SIZE) -> ReplayBuffer:
     """A run axis of sixteen; the slots of all runs are as many as the others have."""
-    row = Row.of(2 * GOAL + REST, GOAL, ACTION)
+    row = RowLayout.of(2 * GOAL + REST, GOAL, ACTION)
     buffer = ReplayBuffer(RUNS, 1, size // RUNS, row, Relabelling("future", 4))
     episode = torch.from_numpy(RNG.random((RUNS, 1, EPISODE, row.width), np.float32))
     while RUNS * buffer.position < stored:

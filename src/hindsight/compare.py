@@ -19,7 +19,7 @@ from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
 from hindsight.files import as_json, write_whole
 from hindsight.publish import verify
-from hindsight.specs.cell import kind_of
+from hindsight.specs.cell import model_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan, Shipped
@@ -75,7 +75,7 @@ class Result:
 
 def _set(part: str, given: dict[str, Any], beside: Collection[str] = ()) -> dict[str, Any]:
     """What is set of a part of a specification, as plain values, unlike its defaults."""
-    kind = kind_of(part, given).model_fields
+    kind = model_of(part, given).model_fields
     usual = {
         key: list(value) if isinstance(value, tuple) else value
         for key, field in kind.items()

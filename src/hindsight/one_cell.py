@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec, kind_of, must_count, put
+from hindsight.specs.cell import CellSpec, model_of, must_count, put
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.environments import ENVIRONMENTS
@@ -43,7 +43,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         "steps": flags["steps"],
         "evaluation": {"episodes": flags["evaluation_episodes"]},
     }
-    known = kind_of("environment", values["environment"]).model_fields.keys()
+    known = model_of("environment", values["environment"]).model_fields.keys()
     given = [flag for flag in PREDATOR_PREY if flag in typed] + ["fidelity"]
     values["environment"] |= {flag: flags[flag] for flag in given if flag in known}
     for key in ("terminates", "rest"):

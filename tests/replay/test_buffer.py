@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.transitions import Batch
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.replay import GOAL_STRATEGIES
@@ -32,7 +32,7 @@ from tests.replay.numbered import (
     stored_reward,
 )
 
-ROW = Row.of(OBS, GOAL, ACTION)
+ROW = RowLayout.of(OBS, GOAL, ACTION)
 quick = settings(
     max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -252,7 +252,7 @@ def test_an_episode_of_one_step_has_one_goal(strategy):
 
 def test_among_a_million_transitions_each_is_as_likely_as_another():
     """Numbers of single precision would meet some of them three times and others once."""
-    row = Row.of(2, 1, 1)
+    row = RowLayout.of(2, 1, 1)
     buffer = ReplayBuffer(1, 1, 1_000_000, row, Relabelling())
     buffer.add_episodes(torch.zeros(1, 1, 1_000_000, row.width))
     index = buffer.choose((np.arange(2_000_000)[None] + 0.5) / 2_000_000)
@@ -336,7 +336,7 @@ def test_it_continues_where_it_was_saved(steps, copied):
 
 
 def test_discrete_actions_are_integers():
-    row = Row.of(OBS, GOAL, 1)
+    row = RowLayout.of(OBS, GOAL, 1)
     buffer = ReplayBuffer(2, 1, 10, row, Relabelling(k=0), discrete_actions=True)
     obs, flag = torch.zeros(2, 1, OBS), torch.ones(2, 1, dtype=torch.bool)
     for action in range(10):
@@ -359,7 +359,7 @@ def test_predator_prey_by_hand(strategy, fidelity):
     spec = PredatorPreySpec(n_dims=2, grid_size=5.0, interception_distance=r, max_steps=6)
     env = PredatorPrey([spec, spec], [0, 1], 2)
     how = Relabelling(strategy, 2, terminates_on_success=True, fidelity=fidelity)
-    buffer = ReplayBuffer(2, 2, 400, Row.of(6, 2, 2), how)
+    buffer = ReplayBuffer(2, 2, 400, RowLayout.of(6, 2, 2), how)
     rng = np.random.default_rng(0)
     env.prepare_rollout(0, 150)
     ways = {}  # how a transition ended, by its next achieved goal

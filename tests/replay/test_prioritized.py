@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from hindsight.replay.buffer import Relabelling, Row
+from hindsight.replay.buffer import Relabelling, RowLayout
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree, annealed
 from tests.replay.numbered import ACTION, GOAL, OBS, numbers, observation, stored_reward
 
-ROW = Row.of(OBS, GOAL, ACTION)
+ROW = RowLayout.of(OBS, GOAL, ACTION)
 quick = settings(
     max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )

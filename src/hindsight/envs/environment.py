@@ -68,12 +68,6 @@ class Environment(Protocol):
         """Continue where `state_dict` was taken."""
 
 
-def kind_of(spec: EnvironmentSpec) -> type[Environment]:
-    """What steps such environments."""
-    kind: type[Environment] = entry(spec.entry_point)
-    return kind
-
-
 def make(
     specs: Sequence[EnvironmentSpec],
     seeds: Sequence[int],
@@ -86,6 +80,5 @@ def make(
 
     `workers`: processes that step foreign environments; None: one for each core.
     """
-    return kind_of(specs[0]).of(
-        specs, seeds, n_envs, device=device, evaluation=evaluation, workers=workers
-    )
+    kind: type[Environment] = entry(specs[0].entry_point)
+    return kind.of(specs, seeds, n_envs, device=device, evaluation=evaluation, workers=workers)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hindsight.replay.buffer import (
     Relabelling,
-    Row,
+    RowLayout,
     check_choice,
     check_count,
 )
@@ -325,7 +325,7 @@ def _layout(
     goal_shape: tuple[int, ...],
     names: Mapping[str, str],
     has_goal_func: bool,
-) -> tuple[dict[str, Field], Row]:
+) -> tuple[dict[str, Field], RowLayout]:
     """The fields of a transition and their row: what is given, and what is made of it.
 
     `names` says which of the given is state, action, next state and done.
@@ -350,7 +350,7 @@ def _layout(
     if done.shape != (1,):
         raise ValueError(f"{done.name}: shape {done.shape} is not allowed; it is one number")
     failed = append("failed", (1,)).start
-    row = Row(
+    row = RowLayout(
         width=width,
         obs=fields[names["state"]].columns,
         next_obs=next_state,

@@ -4,11 +4,11 @@ Andrychowicz et al. (2017), Algorithm 1, stores every transition again with k ad
 Here each is stored once, and a sampled one is relabelled with probability k / (k + 1): a batch has
 the same distribution, and the goals of a transition are drawn anew whenever it is sampled.
 
-A transition is one row of float32 on the device (`Row`), so that a batch is one gather.  Where a
-transition stands, and how many steps of its episode came before it and follow it, are integers on
-the host; hence the goal of a later step is arithmetic and one more gather, however many transitions
-are stored, and a GPU is not asked to launch twenty kernels that each add a few integers; it is
-waited for once a step, to learn which episodes are over.
+A transition is one row of float32 on the device (`RowLayout`), so that a batch is one gather.
+Where a transition stands, and how many steps of its episode came before it and follow it, are
+integers on the host; hence the goal of a later step is arithmetic and one more gather, however many
+transitions are stored, and a GPU is not asked to launch twenty kernels that each add a few
+integers; it is waited for once a step, to learn which episodes are over.
 
 Random numbers are arguments, uniform in [0, 1): a run samples the same alone and among others.
 """
@@ -57,7 +57,7 @@ def check_count(name: str, value: Any, least: int) -> None:
 
 
 @dataclass(frozen=True)
-class Row:
+class RowLayout:
     """Where a transition's numbers stand in its row."""
 
     width: int
@@ -80,7 +80,7 @@ class Row:
         action_size: int,
         n_extra: int = 0,
         has_rest: bool = False,
-    ) -> "Row":
+    ) -> "RowLayout":
         """Observation and next observation, action, reward, how it ended, and what travels along.
 
         `observation_size` counts achieved goal, desired goal and observation, in this order.
@@ -169,7 +169,7 @@ class ReplayBuffer:
         n_runs: int,
         n_envs: int,
         size: int,
-        row: Row,
+        row: RowLayout,
         relabelling: Relabelling,
         *,
         discrete_actions: bool = False,

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from hindsight.files import FileError, must_be_stored, reason, write_whole
-from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, check_choice, check_count
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, check_choice, check_count
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 
 Array = NDArray[Any]
@@ -142,7 +142,7 @@ class EpisodeBuffer:
         size: int,
         n_envs: int,
         fields: Mapping[str, Field],
-        row: Row,
+        row: RowLayout,
         relabelling: Relabelling,
         outcome: Outcome,
         *,

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode
 
-from hindsight.replay.buffer import Relabelling, Row, check_choice
+from hindsight.replay.buffer import Relabelling, RowLayout, check_choice
 from hindsight.replay.episodes import (
     Array,
     EpisodeBuffer,
@@ -423,7 +423,7 @@ def goal_fields(
     action_space: Space[Any],
     info_keys: Sequence[str],
     has_rest: bool = False,
-) -> tuple[dict[str, Field], Row]:
+) -> tuple[dict[str, Field], RowLayout]:
     """The fields of a goal environment's transitions and their row.
 
     Raises:
@@ -454,7 +454,7 @@ def goal_fields(
         column = fields[key].columns.stop
     goal, shape = fields["achieved_goal"].columns.stop, action_space.shape
     assert shape is not None and action_space.dtype is not None
-    row = Row.of(column, goal, int(np.prod(shape)), len(info_keys), has_rest)
+    row = RowLayout.of(column, goal, int(np.prod(shape)), len(info_keys), has_rest)
     fields["action"] = Field("action", row.actions, shape, action_space.dtype)
     number = np.dtype(np.float32)
     for i, name in enumerate(("reward", "terminated")):

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, Reward, Row
+from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, Reward, RowLayout
 from hindsight.replay.transitions import Batch
 
 #: The least priority^alpha: practically never drawn.
@@ -120,7 +120,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         n_runs: int,
         n_envs: int,
         size: int,
-        row: Row,
+        row: RowLayout,
         relabelling: Relabelling,
         *,
         alpha: float = 0.6,

@@ -193,7 +193,7 @@ PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
 }
 
 
-def kind_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
+def model_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
     """What a part of a cell is, by its id or name; the default kind, if it has neither."""
     ((tag, usual),) = DEFAULTS.get(part, {"": ""}).items()
     default = GymnasiumSpec if part == "environment" else PARTS[part][usual]
@@ -215,7 +215,7 @@ def hash_of(values: dict[str, Any]) -> str:
         # Which kind it is says more than its values.
         ((tag, usual),) = DEFAULTS.get(key, {"": ""}).items()
         kind = value[tag] if tag else ""
-        part = _unlike_defaults(kind_of(key, value), value)
+        part = _unlike_defaults(model_of(key, value), value)
         if kind != usual:
             part[tag] = kind
         # A part that is there by default goes without saying; of others their presence says.
@@ -261,12 +261,12 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         keys = {name for models in kinds.values() for m in models for name in m.model_fields}
         raise SpecError(f"{where}: {key!r} is no key of a cell{guess(key, keys)}")
     for home in homes:
-        if home in values and key in kind_of(home, values[home]).model_fields:
+        if home in values and key in model_of(home, values[home]).model_fields:
             values[home][key] = value
             return
     if homes[0] in values:
         raise SpecError(
-            f"{where}: {key!r} is no key of {kind_of(homes[0], values[homes[0]]).__name__}"
+            f"{where}: {key!r} is no key of {model_of(homes[0], values[homes[0]]).__name__}"
         )
     raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from hindsight.files import as_json, reason
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
-from hindsight.specs.cell import CellSpec, kind_of, put
+from hindsight.specs.cell import CellSpec, model_of, put
 from hindsight.specs.code import code_of
 from hindsight.specs.config import (
     PUBLISHED,
@@ -193,7 +193,7 @@ def _cell(config: Config, at: Place) -> CellSpec:
         environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
     else:
         environment = dict(experiment.tasks[condition.task])
-        if "fidelity" in kind_of("environment", environment).model_fields:
+        if "fidelity" in model_of("environment", environment).model_fields:
             environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
     values: dict[str, Any] = {

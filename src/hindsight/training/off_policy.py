@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hindsight.nn.standardise import Standardiser
-from hindsight.replay.buffer import Relabelling, ReplayBuffer, Row, draws
+from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import OffPolicySpec
@@ -72,7 +72,7 @@ class OffPolicyRuns(Runs):
             replay.fidelity,
         )
         sizes_of_row = (env.observation_size, env.goal_size, env.action_size)
-        row = Row.of(*sizes_of_row, has_rest=env.keeps_rest)
+        row = RowLayout.of(*sizes_of_row, has_rest=env.keeps_rest)
         size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
         sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
         kinds: dict[str, Any] = {
