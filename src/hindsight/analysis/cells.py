@@ -271,7 +271,7 @@ def _check_values(cell: Cell) -> None:
     """Nothing that no training can have written, whatever the seal says."""
     spec = cell.metadata["spec"]
     returns, longest = _possible(spec.get("environment", {}))
-    # Until an episode has finished nothing is known; a run that diverges may end with no number.
+    # Until an episode has finished nothing is told; a run that diverges may end with no number.
     untold = (cell.curves["episodes"] == 0) | (
         cell.curves["env_steps"] == cell.curves["seed"].map(cell.diverged)
     )
