@@ -45,9 +45,9 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
-    for line in [*what_comes(stage, None if own else cores), *_narrowed(stage)]:
-        print(line, flush=True)
     with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
+        for line in [*what_comes(stage, None if own else cores), *_narrowed(stage)]:
+            print(line, flush=True)
         started = time.time()
         status, stopped_by = _supervise(command, stage)
     if stopped_by is not None:
@@ -73,6 +73,8 @@ def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
     if stage.never_train:
         yield "Nothing is trained: what is there is drawn and judged."
     else:
+        for name in stage.damaged:
+            yield f"{stage.curves(name)} is damaged: it is set aside, and trained again."
         fresh = stage.there - set(stage.stale)
         left = [work for name, work in stage.shares(slots=1).items() if name not in fresh]
         yield f"Preset {stage.source}: {len(left)} of {len(stage.cells)} cells are to be trained."

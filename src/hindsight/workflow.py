@@ -20,8 +20,9 @@ import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from hindsight.files import as_json, write_if_changed
+from hindsight.files import as_json, set_aside, write_if_changed
 from hindsight.integrity import about
 from hindsight.specs.bundles import bundles_of
 from hindsight.specs.cell import CellSpec
@@ -124,9 +125,24 @@ class Stage:
         return Path(f"{self.root}/cells/{name}.parquet")
 
     @cached_property
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """What lies in the cells' places, and what it says of itself: nothing if it is damaged.
+
+        Where nothing is trained nobody asks what it says.
+        """
+        names = sorted(files_below(self.root / "cells"))  # one look per folder, not one per cell
+        found = {n: self.curves(n) for n in names if n in self.plan.cells}
+        return {n: {} if self.never_train else about(path) for n, path in found.items()}
+
+    @cached_property
     def there(self) -> set[str]:
-        """Names of the cells whose curves are there: one look per folder, not one per cell."""
-        return {name for name in files_below(self.root / "cells") if name in self.plan.cells}
+        """Names of the cells whose curves are there; where nothing is trained, damaged or not."""
+        return {name for name, found in self._found.items() if found or self.never_train}
+
+    @property
+    def damaged(self) -> list[str]:
+        """Cells in whose place lies what is no results file, and that are trained again."""
+        return [name for name in self._found if name not in self.there]
 
     @cached_property
     def stale(self) -> list[str]:
@@ -134,11 +150,8 @@ class Stage:
 
         By their own word: Snakemake's bookkeeping stays behind where results are copied.
         """
-        return [
-            name
-            for name in sorted(self.there)
-            if not is_of(about(self.curves(name)), self.plan.cells[name])
-        ]
+        cells = self.plan.cells
+        return [n for n in sorted(self.there) if not is_of(self._found[n], cells[n])]
 
     def cells_of(self, experiment: str) -> list[str]:
         """Curves that an experiment's tables are made of."""
@@ -379,6 +392,11 @@ class Stage:
         )
 
     # -- beginning and end of a run -----------------------------------------------------------
+
+    def set_damaged_aside(self) -> None:
+        """Rename what lies in a cell's place and is no results file: Snakemake would take it."""
+        for name in self.damaged:
+            set_aside(self.curves(name))
 
     def write_plans(self) -> None:
         """Write what jobs read: each experiment's plan, and each cell's specification, if new."""

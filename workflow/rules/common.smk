@@ -40,6 +40,8 @@ try:
     plan_of = Plan.as_written if workflow.remote_exec else Plan.of
     STAGE = Stage.of(plan_of(parse_config(config)))
     if not workflow.remote_exec:
+        if workflow.is_main_process and not workflow.output_settings.dryrun:
+            STAGE.set_damaged_aside()
         STAGE.write_plans()
         TOGETHER = STAGE.together(slots())
     else:
