@@ -49,9 +49,10 @@ lint: .venv/ready
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 
-# The documentation's site, by packages of its own in an environment of their own.
+# The documentation's site, by packages of its own in an environment of their own.  A warning is an
+# error, which --quiet would hide; the variable silences the theme's word about its own future alone.
 docs: .venv/docs/ready
-	.venv/docs/bin/mkdocs build --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build $(ARGS)
 
 .venv/docs/ready: pyproject.toml
 	$(PYTHON) -m venv .venv/docs

@@ -1,9 +1,12 @@
 """The pages keep their word: links lead to the lines they name, commands exist."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.wants import wants
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\[`(?P<text>[^`]+)`\]\((?P<path>[^)#]+)#L(?P<line>\d+)\)")
@@ -67,6 +70,29 @@ def test_make_alone_names_every_target():
 
 def test_every_page_has_its_place_on_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md", "REPLICATION.md"}
-    docs = ROOT / "docs"
-    assert placed == {path.name for path in [*docs.glob("*.md"), *docs.glob("*.ipynb")]}
+    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md"}
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb"), *ROOT.glob("*.md")]
+    assert placed == {path.name for path in pages} - {"README.md"}
+
+
+def make_docs(*options: object) -> subprocess.CompletedProcess[str]:
+    wants((ROOT / ".venv/docs/ready").exists(), "mkdocs", "it with make docs")
+    arguments = " ".join(map(str, options))
+    command = ["make", "-C", str(ROOT), "docs", f"ARGS={arguments}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    built = make_docs("--site-dir", tmp_path)
+    assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
+    assert (tmp_path / "api" / "index.html").stat().st_size > 100_000
+    assert (tmp_path / "tutorial.ipynb" / "index.html").exists()
+
+
+def test_a_warning_fails_the_site(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("[a page](no-such-page.md)", encoding="utf-8")
+    settings = f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: docs\nhooks: []\nplugins: []\nnav: []\n"
+    (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    built = make_docs("--config-file", tmp_path / "mkdocs.yml", "--site-dir", tmp_path / "site")
+    assert built.returncode != 0 and "no-such-page.md" in built.stderr, built.stderr
