@@ -109,7 +109,8 @@ _PUBLISHED: Drawn = {
     "meher_fig2": (
         "s_ratio",
         grids.s_ratio,
-        _CURVES + "Colour is S, the share of successes among the training episodes; wide: S = 0.5.",
+        _CURVES + "Colour is S, the share of successes among the training episodes: blue below "
+        "one half, red above it, and a wide black line for S = 0.5.",
     ),
     "meher_fig3": ("s_ratio", s_ratio.bars, _BARS),
     "meher_fig4": (
@@ -126,7 +127,9 @@ _PUBLISHED: Drawn = {
     "meher_fig7": (
         "stop_her",
         grids.stopping_by_minutes,
-        _CURVES + "Here the axis is training time: what hindsight costs once it is not needed.",
+        _CURVES + "Here the axis is training time: what hindsight costs once it is not needed. "
+        "What switching it off saves stands in words, for runs of one seed, up to where the first "
+        "of the two ended.",
     ),
     "entropy": (
         "algorithms",
@@ -239,9 +242,9 @@ QUESTIONS: Drawn = {
         "moving_goals",
         fetch.moving_goals,
         "Above, success over training on tasks whose achieved goal moves in every episode, or "
-        "rests until it is touched; below, what hindsight adds to PPO by how often and how far "
-        "the achieved goal moves before anything is learned. Were the benefit to grow with "
-        "movement, points would rise from left to right.",
+        "rests until it is touched. Below, a row per task: how often and how far the achieved goal "
+        "moves before anything is learned, and what hindsight adds to PPO. Were the benefit to "
+        "grow with movement, gains would grow from the top row to the lowest.",
     ),
 }
 OTHER_TASKS: Drawn = {

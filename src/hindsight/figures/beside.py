@@ -130,7 +130,7 @@ def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]
         look = style.STRATEGIES.get(name, shade) if name else look_of(plan, arm)
         label = " ".join(word for word in (arm if len(arms) > 1 or not name else "", name) if word)
         series.append(Series(arm, label, look, tuple(at)))
-    names = [value if isinstance(value, str) else f"{value:g}" for value in values]
+    names = [value if isinstance(value, str) else style.number(value) for value in values]
     return series, names, style.KEYS.get(key, key)
 
 

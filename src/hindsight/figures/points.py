@@ -20,6 +20,7 @@ Spread = tuple[float, float, float]  # value, and the bounds of its interval (Na
 
 ROW_INCHES, SERIES_INCHES = 0.1, 0.1  # height of a row of `forest`, and what each series adds
 NAMES_INCHES = 2.1  # width of the names of its rows
+NO_INTERVAL = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,11 @@ def places_of(plan: dict[str, Any]) -> list[str]:
 
 
 def place_name(place: str, between: str = ", ") -> str:
-    """`static, random spawn`."""
+    """`static, random spawn`; a task has its own name."""
     if place == ALL:
         return "all conditions"
+    if place not in style.CONDITIONS:
+        return place
     spawn, prey = style.CONDITIONS[place]
     return f"{style.PREYS[prey]}{between}{style.SPAWNS[spawn]}"
 

@@ -22,7 +22,6 @@ from hindsight.figures.tables import Tables, arms_of, levels_of, look_of
 PUBLISHED_SAVING: tuple[float, float] = tuple(CLAIMS["M5"].thresholds["published"])
 #: Return within which two arms count as equally good.
 MARGIN: float = CLAIMS["M5"].thresholds["equal"]
-_NO = (float("nan"), float("nan"))
 RUNS = ["seed", "final_evaluation_return", "solved", "minutes", "updates", "end_step"]
 
 
@@ -50,7 +49,10 @@ def time_saved(tables: Tables) -> Figure:
         cost.append(
             Dots(arm, look, _spreads(rows, "return_difference", "return_low", "return_high"))
         )
-        steps = {place: (row["switch_step_median"] / 1e3, *_NO) for place, row in rows.items()}
+        steps = {
+            place: (row["switch_step_median"] / 1e3, *points.NO_INTERVAL)
+            for place, row in rows.items()
+        }
         switch.append(Dots(arm, look, steps))
     drawn = (
         "runs of one seed compared up to where the first of them ended; bar: bootstrap over "

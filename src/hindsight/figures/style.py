@@ -18,7 +18,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
@@ -264,13 +264,20 @@ def level_looks(count: int) -> list[Look]:
     return [Look(to_hex(palette(x)), "-", "os^Dv"[i % 5], 1.3) for i, x in enumerate(at)]
 
 
+_S_RATIOS = LinearSegmentedColormap.from_list(
+    "S",
+    [(0.0, "#6BB5E8"), (0.2, "#2F86C9"), (0.4, "#0B3A78"), (0.5, "#000000"), (0.6, "#7A0010"),
+     (0.7, "#C8102E"), (0.8, "#F0602A"), (0.9, "#E69500"), (1.0, "#A58600")],
+)  # fmt: skip
+
+
 def s_ratio_look(s_ratio: float) -> Look:
     """An S-ratio's look: its colour says its value, whichever others are drawn beside it.
 
-    Marks alone tell 0, 1/2 and 1, and width 1/2: eleven marked curves would hide one another.
-    Dashes tell neighbours apart, whose colours are close.
+    Blue is less than one half and red more, the darker the nearer to it.  Marks alone tell 0, 1/2
+    and 1, and width 1/2: eleven marked curves would hide one another.  Dashes help neighbours.
     """
-    colour = to_hex(matplotlib.colormaps["viridis_r"](0.2 + 0.8 * s_ratio))
+    colour = to_hex(_S_RATIOS(s_ratio))
     half = abs(s_ratio - 0.5) < 1e-9
     marker = "D" if half else {0.0: "o", 1.0: "s"}.get(s_ratio, "none")
     dashes: tuple[Any, ...] = ("-", (0, (5, 1.3)), (0, (1, 1)), (0, (5, 1.3, 1, 1.3)))
@@ -287,10 +294,15 @@ def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
     return level_looks(len(levels))
 
 
+def number(value: float) -> str:
+    """`0.5`, `3e-5`."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
 def level_label(level: dict[str, Any]) -> str:
     """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` alone is one copy)."""
     words = [
-        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{value:g}"
+        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{number(value)}"
         for key, value in level.items()
         if level.get("strategy") != "final" or (key, value) != ("k", 1)
     ]
@@ -418,7 +430,7 @@ def grid(
     """
     left, right, bottom, gap = 0.68, 0.44, 0.52 + below, 0.13
     panel_w = max(1.72, (7.2 - left - right) / len(columns) - gap)
-    panel_h = min(max(1.3, 0.62 * panel_w), 2.6)
+    panel_h = min(max(1.3, 0.62 * panel_w), 2.6 if len(rows) < 3 else 1.5)
     width = left + right + len(columns) * panel_w + (len(columns) - 1) * gap
     titles = [PREYS.get(column, column) for column in columns]
     top = head_inches(head, width) + (0.34 if any("\n" in title for title in titles) else 0.2)
@@ -437,7 +449,9 @@ def grid(
     )
     draw_head(fig, head)
     middle = (bottom + (height - top)) / 2 / height
-    fig.text(0.12 / width, middle, y_label, rotation=90, va="center", ha="left", size=8.5)
+    letters = int((height - top - bottom + 0.3) / 0.064)
+    fig.text(0.1 / width, middle, textwrap.fill(y_label, letters), rotation=90, va="center",
+             ha="left", size=8.5, multialignment="center", linespacing=1.1)  # fmt: skip
     centre = (left + width - right) / 2 / width
     fig.text(centre, (below + 0.1) / height, x_label, va="bottom", ha="center", size=8.5)
     for ax, title in zip(axes[0], titles, strict=True):
