@@ -153,7 +153,7 @@ def stopping_by_minutes(tables: Tables) -> Figure:
     """
     saved = tables.read("time_saved.csv")
     notes = {
-        row["condition"]: f"{row['arm']} saves\n{_percent(row['saved_share'])} of the time\n"
+        row["condition"]: f"{row['arm']}\nsaves {_percent(row['saved_share'])}\n"
         f"[{_percent(row['low'])}, {_percent(row['high'])}]"
         for row in saved.to_dict("records")
         if pd.notna(row["low"])

@@ -162,7 +162,8 @@ class Along:
 
 def panels(head: style.Head, titles: Sequence[str], x_label: str) -> tuple[Figure, list[Axes]]:
     """Panels side by side, each with its own y axis, under one head."""
-    width, height, left, gap = min(max(7.2, 3.3 * len(titles)), 13.0), 2.3, 0.55, 0.55
+    width, height = style.wide(min(max(7.2, 3.3 * len(titles)), 13.0), len(titles)), 2.3
+    left = gap = 0.55
     top, bottom = style.head_inches(head, width) + 0.25, 0.55
     total = top + height + bottom
     panel = (width - left - 0.2 - gap * (len(titles) - 1)) / len(titles)

@@ -110,7 +110,8 @@ def _share_of(ax: Axes, table: pd.DataFrame, places: list[str]) -> None:
 
 def _three(head: style.Head, rows: float) -> tuple[Figure, Any]:
     """Three panels side by side that share their rows."""
-    width, left, right, bottom, gap = 10.9, points.NAMES_INCHES, 0.85, 0.5, 0.35
+    width, left, right = style.wide(10.9, 3), points.NAMES_INCHES, 0.85
+    bottom, gap = 0.5, 0.35
     panel = max(rows, 0.7)
     top = style.head_inches(head, width) + 0.15
     height = top + panel + bottom
