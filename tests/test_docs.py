@@ -1,12 +1,16 @@
 """The pages keep their word: links lead to the lines they name, commands exist."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
+from hindsight.cli import app
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +58,37 @@ def test_commands_of_the_readme_exist():
     for target in set(re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", readme, re.M)):
         name = target[0] or target[1]
         assert re.search(rf"^{name}:", makefile, re.M), name
+
+
+def typed() -> list[list[str]]:
+    """The command lines of README and docs/ that begin with hindsight, as words."""
+    found = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        blocks = re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.M | re.S)
+        lines = [line for block in blocks for line in block.splitlines()]
+        lines += re.findall(
+            r"`((?:\.venv/bin/)?hindsight [^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S)
+        )
+        words = [
+            shlex.split(line, comments=True)
+            for line in lines
+            if re.match(r"(\S*/)?hindsight ", line)
+        ]
+        found += [line[1:] for line in words]
+    return found
+
+
+def test_what_the_pages_say_to_type_can_be_typed():
+    """Every command is there, with its options; nothing runs."""
+    commands = typer.main.get_command(app).commands
+    lines = typed()
+    assert len(lines) > 30
+    for name, *words in lines:
+        assert name in commands or name == "--version", name
+        if name in commands and "..." not in words:
+            command = commands[name]
+            command.make_parser(click.Context(command)).parse_args(words)
 
 
 def test_the_readme_is_short():

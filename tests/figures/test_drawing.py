@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from matplotlib.text import Text
+from typer.testing import CliRunner
 
 import hindsight
 from hindsight import fingerprint
+from hindsight.cli import app
 from hindsight.figures import _PUBLISHED as PUBLISHED_FIGURES
 from hindsight.figures import FigureSpec, draw, drawing, figure_of
 from hindsight.figures.style import save_for_paper
@@ -117,3 +119,18 @@ def test_for_a_paper_widths_are_its_columns_and_every_word_has_eight_points(
     # The page of the PDF, in points of 1/72 inch.
     box = re.search(rb"/MediaBox \[\s*0 0 ([\d.]+) ([\d.]+)", pdf.read_bytes())
     assert box is not None and float(box[1]) == pytest.approx(72 * inches, abs=0.1)
+
+
+def test_the_command_draws_what_is_named_and_says_what_there_is(tmp_path: Path) -> None:
+    tables = written(tmp_path, GRIDS["nothing"])
+
+    def typed(*words: object):
+        return CliRunner().invoke(app, ["figures", *map(str, words)])
+
+    done = typed("--paper", "--from", tables, "--out", tmp_path / "paper", NAMES[1])
+    assert done.exit_code == 0 and str(tmp_path / "paper" / f"{NAMES[1]}.pdf") in done.stdout
+    assert [path.name for path in (tmp_path / "paper").iterdir()] == [f"{NAMES[1]}.pdf"]
+    wrong = typed("--from", tables, "no_such_figure")
+    assert wrong.exit_code == 2 and "no_such_figure" in wrong.output and NAMES[1] in wrong.output
+    empty = typed("--from", tmp_path / "nowhere")
+    assert empty.exit_code == 2 and "no tables" in empty.output
