@@ -18,7 +18,7 @@ help:
 	@echo "make docs              build the documentation's site into site/: a minute"
 	@echo "make bench             measure speed beside Stable-Baselines3"
 	@echo "make faults            injure it in 260 ways and more, and write docs/survival.md"
-	@echo "make fresh             the first commands on a bare Debian, as root"
+	@echo "make fresh             the first commands, or the Dockerfile's, on a bare Debian, as root"
 	@echo "make test-slurm        run through a real SLURM on this machine, as root: half an hour"
 	@echo "make lock              pin what is installed: requirements.lock, environment.yml"
 
@@ -49,9 +49,10 @@ lint: .venv/ready
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 
-# The documentation's site, by packages of its own in an environment of their own.
+# The documentation's site, by packages of its own in an environment of their own.  A warning is an
+# error, which --quiet would hide; the variable silences the theme's word about its own future alone.
 docs: .venv/docs/ready
-	.venv/docs/bin/mkdocs build --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build $(ARGS)
 
 .venv/docs/ready: pyproject.toml
 	$(PYTHON) -m venv .venv/docs

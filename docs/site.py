@@ -19,7 +19,7 @@ APPENDIX = sorted(ROOT.glob("results/published/appendix/*.md"))
 #: Pages that lie outside docs/, by their name here.
 OUTSIDE = {
     "index.md": "README.md",
-    "REPLICATION.md": "REPLICATION.md",
+    **{name: name for name in ("REPLICATION.md", "CONTRIBUTING.md", "CHANGELOG.md")},
     **{path: path for path in (page.relative_to(ROOT).as_posix() for page in APPENDIX)},
 }
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")

@@ -4,6 +4,7 @@
 #   make fresh                      make replicate (preset smoke), then make test
 #   make fresh ARGS=replicate       the first alone
 #   make fresh ARGS="test tests/test_cli.py"      the second alone, of these tests; of all without
+#   make fresh ARGS=docker          the Dockerfile's steps, read from it, and what it says to run
 #
 # A new root (mmdebstrap) gets a clone of what is committed here, and nothing of this machine but how
 # it reaches its registries: the settings of apt and pip, proxies, certificates.
@@ -45,8 +46,10 @@ options=()
 for file in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
   if [ -f "$file" ] && grep -q "^ *Acquire" "$file"; then options+=("--aptopt=$file"); fi
 done
-mmdebstrap --quiet --variant=apt --include=ca-certificates,git,make,python3,python3-venv \
-  "${options[@]}" "$SUITE" "$ROOT" "${sources[@]}"
+if [ "$WHAT" != docker ]; then # which brings its own
+  options+=(--include=ca-certificates,git,make,python3,python3-venv)
+fi
+mmdebstrap --quiet --variant=apt "${options[@]}" "$SUITE" "$ROOT" "${sources[@]}"
 
 # -- how this machine reaches its registries -------------------------------------------------------
 carry() { # a file or folder to the same place there
@@ -84,10 +87,38 @@ for folder in $(cat /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.c
 done
 mount --rbind /proc "$ROOT/proc"
 mount --rbind /dev "$ROOT/dev"
-git clone --quiet --no-hardlinks . "$ROOT/hindsight"
+copy() { git clone --quiet --no-hardlinks . "$ROOT$1"; }
+inside() { # a command of a shell in a folder there
+  chroot "$ROOT" env -i "${keep[@]}" sh -c "cd $1 && $2" </dev/null
+}
 took "bare root"
 
+# -- the Dockerfile --------------------------------------------------------------------------------
+if [ "$WHAT" = docker ]; then
+  at=/
+  while read -r step rest; do
+    echo "fresh: $step $rest"
+    case "$step" in
+      FROM) [ "$rest" = "debian:$SUITE-slim" ] ;;
+      RUN) inside "$at" "$rest" ;;
+      WORKDIR) at=$rest ;;
+      COPY)
+        [ "$rest" = ". ." ]
+        copy "$at"
+        ;;
+      ENV) keep+=("${rest%%=*}=$(inside / "printf %s ${rest#*=}")") ;;
+      CMD) inside "$at" "$(tr -d '[],"' <<<"$rest")" ;;
+      *) false ;;
+    esac
+  done < <(sed -e ':a' -e '/\\$/N; s/\\\n//; ta' -e '/^#/d' Dockerfile)
+  took "image"
+  inside "$at" "$(sed -n '1s/.*docker run --rm hindsight //p' Dockerfile)"
+  took "replicate"
+  exit
+fi
+
 # -- the README's two commands ---------------------------------------------------------------------
+copy /hindsight
 there() { chroot "$ROOT" env -i "${keep[@]}" make -C /hindsight "$@"; }
 there .venv/ready
 took "packages"

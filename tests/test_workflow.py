@@ -52,3 +52,15 @@ def test_only_files_of_the_kind_that_is_asked_for_are_there(tmp_path):
     assert files_below(tmp_path) == {"random-static-n3-G10-r0.5/ppo-lr0.0003"}
     assert files_below(tmp_path, ".lock") == {"random-static-n3-G10-r0.5/dqn"}
     assert files_below(tmp_path / "none") == set()
+
+
+def test_every_picture_of_the_report_has_its_caption(tmp_path, monkeypatch):
+    """Those that `snakemake --report` shows."""
+    monkeypatch.chdir(tmp_path)
+    stage = stage_of("algorithms", "stability")
+    stage.write_plans()
+    names = {Path(path).stem for path in stage.drawn}
+    captions = {name: Path(stage.caption_of(name)).read_text(encoding="utf-8") for name in names}
+    assert {"ppo_her_fig2", "question_stability"} <= names
+    assert "environment steps it needed" in captions["ppo_her_fig2"]
+    assert all(len(text) > 40 for text in captions.values())

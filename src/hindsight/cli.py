@@ -599,6 +599,31 @@ def draw(
     draw_all(out, {folder.name: folder for folder in folders}, processes)
 
 
+@app.command()
+def figures(
+    names: Annotated[list[str] | None, typer.Argument(help="all if not given")] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="3.3 or 6.9 inches wide, 8 pt, no titles: PDF alone")
+    ] = False,
+    tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
+        "results/tables/published"
+    ),
+    out: Annotated[Path, typer.Option(help="folder of figures")] = Path("figures/paper"),
+) -> None:
+    """Draw figures from tables that are there: as in the report, or for a paper."""
+    from hindsight.figures import draw, draw_for_paper, names_there
+
+    there = names_there(tables)
+    if not there:
+        raise typer.BadParameter(f"there are no tables in {tables}; make figures writes them")
+    for name in names or there:
+        if name not in there:
+            raise typer.BadParameter(f"there is no figure {name!r}; there are {', '.join(there)}")
+        stem = out / name
+        made = (draw_for_paper(name, tables, stem),) if paper else draw(name, tables, stem)
+        typer.echo("  ".join(map(str, made)))
+
+
 @app.command(hidden=True)
 def claims(out: Path) -> None:
     """Verdicts from the tables beside which `out` lies (a job of the workflow)."""

@@ -404,6 +404,7 @@ class Stage:
             text = as_json(self.plan.document(experiment))
             write_if_changed(Path(self.tables) / experiment / "plan.json", text)
         write_if_changed(Path(self.papers), as_json(papers_grids(self.plan.config)))
+        self._write_captions()
         if self.never_train:
             return
         for name, spec in self.plan.cells.items():
@@ -417,6 +418,17 @@ class Stage:
             write_if_changed(Path(TO_TRAIN), text)
         for name in self.stale:
             _make_newer(Path(TO_TRAIN), self.curves(name))
+
+    def caption_of(self, figure: str) -> str:
+        """The file of a figure's caption, which `snakemake --report` shows."""
+        return f"results/captions/{self.source}/{figure}.rst"
+
+    def _write_captions(self) -> None:
+        from hindsight.figures import specs_of
+
+        specs = specs_of(self.drawn_experiments)
+        for name in {Path(path).stem for path in self.drawn}:
+            write_if_changed(Path(self.caption_of(name)), specs[name].caption + "\n")
 
     def forget_unselected(self) -> None:
         """Delete tables of experiments that are not in the plan: verdicts and page would tell of

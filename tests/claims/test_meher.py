@@ -341,7 +341,7 @@ def test_targeting_at_one_s_where_the_sweep_is_absent(tmp_path: Path) -> None:
     m4 = judged(tables, "M4", "described")
     assert m4.verdict == "partly"
     assert m4.effect == pytest.approx(-2 / 20 * 0.905, rel=1e-3)
-    assert "one S of stop_her" in note(m4)
+    assert "one S of switching off" in note(m4)
 
 
 def test_gains_count_where_something_is_learned_and_the_runs_differ() -> None:

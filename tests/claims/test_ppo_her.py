@@ -209,7 +209,7 @@ def test_holding_up_needs_all_three_sweeps(tmp_path: Path) -> None:
 
     p6 = swept("agent_size", [{"interception_distance": r} for r in (1.0, 0.1)])
     assert p6.verdict == "partly"
-    assert "grid_size: the experiment has no results" in note(p6)
+    assert "box sizes: the experiment has no results" in note(p6)
     swept("grid_size", [{"grid_size": g} for g in (10.0, 50.0)])
     p6 = swept("dimensions", [{"n_dims": n} for n in (2, 6)])
     assert p6.verdict == "reproduced"

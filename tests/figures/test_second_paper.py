@@ -62,10 +62,19 @@ def test_the_arms_of_an_experiment_differ_in_grey_line_and_marker() -> None:
             assert one.line != other.line and one.marker != other.marker
 
 
-def test_eleven_s_ratios_go_from_light_to_dark_and_one_half_stands_out() -> None:
+def test_eleven_s_ratios_can_be_told_apart_and_one_half_stands_out() -> None:
     looks = style.swept_looks(second_paper.S_RATIOS)
+    colours = [np.array(to_rgb(look.colour)) for look in looks]
+    # Blue below one half, red above; the darker the nearer.
+    assert all(colour[2] > colour[0] for colour in colours[:5])
+    assert all(colour[0] > colour[2] for colour in colours[6:])
     shades = [lightness(look.colour) for look in looks]
-    assert shades == sorted(shades, reverse=True) and len(set(shades)) == 11
+    assert shades[:5] == sorted(shades[:5], reverse=True) and shades[6:10] == sorted(shades[6:10])
+    apart = [float(np.linalg.norm(a - b)) for a, b in itertools.combinations(colours, 2)]
+    assert min(apart) > 0.14
+    assert all(
+        a.line != b.line for a, b in itertools.pairwise(looks) if "D" not in (a.marker, b.marker)
+    )
     widths = [look.width for look in looks]
     assert widths.index(max(widths)) == 5 and widths.count(max(widths)) == 1
     assert [i for i, look in enumerate(looks) if look.marker != "none"] == [0, 5, 10]
@@ -190,6 +199,34 @@ def test_the_released_targeted_runs_are_said_to_be_the_untargeted_ones(tables: P
     for name in ("meher_fig6", "meher_fig7", "time_saved"):
         assert pair in texts(drawn(name, tables))
         assert pair not in texts(drawn(f"{name}_described", tables))
+    for name in ("meher_fig6", "meher_fig7"):
+        arms = ["PPO-HER", "MEHER = targeted MEHER", "PPO-HER-2-PPO"]
+        assert labels(drawn(name, tables)) == arms
+        assert "targeted MEHER" in labels(drawn(f"{name}_described", tables))
+
+
+def test_what_switching_off_saves_stands_in_the_panels_of_minutes(tables: Path) -> None:
+    saved = Tables(tables / "stop_her", "released").read("time_saved.csv")
+    saved = saved[(saved["condition"] != ALL) & saved["low"].notna()]["saved_share"]
+    said = [note for ax in drawn("meher_fig7", tables).axes for note in notes(ax)]
+    found = [note.replace("\u00a0", " ") for note in said if "saves" in note]
+    expected = [
+        f"PPO-HER-2-PPO\nsaves {100 * share:.0f} %".replace("-0 ", "−0 ") for share in saved
+    ]
+    assert expected and sorted(note.rpartition("\n")[0] for note in found) == sorted(expected)
+
+
+def test_a_median_ends_where_half_of_its_runs_have_ended(tables: Path, tmp_path: Path) -> None:
+    root = copied(tables, tmp_path, "stop_her")
+    path = root / "stop_her/seed_curves.parquet"
+    whole = pd.read_parquet(path)
+    steps, seeds = sorted(whole["env_steps"].unique()), sorted(whole["seed"].unique())
+    early = (whole["arm"] == "PPO-HER") & whole["seed"].isin(seeds[: len(seeds) // 2 + 1])
+    whole[~(early & (whole["env_steps"] > steps[4]))].to_parquet(path)
+    ax = drawn("meher_fig6_described", root).axes[0]
+    ends = {line.get_marker(): 1e3 * max(line.get_xdata()) for line in ax.lines}
+    assert ends[style.ARMS["PPO-HER"].marker] == pytest.approx(steps[4])
+    assert ends[style.ARMS["MEHER"].marker] == pytest.approx(steps[-1])
 
 
 def test_signals_average_each_run_s_training_beside_the_bernoulli_entropy(tables: Path) -> None:

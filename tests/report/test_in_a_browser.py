@@ -74,8 +74,8 @@ def test_charts_are_drawn_and_obey_their_fields(project: Project, tmp_path: Path
     question = """
       const chart = document.querySelector("[data-spec=chart-learning-curves]");
       chart.scrollIntoView();
-      await new Promise((done) => setTimeout(done, 3000));
       const lines = () => [...chart.querySelectorAll("svg .mark-line path")].length;
+      for (let i = 0; i < 80 && !lines(); i++) await new Promise((done) => setTimeout(done, 250));
       const before = lines();
       const box = document.querySelector(".fields input[type=checkbox]");
       box.click();
@@ -83,6 +83,7 @@ def test_charts_are_drawn_and_obey_their_fields(project: Project, tmp_path: Path
       const fields = document.querySelectorAll(".fields select").length;
       return {before, after: lines(), fields};"""
     found = probed(project.html, tmp_path, question)
+    assert isinstance(found, dict), found
     assert found["before"] - found["after"] == 1 and found["after"] >= 1
     assert found["fields"] >= 3
 

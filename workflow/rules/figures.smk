@@ -1,4 +1,19 @@
 # Figures, from tables only.  A job leaves alone what is drawn already, of the same tables.
+
+
+def shown(path, experiment):
+    """A picture with its caption, for `snakemake --report`; a PDF beside it without."""
+    if not path.endswith(".png"):
+        return path
+    name, known = Path(path).stem, STAGE.plan.config.experiments
+    return report(
+        path,
+        caption=str(Path(STAGE.caption_of(name)).absolute()),
+        category=known[experiment].title if experiment in known else experiment,
+        labels={"figure": name},
+    )
+
+
 for job, experiments in STAGE.drawing.items():
 
     rule:
@@ -9,7 +24,13 @@ for job, experiments in STAGE.drawing.items():
                 dict.fromkeys(t for name in experiments for t in STAGE.tables_of(name))
             ),
         output:
-            update([path for name in experiments for path in STAGE.drawn_of(name)]),
+            update(
+                [
+                    shown(path, name)
+                    for name in experiments
+                    for path in STAGE.drawn_of(name)
+                ]
+            ),
         log:
             f"results/logs/figures/{STAGE.source}-{job}.log",
         priority: 5000

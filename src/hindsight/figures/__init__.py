@@ -4,6 +4,7 @@ FIGURES names every figure with the experiment it is drawn from; `draw` draws on
 experiment that none of them is of has those that any can have.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,15 +26,18 @@ from hindsight.figures import (
     style,
 )
 from hindsight.figures.tables import Tables
+from hindsight.specs.experiments import EPISODES
 
 __all__ = [
     "ALSO_READ",
     "FIGURES",
     "FigureSpec",
     "draw",
+    "draw_for_paper",
     "figure_of",
     "name_under",
     "names_for",
+    "names_there",
     "specs_of",
 ]
 
@@ -109,7 +113,8 @@ _PUBLISHED: Drawn = {
     "meher_fig2": (
         "s_ratio",
         grids.s_ratio,
-        _CURVES + "Colour is S, the share of successes among the training episodes; wide: S = 0.5.",
+        _CURVES + "Colour is S, the share of successes among the training episodes: blue below "
+        "one half, red above it, and a wide black line for S = 0.5.",
     ),
     "meher_fig3": ("s_ratio", s_ratio.bars, _BARS),
     "meher_fig4": (
@@ -126,7 +131,9 @@ _PUBLISHED: Drawn = {
     "meher_fig7": (
         "stop_her",
         grids.stopping_by_minutes,
-        _CURVES + "Here the axis is training time: what hindsight costs once it is not needed.",
+        _CURVES + "Here the axis is training time: what hindsight costs once it is not needed. "
+        "In words: the share of the time that switching it off saves, with its 95 % interval, for "
+        "runs of one seed, up to where the first of the two ended.",
     ),
     "entropy": (
         "algorithms",
@@ -239,9 +246,9 @@ QUESTIONS: Drawn = {
         "moving_goals",
         fetch.moving_goals,
         "Above, success over training on tasks whose achieved goal moves in every episode, or "
-        "rests until it is touched; below, what hindsight adds to PPO by how often and how far "
-        "the achieved goal moves before anything is learned. Were the benefit to grow with "
-        "movement, points would rise from left to right.",
+        "rests until it is touched. Below, a row per task: how often and how far the achieved goal "
+        "moves before anything is learned, and what hindsight adds to PPO. Were the benefit to "
+        "grow with movement, gains would grow from the top row to the lowest.",
     ),
 }
 OTHER_TASKS: Drawn = {
@@ -363,16 +370,31 @@ def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
     ]
 
 
-def figure_of(name: str, tables_root: Path) -> Figure:
+def names_there(tables_root: Path) -> list[str]:
+    """Names of the figures of what was planned under `<tables_root>/<experiment>/`."""
+    found: list[str] = []
+    for path in sorted(tables_root.glob("*/plan.json")):
+        entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
+        found += names_for(path.parent.name, list(dict.fromkeys(e["fidelity"] for e in entries)))
+    pictured = (tables_root / EPISODES).exists()
+    return found + names_for(EPISODES.parent.name, []) * pictured
+
+
+def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> Figure:
     """Figure `name`, from `<tables_root>/<experiment>/`; KeyError names the figures there are."""
     there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
     if name not in there:
         raise KeyError(f"there is no figure {name!r}; there are {', '.join(there)}")
     spec = there[name]
-    with style.styled():
+    with style.styled(paper=paper):
         return spec.function(Tables(tables_root / spec.experiment, spec.fidelity))
 
 
 def draw(name: str, tables_root: Path, out_stem: Path, made_of: str = "") -> tuple[Path, Path]:
     """Draw figure `name` to `<out_stem>.png` and `.pdf`, which says `made_of` in its keywords."""
     return style.save(figure_of(name, tables_root), out_stem, made_of)
+
+
+def draw_for_paper(name: str, tables_root: Path, out_stem: Path) -> Path:
+    """Draw figure `name` to `<out_stem>.pdf`: 3.3 or 6.9 inches wide, no title, no settings."""
+    return style.save_for_paper(figure_of(name, tables_root, paper=True), out_stem)

@@ -54,7 +54,7 @@ def _share_by_prey(plan: dict[str, Any], rows: Rows, title: str, where: str) -> 
     there = {arm for arm, *_ in rows}
     handles = tuple(_dot(e.look, e.label) for e in grid_rows[0].lines if e.arm in there)
     head = style.Head(title, where, handles)
-    width, panel, bottom = max(7.2, 1.2 + 1.2 * len(preys)), 1.9, 0.55
+    width, panel, bottom = style.wide(max(7.2, 1.2 + 1.2 * len(preys)), len(preys)), 1.9, 0.55
     top = style.head_inches(head, width) + 0.25
     height = top + bottom + panel * len(grid_rows) + 0.4 * (len(grid_rows) - 1)
     fig = Figure(figsize=(width, height), dpi=style.DPI)
@@ -130,7 +130,7 @@ def series_by_level(plan: dict[str, Any]) -> tuple[list[Series], list[str], str]
         look = style.STRATEGIES.get(name, shade) if name else look_of(plan, arm)
         label = " ".join(word for word in (arm if len(arms) > 1 or not name else "", name) if word)
         series.append(Series(arm, label, look, tuple(at)))
-    names = [value if isinstance(value, str) else f"{value:g}" for value in values]
+    names = [value if isinstance(value, str) else style.number(value) for value in values]
     return series, names, style.KEYS.get(key, key)
 
 
@@ -255,7 +255,7 @@ def _conditions(count: int) -> str:
 
 
 def _aggregate_axes(head: style.Head, slots: int) -> tuple[Figure, Any]:
-    width, left, bottom = 9.6, 2.1, 0.35
+    width, left, bottom = style.wide(9.6, 3), 2.1, 0.35
     top = style.head_inches(head, width) + 0.25
     height = top + bottom + max(0.27 * slots, 0.6)
     fig = Figure(figsize=(width, height), dpi=style.DPI)

@@ -18,6 +18,8 @@ from hindsight.figures.grids import (
     arm_rows,
     draw_seeds,
     faintness,
+    far_apart,
+    half_ended,
     planned_of,
     say_absent,
     subtitle,
@@ -96,10 +98,11 @@ def over_training(
     """
     plan = tables.plan
     counts = runs.groupby(CELL)["seed"].nunique().unique().tolist()
-    drawn = f"line: {middle.__name__} over seeds; thin: every seed, up to its end{said}"
+    drawn = f"line: {middle.__name__} over seeds, until half have ended; thin: every seed{said}"
     where = subtitle(plan, tables.fidelity, counts, drawn, warn=below > 0)
     steps = float(runs["env_steps"].max())
     unit, x_label = style.steps_axis(steps)
+    x_label += ", logarithmic" if far_apart(plan) else ""
     drawn_lines = set(zip(runs["arm"], runs["level"], strict=True))
     own = (e.look.handle(e.label) for e in lines if (e.arm, e.level) in drawn_lines)
     handles = (*own, *more)
@@ -130,11 +133,11 @@ def over_training(
             for line, piece in found.items():
                 if not piece.empty:
                     draw_seeds(ax, piece, "env_steps", measure.column, unit, line.look, faint)
-                    end = min(steps, planned.get(keys[line], steps)) / unit
-                    _middle(ax, piece, measure.column, middle, end, unit, line.look)
+                    _middle(ax, piece, measure.column, middle, unit, line.look)
             if found and all(piece.empty for piece in found.values()):
                 style.note(ax, "not recorded")
-    style.limit_x(axes, steps / unit)
+    limit = style.limit_log_x if far_apart(plan) else style.limit_x
+    limit(axes, steps / unit)
     return fig
 
 
@@ -187,14 +190,14 @@ def _middle(
     runs: pd.DataFrame,
     column: str,
     middle: Middle,
-    limit: float,
     unit: float,
     look: style.Look,
 ) -> None:
-    """The seeds' middle on a common grid of steps up to `limit`, an arm's budget; a run that ended
-    before keeps its last value.
+    """The seeds' middle on a common grid of steps, until half of the runs have ended; one that
+    ended before keeps its last value.
     """
-    grid = np.linspace(runs["env_steps"].min() / unit, limit, 150)
+    first, last = runs["env_steps"].min() / unit, half_ended(runs, "env_steps") / unit
+    grid = np.unique([*np.linspace(first, last, 150), *np.geomspace(first, last, 150)])
     curves = [
         np.interp(grid, run["env_steps"] / unit, run[column])  # constant beyond a run's last step
         for _, run in runs.sort_values("env_steps").groupby("seed")

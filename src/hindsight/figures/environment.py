@@ -29,7 +29,8 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
     )
     head = style.Head(title, where, handles)
     # Flat panels fill their place: the numbers at their walls need some beside them.
-    width, panel, gap = max(7.2, 2.75 * columns), 2.5 if n > 2 else 2.15, 0.6
+    width, gap = style.wide(max(7.2, 2.75 * columns), columns), 0.6
+    panel = min(2.5 if n > 2 else 2.15, width / columns - 0.2)
     top = style.head_inches(head, width) + 0.3
     height = top + rows * panel + (rows - 1) * gap + 0.3
     fig = Figure(figsize=(width, height), dpi=style.DPI)

@@ -19,7 +19,6 @@ from hindsight.figures.points import Along
 from hindsight.figures.tables import Tables, arms_of, in_role, level_text, look_of
 
 FINAL = "final_evaluation_success"
-NAMES_APART = 0.23  # inches between tasks whose goals move almost alike
 #: How an untrained policy's achieved goal moves, as `goal_movement` names it.
 MOVEMENT = {
     "often": "share of untrained episodes in which the achieved goal moves",
@@ -171,7 +170,9 @@ def _of_fetch(
 
 
 def moving_goals(tables: Tables) -> Figure:
-    """Question 8: success on each task, and what hindsight adds by how its goal moves."""
+    """Question 8: success on each task; below, a row per task: how its goal moves, and what
+    hindsight adds.
+    """
     title = "Question 8 · Does hindsight's benefit grow with how the goal moves?"
     plan = tables.plan
     arms, tasks = arms_of(plan), _tasks(plan)
@@ -179,11 +180,13 @@ def moving_goals(tables: Tables) -> Figure:
     keys = {
         ("", names[task]): {arm: (arm, "", task) for arm in arms} for task in tasks
     }  # fmt: skip
+    ppo = in_role(plan, "baseline") or ""
+    others = [arm for arm in arms if arm != ppo]
     said = (
-        "below: mean difference of success over training, paired by seed, bars: 95 % interval; "
-        "tasks whose goals move alike stand side by side"
+        "below: the gain is the mean difference of success over training, paired by seed, with its "
+        "95 % interval"
     )
-    below = 3.8
+    below = 1.0 + points.forest_inches(tasks, len(others))
     fig, axes = success.curves(
         plan, tables.fidelity, title, [""], list(names.values()), keys, _looks(plan, arms),
         _training(tables), label=success.IN_TRAINING, said=said, below=below,
@@ -193,79 +196,44 @@ def moving_goals(tables: Tables) -> Figure:
     columns = ["goal_moved_first", "goal_moved_mean", "goal_displacement_first"]
     moved = goal_movement(tables.read("runs.parquet", ["task", "role", *columns]))
     tests = tables.read("tests.csv")
-    ppo = in_role(plan, "baseline") or ""
-    found = {} if tests.empty else {arm: gains(tests, arm, ppo) for arm in arms if arm != ppo}
-    for place, (how, label) in enumerate(MOVEMENT.items()):
-        ax = _panel_of_gains(fig, below, place, label)
-        if moved.empty or tests.empty:
-            style.note(ax, "not recorded how the goal moves" if moved.empty else "nothing to pair")
-        else:
-            _draw_gains(ax, plan, found, moved[how])
+    often, far, gained = _panels_of_movement(fig, below)
+    if moved.empty or tests.empty:
+        why = "not recorded how the goal moves" if moved.empty else "nothing to pair"
+        for ax in (often, far, gained):
+            style.note(ax, why)
+        return fig
+    found = {arm: gains(tests, arm, ppo) for arm in others}
+    rows = [str(task) for task in moved.sort_values(list(MOVEMENT)).index]
+    grey = style.Look(style.FAINT, "none", "o")
+    for ax, (how, label) in zip((often, far), MOVEMENT.items(), strict=True):
+        values = {str(task): (float(x), *points.NO_INTERVAL) for task, x in moved[how].items()}
+        points.forest(ax, rows, [points.Dots(label, grey, values)], textwrap.fill(label, 34))
+        ax.set_xlim(left=0)
+    series = [
+        points.Dots(arm, look_of(plan, arm), {
+            str(task): (row["mean_difference"], row["low"], row["high"])
+            for task, row in own.iterrows()
+        })
+        for arm, own in found.items()
+    ]  # fmt: skip
+    points.forest(gained, rows, series, "gain in mean success over PPO")
+    gained.axvline(0, color=style.FAINT, linewidth=0.8)
+    for ax in (far, gained):
+        ax.tick_params(labelleft=False)
     return fig
 
 
-def _draw_gains(
-    ax: Axes,
-    plan: dict[str, Any],
-    found: Mapping[str, pd.DataFrame],
-    moved: "pd.Series[float]",
-) -> None:
-    """Each arm's gains by how the goal of a task moves, tasks that are near pushed apart."""
-    most = max(1.0, float(moved.max()))
-    beside = names_apart(ax, most)
-    where = side_by_side({str(task): float(x) for task, x in moved.items()}, beside)
-    her = in_role(plan, "subject")
-    for order, (arm, own) in enumerate(found.items()):
-        own = own[own.index.isin(where)]
-        aside = 0.2 * beside * (order - (len(found) - 1) / 2)
-        x = [where[str(task)] + aside for task in own.index]
-        look = look_of(plan, arm)
-        ax.vlines(x, own["low"], own["high"], color=look.colour, linewidth=1.3, alpha=0.75)
-        ax.plot(x, own["mean_difference"], color=look.colour, marker=look.marker,
-                markersize=5.5 if arm == her else 4.5, linestyle="none", zorder=3)  # fmt: skip
-    for task, at in where.items():
-        ax.annotate(task, (at, 1.02), xycoords=("data", "axes fraction"), rotation=30,
-                    ha="left", va="bottom", size=7.5, annotation_clip=False)  # fmt: skip
-    ax.set_xticks(np.arange(0, most + 1e-6, 0.5))
-    ax.set_xlim(-2 * beside, most + 2 * beside)
-
-
-def names_apart(ax: Axes, most: float) -> float:
-    """What NAMES_APART is on axes from 0 to `most` with room for two names on either side."""
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    return most * NAMES_APART / (inches - 4 * NAMES_APART)
-
-
-def _panel_of_gains(fig: Figure, inches: float, place: int, label: str) -> Axes:
-    """The left (0) or right (1) axes in the `inches` below a grid, with room for names above them
-    and to their right.
-    """
+def _panels_of_movement(fig: Figure, inches: float) -> list[Axes]:
+    """Three axes in the `inches` below a grid: how often and how far goals move, and the gains."""
     width, height = fig.get_size_inches()
-    left, right, bottom, top = 0.68, 1.3, 0.7, 1.1
-    each = width / 2
-    ax = fig.add_axes((
-        (place * each + left) / width, bottom / height,
-        (each - left - right) / width, (inches - bottom - top) / height,
-    ))  # fmt: skip
-    ax.axhline(0, color=style.FAINT, linewidth=0.8)
-    ax.set_xlabel(textwrap.fill(label, int(14 * (each - left - right))))
-    ax.set_ylabel("gain in mean success over PPO" if place == 0 else "")
-    return ax
-
-
-def side_by_side(places: Mapping[str, float], least: float) -> dict[str, float]:
-    """Names from left to right; neighbours nearer than `least` are spread around their mean."""
-    groups: list[list[str]] = []
-    for name in sorted(places, key=places.__getitem__):
-        if groups and places[name] - places[groups[-1][-1]] < least:
-            groups[-1].append(name)
-        else:
-            groups.append([name])
-    return {
-        name: float(np.mean([places[x] for x in group])) + least * (i - (len(group) - 1) / 2)
-        for group in groups
-        for i, name in enumerate(group)
-    }
+    bottom, top, gap = 0.68, 0.2, 0.25
+    room, panel = width - points.NAMES_INCHES - 0.44 - 2 * gap, inches - bottom - top
+    left, panels = points.NAMES_INCHES, []
+    for share in (0.22, 0.22, 0.56):
+        place = left / width, bottom / height, share * room / width, panel / height
+        panels.append(fig.add_axes(place))
+        left += share * room + gap
+    return panels
 
 
 def _training(tables: Tables) -> pd.DataFrame:

@@ -5,7 +5,7 @@ and every seed faintly behind it, because a median hides the seeds that never le
 """
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -61,9 +61,7 @@ def algorithms_by_steps(tables: Tables) -> Figure:
     """
     title = "PPO-HER Fig. 2 · Return by environment steps"
     plan = tables.plan
-    budgets = planned_of(plan).values()
-    unequal = bool(budgets) and max(budgets) > 10 * min(budgets)
-    return draw_curves(tables, title, arm_rows(plan), log=unequal)
+    return draw_curves(tables, title, arm_rows(plan), log=far_apart(plan))
 
 
 def algorithms_by_minutes(tables: Tables) -> Figure:
@@ -150,8 +148,22 @@ def stopping_by_steps(tables: Tables) -> Figure:
 
 
 def stopping_by_minutes(tables: Tables) -> Figure:
-    """MEHER Fig. 7: return against the training time of a run, one curve per method."""
-    return curves_by_arm(tables, "MEHER Fig. 7 · Return by training time", "minutes")
+    """MEHER Fig. 7: return against the training time of a run, one curve per method; in words what
+    switching hindsight off saves, which curves that end early do not show.
+    """
+    saved = tables.read("time_saved.csv")
+    notes = {
+        row["condition"]: f"{row['arm']}\nsaves {_percent(row['saved_share'])}\n"
+        f"[{_percent(row['low'])}, {_percent(row['high'])}]"
+        for row in saved.to_dict("records")
+        if pd.notna(row["low"])
+    }
+    title = "MEHER Fig. 7 · Return by training time"
+    return draw_curves(tables, title, arm_rows(tables.plan), "minutes", notes=notes)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%".replace("-", "−")
 
 
 def experiment(tables: Tables) -> Figure:
@@ -171,9 +183,23 @@ def curves_by_arm(tables: Tables, title: str, clock: str = "env_steps") -> Figur
 
 
 def arm_rows(plan: dict[str, Any]) -> list[Row]:
-    """A row per spawn with a curve per arm, for experiments that vary nothing else."""
-    arms = arms_of(plan)
-    return _rows(plan, "{}", tuple(Line(arm, "", arm, look_of(plan, arm)) for arm in arms))
+    """A row per spawn with a curve per arm, for experiments that vary nothing else; arms that are
+    the same runs share one.
+    """
+    alike = {later: first for first, later in _same_cells(plan)}
+    names = {
+        arm: " = ".join([arm, *(other for other, first in alike.items() if first == arm)])
+        for arm in arms_of(plan)
+        if arm not in alike
+    }
+    lines = tuple(Line(arm, "", name, look_of(plan, arm)) for arm, name in names.items())
+    return _rows(plan, "{}", lines)
+
+
+def far_apart(plan: dict[str, Any]) -> bool:
+    """Whether arms' budgets are so unequal that on a linear axis the short ones have no room."""
+    budgets = planned_of(plan).values()
+    return bool(budgets) and max(budgets) > 10 * min(budgets)
 
 
 def _swept(tables: Tables, title: str, role: str | None = None) -> Figure:
@@ -308,12 +334,16 @@ def same_runs(plan: dict[str, Any], fidelity: str) -> str:
     """
     if plan["experiment"] == "targeted" and fidelity == "released":
         return "the same runs as untargeted MEHER, as in the authors' code"
+    return "; ".join(f"{a} and {b} are the same runs" for a, b in _same_cells(plan))
+
+
+def _same_cells(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of arms, in their order, that stand for the same cells."""
     cells: dict[str, dict[tuple[str, str], str]] = {}
     for entry in plan["entries"]:
         place = (level_text(entry["level"]), entry["condition"])
         cells.setdefault(entry["arm"], {})[place] = entry["cell"]
-    pairs = combinations(arms_of(plan), 2)
-    return "; ".join(f"{a} and {b} are the same runs" for a, b in pairs if cells[a] == cells[b])
+    return [(a, b) for a, b in combinations(arms_of(plan), 2) if cells[a] == cells[b]]
 
 
 def legend(rows: Sequence[Row], drawn: Collection[tuple[str, str]]) -> tuple[Line2D, ...]:
@@ -334,11 +364,12 @@ def draw_curves(
     clock: str = "env_steps",
     until: float | None = None,
     log: bool = False,
+    notes: Mapping[str, str] | None = None,
 ) -> Figure:
     """The grid: median, interquartile band and every seed, for the rows given; all of it, or until
-    this point of the clock.
+    this point of the clock.  A median ends where half of its runs have ended.
 
-    log: the clock's axis is logarithmic.  By training time, curves end with their longest run.
+    log: the clock's axis is logarithmic; notes: what stands in a condition's panels.
     """
     plan = tables.plan
     curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
@@ -351,7 +382,7 @@ def draw_curves(
         curves, seeds = curves[curves["x"] <= until], seeds[seeds[clock] <= until]
     crowded = max(len(row.lines) for row in rows) > CROWDED
     band = "" if crowded else "band: middle half of the seeds; "
-    drawn = f"line: median over seeds; {band}thin: every seed"
+    drawn = f"line: median over seeds, until half have ended; {band}thin: every seed"
     counts = seed_counts(curves)
     where = subtitle(plan, tables.fidelity, counts, drawn, warn=False)
     unit, x_label = style.steps_axis(float(curves["x"].max()))
@@ -379,11 +410,13 @@ def draw_curves(
                 piece = pieces[key]
                 if key in runs:
                     draw_seeds(ax, runs[key], clock, "return_mean", unit, line.look, faint)
-                    if clock == "minutes":
-                        piece = piece[piece["x"] <= runs[key][clock].max()]
+                    piece = piece[piece["x"] <= half_ended(runs[key], clock)]
                 draw_median(ax, piece, unit, line.look, order, band=not crowded)
         lacking = {line: key for line, key in keys.items() if key not in pieces}
         say_absent(ax, [(line.label, key in planned) for line, key in lacking.items()], len(keys))
+        if notes and where in notes and not lacking:
+            ax.text(0.97, 0.06, notes[where], transform=ax.transAxes, ha="right", va="bottom",
+                    size=7.5, zorder=5)  # fmt: skip
     first = next(iter(axes.values()))
     if log:
         style.limit_log_x(axes, float(curves["x"].max()) / unit)
@@ -400,6 +433,13 @@ def planned_of(plan: dict[str, Any]) -> dict[Key, int]:
         (e["arm"], level_text(e["level"]), e["condition"]): e.get("steps", plan["preset"]["steps"])
         for e in plan["entries"]
     }
+
+
+def half_ended(runs: pd.DataFrame, clock: str) -> float:
+    """The point of the clock at which half of the seeds have ended: from there on a median would
+    show more of what runs had in the end than of what they do.
+    """
+    return float(runs.groupby("seed")[clock].max().median())
 
 
 def draw_median(

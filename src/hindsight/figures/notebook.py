@@ -128,7 +128,8 @@ def _layout(plan: dict[str, Any], head: style.Head, arms: Sequence[str]) -> tupl
     count = len(OF_EPISODES), len(OF_UPDATES)
     left, right, bottom, gap, panel_h, between = 0.75, 0.2, 0.5, 0.14, 1.15, 0.62
     panel_w = max(2.6, (7.2 - left - right) / len(arms) - gap)
-    width = left + right + len(arms) * panel_w + (len(arms) - 1) * gap
+    width = style.wide(left + right + len(arms) * panel_w + (len(arms) - 1) * gap, 3)
+    panel_w = (width - left - right + gap) / len(arms) - gap
     top = style.head_inches(head, width) + 0.25
     heights = [n * panel_h + (n - 1) * gap for n in count]
     height = top + heights[0] + between + heights[1] + bottom
@@ -224,7 +225,7 @@ def _by_arm(ax: Axes, plan: dict[str, Any], values: pd.Series) -> None:
 
 def _three(head: style.Head) -> tuple[Figure, Any]:
     """Three panels side by side."""
-    width, panel, left, bottom = 10.2, 2.2, 0.45, 0.5
+    width, panel, left, bottom = style.wide(10.2, 3), 2.2, 0.45, 0.5
     top = style.head_inches(head, width) + 0.25
     height = top + panel + bottom
     fig = Figure(figsize=(width, height), dpi=style.DPI)

@@ -20,6 +20,7 @@ Spread = tuple[float, float, float]  # value, and the bounds of its interval (Na
 
 ROW_INCHES, SERIES_INCHES = 0.1, 0.1  # height of a row of `forest`, and what each series adds
 NAMES_INCHES = 2.1  # width of the names of its rows
+NO_INTERVAL = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,11 @@ def places_of(plan: dict[str, Any]) -> list[str]:
 
 
 def place_name(place: str, between: str = ", ") -> str:
-    """`static, random spawn`."""
+    """`static, random spawn`; a task has its own name."""
     if place == ALL:
         return "all conditions"
+    if place not in style.CONDITIONS:
+        return place
     spawn, prey = style.CONDITIONS[place]
     return f"{style.PREYS[prey]}{between}{style.SPAWNS[spawn]}"
 
@@ -159,7 +162,8 @@ class Along:
 
 def panels(head: style.Head, titles: Sequence[str], x_label: str) -> tuple[Figure, list[Axes]]:
     """Panels side by side, each with its own y axis, under one head."""
-    width, height, left, gap = min(max(7.2, 3.3 * len(titles)), 13.0), 2.3, 0.55, 0.55
+    width, height = style.wide(min(max(7.2, 3.3 * len(titles)), 13.0), len(titles)), 2.3
+    left = gap = 0.55
     top, bottom = style.head_inches(head, width) + 0.25, 0.55
     total = top + height + bottom
     panel = (width - left - 0.2 - gap * (len(titles) - 1)) / len(titles)

@@ -33,6 +33,9 @@ def stability(tables: Tables) -> Figure:
             final[final["arm"] == line.arm].set_index(RUN)["forgetting"]))
         for line in lines
     ]  # fmt: skip
+    if not final["forgetting"].any():
+        said = "; in the end no run had lost any of the return of its best hundred episodes"
+        return course.over_training(tables, title, runs, lines, measures, course.mean, said=said)
     places = points.places_of(tables.plan)
     below = points.forest_inches(places, len(series)) + 0.95
     fig = course.over_training(tables, title, runs, lines, measures, course.mean, below=below)

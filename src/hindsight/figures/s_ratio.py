@@ -235,7 +235,7 @@ def _verdict(arm: str, row: Mapping[Hashable, Any] | None) -> str:
 
 def _summary_axes(head: style.Head, rows: float) -> tuple[Figure, tuple[Axes, Axes]]:
     """A panel of curves, and beside it one with a row per condition."""
-    width, left, right, bottom = 10.6, 0.6, 0.2, 0.5
+    width, left, right, bottom = style.wide(10.6, 3), 0.6, 0.2, 0.5
     middle = points.NAMES_INCHES
     panel = max(2.6, rows)
     top = style.head_inches(head, width) + 0.15

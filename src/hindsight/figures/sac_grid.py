@@ -55,7 +55,7 @@ def by_setting(tables: Tables) -> Figure:
     handles = tuple(style.STRATEGIES[name].handle(name) for name in strategies)
     places = places_of(plan)
     rows = {f"{row.column} {place}": (row, place) for place in places for row in ROWS}
-    columns = [f"learning rate {rate:g}" for rate in rates]
+    columns = [style.level_label({"learning_rate": rate}) for rate in rates]
     fig, axes = style.grid(
         [
             style.RowLabel(key, row.text if len(places) == 1 else f"{row.text}\n{place_name(at)}")

@@ -22,7 +22,6 @@ from hindsight.figures.tables import Tables, arms_of, levels_of, look_of
 PUBLISHED_SAVING: tuple[float, float] = tuple(CLAIMS["M5"].thresholds["published"])
 #: Return within which two arms count as equally good.
 MARGIN: float = CLAIMS["M5"].thresholds["equal"]
-_NO = (float("nan"), float("nan"))
 RUNS = ["seed", "final_evaluation_return", "solved", "minutes", "updates", "end_step"]
 
 
@@ -50,7 +49,10 @@ def time_saved(tables: Tables) -> Figure:
         cost.append(
             Dots(arm, look, _spreads(rows, "return_difference", "return_low", "return_high"))
         )
-        steps = {place: (row["switch_step_median"] / 1e3, *_NO) for place, row in rows.items()}
+        steps = {
+            place: (row["switch_step_median"] / 1e3, *points.NO_INTERVAL)
+            for place, row in rows.items()
+        }
         switch.append(Dots(arm, look, steps))
     drawn = (
         "runs of one seed compared up to where the first of them ended; bar: bootstrap over "
@@ -108,7 +110,8 @@ def _share_of(ax: Axes, table: pd.DataFrame, places: list[str]) -> None:
 
 def _three(head: style.Head, rows: float) -> tuple[Figure, Any]:
     """Three panels side by side that share their rows."""
-    width, left, right, bottom, gap = 10.9, points.NAMES_INCHES, 0.85, 0.5, 0.35
+    width, left, right = style.wide(10.9, 3), points.NAMES_INCHES, 0.85
+    bottom, gap = 0.5, 0.35
     panel = max(rows, 0.7)
     top = style.head_inches(head, width) + 0.15
     height = top + panel + bottom

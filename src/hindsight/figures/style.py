@@ -6,10 +6,13 @@ sequential palette instead, whose lightness alone orders them.  Figures are buil
 nothing here touches global state, so drawing is safe inside a renderer or a thread.
 """
 
+import itertools
+import re
 import textwrap
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +20,14 @@ from typing import Any, Literal
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 from hindsight.figures import pdf_fonts
@@ -264,13 +270,20 @@ def level_looks(count: int) -> list[Look]:
     return [Look(to_hex(palette(x)), "-", "os^Dv"[i % 5], 1.3) for i, x in enumerate(at)]
 
 
+_S_RATIOS = LinearSegmentedColormap.from_list(
+    "S",
+    [(0.0, "#7CC0EE"), (0.2, "#3E95D6"), (0.4, "#1B4F9C"), (0.5, "#555555"), (0.6, "#8E1528"),
+     (0.7, "#D6223A"), (0.8, "#F36F36"), (0.9, "#E69500"), (1.0, "#A58600")],
+)  # fmt: skip
+
+
 def s_ratio_look(s_ratio: float) -> Look:
     """An S-ratio's look: its colour says its value, whichever others are drawn beside it.
 
-    Marks alone tell 0, 1/2 and 1, and width 1/2: eleven marked curves would hide one another.
-    Dashes tell neighbours apart, whose colours are close.
+    Blue is less than one half and red more, the darker the nearer to it.  Marks alone tell 0, 1/2
+    and 1, and width 1/2: eleven marked curves would hide one another.  Dashes help neighbours.
     """
-    colour = to_hex(matplotlib.colormaps["viridis_r"](0.2 + 0.8 * s_ratio))
+    colour = to_hex(_S_RATIOS(s_ratio))
     half = abs(s_ratio - 0.5) < 1e-9
     marker = "D" if half else {0.0: "o", 1.0: "s"}.get(s_ratio, "none")
     dashes: tuple[Any, ...] = ("-", (0, (5, 1.3)), (0, (1, 1)), (0, (5, 1.3, 1, 1.3)))
@@ -287,10 +300,15 @@ def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
     return level_looks(len(levels))
 
 
+def number(value: float) -> str:
+    """`0.5`, `3e-5`."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
 def level_label(level: dict[str, Any]) -> str:
     """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` alone is one copy)."""
     words = [
-        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{value:g}"
+        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{number(value)}"
         for key, value in level.items()
         if level.get("strategy") != "final" or (key, value) != ("k", 1)
     ]
@@ -314,13 +332,34 @@ def network_note(hidden: Sequence[int]) -> str:
     return "network " + "-".join(map(str, hidden))
 
 
+#: Whether figures are made for a paper: as wide as its column or its page, and no words of their
+#: own, for the caption has them.
+_PAPER = ContextVar("paper", default=False)
+COLUMN_INCHES, PAGE_INCHES, PAPER_POINTS = 3.3, 6.9, 8.0
+
+
 @contextmanager
-def styled() -> Iterator[None]:
+def styled(*, paper: bool = False) -> Iterator[None]:
     """The project's rc settings, and nobody else's matplotlibrc, for the block."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_RC)
-        yield
+    token = _PAPER.set(paper)
+    try:
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(_RC)
+            if paper:
+                sizes = {name: PAPER_POINTS for name in _RC if name.endswith("size")}
+                keep = ("lines.markersize", "xtick.major.size", "ytick.major.size")
+                matplotlib.rcParams.update({k: v for k, v in sizes.items() if k not in keep})
+            yield
+    finally:
+        _PAPER.reset(token)
+
+
+def wide(inches: float, columns: int) -> float:
+    """Width of a figure with so many columns of panels: as drawn for the screen, or a paper's."""
+    if not _PAPER.get():
+        return inches
+    return COLUMN_INCHES if columns <= 2 else PAGE_INCHES
 
 
 @dataclass(frozen=True)
@@ -335,6 +374,8 @@ class Head:
 def head_inches(head: Head, width: float) -> float:
     """Height that the head takes on a figure `width` inches wide."""
     title, text, legend = _title(head, width), _wrap(head, width), _legend_rows(head, width)
+    if _PAPER.get():
+        return 0.1 + 0.2 * len(legend)
     return 0.17 + 0.21 * len(title) + 0.16 * len(text) + 0.23 * len(legend) + 0.1
 
 
@@ -365,10 +406,14 @@ def draw_head(fig: Figure, head: Head, left: float = 0.12) -> None:
 
 
 def _title(head: Head, width: float) -> list[str]:
+    if _PAPER.get():
+        return []
     return textwrap.wrap(head.title, int((width - 0.3) / 0.098), break_on_hyphens=False)
 
 
 def _wrap(head: Head, width: float) -> list[str]:
+    if _PAPER.get():
+        return []
     # A number keeps its unit, and no line begins with a dot.
     whole = head.subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")
     lines = textwrap.wrap(whole, int((width - 0.3) / 0.064), break_on_hyphens=False)
@@ -418,8 +463,11 @@ def grid(
     """
     left, right, bottom, gap = 0.68, 0.44, 0.52 + below, 0.13
     panel_w = max(1.72, (7.2 - left - right) / len(columns) - gap)
-    panel_h = min(max(1.3, 0.62 * panel_w), 2.6)
     width = left + right + len(columns) * panel_w + (len(columns) - 1) * gap
+    if _PAPER.get():
+        width = wide(width, len(columns))
+        panel_w = (width - left - right + gap) / len(columns) - gap
+    panel_h = min(max(1.3, 0.62 * panel_w), 2.6 if len(rows) < 3 else 1.5)
     titles = [PREYS.get(column, column) for column in columns]
     top = head_inches(head, width) + (0.34 if any("\n" in title for title in titles) else 0.2)
     height = top + bottom + len(rows) * panel_h + (len(rows) - 1) * gap
@@ -437,7 +485,9 @@ def grid(
     )
     draw_head(fig, head)
     middle = (bottom + (height - top)) / 2 / height
-    fig.text(0.12 / width, middle, y_label, rotation=90, va="center", ha="left", size=8.5)
+    letters = int((height - top - bottom + 0.3) / 0.064)
+    fig.text(0.1 / width, middle, textwrap.fill(y_label, letters), rotation=90, va="center",
+             ha="left", size=8.5, multialignment="center", linespacing=1.1)  # fmt: skip
     centre = (left + width - right) / 2 / width
     fig.text(centre, (below + 0.1) / height, x_label, va="bottom", ha="center", size=8.5)
     for ax, title in zip(axes[0], titles, strict=True):
@@ -545,6 +595,59 @@ def steps_axis(budget: float) -> tuple[float, str]:
     return 1e6, "environment steps (millions)"
 
 
+def fit_for_paper(fig: Figure) -> None:
+    """Every word at 8 points, within its panel: long names are wrapped, ticks that touch thinned;
+    the figure as high as what is on it.
+    """
+    for text in fig.findobj(Text):
+        text.set_fontsize(PAPER_POINTS)
+    canvas = FigureCanvasAgg(fig)
+    canvas.draw()
+    for ax in fig.axes:
+        inches = ax.get_window_extent().width / fig.dpi
+        for place in ("center", "left"):
+            ax.set_title(_wrapped(ax.get_title(place), inches + 0.1), loc=place)
+        ax.set_xlabel(_wrapped(ax.get_xlabel(), inches + 0.1))
+        _thin(ax.xaxis)
+    width, height = fig.get_size_inches()
+    for text in fig.texts:
+        if text.get_rotation() == 0:
+            text.set_text(_wrapped(text.get_text(), width - 0.2))
+            lines = text.get_text().count("\n")
+            text.set_y(text.get_position()[1] - 0.14 * lines / height)  # downwards, from the ticks
+    canvas.draw()
+    if fig.legends:
+        boxes = [box for ax in fig.axes if (box := ax.get_tightbbox()) is not None]
+        panels = max(box.y1 for box in boxes) / fig.dpi + 0.06
+        lift = panels - min(one.get_window_extent().y0 for one in fig.legends) / fig.dpi
+        for one in fig.legends:
+            box = one.get_bbox_to_anchor().transformed(fig.transFigure.inverted())
+            one.set_bbox_to_anchor((box.x0, box.y0 + lift / height), transform=fig.transFigure)
+
+
+def _wrapped(text: str, inches: float) -> str:
+    """Text in lines of so many inches at 8 points; a long name breaks before its capitals."""
+    letters = max(int(inches / 0.062), 6)
+    if max(map(len, text.split("\n"))) <= letters:
+        return text
+    parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "\x00", text) if " " not in text else text
+    lines = textwrap.wrap(parts.replace("\x00", " "), letters, break_long_words=False,
+                          break_on_hyphens=False)  # fmt: skip
+    return "\n".join(lines)
+
+
+def _thin(axis: Axis) -> None:
+    """Leave out every second tick label until none touches the next."""
+    labels = [label for label in axis.get_ticklabels() if label.get_text()]
+    for _ in range(3):
+        boxes = [label.get_window_extent() for label in labels]
+        if all(b.x0 - a.x1 > 4 for a, b in itertools.pairwise(boxes)):
+            return
+        for label in labels[1::2]:
+            label.set_visible(False)
+        labels = labels[::2]
+
+
 def _save_png(fig: Figure, path: Path) -> None:
     """256 colours are enough for these pictures and make their files a quarter as large."""
     canvas = FigureCanvasAgg(fig)
@@ -564,3 +667,15 @@ def save(fig: Figure, stem: str | Path, made_of: str = "") -> tuple[Path, Path]:
         write_whole(png, lambda path: _save_png(fig, path))
         write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata=about))
     return png, pdf
+
+
+def save_for_paper(fig: Figure, stem: Path) -> Path:
+    """Write `<stem>.pdf`, as wide as the figure and as high as what is on it."""
+    pdf = stem.with_name(stem.name + ".pdf")
+    with styled(paper=True), pdf_fonts.shared():
+        fit_for_paper(fig)
+        box = fig.get_tightbbox()
+        whole = Bbox([[0, box.y0 - 0.03], [fig.get_figwidth(), box.y1 + 0.03]])
+        write_whole(pdf, lambda path: fig.savefig(path, dpi=300, bbox_inches=whole,
+                                                  metadata={"CreationDate": None}))  # fmt: skip
+    return pdf

@@ -59,6 +59,7 @@ def curves(
     ranges = {column: _range(column, keys, pieces, course) for column in columns}
     unit, x_label = style.steps_axis(min(end for _, end in ranges.values()))
     x_label += ", logarithmic" if log else ""
+    x_label += "; each column has its own scale" if len(set(ranges.values())) > 1 else ""
     labels = [style.RowLabel(row, row) for row in rows]
     fig, axes = style.grid(labels, columns, head, x_label, label, below=below, share_x="col")
     for panel, ax in axes.items():

@@ -74,16 +74,20 @@ class HindsightReplayBuffer:
         """Room for `size` transitions, the relabelled copies among them.
 
         Args:
-            size, max_episode_len, additional_goals: whole numbers, 1e6 among them.
+            size: of the ring; whole, as 1e6 is.
             env_dict: the arrays of a step by name, each with "shape" (1) and "dtype"
                 (`default_dtype`).
-            max_episode_len: a longer episode is an error.
+            max_episode_len: a longer episode is an error; whole, as 1e3 is.
             reward_func: rewards of (next states, actions, goals).
             goal_func: the goals that states achieve; None: the states are the goals.
             goal_shape: of a goal; None: that of a state.
-            state, action, next_state, done: names in `env_dict`; `done` may be missing, and says
-                that nothing follows (not that a time limit cut).
+            state: its name in `env_dict`.
+            action: its name there.
+            next_state: its name there.
+            done: its name there, which may be missing: that nothing follows, not that a time
+                limit cut.
             strategy: "future", "episode", "final", for which `additional_goals` is 1, or "random".
+            additional_goals: goals per step; whole.
             prioritized: proportional prioritised replay, priorities (|TD error| + eps)^alpha.
             terminated_func: whether (next states, actions, goals) terminate an episode.
             fidelity: "described" recomputes terminations by it, "released" leaves them.

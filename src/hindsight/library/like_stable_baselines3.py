@@ -82,7 +82,9 @@ class HerReplayBuffer:
             goal_selection_strategy: "future", "final", "episode" or "random", or
                 Stable-Baselines3's constants.
             copy_info_dict: keep the infos, and hand them to `compute_reward`.
-            info_keys, compute_terminated, prioritized: see `her.HindsightReplayBuffer`.
+            info_keys: see `her.HindsightReplayBuffer`.
+            compute_terminated: see `her.HindsightReplayBuffer`.
+            prioritized: see `her.HindsightReplayBuffer`.
             fidelity: "described" recomputes terminations, "released" does not, as there; None:
                 described where there is a compute_terminated.
             seed: of the buffer's own generator; None: drawn from NumPy's global generator, which

@@ -82,7 +82,8 @@ class Model:
             evaluation_episodes: ... and episodes of each.
             env_kwargs: arguments for the environment, if it is given by id or function.
             max_episode_steps: steps after which an episode is truncated; None: as registered.
-            terminates, rest: see docs/your-environment.md.
+            terminates: whether reaching the goal ends an episode; see docs/your-environment.md.
+            rest: see docs/your-environment.md.
             fidelity: how hindsight relabels; see docs/deviations.md.
             device: "cpu" or "cuda".
             workers: processes that step the environments; None: one for each core.
@@ -318,9 +319,11 @@ class Model:
 
         Args:
             observation: as the environment gives it, or several with a leading axis.
-            state, episode_start: ignored.
+            state: ignored.
+            episode_start: ignored.
             deterministic: False: drawn as in training, of a single observation.
-            run, which: as of `policy`.
+            run: as of `policy`.
+            which: as of `policy`.
         """
         key = (self.best_run if run is None else run, which, self._steps)
         if not deterministic:

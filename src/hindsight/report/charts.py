@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from hindsight.analysis.reduce import ALL
@@ -52,6 +53,7 @@ def _curves(tables: Path) -> Chart | None:
     series: list[Spec] = []
     lines = ["series,x,median,low,high"]
     keys = ["fidelity", "arm", "condition", "clock"]
+    frame = frame[frame["x"] <= _half_ended(folder, frame[keys])]
     for i, (key, rows) in enumerate(frame.groupby(keys, sort=False)):
         series.append({"series": i} | dict(zip(keys, key, strict=True)))
         every = max(1, len(rows) // POINTS)
@@ -108,9 +110,23 @@ def _curves(tables: Path) -> Chart | None:
     return Chart(
         "learning-curves", "Learning curves",
         "Return over training in one condition: the line is the median over seeds, the band the "
-        "middle half of them. 1 means that every episode ends with the prey caught.",
+        "middle half of them, and both end where half of the seeds have ended. 1 means that every "
+        "episode ends with the prey caught.",
         "P1", spec,
     )  # fmt: skip
+
+
+def _half_ended(folder: Path, places: pd.DataFrame) -> "pd.Series[float]":
+    """Of each row of `places` (fidelity, arm, condition, clock) where half of its runs have ended,
+    on that clock: from there on a median shows what runs had in the end, as the figures know.
+    """
+    cell = ["fidelity", "arm", "condition"]
+    columns = [*cell, "seed", *CLOCKS]
+    runs = pd.read_parquet(folder / "seed_curves.parquet", columns=columns)
+    ends = runs.groupby([*cell, "seed"])[list(CLOCKS)].max().groupby(cell).median()
+    ended = ends.rename_axis("clock", axis=1).stack().to_dict()
+    found = [ended.get(place, np.inf) for place in places.itertuples(index=False, name=None)]
+    return pd.Series(found, places.index)
 
 
 def _s_ratio(tables: Path) -> Chart | None:

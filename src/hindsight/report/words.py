@@ -18,6 +18,12 @@ from hindsight.report import present
 Row = Mapping[str, Any]
 #: What an arm's role is called in the experiments that claims and questions are about.
 ROLES = {"baseline": "the arm to compare with", "subject": "the arm that it is about"}
+#: What an experiment is called where its name in config.yaml is no word.
+EXPERIMENTS = {
+    "learning_rate": "learning rates", "her_strategy": "goal strategies", "fetch": "Fetch",
+    "agent_size": "interception distances", "grid_size": "box sizes", "s_ratio": "S-ratios",
+    "targeted": "targeted failures", "stop_her": "switching off",
+}  # fmt: skip
 #: What a verdict or an answer lacks, by its kind.
 LACKS = {
     "no results": "{experiment}the experiment has no results",
@@ -40,7 +46,7 @@ LACKS = {
     "same files": "the targeted runs are the untargeted ones, the same files, because the authors' "
     "targeted experiment runs its untargeted code",
     "nothing with failures": "nothing is learned wherever failures are made",
-    "one S": "targeted: no results, one S of stop_her is compared",
+    "one S": "targeted failures: no results, one S of switching off is compared",
     "no switch": "no run succeeds often enough to switch",
     "no run of a hundred": "PPO-HER has no run of a hundred episodes on {task}",
     "arms": "{experiment}{n} of {of} arms have results, these are compared",
@@ -48,9 +54,9 @@ LACKS = {
     "seeds": "{experiment}a cell has only {n} seeds",
     "budgets": "{experiment}budgets differ, {sizes}",
     "levels": "S = {absent} absent",
-    "tasks": "fetch: {absent} not trained",
-    "weight decays": "fetch: a task has only {n} of {of} weight decays",
-    "steps": "fetch: a run has only {n} of {of} steps",
+    "tasks": "Fetch: {absent} not trained",
+    "weight decays": "Fetch: a task has only {n} of {of} weight decays",
+    "steps": "Fetch: a run has only {n} of {of} steps",
     "no run reaches half": "no PPO-HER run reaches a success rate of one half",
     "one exploration": "the plain Gaussian and another way to explore are needed",
     "no two S": "no task has results at two values of S",
@@ -88,7 +94,8 @@ def lacking(row: Row) -> str:
         cells = "1 cell is" if len(names) == 1 else f"{len(names)} cells are"
         return f"{cells} missing of {row['of']}: {', '.join(names[:NAMED])}{rest}"
     values: dict[str, Any] = {name: value for name, value in row.items() if name != "kind"}
-    values["experiment"] = f"{row['experiment']}: " if "experiment" in row else ""
+    name = row.get("experiment", "")
+    values["experiment"] = f"{EXPERIMENTS.get(name, name)}: " if name else ""
     values["arms"] = " and ".join(ROLES[role] for role in row.get("roles", ()))
     if "sizes" in row:
         values["sizes"] = sizes(row["sizes"])
@@ -132,7 +139,8 @@ def in_short(row: Row) -> str:
     if row["verdict"] != "partly":
         return brief(row)
     whole = all(row["parts"].values())
-    return f"{brief(row)} {'The whole rule holds, on less evidence.' if whole else why(row)}"
+    less = "The whole rule holds, but on less evidence."
+    return f"{brief(row)} {less if whole else why(row)}"
 
 
 def missing(rows: Mapping[str, Row]) -> str:
