@@ -28,9 +28,10 @@ replicate: .venv/ready
 figures: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) --published -- $(ARGS)
 
-# A process per core; the tests of one file stay together, for what they share is made once.
+# A process per core; the tests of one file stay together, for what they share is made once, and the
+# longest files come first (tests/conftest.py).
 test: .venv/ready lint
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slurm: .venv/ready
 	$(BIN)/python -m pytest -m slurm tests/slurm --durations=0 -rs $(ARGS)

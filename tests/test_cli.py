@@ -17,12 +17,14 @@ import yaml
 
 from hindsight.integrity import about
 from hindsight.replicate import _as_yaml, _what_came_out
+from tests.commands import hindsight
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 SMALL = ["--hidden", "8", "--seeds", "2", "--steps", "4096", "--prey", "repel", "--n-dims", "2"]
 
 
-def hindsight(*arguments, cwd, **options):
+def program(*arguments, cwd, **options):
+    """The program as it is installed; `hindsight` is the same, started quicker."""
     return subprocess.run(
         [HINDSIGHT, *arguments], cwd=cwd, capture_output=True, text=True, check=False, **options
     )
@@ -31,7 +33,7 @@ def hindsight(*arguments, cwd, **options):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    result = hindsight("train", "--her", "final", *SMALL, cwd=folder)
+    result = program("train", "--her", "final", *SMALL, cwd=folder)
     assert result.returncode == 0, result.stderr
     (folder / "told.txt").write_text(result.stdout)
     return folder
@@ -262,7 +264,7 @@ def test_a_disk_that_is_full(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
-    result = hindsight("train", *SMALL, cwd=tmp_path, preexec_fn=limit)
+    result = program("train", *SMALL, cwd=tmp_path, preexec_fn=limit)
     assert result.returncode == 1
     assert "cannot be written" in result.stderr.splitlines()[-1]
     assert not list(tmp_path.rglob("*.parquet")) and not list(tmp_path.rglob("*.pt"))

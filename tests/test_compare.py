@@ -3,8 +3,6 @@
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -19,10 +17,10 @@ from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 from tests.analysis.synthetic import constant, summarise, write_cell
+from tests.commands import hindsight
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compare.md"
-HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 STATIC = "random-static-n3-G10-r1"
 
 
@@ -189,7 +187,7 @@ def test_the_commands_of_the_page_run(project):
         if "FetchReach-v4" in command:
             shutil.move("elsewhere", "results/cells/FetchReach-v4")
         words = shlex.split(command, comments=True)
-        done = subprocess.run([HINDSIGHT, *words], capture_output=True, text=True, check=False)
+        done = hindsight(*words, cwd=project)
         assert done.returncode == 0, done.stderr
         assert "results/comparison/curves.png" in done.stdout.replace("\n", "")
         shutil.rmtree("results/comparison")

@@ -57,7 +57,7 @@ OTHERS = [
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of the package; its folder is that of the repository."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("*.pyc.*")  # those are just being written
     shutil.copytree(PACKAGE, tmp_path / "src" / "hindsight", ignore=ignored)
     return tmp_path
 

@@ -46,6 +46,7 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+@cache
 def _is_module(name: str) -> bool:
     return name.split(".")[0] == PACKAGE and _file(name).exists()
 
@@ -108,24 +109,27 @@ def _defined(node: ast.stmt) -> Iterator[str]:
                 yield inner.name
 
 
-def _references(node: ast.stmt, home: str) -> Iterator[Place]:
+@cache  # roots share most of their statements
+def _references(node: ast.stmt, home: str) -> tuple[Place, ...]:
     """What a statement of a module mentions of this package, as it is written there."""
-    module = _module(home)
+    module, inside, found = _module(home), list(ast.walk(node)), []
     imports = dict(module.imports)
-    for inner in ast.walk(node):
+    for inner in inside:
         if isinstance(inner, ast.Import | ast.ImportFrom):
             imports.update(_imported(inner))
-    whole = {id(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
-    for inner in ast.walk(node):
+    whole = {id(inner.value) for inner in inside if isinstance(inner, ast.Attribute)}
+    for inner in inside:
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
             target = imports.get(inner.value.id)
             if target is not None:
                 # A module's function, or something of a class, which counts whole.
-                yield (target[0], inner.attr) if target[1] is None else target
-        if isinstance(inner, ast.Name) and id(inner) not in whole and inner.id in imports:
-            yield imports[inner.id]
-        if isinstance(inner, ast.Name) and inner.id in module.defines:
-            yield home, inner.id
+                found.append((target[0], inner.attr) if target[1] is None else target)
+        elif isinstance(inner, ast.Name):
+            if id(inner) not in whole and inner.id in imports:
+                found.append(imports[inner.id])
+            if inner.id in module.defines:
+                found.append((home, inner.id))
+    return tuple(dict.fromkeys(found))
 
 
 def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
@@ -195,5 +199,5 @@ def of_stage(stage: str) -> str:
 
 def forget() -> None:
     """Read the sources anew: for tests, which edit them."""
-    for remembered in (fingerprint, _module, _digest):
+    for remembered in (fingerprint, _is_module, _module, _references, _digest):
         remembered.cache_clear()

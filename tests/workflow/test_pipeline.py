@@ -19,6 +19,7 @@ from hindsight.integrity import ABOUT, about, sealed
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
+from tests import commands
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[2]
@@ -26,17 +27,21 @@ PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", 
 SMOKE = ("--config", "preset=smoke")
 
 
-def run(project, *command):
-    """A command in the copy, with the copy's own sources; returns it with its output."""
-    environment = {
+def environment_of(project):
+    """In which the copy's own sources are found, and the commands of this Python."""
+    return {
         **os.environ,
         "PYTHONPATH": str(project / "src"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
+
+
+def run(project, *command):
+    """A command in the copy, with the copy's own sources; returns it with its output."""
     return subprocess.run(
         command,
         cwd=project,
-        env=environment,
+        env=environment_of(project),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -45,7 +50,7 @@ def run(project, *command):
 
 
 def snakemake(project, *arguments):
-    return run(project, "snakemake", *arguments)
+    return commands.snakemake(*arguments, project=project, environment=environment_of(project))
 
 
 def jobs(output):
@@ -80,7 +85,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     for part in PARTS:
         if (ROOT / part).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            # What is compiled goes with it, but for what is just being written.
+            ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
             shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         else:
             shutil.copy(ROOT / part, folder / part)
@@ -348,9 +354,9 @@ def test_bad_configuration_stops_before_anything_is_trained(project, pair, named
     assert result.returncode != 0
     assert named in result.stdout
     assert "Select jobs" not in result.stdout
-    told = run(project, "hindsight", "plan", "-c", "preset=smoke", "-c", pair)
+    told = commands.hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=project)
     assert told.returncode == 1
-    assert told.stdout.startswith("error: ") and named in told.stdout
+    assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
 
 
 def test_a_failed_cell_is_named_and_the_others_are_kept(project, stage):

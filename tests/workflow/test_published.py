@@ -28,7 +28,7 @@ def project(tmp_path_factory):
     for part in PARTS:
         shutil.copy(ROOT / part, folder / part)
     for part in FOLDERS:
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     blocked = folder / "blocked"
     blocked.mkdir()

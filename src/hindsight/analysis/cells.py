@@ -95,8 +95,9 @@ def load_cell(path: str | Path) -> Cell:
     """
     path = Path(path)
     try:
-        _must_be_moderate(path, pq.read_metadata(path))
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            _must_be_moderate(path, file.metadata)
+            table = file.read()
     except FileNotFoundError:
         raise ResultError(f"{path}: there is no such results file") from None
     except (pa.ArrowException, OSError) as error:
@@ -114,13 +115,15 @@ def load_cell(path: str | Path) -> Cell:
         _require(path, PPO_ONLY, table.column_names)
     rows = table.to_pandas()
     absent = [name for name in (*PPO_ONLY, *OPTIONAL) if name not in rows]
-    rows = rows.assign(**dict.fromkeys(absent, np.nan))
-    foreign = sorted(map(str, set(rows["phase"].unique()) - {"train", "evaluation"}))
+    rows = rows.reindex(columns=[*rows.columns, *absent])
+    phases = rows["phase"].to_numpy(dtype=object)
+    foreign = sorted(map(str, set(phases) - {"train", "evaluation"}))
     if foreign:
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")
-    rows = rows.sort_values(["seed", "env_steps"], kind="stable")
+    order = np.lexsort([rows["env_steps"].to_numpy(), rows["seed"].to_numpy()])
     train, evaluations = (
-        rows[rows["phase"] == phase].reset_index(drop=True) for phase in ("train", "evaluation")
+        rows.take(order[phases[order] == phase]).reset_index(drop=True)
+        for phase in ("train", "evaluation")
     )
     cell = Cell(path, train, evaluations, metadata)
     _check_rows(cell)
@@ -240,7 +243,7 @@ def _check_rows(cell: Cell) -> None:
     expected = int(cell.metadata["spec"]["seeds"])
     announced = sorted(int(run["seed"]) for run in runs)
     found = sorted(int(seed) for seed in curves["seed"].unique())
-    if len(announced) != expected or found != announced:
+    if not found or len(announced) != expected or found != announced:
         raise ResultError(
             f"{path}: {expected} seeds are specified, {len(announced)} announced and "
             f"{len(found)} found"
@@ -249,20 +252,26 @@ def _check_rows(cell: Cell) -> None:
     if unevaluated:
         raise ResultError(f"{path}: seed {min(unevaluated)} has no evaluation rows")
     _check_values(cell)
-    last_step = curves.groupby("seed")["env_steps"].max()
+    seeds, steps, iterations = (
+        curves[name].to_numpy() for name in ("seed", "env_steps", "iteration")
+    )
+    starts = np.flatnonzero(np.diff(seeds, prepend=np.nan))
+    lengths = np.diff(starts, append=seeds.size)
+    last_step = dict(zip(seeds[starts].tolist(), steps[starts + lengths - 1], strict=True))
     for run in runs:
         if int(last_step[run["seed"]]) != int(run["end_step"]):
             raise ResultError(
                 f"{path}: seed {run['seed']} ended at step {run['end_step']} but its rows stop at "
                 f"{last_step[run['seed']]}"
             )
-    counts = curves.groupby("seed")["iteration"].agg(["size", "max", "nunique"])
-    if not ((counts["size"] == counts["max"]) & (counts["size"] == counts["nunique"])).all():
+    place = np.arange(seeds.size) - np.repeat(starts, lengths)
+    if not (iterations == place + 1).all():
         raise ResultError(f"{path}: a seed's iterations are not 1, 2, 3, ... without gaps")
-    if (curves.groupby("iteration")["env_steps"].nunique() > 1).any():
+    longest = starts[lengths.argmax()]
+    if (steps != steps[longest + place]).any():
         raise ResultError(f"{path}: its seeds do not share one grid of steps")
-    same_run = np.diff(curves["seed"]) == 0
-    ticks = np.diff(curves[cell.clock_column])
+    same_run = np.diff(seeds) == 0
+    ticks = np.diff(curves[cell.clock_column].to_numpy())
     if not (ticks[same_run] >= 0.0).all():
         raise ResultError(f"{path}: {cell.clock_column} goes back within a run or is missing")
 
@@ -272,19 +281,20 @@ def _check_values(cell: Cell) -> None:
     spec = cell.metadata["spec"]
     returns, longest = _possible(spec.get("environment", {}))
     # Until an episode has finished nothing is told; a run that diverges may end with no number.
-    untold = (cell.curves["episodes"] == 0) | (
-        cell.curves["env_steps"] == cell.curves["seed"].map(cell.diverged)
-    )
+    untold = cell.curves["episodes"].to_numpy() == 0
+    for seed, step in cell.diverged.items():
+        untold |= ((cell.curves["seed"] == seed) & (cell.curves["env_steps"] == step)).to_numpy()
     for phase, rows, early in (
-        ("training", cell.curves, untold.to_numpy()),
+        ("training", cell.curves, untold),
         ("evaluation", cell.evaluations, np.zeros(len(cell.evaluations), bool)),
     ):
-        twice = rows[rows.duplicated(["seed", "env_steps"])]
-        if not twice.empty:
-            seed, step = twice.iloc[0][["seed", "env_steps"]]
+        seeds, steps = rows["seed"].to_numpy(), rows["env_steps"].to_numpy()
+        twice = np.flatnonzero((np.diff(seeds) == 0) & (np.diff(steps) == 0))
+        if twice.size:
+            seed, step = seeds[twice[0]], steps[twice[0]]
             raise ResultError(f"{cell.path}: seed {seed} has two rows of {phase} at step {step}")
-        beyond = rows["env_steps"].max()
-        if beyond > cell.budget or rows["env_steps"].min() < 1:
+        beyond = steps.max(initial=1)
+        if beyond > cell.budget or steps.min(initial=1) < 1:
             raise ResultError(
                 f"{cell.path}: a row of {phase} is at step {beyond}, its budget is {cell.budget}"
             )
@@ -311,10 +321,10 @@ def _must_lie(
     values = rows[column].to_numpy(np.float64)
     slack = 1e-4 * max(1.0, abs(low) if np.isfinite(low) else abs(high))
     inside = np.isfinite(values) & (values >= low - slack) & (values <= high + slack)
-    wrong = rows[~(inside | (untold & np.isnan(values)))]
-    if wrong.empty:
+    wrong = np.flatnonzero(~(inside | (untold & np.isnan(values))))
+    if not wrong.size:
         return
-    first = wrong.iloc[0]
+    first = rows.iloc[wrong[0]]
     between = f", which lies between {low:g} and {high:g}" if np.isfinite(high) else ""
     raise ResultError(
         f"{what} is {first[column]:g} at step {first['env_steps']} of seed {first['seed']}{between}"

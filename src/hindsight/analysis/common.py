@@ -73,19 +73,23 @@ class Common:
         solved, solve_step (NaN if not by then), end_step; and of success success_auc and
         final_evaluation_success.
         """
-        returns, runs = self.returns(cell), cell.runs.set_index("seed")
-        last, seen = self.grid[-1], cell.evaluations
-        final = seen[seen["env_steps"] <= self.budget].groupby("seed")["success_rate"].last()
-        solved = runs["solve_step"] <= last
+        returns, last, seen = self.returns(cell), self.grid[-1], cell.evaluations
+        by_then = seen[seen["env_steps"] <= self.budget].dropna(subset="success_rate")
+        final = dict(zip(by_then["seed"], by_then["success_rate"], strict=True))  # the last stays
+        success = [final.get(seed, np.nan) for seed in cell.runs["seed"]]
+        solve_step, end_step = (
+            cell.runs[name].to_numpy(dtype=np.float64) for name in ("solve_step", "end_step")
+        )
+        solved = solve_step <= last
         return pd.DataFrame({
             "auc": np.nanmean(metrics.scaled(returns), axis=1),
             "final_return": returns[:, -1],
             "solved": solved,
-            "solve_step": runs["solve_step"].where(solved),
+            "solve_step": np.where(solved, solve_step, np.nan),
             "success_auc": np.nanmean(self.on_grid(cell, cell.success), axis=1),
-            "final_evaluation_success": final.reindex(runs.index),
-            "end_step": runs["end_step"].clip(upper=last),
-        }, index=runs.index)  # fmt: skip
+            "final_evaluation_success": np.array(success, seen["success_rate"].to_numpy().dtype),
+            "end_step": np.minimum(end_step, last),
+        }, index=pd.Index(cell.runs["seed"]))  # fmt: skip
 
 
 def trained_minutes(cell: Reduced) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ def iqm(values: Array) -> Array:
     return np.asarray(scipy.stats.trim_mean(values, 0.25, axis=-1))
 
 
+@cache  # of few seeds there are few shares
 def wilson(successes: int, n: int) -> Interval:
     """Wilson's 95 % score interval of a share; NaN for n = 0."""
     if n == 0:
@@ -160,6 +162,7 @@ def holm(p_values: ArrayLike) -> Array:
     return adjusted
 
 
+@cache
 def fisher(solved_a: int, n_a: int, solved_b: int, n_b: int) -> float:
     """Fisher's exact two-sided p-value for two shares of solved runs."""
     table = [[solved_a, n_a - solved_a], [solved_b, n_b - solved_b]]

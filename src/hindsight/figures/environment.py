@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -41,8 +42,10 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
         x = 0.3 + column * step + (step - panel) / 2
         y = height - top - panel - row * (panel + gap)
         place = (x / width, y / height, panel / width, panel / height)
-        axes = fig.add_axes(place, projection="3d" if episode.n > 2 else None)
-        render.draw_episode(axes, episode)
+        # A box in three dimensions is not as high as its place: its title looks for where it ends.
+        with matplotlib.rc_context({"axes.titley": None}):
+            axes = fig.add_axes(place, projection="3d" if episode.n > 2 else None)
+            render.draw_episode(axes, episode)
     return fig
 
 
