@@ -26,7 +26,7 @@ from hindsight.figures import (
     style,
 )
 from hindsight.figures.tables import Tables
-from hindsight.specs.plan import EPISODES
+from hindsight.specs.config import EPISODES
 
 __all__ = [
     "ALSO_READ",
