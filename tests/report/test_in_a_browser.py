@@ -75,7 +75,9 @@ def test_charts_are_drawn_and_obey_their_fields(project: Project, tmp_path: Path
       const chart = document.querySelector("[data-spec=chart-learning-curves]");
       chart.scrollIntoView();
       const lines = () => [...chart.querySelectorAll("svg .mark-line path")].length;
-      for (let i = 0; i < 80 && !lines(); i++) await new Promise((done) => setTimeout(done, 250));
+      // A chart is drawn once it is seen, which takes a frame: clocks may outrun frames.
+      const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 40)));
+      for (let i = 0; i < 300 && !lines(); i++) await frame();
       const before = lines();
       const box = document.querySelector(".fields input[type=checkbox]");
       box.click();
