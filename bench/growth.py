@@ -28,7 +28,8 @@ from matplotlib.figure import Figure
 
 from hindsight.figures import style
 from hindsight.nn.products import linear, onednn_is_quicker, products_of
-from hindsight.specs.cell import CellSpec, PPOSpec
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.record import machine
