@@ -55,13 +55,19 @@ def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
 def collected(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Rollout]]:
     """Policy noise, prey draws and rollout of every call of `collect`."""
     log: list[tuple[Tensor, Tensor, Rollout]] = []
-    collect = ppo.collect
+    collect, make_ready = ppo.collect, PredatorPrey._make_ready
+    draws: dict[PredatorPrey, Tensor] = {}
+
+    def drawing(env, uniform):
+        draws[env] = torch.from_numpy(uniform).clone()
+        make_ready(env, uniform)
 
     def noting(env, agent, rows, noise, exploration):
         rollout = collect(env, agent, rows, noise, exploration)
-        log.append((noise.clone(), env._draws.clone(), rollout))
+        log.append((noise.clone(), draws[env], rollout))
         return rollout
 
+    monkeypatch.setattr(PredatorPrey, "_make_ready", drawing)
     monkeypatch.setattr(ppo, "collect", noting)
     return log
 
