@@ -336,6 +336,14 @@ def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path: Path) -> 
         summarise(plan, tmp_path)
 
 
+def test_the_latex_table_has_words(tmp_path: Path) -> None:
+    plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
+    summarise(plan, tmp_path)
+    head, row = plan.with_name("summary.tex").read_text().splitlines()[2:5:2]
+    assert "highest median return & IQR & steps to learn" in head
+    assert row.split(" & ")[2].strip() in ("", "--") and "\\_" not in head + row
+
+
 def test_missing_cells_are_skipped_and_recorded(tmp_path: Path) -> None:
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     gone = json.loads(plan.read_text())["entries"][-1]

@@ -85,11 +85,13 @@ AGGREGATE_COLUMNS = (
     "iqm_return_low", "iqm_return_high", "mean_auc", "mean_auc_low", "mean_auc_high", "iqm_auc",
     "iqm_auc_low", "iqm_auc_high", "solved_share", "solved_low", "solved_high",
 )  # fmt: skip
-TEX_COLUMNS = (
-    "fidelity", "arm", "level", "condition", "n_seeds", "max_median_return", "iqr",
-    "time_to_learn_steps", "time_to_learn_minutes", "solved_share", "mean_return", "iqm_return",
-    "mean_success",
-)  # fmt: skip
+TEX_COLUMNS = {
+    "fidelity": "fidelity", "arm": "arm", "level": "level", "condition": "condition",
+    "n_seeds": "seeds", "max_median_return": "highest median return", "iqr": "IQR",
+    "time_to_learn_steps": "steps to learn", "time_to_learn_minutes": "minutes to learn",
+    "solved_share": "solved", "mean_return": "mean return", "iqm_return": "IQM return",
+    "mean_success": "success",
+}  # fmt: skip
 
 
 def summarise_all(plans: Sequence[Path], processes: int = 1) -> list[dict[str, Any]]:
@@ -121,7 +123,8 @@ def summarise(plan_path: Path) -> list[dict[str, Any]]:
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
-    shown = tables["summary.csv"][list(TEX_COLUMNS)]
+    shown = tables["summary.csv"][list(TEX_COLUMNS)].rename(columns=TEX_COLUMNS)
+    shown["level"] = [str(level).replace("_", " ").replace("=", " = ") for level in shown["level"]]
     tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
     write_whole(out / "summary.tex", lambda part: part.write_text(tex))
     sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
