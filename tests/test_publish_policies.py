@@ -17,6 +17,7 @@ import yaml
 from hindsight import publish_policies as shipping
 from hindsight.files import FileError
 from hindsight.integrity import file_sha256
+from hindsight.publish import publish_cells
 from hindsight.publish_policies import middle_run, publish_policies, result_of, write_policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED, parse
@@ -25,7 +26,7 @@ from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load, save
-from hindsight.training.policies import acting_places, n_parameters, policy_of
+from hindsight.training.policies import acting_places, initial_row, n_parameters, policy_of
 from hindsight.training.watch import film_policy, read_policy
 
 ROOT = Path(__file__).parents[1]
@@ -115,6 +116,25 @@ def test_a_policy_ships_with_its_specification_and_result(small, tmp_path):
     found = evaluate_policy(path, n_episodes=3)
     assert found.returns.shape == (3,) and len(film_policy(path, None, 2, 0)) == 2
     assert list(publish_policies(config, ["PPO-HER"])) == [f"{path}: is there"]
+
+
+def test_the_manifest_vouches_for_a_policy(small, tmp_path):
+    """Publishing cells keeps its entry; a policy that is another file is not used."""
+    config, spec = small
+    list(publish_policies(config, ["PPO-HER"], tmp_path / "trained"))
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    list(publish_cells(config))
+    entries = json.loads((PUBLISHED / "manifest.json").read_text())
+    assert entries[f"policies/{spec.name}.pt"]["sha256"] == file_sha256(path)
+    assert len(read_policy(path)) == 2
+    write_policy(path, spec, 0, initial_row(spec), {})
+    with pytest.raises(FileError, match="differs from its checksum"):
+        read_policy(path)
+    path.unlink()
+    list(publish_cells(config))
+    assert set(json.loads((PUBLISHED / "manifest.json").read_text())) == entries.keys() - {
+        f"policies/{spec.name}.pt"
+    }
 
 
 def test_without_trained_cells_the_run_alone_is_trained_again(small, tmp_path, monkeypatch):

@@ -61,14 +61,34 @@ def publish_cells(config: Config) -> Iterator[str]:
     for path in sorted((PUBLISHED / "cells").rglob("*.parquet")) if whole else ():
         if str(path.relative_to(PUBLISHED)) not in files:
             path.unlink()
+            policy = PUBLISHED / "policies" / path.relative_to(PUBLISHED / "cells")
+            policy.with_suffix(".pt").unlink(missing_ok=True)
             yield f"removed: {path.relative_to(PUBLISHED)}, which the plan has no more"
     drawn, target = TRAINED / "tables" / plan.config.source / EPISODES, PUBLISHED / EPISODES
     if drawn.exists():
         write_whole(target, partial(shutil.copyfile, drawn))
     if target.exists():
         files[str(EPISODES)] = {"sha256": file_sha256(target)}
-    write_whole(MANIFEST, lambda beside: beside.write_text(as_json(files), encoding="utf-8"))
+    files |= {name: entry for name, entry in before.items() if _is_policy(name)}
+    _write_manifest(files)
     yield f"{MANIFEST}: {len(files)} files"
+
+
+def vouch(policy: Path) -> None:
+    """Enter a policy that ships in the manifest."""
+    now = {"commit": repository.commit(), "lock": repository.lock_sum()}
+    name = str(policy.relative_to(PUBLISHED))
+    _write_manifest({**_manifest(), name: {"sha256": file_sha256(policy), **now}})
+
+
+def _is_policy(name: str) -> bool:
+    """Whether an entry of the manifest is a policy that is there."""
+    return name.startswith("policies/") and (PUBLISHED / name).exists()
+
+
+def _write_manifest(files: dict[str, Any]) -> None:
+    text = as_json(files)
+    write_whole(MANIFEST, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def verify(paths: Iterable[Path]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.files import FileError
-from hindsight.publish import verify
+from hindsight.publish import verify, vouch
 from hindsight.specs.axis import axis_key
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
@@ -125,6 +125,7 @@ class Middle:
             "code": code_of(self.spec),
         }
         write_policy(out, self.spec, self.seed, row, result)
+        vouch(out)
         return f"{out}: run {self.seed}, return {found[0]:.3f}, success {found[1]:.2f}"
 
 

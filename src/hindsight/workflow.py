@@ -45,6 +45,8 @@ JOB_PREFIX = "hindsight"
 SHORTEST_BUNDLE = 60
 #: ... and how many that long each core, or job at a time, has at least.
 BUNDLES_PER_SLOT = 2
+#: Seconds of a core (estimated) below which all training ends soon enough to be drawn at once.
+SHORT_TRAINING = 600
 #: What every training job has as its input, and no other: of cells that train together Snakemake
 #: would otherwise remember another set of inputs than of the same cells apart.
 TO_TRAIN = "results/specs/stale.txt"
@@ -200,22 +202,24 @@ class Stage:
         return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
     @cached_property
+    def waits(self) -> bool:
+        """Whether one job makes all tables and one draws, instead of one for each experiment.
+
+        Published results are all there, and a short training's are soon; starting a program takes
+        longer than an experiment's tables.  Else an experiment is shown as soon as it is trained.
+        """
+        published = self.plan.config.results == "published"
+        return published or sum(self.shares(1).values()) < SHORT_TRAINING
+
+    @cached_property
     def summarising(self) -> dict[str, list[str]]:
-        """Experiments whose tables one job makes, by the job's name; as with `drawing`."""
-        if self.plan.config.results == "published":
-            return {"summarise": self.experiments}
-        return {f"summarise_{name}": [name] for name in self.experiments}
+        """Experiments whose tables one job makes, by the job's name."""
+        return _jobs("summarise", self.experiments, self.waits)
 
     @cached_property
     def drawing(self) -> dict[str, list[str]]:
-        """Experiments whose figures one job draws, by the job's name.
-
-        Published results are all there, and starting a program takes longer than a figure does;
-        otherwise an experiment is drawn as soon as its cells are trained.
-        """
-        if self.plan.config.results == "published":
-            return {"draw_figures": self.drawn_experiments}
-        return {f"draw_{name}": [name] for name in self.drawn_experiments}
+        """Experiments whose figures one job draws, by the job's name."""
+        return _jobs("draw", self.drawn_experiments, self.waits)
 
     @cached_property
     def drawn(self) -> list[str]:
@@ -448,6 +452,13 @@ class Stage:
             (TRAINED / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
         if self.experiments:  # not of a job, beside which others are to come
             shutil.rmtree(bundle_path("").parent, ignore_errors=True)
+
+
+def _jobs(verb: str, experiments: list[str], together: bool) -> dict[str, list[str]]:
+    """What each job is for, by its name: one for all experiments, or each for one."""
+    if together:
+        return {f"{verb}_all": experiments}
+    return {f"{verb}_{name}": [name] for name in experiments}
 
 
 def _make_newer(path: Path, other: Path) -> None:

@@ -232,6 +232,15 @@ def test_priorities_as_cpprb_has_them():
     assert buffer.get_stored_size() == 0 and buffer.get_max_priority() == 1.0
 
 
+@pytest.mark.parametrize("truth", [True, np.True_, np.bool_(False)])
+def test_a_truth_value_is_a_beta_as_it_is_for_cpprb(truth):
+    buffer = buffer_of(prioritized=True, alpha=1.0)
+    fill(buffer, [10])
+    batch = buffer.sample(20)
+    buffer.update_priorities(batch["indexes"], np.arange(1.0, 21.0))
+    assert (buffer.sample(500, beta=truth)["weights"] < 1).any() == bool(truth)
+
+
 def test_names_and_order_of_the_arguments_are_cpprbs():
     names = list(inspect.signature(HindsightReplayBuffer.__init__).parameters)[1:]
     assert names[:4] == ["size", "env_dict", "max_episode_len", "reward_func"]

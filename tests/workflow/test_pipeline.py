@@ -307,7 +307,7 @@ def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
     (project / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     told = snakemake(project, "--dry-run", *SMOKE).stdout
     assert len(cells_to_train(told)) == 2  # PPO and PPO-HER at the new rate
-    assert [name for name in jobs(told) if "summarise" in name] == ["summarise_learning_rate"]
+    assert [name for name in jobs(told) if "summarise" in name] == ["summarise_all"]
 
 
 def test_figures_of_what_is_there(project, stage):
@@ -319,7 +319,7 @@ def test_figures_of_what_is_there(project, stage):
     try:
         redone = jobs(snakemake(project, "--dry-run", "figures", *SMOKE).stdout)
         assert not [job for job in redone if job.startswith("train")]
-        assert "summarise_grid_size" in redone
+        assert "summarise_all" in redone
     finally:
         hidden.rename(curves)
 

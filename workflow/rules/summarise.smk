@@ -1,5 +1,4 @@
-# From experiments' cells to their tables: one job for all that is published, which is all there
-# already; else a job for each experiment, as soon as its cells are trained.
+# From experiments' cells to their tables.  A job leaves alone what is made already, of the same cells.
 for job, experiments in STAGE.summarising.items():
 
     rule:
@@ -9,11 +8,13 @@ for job, experiments in STAGE.summarising.items():
             plans=[f"{STAGE.tables}/{name}/plan.json" for name in experiments],
             cells=cells_of(experiments),
         output:
-            [
-                f"{STAGE.tables}/{name}/{table}"
-                for name in experiments
-                for table in STAGE.TABLES
-            ],
+            update(
+                [
+                    f"{STAGE.tables}/{name}/{table}"
+                    for name in experiments
+                    for table in STAGE.TABLES
+                ]
+            ),
         log:
             f"results/logs/summarise/{STAGE.source}-{job}.log",
         priority: 5000

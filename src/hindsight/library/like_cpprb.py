@@ -222,7 +222,9 @@ class HindsightReplayBuffer:
         Raises:
             ValueError: no episode is finished yet; a batch_size or beta that is none.
         """
-        rows, weights, indexes = self.episodes.sample(batch_size, beta)
+        # NumPy's own truth values, which cpprb takes, know no minus.
+        exponent = float(beta) if isinstance(beta, np.bool_) else beta
+        rows, weights, indexes = self.episodes.sample(batch_size, exponent)
         batch = self._read(rows)
         if weights is not None:
             batch |= {"weights": weights, "indexes": indexes}

@@ -42,28 +42,29 @@ BINS = 100
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One place in an experiment's grid, and the cell whose first `seeds` runs belong there."""
+class Place:
+    """One place in an experiment's grid."""
 
     experiment: str
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
     condition: Condition
+
+
+@dataclass(frozen=True)
+class Entry(Place):
+    """A place, and the cell whose first `seeds` runs belong there."""
+
     spec: CellSpec
     #: The cell is one that ships, whatever the preset.
     published: bool = False
 
 
 @dataclass(frozen=True)
-class Place:
-    """One place in an experiment's grid that is selected; parts: what narrows it."""
+class Selected(Place):
+    """A place that is selected; parts: what narrows it."""
 
-    experiment: str
-    fidelity: Fidelity
-    arm: str
-    level: dict[str, Any]
-    condition: Condition
     parts: list[Part]
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
@@ -75,7 +76,7 @@ class Place:
         return min([size.steps, *(part.steps for part in self.parts if part.steps)])
 
 
-def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
+def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Selected]:
     """Every place of every selected experiment, main experiment first."""
     for name, selection in size.select.items():
         experiment = experiments[name]
@@ -91,7 +92,7 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
-                yield Place(name, fidelity, arm, level, where, parts)
+                yield Selected(name, fidelity, arm, level, where, parts)
 
 
 def entries(config: Config) -> Iterator[Entry]:
@@ -135,7 +136,7 @@ class Shipped:
                 found[_but_for_size(entry.spec)] = entry.spec
         return found
 
-    def cell(self, at: Place) -> CellSpec:
+    def cell(self, at: Selected) -> CellSpec:
         """The published cell of a place's algorithm and condition, whatever its size: of several
         the one with the most steps; SpecError without one.
         """
@@ -183,7 +184,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
     return found
 
 
-def _cell(config: Config, at: Place) -> CellSpec:
+def _cell(config: Config, at: Selected) -> CellSpec:
     size, experiment = config.size, config.experiments[at.experiment]
     arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
     where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"

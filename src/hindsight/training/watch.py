@@ -21,6 +21,7 @@ from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.workers import Slot, action_of, row_of
 from hindsight.files import FileError, write_whole
+from hindsight.publish import verify
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -74,6 +75,7 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
 
 def _saved(path: Path) -> dict[str, Any]:
     """What is in a policy file: `spec`, a text, `seeds` [run], whole numbers, `rows` [run, ...]."""
+    verify([path])
     saved = load(path)
     if not {"spec", "seeds", "rows"} <= saved.keys():
         raise FileError(f"{path}: is no policy file")
