@@ -123,8 +123,7 @@ def compare(folder: Path, config: list[str], slots: int) -> None:
         path = benchmarks / f"{name}.tsv"
         seconds = float(pd.read_table(path)["s"].iloc[0])
         ended = path.stat().st_mtime
-        spec = stage.plan.cells[name]
-        rows.append((ended - seconds, ended, seconds, stage.seconds(spec)))
+        rows.append((ended - seconds, ended, seconds, stage.seconds(name)))
     cells = pd.DataFrame(sorted(rows), columns=["began", "ended", "measured", "estimated"])
     print(
         f"{len(cells)} cells, seconds of all of them: measured {cells.measured.sum():.0f}, ", end=""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hindsight.replicate import Pace, _Watch, kind_of, what_comes
+from hindsight.specs.axis import by_axis
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
@@ -21,7 +22,7 @@ CONFIG = Path(__file__).parents[1] / "config.yaml"
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
     stage: Any = SimpleNamespace(
         plan=SimpleNamespace(cells={}), there=set(), root=tmp_path, folder=str(tmp_path),
-        shares=lambda slots: {}, bundles=lambda cells, slots: [],
+        shares=lambda slots: {}, jobs=lambda cells, slots: [],
     )  # fmt: skip
     (tmp_path / "of_yesterday.png").touch()
     os.utime(tmp_path / "of_yesterday.png", (0, 0))
@@ -45,22 +46,26 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
     """
     stage = Stage.of(Plan.of(load(CONFIG, {"preset": "laptop"})))
     work, cells, chance = stage.shares(slots=2), stage.plan.cells, random.Random(0)
-    queue = sorted(stage.bundles(cells, slots=2), key=lambda names: -stage.priority(*names))
-    free, jobs = [0.0, 0.0], []
+    queue = sorted(stage.jobs(cells, slots=2), key=lambda names: -stage.priority(*names))
+    free, parts, starts = [0.0, 0.0], [], []
     for names in queue:
-        spec = cells[names[0]]
-        factor = foreign if spec.environment.foreign else off_policy
-        factor = on_policy if spec.algorithm.on_policy and not spec.environment.foreign else factor
-        length = factor * chance.uniform(1 / 1.4, 1.4) * sum(work[name] for name in names)
         begins = free[0] + 4
-        heapq.heapreplace(free, begins + length)
-        jobs.append((begins, begins + length, names))
+        starts.append(begins)
+        for together in by_axis(cells[name] for name in names):
+            spec = together[0]
+            factor = foreign if spec.environment.foreign else off_policy
+            own = spec.algorithm.on_policy and not spec.environment.foreign
+            factor = on_policy if own else factor
+            worth = sum(work[each.name] for each in together)
+            ends = begins + factor * chance.uniform(1 / 1.4, 1.4) * worth
+            parts.append((begins, ends, kind_of(spec), worth))
+            begins = ends
+        heapq.heapreplace(free, begins)
     end, pace, over = max(free), Pace(), set()
     tick, wrong = 5, []
     for now in range(tick, int(end), tick):
         left, part = defaultdict(float), defaultdict(float)
-        for i, (begins, ends, names) in enumerate(jobs):
-            kind, worth = kind_of(cells[names[0]]), sum(work[name] for name in names)
+        for i, (begins, ends, kind, worth) in enumerate(parts):
             if ends <= now:
                 pace.finished[kind] += worth if i not in over else 0.0
                 over.add(i)
@@ -70,9 +75,9 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
                 part[kind] += worth * (now - begins) / (ends - begins)
                 pace.spent[kind] += tick
         if now > 0.25 * end:
-            pace.begun = sum(begins <= now for begins, _, _ in jobs)
+            pace.begun = sum(begins <= now for begins in starts)
             pace.at_once = 2
-            error = pace.seconds_left(now, left, part, len(jobs) - pace.begun) - (end - now)
+            error = pace.seconds_left(now, left, part, len(starts) - pace.begun) - (end - now)
             wrong.append(abs(error) / max(0.3 * (end - now), 60))
     assert len(wrong) > 200 and max(wrong) < 1
 

@@ -189,7 +189,7 @@ def plan(
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     bundles = stage.bundles(cells, slots=1)
-    most = max((stage.memory_of(stage.spec_of(*names)) for names in bundles), default=0)
+    most = max((stage.memory(*names) for names in bundles), default=0)
     disk = sum(map(file_bytes, cells.values()))
     typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
     for slots in jobs or (10, 100, 1000):
@@ -330,17 +330,14 @@ def cell(
     env: NamedOption = None,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
-    """Train the cells of specification files on one axis (a job of the workflow)."""
+    """Train the cells of specification files (a job of the workflow)."""
     if full_width:
         multiply_at_full_width()
-    from hindsight.specs.axis import axis_key
     from hindsight.specs.cost import cells_per_job
     from hindsight.specs.plan import read_spec
 
     # Before torch takes its second.
     checked = [read_spec(spec, [env] if env else []) for spec in specs]
-    if len({axis_key(spec) for spec in checked}) > 1:
-        raise SpecError("these cells differ in more than values, so they cannot share an axis")
     _must_have_memory_for(*checked)
     from hindsight.training.cell import Execution
 
@@ -350,11 +347,22 @@ def cell(
         typer.echo(f"curves: {path}")
 
 
+@app.command(hidden=True)
+def finish(specs: list[Path], out: Annotated[Path, typer.Option()] = Path("results")) -> None:
+    """Write the files of cells that were finished, after Snakemake has deleted a failed job's."""
+    from hindsight.specs.plan import read_spec
+    from hindsight.training.cell import write_finished
+
+    for path in write_finished([read_spec(spec, []) for spec in specs], out):
+        typer.echo(f"curves: {path}")
+
+
 def _must_have_memory_for(*specs: Any) -> None:
     from hindsight.process import LIBRARIES_MB, must_have_memory
+    from hindsight.specs.axis import by_axis
     from hindsight.specs.cost import as_one, megabytes
 
-    must_have_memory(LIBRARIES_MB + megabytes(as_one(specs)))
+    must_have_memory(LIBRARIES_MB + max(megabytes(as_one(cells)) for cells in by_axis(specs)))
 
 
 def _train(

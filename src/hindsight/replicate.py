@@ -27,6 +27,8 @@ from hindsight.workflow import Stage, files_below
 LOG = Path("results/logs/snakemake.log")
 PROGRESS = Path("results/progress")
 LOOK_SECONDS = 5.0
+#: Estimated seconds of training that tell little of how fast a kind of cell goes.
+LITTLE = 5.0
 #: Bytes below which a disk counts as full.
 ROOM = 1 << 20
 
@@ -180,8 +182,8 @@ class Pace:
         """Seconds until all is trained, after as many have `elapsed`; 0 while nothing can be said.
 
         `left` are the estimated seconds of the cells that are not there, `part` what of these is
-        done; `to_begin`, how many processes have not been seen yet.  A kind that has not been seen
-        goes as fast as all others together.
+        done; `to_begin`, how many processes have not been seen yet.  A kind of which little has
+        been seen goes as fast as all together.
         """
         done = {kind: self.finished[kind] + part.get(kind, 0.0) for kind in left}
         done |= {kind: worth for kind, worth in self.finished.items() if kind not in left}
@@ -191,8 +193,7 @@ class Pace:
         common = spent / sum(done.values())
         seconds = 0.0
         for kind, worth in left.items():
-            seen = self.spent[kind] and done[kind]
-            ratio = self.spent[kind] / done[kind] if seen else common
+            ratio = (self.spent[kind] + common * LITTLE) / (done[kind] + LITTLE)
             seconds += ratio * (worth - part.get(kind, 0.0))
         # Before a program is seen to train it starts, while its core does nothing else.
         start = max(0.0, elapsed * self.at_once - spent) / self.begun
@@ -206,7 +207,7 @@ class _Watch:
         self.stage = stage
         self.work = stage.shares(slots=1)
         #: Cells that one process trains, and those that a process was seen to train.
-        self.bundles = [set(names) for names in stage.bundles(stage.plan.cells, slots=1)]
+        self.jobs = [set(names) for names in stage.jobs(stage.plan.cells, slots=1)]
         self.seen: set[str] = set()
         self.kinds = {name: kind_of(spec) for name, spec in stage.plan.cells.items()}
         self.there = set(stage.there)
@@ -252,9 +253,9 @@ class _Watch:
         elif len(self.there) == len(self.work):
             text += f"  tables, figures{self._drawn()}, report"
         self.seen |= {name for cells, _ in left_of for name in cells}
-        self.pace.begun = sum(not self.seen.isdisjoint(names) for names in self.bundles)
+        self.pace.begun = sum(not self.seen.isdisjoint(names) for names in self.jobs)
         self.pace.at_once = max(self.pace.at_once, len(under_way))
-        to_begin = sum(not names <= self.seen | self.there for names in self.bundles)
+        to_begin = sum(not names <= self.seen | self.there for names in self.jobs)
         minutes = self.pace.seconds_left(now - self.started, left, part, to_begin) / 60
         if minutes > 0:
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"

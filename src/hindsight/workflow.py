@@ -16,6 +16,7 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,16 +25,17 @@ from typing import Any
 
 from hindsight.files import as_json, set_aside, write_if_changed
 from hindsight.integrity import about
-from hindsight.specs.bundles import bundles_of
+from hindsight.specs.axis import by_axis
+from hindsight.specs.bundles import bundles_of, jobs_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED
-from hindsight.specs.cost import as_one, cells_per_job, megabytes, seconds
+from hindsight.specs.cost import as_one, cells_per_job, megabytes, one_after_another
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import is_known
 from hindsight.specs.plan import Plan, Written, papers_grids, spec_document, spec_path
-from hindsight.specs.queue_simulation import Queued, jobs_of
+from hindsight.specs.queue_simulation import Queued, queue_of
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
@@ -45,6 +47,9 @@ JOB_PREFIX = "hindsight"
 SHORTEST_BUNDLE = 60
 #: ... and how many that long each core, or job at a time, has at least.
 BUNDLES_PER_SLOT = 2
+#: Seconds of one machine's job that has short bundles follow each other: at least, at most, and
+#: how many jobs each core has at least, so that all end together.
+LEAST_JOB, MOST_JOB, JOBS_PER_SLOT = 20, 60, 8
 #: Seconds of a core (estimated) below which all training ends soon enough to be drawn at once.
 SHORT_TRAINING = 600
 #: What every training job has as its input, and no other: of cells that train together Snakemake
@@ -300,21 +305,31 @@ class Stage:
         execution = self.plan.config.execution
         how = (self.plan.timed, execution.device, execution.runs_per_axis)
         undivided = bundles_of(cells, *how)
-        everything = sum(self.seconds(self.spec_of(*names)) for names in undivided)
+        everything = sum(self.seconds(*names) for names in undivided)
         longest = max(SHORTEST_BUNDLE, everything / slots / BUNDLES_PER_SLOT)
         return bundles_of(cells, *how, longest)
 
-    def together(self, slots: int) -> dict[str, list[str]]:
+    def jobs(self, cells: dict[str, CellSpec], slots: int) -> list[list[str]]:
+        """Of these cells those that one process of this machine trains."""
+        bundles = self.bundles(cells, slots)
+        execution = self.plan.config.execution
+        everything = sum(self.seconds(*names) for names in bundles)
+        long = min(MOST_JOB, max(LEAST_JOB, everything / slots / JOBS_PER_SLOT))
+        return jobs_of(bundles, cells, long, execution.runs_per_axis)
+
+    def together(self, slots: int, on_cluster: bool) -> dict[str, list[str]]:
         """Cells of the jobs that train several, by the job's name, which says which they are.
 
-        Written for the jobs of a cluster, which do not plan.
+        Written for the jobs of a cluster, which do not plan; there groups of Snakemake's have short
+        ones follow each other.
         """
+        jobs = self.bundles if on_cluster else self.jobs
         found = {}
         todo = {} if self.never_train else self.to_train
         # Apart: of a job with a file missing Snakemake does not look at how old the others are.
         missing = {name: spec for name, spec in todo.items() if name not in self.there}
         stale = {name: spec for name, spec in todo.items() if name in self.there}
-        for names in (*self.bundles(missing, slots), *self.bundles(stale, slots)):
+        for names in (*jobs(missing, slots), *jobs(stale, slots)):
             if len(names) > 1:
                 which = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
                 found[f"train_{len(names)}_cells_{which}"] = names
@@ -330,16 +345,16 @@ class Stage:
 
     # -- what a job asks for -----------------------------------------------------------------
 
-    def spec_of(self, *names: str) -> CellSpec:
-        """A cell that costs what a job's cells do; SpecError if the plan has none of a name."""
+    def specs_of(self, *names: str) -> list[CellSpec]:
+        """A job's cells; SpecError if the plan has none of a name."""
         for name in names:
             if name not in self.plan.cells and not isinstance(self.plan.cells, Written):
                 raise SpecError(f"cell {name!r} is none of {self.source}'s")
-        return as_one([self.plan.cells[name] for name in names])
+        return [self.plan.cells[name] for name in names]
 
     def named(self, *names: str) -> list[str]:
         """Options of a training job that name a person's own environment, for it to be imported."""
-        where = self.spec_of(*names).environment.id
+        where = self.specs_of(*names)[0].environment.id
         return [] if where in ENVIRONMENTS or is_known(where) else [f"--env={where}"]
 
     @cached_property
@@ -349,24 +364,22 @@ class Stage:
 
     def priority(self, *names: str) -> int:
         """The main figure's cells come first, then what takes longest: all cores end together."""
-        length = int(10 * math.log2(1 + self.seconds(self.spec_of(*names))))
+        length = int(10 * math.log2(1 + self.seconds(*names)))
         return length + 1000 * any(name in self._first for name in names)
 
-    def seconds(self, spec: CellSpec) -> float:
-        """How long a cell is expected to take."""
-        return seconds(spec, self.plan.config.execution.runs_per_axis)
-
-    def memory_of(self, spec: CellSpec) -> int:
-        """Megabytes of a cell's job."""
-        return SNAKEMAKE_MB + megabytes(spec)
+    def seconds(self, *names: str) -> float:
+        """How long a job of these cells is expected to take."""
+        runs_per_axis = self.plan.config.execution.runs_per_axis
+        return one_after_another(self.specs_of(*names), runs_per_axis)
 
     def memory(self, *names: str, attempt: int = 1) -> int:
         """Megabytes to ask for, more at each attempt."""
-        return attempt * self.memory_of(self.spec_of(*names))
+        parts = map(as_one, by_axis(self.specs_of(*names)))
+        return attempt * (SNAKEMAKE_MB + max(map(megabytes, parts)))
 
     def runtime(self, *names: str, attempt: int = 1) -> int:
         """Minutes to ask for, more at each attempt."""
-        work = START_SECONDS + SAFETY * attempt * self.seconds(self.spec_of(*names))
+        work = START_SECONDS + SAFETY * attempt * self.seconds(*names)
         return -(-int(work) // 60)
 
     @property
@@ -376,22 +389,24 @@ class Stage:
 
     def group(self, *names: str) -> str:
         """Bundles of one group share jobs of a cluster: `train_8` fills a job with eight."""
-        return f"train_{cells_per_job(self.spec_of(*names))}"
+        return f"train_{cells_per_job(as_one(self.specs_of(*names)))}"
 
     def shares(self, slots: int) -> dict[str, float]:
-        """Seconds of each cell, its share of its bundle's, if all are to be trained."""
+        """Seconds of each cell, its share of its job's, if all are to be trained."""
         found: dict[str, float] = {}
-        for names in self.bundles(self.plan.cells, slots):
-            together = self.spec_of(*names)
-            each = self.seconds(together) / together.seeds
-            found |= {name: each * self.plan.cells[name].seeds for name in names}
+        for names in self.jobs(self.plan.cells, slots):
+            parts = by_axis(self.specs_of(*names))
+            apart = [self.seconds(*(spec.name for spec in part)) for part in parts]
+            for part, alone in zip(parts, apart, strict=True):
+                each = self.seconds(*names) * alone / sum(apart) / as_one(part).seeds
+                found |= {spec.name: each * spec.seeds for spec in part}
         return found
 
     def queue(self, slots: int) -> list[float]:
         """Seconds of the jobs that all cells make on a cluster, in their order."""
-        jobs = [(names, self.spec_of(*names)) for names in self.bundles(self.plan.cells, slots)]
-        return jobs_of(
-            Queued(self.seconds(spec), self.priority(*names), cells_per_job(spec))
+        jobs = [(x, as_one(self.specs_of(*x))) for x in self.bundles(self.plan.cells, slots)]
+        return queue_of(
+            Queued(self.seconds(*names), self.priority(*names), cells_per_job(spec))
             for names, spec in jobs
         )
 
@@ -441,6 +456,17 @@ class Stage:
         for plan in Path(self.tables).glob("*/plan.json"):
             if plan.parent.name not in self.plan.experiments:
                 shutil.rmtree(plan.parent)
+
+    def write_finished(self) -> None:
+        """Write again what was finished: of a failed job Snakemake deletes the files of all cells,
+        but not their last checkpoints.
+        """
+        begun = files_below(TRAINED / "checkpoints", ".pt") & self.plan.cells.keys()
+        # A person's own environment, which must be named, shares no job with anything.
+        lost = sorted(x for x in begun if not self.curves(x).exists() and not self.named(x))
+        if lost and not self.never_train:
+            program = Path(sys.executable).with_name("hindsight")
+            subprocess.run([program, "finish", *map(spec_path, lost)], check=False)
 
     def forget_finished(self) -> None:
         """Delete the last checkpoints of cells that are there: Snakemake knows it by now.

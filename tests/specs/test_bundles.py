@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.specs.axis import axis_key, must_share_axis
-from hindsight.specs.bundles import bundles_of
+from hindsight.specs.axis import axis_key, by_axis, must_share_axis
+from hindsight.specs.bundles import bundles_of, jobs_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load
-from hindsight.specs.cost import AXIS_RUNS, as_one, seconds
+from hindsight.specs.cost import AXIS_RUNS, START_SECONDS, as_one, one_after_another, seconds
 from hindsight.specs.plan import Plan
 
 
@@ -103,6 +103,30 @@ def test_a_bundle_is_divided_where_it_would_keep_one_core_too_long():
         assert seconds(as_one([cells[name] for name in names])) <= 1.25 * alone
     few = named(*(cell(1, environment__prey=p, steps=100_000) for p in PREYS[:2]))
     assert len(bundles_of(few, {}, longest=1.0)) == 1
+
+
+def test_short_bundles_follow_each_other_in_one_job():
+    """Each as often as its axis is; a long one, and what is foreign, have jobs of their own."""
+    kinds = [{"algorithm__hidden": [n, n], "steps": 8192} for n in (8, 16, 32, 64)]
+    cells = named(*(cell(environment__prey=p, **kind) for kind in kinds for p in PREYS[:2]))
+    long = cell(environment__n_dims=2, steps=10**6)
+    foreign = cell(environment={"id": "FetchReach-v4"}, seeds=1, steps=2048)
+    cells = {**cells, **named(long, foreign, cell(environment__n_dims=4, steps=8192))}
+    bundles = [[name] for name in cells]  # so that two are of one axis
+    jobs = jobs_of(bundles, cells, long=20.0)
+    assert sorted(name for names in jobs for name in names) == sorted(cells)
+    assert [long.name] in jobs and [foreign.name] in jobs and len(jobs) < len(bundles) - 3
+    for names in jobs:
+        specs = [cells[name] for name in names]
+        assert len(by_axis(specs)) == len(specs)
+        assert len(names) == 1 or one_after_another(specs) <= 20
+    assert jobs_of(bundles, cells, long=0.0) == bundles
+    # Together they cost their axes, and start once.
+    first, second = (cells[name] for name in jobs[0][:2])
+    apart = seconds(first) + seconds(second)
+    assert one_after_another([first, second]) == pytest.approx(apart - START_SECONDS)
+    both = [first, first.model_copy(update={"seeds": 7})]
+    assert one_after_another(both) == seconds(as_one(both))
 
 
 def test_arms_that_are_timed_train_with_their_own_alone():

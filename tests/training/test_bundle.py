@@ -261,9 +261,22 @@ def test_every_run_of_a_bundle_has_an_equal_share_of_its_time(tmp_path, monkeypa
     assert list(each.values()) == pytest.approx([8 * 2 / 6] * 3)
 
 
-def test_cells_that_differ_in_more_than_values_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="differ in more than values"):
-        train_cells([cell(), cell(n_dims=3)], tmp_path)
+def test_cells_that_differ_in_more_than_values_follow_each_other(tmp_path, whole):
+    """Those of one axis together; one that cannot be written leaves those of the next axis."""
+    first, last = BUNDLE[:2], cell(n_dims=3)
+    bad = BUNDLE[2].model_copy(update={"steps": 2 * BUNDLE[2].steps})
+    blocked = tmp_path / "cells" / f"{bad.name}.parquet"
+    (blocked / "in the way").mkdir(parents=True)
+    heard = []
+    with pytest.raises(FileError, match=bad.name):
+        train_cells([first[0], bad, last, first[1]], tmp_path, OFTEN, heard.append)
+    assert list(dict.fromkeys(told.cells for told in heard)) == [
+        (first[0].name, first[1].name), (bad.name,), (last.name,),
+    ]  # fmt: skip
+    for path, expected in zip(paths(tmp_path, first), whole, strict=False):
+        assert_like(curves(path), expected)
+    alone = curves(train_cell(last, tmp_path / "alone"))
+    pd.testing.assert_frame_equal(curves(paths(tmp_path, [last])[0]), alone, check_exact=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from hindsight.analysis.cells import load_cell
 from hindsight.integrity import ABOUT, about, sealed
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
@@ -127,12 +128,13 @@ def test_every_figure_is_there_and_not_blank(project, stage):
 
 
 def test_every_cell_has_its_curves_policy_log_and_benchmark(project, stage):
-    """Of cells that trained together the first one's log and benchmark are all of theirs."""
-    bundles = stage.bundles(stage.plan.cells, slots=2)
-    assert sum(len(names) > 1 for names in bundles) > 3
-    for names in bundles:
+    """Of cells that one process trained the first one's log and benchmark are all of theirs."""
+    jobs, bundles = (how(stage.plan.cells, slots=2) for how in (stage.jobs, stage.bundles))
+    assert len(jobs) < len(bundles) / 2 < len(stage.cells) / 2
+    for names in jobs:
         assert (project / "results/logs" / f"{names[0]}.log").exists()
         assert (project / "results/benchmarks" / f"{names[0]}.tsv").exists()
+    for names in bundles:
         for name in names:
             curves = pd.read_parquet(project / "results/cells" / f"{name}.parquet")
             assert curves.seed.nunique() == stage.plan.cells[name].seeds
@@ -368,13 +370,20 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(project, stage):
     config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
     plan = Plan.of(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
     first, second = plan.cells
-    obstacle = project / "results/progress" / f"{first}.json"
-    obstacle.mkdir(parents=True)
+    obstacle = project / "results/checkpoints" / f"{first}.pt"
+    (obstacle / "in the way").mkdir(parents=True)
     result = run(project, "hindsight", "replicate", "--cores", "2", "--", *config)
     assert result.returncode != 0
-    assert first in result.stdout and "cannot be written" in result.stdout
-    assert (project / "results/cells" / f"{second}.parquet").exists()
-    obstacle.rmdir()
+    assert first in result.stdout and "cannot be read: Is a directory" in result.stdout
+    assert "1 of 2 cells are missing" in result.stdout
+    # They were one job, of which Snakemake has deleted all files.
+    assert "Removing output files" in (project / "results/logs/snakemake.log").read_text()
+    curves = project / "results/cells" / f"{second}.parquet"
+    assert load_cell(curves).budget == plan.cells[second].steps
+    when = curves.stat().st_mtime_ns
+    assert set(cells_to_train(snakemake(project, "--dry-run", *config).stdout)) == {first}
+    assert curves.stat().st_mtime_ns == when
+    shutil.rmtree(obstacle)
 
 
 def test_plan_counts_what_is_there(project):

@@ -25,11 +25,11 @@ from hindsight.workflow import (
 
 
 def slots():
-    """Jobs at a time: those in a cluster's queue, or the cores."""
+    """Jobs at a time: those in a cluster's queue, or the cores; and whether it is a cluster's."""
     try:
-        return workflow.nodes or workflow.cores
+        return workflow.nodes or workflow.cores, bool(workflow.nodes)
     except WorkflowError:  # whoever only looks at the rules names none
-        return 1
+        return 1, False
 
 
 try:
@@ -43,7 +43,7 @@ try:
         if workflow.is_main_process and not workflow.output_settings.dryrun:
             STAGE.set_damaged_aside()
         STAGE.write_plans()
-        TOGETHER = STAGE.together(slots())
+        TOGETHER = STAGE.together(*slots())
     else:
         # Its rules are named on its command line, which Snakemake has not told yet when it reads this.
         jobs = {
@@ -98,6 +98,10 @@ onstart:
 
 onsuccess:
     STAGE.forget_finished()
+
+
+onerror:
+    STAGE.write_finished()
 
 
 # Any cell's name by its shape: thousands of names in one pattern would take minutes to match.

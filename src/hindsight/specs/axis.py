@@ -33,6 +33,14 @@ def _common(spec: Spec) -> dict[str, Any]:
     return kept
 
 
+def by_axis(specs: "Iterable[CellSpec]") -> "list[list[CellSpec]]":
+    """Cells by the axis that they may share, in the order in which each axis comes first."""
+    alike: dict[str, list[CellSpec]] = {}
+    for spec in specs:
+        alike.setdefault(axis_key(spec), []).append(spec)
+    return list(alike.values())
+
+
 def must_share_axis(specs: "Iterable[CellSpec]") -> None:
     """Raise ValueError for runs, each with its specification, that cannot train together."""
     different = {id(spec): spec for spec in specs}.values()

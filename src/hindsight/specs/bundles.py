@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 
 from hindsight.specs.axis import axis_key
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.cost import as_one, axis_size, seconds
+from hindsight.specs.cost import as_one, axis_size, one_after_another, seconds
 
 #: How much longer than its longest cell alone a bundle may take in any case.
 DIVIDED = 1.25
@@ -50,6 +50,42 @@ def bundles_of(
         bundles += parts
     place = {name: i for i, name in enumerate(cells)}
     return sorted(bundles, key=lambda bundle: place[bundle[0]])
+
+
+def jobs_of(
+    bundles: list[list[str]],
+    cells: Mapping[str, CellSpec],
+    long: float,
+    runs_per_axis: int | None = None,
+) -> list[list[str]]:
+    """Names of the cells of each job: of bundles that follow each other in one process.
+
+    A process takes seconds to start, so one goes on with the next bundles that are not `long`
+    seconds (estimated) with what it has.  It tells them apart by the axis that they share, hence
+    two of one axis never come together; nor do foreign environments with anything else.
+    """
+    jobs: list[list[str]] = []
+    open_jobs: list[list[str]] = []
+    for names in bundles:
+        own = [cells[name] for name in names]
+        job = None
+        if not own[0].environment.foreign and seconds(as_one(own), runs_per_axis) < long:
+            job = next((job for job in open_jobs if _follows(own, job, cells, long)), None)
+            if job is None:
+                open_jobs.append(job := [])
+                jobs.append(job)
+        else:
+            jobs.append(job := [])
+        job += names
+    return jobs
+
+
+def _follows(
+    specs: list[CellSpec], job: list[str], cells: Mapping[str, CellSpec], long: float
+) -> bool:
+    there = [cells[name] for name in job]
+    axes = {axis_key(spec) for spec in there}
+    return axis_key(specs[0]) not in axes and one_after_another([*there, *specs]) <= long
 
 
 def _divided(names: list[str], cells: Mapping[str, CellSpec], count: int) -> list[list[str]]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from hindsight.specs.axis import by_axis
 from hindsight.specs.cell import CellSpec
 
 COLLECT_MS, COLLECT_RUN_MS = 0.049, 0.0007  # per step of a rollout: fixed, and per run
@@ -29,6 +30,8 @@ FOREIGN_STEP_MS = 1.0
 FOREIGN_MB = 15
 
 
+#: A process until it trains: Python, torch and all that is imported.
+START_SECONDS = 4.0
 #: A job of a cluster takes at least so long, if there are enough cells like it ...
 JOB_SECONDS = 300
 #: ... but holds at most so many of them, which a killed job interrupts.
@@ -73,6 +76,12 @@ def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
     return foreign_seconds(spec) + _own_seconds(spec, runs_per_axis)
 
 
+def one_after_another(specs: Sequence[CellSpec], runs_per_axis: int | None = None) -> float:
+    """Seconds of one process that trains these, each axis's cells together."""
+    parts = [seconds(as_one(cells), runs_per_axis) for cells in by_axis(specs)]
+    return sum(parts) - START_SECONDS * (len(parts) - 1)
+
+
 def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
     how, runs = spec.algorithm, min(runs_per_axis or axis_size(spec), spec.seeds)
     groups = -(-spec.seeds // runs)
@@ -85,7 +94,9 @@ def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
         update = OFF_POLICY_UPDATE_MS + runs * how.batch_size * how.passes * sample
     # Of each environment, in whole iterations.
     steps = spec.steps // spec.iteration_steps * how.iteration_steps
-    return 4 + groups * (steps * step + how.updates(steps, _copies(spec)) * update) / 1e3
+    return (
+        START_SECONDS + groups * (steps * step + how.updates(steps, _copies(spec)) * update) / 1e3
+    )
 
 
 def _copies(spec: CellSpec) -> int:

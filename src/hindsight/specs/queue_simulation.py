@@ -24,7 +24,7 @@ class Queued:
     cells_per_job: int = 1
 
 
-def jobs_of(cells: Iterable[Queued], cell_seconds: float = CELL_SECONDS) -> list[float]:
+def queue_of(cells: Iterable[Queued], cell_seconds: float = CELL_SECONDS) -> list[float]:
     """Seconds of each job, in the order in which they start: by priority, then as planned.
 
     Cells of one length class share jobs, as many as fill one; `cell_seconds` is added for each.

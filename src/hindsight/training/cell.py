@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from torch import Tensor
 from hindsight.files import FileError
 from hindsight.interruption import Interrupted, Notice, noticed
 from hindsight.locks import held
-from hindsight.specs.axis import must_share_axis
+from hindsight.specs.axis import by_axis, must_share_axis
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.cost import axis_size
 from hindsight.specs.errors import SpecError
 from hindsight.specs.kinds import entry
+from hindsight.training.files import load
 from hindsight.training.finished import DIVERGED
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record, joined, rows_of
@@ -88,7 +89,7 @@ def prepare_process(device: str) -> None:
 class BundleTraining:
     """The training of cells that share axes, axis by axis.
 
-    A cell whose files cannot be written leaves the others, and its error is raised at the end.
+    A cell whose files cannot be written leaves the others.
     """
 
     def __init__(
@@ -99,7 +100,6 @@ class BundleTraining:
         tell: Tell,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        must_be_usable(execution.device)
         must_share_axis(specs)
         self.execution, self.tell, self.callbacks = execution, tell, callbacks
         self.records = [Record(spec, root, execution.device) for spec in specs]
@@ -117,8 +117,8 @@ class BundleTraining:
         self._saved = time.monotonic()
         self._notice = Notice()
 
-    def train(self) -> list[Path]:
-        """Train what is missing, write the curves, and return their paths.
+    def train(self) -> list[FileError]:
+        """Train what is missing and write the curves; returns why some could not be written.
 
         One process at a time trains a cell; who had to wait finds it trained, or its checkpoint.
         """
@@ -138,10 +138,7 @@ class BundleTraining:
                     record.forget()
             with noticed() as self._notice:
                 self._train([record for record in self.records if record in missing])
-        if self.failed:
-            first, *others = self.failed.values()
-            raise FileError(f"{first}; {len(others)} more cells failed") if others else first
-        return [record.path("cells", ".parquet") for record in self.records]
+        return list(self.failed.values())
 
     def _train(self, records: list[Record]) -> None:
         self.training = records
@@ -357,19 +354,42 @@ def train_cells(
     tell: Tell = lambda progress: None,
     callbacks: Sequence[Callback] = (),
 ) -> list[Path]:
-    """Train cells that may share an axis, or what is left of them, below `root`.
+    """Train cells, or what is left of them, below `root`: those together that may share an axis,
+    and one axis after another.
 
     Returns the paths of their curves.  `tell` hears of every iteration, `callbacks` of all that is
     recorded.
 
     Raises:
-        ValueError: they differ in more than values.
         FileError: results cannot be written: of the cells that it names, after the others.
         Interrupted: a signal asked to stop.
     """
     execution = execution or Execution()
+    must_be_usable(execution.device)
     prepare_process(execution.device)
-    return BundleTraining(specs, root, execution, tell, callbacks).train()
+    failed: list[FileError] = []
+    for bundle in by_axis(specs):
+        failed += BundleTraining(bundle, root, execution, tell, callbacks).train()
+    if failed:
+        first, *others = failed
+        raise FileError(f"{first}; {len(others)} more cells failed") if others else first
+    return [root / "cells" / f"{spec.name}.parquet" for spec in specs]
+
+
+def write_finished(specs: Sequence[CellSpec], root: Path) -> Iterator[Path]:
+    """Write the files of those cells that a last checkpoint says are finished; yields the curves.
+
+    Nothing is trained, and one whose files cannot be written is left out.
+    """
+    for spec in specs:
+        record = Record(spec, root, "cpu")
+        checkpoint = record.path("checkpoints", ".pt")
+        with suppress(FileError), held(record.path("checkpoints", ".lock"), spec.name):
+            if checkpoint.exists() and not record.is_there and load(checkpoint)["runs"] is None:
+                record.begin(None)
+                if not record.missing:
+                    record.write()
+                    yield record.path("cells", ".parquet")
 
 
 def train_cell(
