@@ -39,7 +39,7 @@ from hindsight.specs.queue_simulation import Queued, queue_of
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
-START_SECONDS = 60  # of a cell inside a cluster's job, before it trains: a slow file system's
+NODE_START_SECONDS = 60  # of a cell inside a cluster's job, before it trains: a slow file system's
 SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the cell
 #: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
@@ -207,7 +207,7 @@ class Stage:
         return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
     @cached_property
-    def waits(self) -> bool:
+    def shown_at_once(self) -> bool:
         """Whether one job makes all tables and one draws, instead of one for each experiment.
 
         Published results are all there, and a short training's are soon; starting a program takes
@@ -219,12 +219,12 @@ class Stage:
     @cached_property
     def summarising(self) -> dict[str, list[str]]:
         """Experiments whose tables one job makes, by the job's name."""
-        return _jobs("summarise", self.experiments, self.waits)
+        return _jobs("summarise", self.experiments, self.shown_at_once)
 
     @cached_property
     def drawing(self) -> dict[str, list[str]]:
         """Experiments whose figures one job draws, by the job's name."""
-        return _jobs("draw", self.drawn_experiments, self.waits)
+        return _jobs("draw", self.drawn_experiments, self.shown_at_once)
 
     @cached_property
     def drawn(self) -> list[str]:
@@ -379,7 +379,7 @@ class Stage:
 
     def runtime(self, *names: str, attempt: int = 1) -> int:
         """Minutes to ask for, more at each attempt."""
-        work = START_SECONDS + SAFETY * attempt * self.seconds(*names)
+        work = NODE_START_SECONDS + SAFETY * attempt * self.seconds(*names)
         return -(-int(work) // 60)
 
     @property
