@@ -173,6 +173,10 @@ def test_what_is_unknown_or_missing_is_told(small):
     config, spec = small
     with pytest.raises(SpecError, match=r"--arm 'HER' is unknown; there are PPO, PPO-HER, SAC"):
         list(publish_policies(config, ["HER"]))
+    with pytest.raises(SpecError, match="--task 'FetchReach' is unknown; there are predator-prey"):
+        list(publish_policies(config, tasks=["FetchReach"]))
+    with pytest.raises(SpecError, match="--experiment 'fetch' is unknown; there are algorithms"):
+        list(publish_policies(config, experiment="fetch"))
     assert next(publish_policies(config, ["SAC"])).startswith("missing: results/published/cells/")
     (PUBLISHED / "cells" / f"{spec.name}.parquet").write_bytes(b"else")
     with pytest.raises(FileError, match="differs from its checksum"):

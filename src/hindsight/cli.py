@@ -520,16 +520,18 @@ def publish(config: ConfigOption = None) -> None:
 @app.command()
 def publish_policies(
     config: ConfigOption = None,
-    arm: Annotated[
-        list[str] | None, typer.Option(help="of the main figure; repeatable; all if not given")
-    ] = None,
+    experiment: Annotated[
+        str, typer.Option(help="whose cells; those of the main figure if not given")
+    ] = "algorithms",
+    arm: Annotated[list[str] | None, typer.Option(help="repeatable; all if not given")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="repeatable; all if not given")] = None,
     trained: Annotated[
         Path, typer.Option("--from", help="where cells were trained, with their policies")
     ] = Path("results"),
     again: Annotated[bool, typer.Option("--again", help="also those that are there")] = False,
     full_width: FullWidthOption = False,
 ) -> None:
-    """Write a policy of each published cell of the main figure to results/published/policies.
+    """Write a policy of each published cell of an experiment to results/published/policies.
 
     Of each cell the run in the middle; where its policies are not at hand, it alone is trained.
     """
@@ -537,7 +539,8 @@ def publish_policies(
         multiply_at_full_width()
     from hindsight.publish_policies import publish_policies as write
 
-    for line in write(_config([*(config or []), "results=published"]), arm or (), trained, again):
+    chosen = _config([*(config or []), "results=published"])
+    for line in write(chosen, arm or (), trained, again, experiment, task or ()):
         typer.echo(line)
 
 

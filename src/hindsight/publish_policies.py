@@ -1,11 +1,11 @@
-"""`hindsight publish-policies`: policies that ship, one of each cell of the main figure.
+"""`hindsight publish-policies`: policies that ship, one of each cell of the main figure, say.
 
 It is the run that is in the middle by its final evaluation, and of its parameters those by which it
 acts.  Where cells' policies are not at hand, those runs alone are trained again, of all cells that
 may share an axis together: a run's numbers do not depend on its neighbours.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,28 +32,35 @@ from hindsight.training.finished import finished
 from hindsight.training.policies import acting_places
 from hindsight.training.progress import Progress, show
 from hindsight.training.runs import Runs
-
-#: Whose policies ship.
-EXPERIMENT = "algorithms"
+from hindsight.workflow import MAIN_EXPERIMENT
 
 
 def publish_policies(
-    config: Config, arms: Collection[str] = (), trained: Path = TRAINED, again: bool = False
+    config: Config,
+    arms: Collection[str] = (),
+    trained: Path = TRAINED,
+    again: bool = False,
+    experiment: str = MAIN_EXPERIMENT,
+    tasks: Collection[str] = (),
 ) -> Iterator[str]:
     """Write what is missing of results/published/policies; yields a line for each file.
 
     Args:
-        config: of the published results; `select` narrows them.
-        arms: their names; all if none is given.
+        config: of the published results.
+        arms, tasks: their names; all if none is given.
         trained: below which cells that were trained are looked for, with their policies.
         again: also those that are there.
     """
     plan = Plan.of(config)
-    places = plan.experiments.get(EXPERIMENT, [])
-    there = dict.fromkeys(entry.arm for entry, _ in places)
-    if unknown := sorted(set(arms) - set(there)):
-        raise SpecError(f"--arm {unknown[0]!r} is unknown; there are {', '.join(there)}")
-    names = dict.fromkeys(name for entry, name in places if not arms or entry.arm in arms)
+    _must_be_among("--experiment", [experiment], plan.experiments)
+    places = plan.experiments[experiment]
+    _must_be_among("--arm", arms, [entry.arm for entry, _ in places])
+    _must_be_among("--task", tasks, [entry.condition.task for entry, _ in places])
+    names = dict.fromkeys(
+        name
+        for entry, name in places
+        if (not arms or entry.arm in arms) and (not tasks or entry.condition.task in tasks)
+    )
     again_of: list[Middle] = []
     for name in names:
         out = PUBLISHED / "policies" / f"{name}.pt"
@@ -79,6 +86,12 @@ def publish_policies(
             for middle, end in zip(part, train_again(part), strict=True):
                 note = f", trained again (its curves say {middle.score[0]:.3f})"
                 yield middle.publish(*end) + note
+
+
+def _must_be_among(option: str, asked: Iterable[str], there: Iterable[str]) -> None:
+    for name in sorted(set(asked) - set(there)):
+        known = ", ".join(dict.fromkeys(there))
+        raise SpecError(f"{option} {name!r} is unknown; there are {known}")
 
 
 def middle_run(runs: pd.DataFrame) -> pd.Series:
