@@ -304,8 +304,8 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
     assert other.replay_buffer.size() == 0
     with pytest.warns(UserWarning, match="open episodes") if truncate else nullcontext():
         other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=truncate)
-    assert not other.replay_buffer.full and other.replay_buffer.pos == (60 if truncate else 56)
-    assert other.replay_buffer.size() == other.replay_buffer.pos
+    assert not other.replay_buffer.full and other.replay_buffer.pos == 30
+    assert other.replay_buffer.size() == (60 if truncate else 56)
     ours, theirs = model.replay_buffer, other.replay_buffer
     assert theirs.buffer.episodes.n_open == ([0, 0] if truncate else [2, 2])
     if not truncate:
@@ -342,12 +342,56 @@ def test_a_model_with_environments_in_processes_is_saved(tmp_path):
         env.close()
 
 
-def test_a_buffer_that_is_full_says_so():
-    ours, _ = pair(2, "future", size=40)
-    fill(ours, 2, 19)
-    assert not ours.full and 0 < ours.pos < 40
-    fill(ours, 2, 19)
-    assert ours.full and 0 <= ours.pos < 40
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("steps", [7, 40, 55, 190])  # of 40 that there is room for
+@pytest.mark.parametrize("truncate", [False, True])
+def test_arrays_to_look_at_are_laid_out_as_theirs(n_envs, steps, truncate):
+    """Beyond the room, where both have the whole episode still; nobody is warned needlessly."""
+    ours, theirs = pair(n_envs, "future", size=40 * n_envs)
+    for buffer in (ours, theirs):
+        fill(buffer, n_envs, steps, seed=steps)
+        if truncate:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                buffer.truncate_last_trajectory()
+    assert (ours.pos, ours.full) == (theirs.pos, theirs.full)
+    np.testing.assert_array_equal(ours._current_ep_start, theirs._current_ep_start)
+    lengths, open_steps = ours.ep_length, np.zeros((40, n_envs), bool)
+    for env, first in enumerate(theirs._current_ep_start):
+        open_steps[np.arange(first, first + (theirs.pos - first) % 40) % 40, env] = True
+    there = (theirs.ep_length > 0) & (lengths > 0)
+    assert there.sum() > 0.4 * min(steps, 40) * n_envs or steps == 7
+    if steps <= 40:
+        np.testing.assert_array_equal(lengths, theirs.ep_length)
+    np.testing.assert_array_equal(lengths[there], theirs.ep_length[there])
+    for name in ("dones", "timeouts"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        assert a.shape == b.shape
+        np.testing.assert_array_equal(a[there | open_steps], b[there | open_steps])
+    pairs = [(getattr(ours, name), getattr(theirs, name)) for name in ("actions", "rewards")]
+    for name in ("observations", "next_observations"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        pairs += [(a[key], b[key]) for key in b]
+    for a, b in pairs:
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_array_equal(a[there | open_steps], b[there | open_steps])
+
+
+def test_arrays_to_look_at_travel_with_a_pickle_and_begin_anew_otherwise(tmp_path):
+    ours, other = (pair(2, "future")[0] for _ in range(2))
+    fill(ours, 2, 20)
+    copy = pickle.loads(pickle.dumps(ours))
+    np.testing.assert_array_equal(copy.actions, ours.actions)
+    assert (copy.pos, copy.ep_length.sum()) == (20, ours.ep_length.sum())
+    ours.save(tmp_path / "buffer.npz")
+    other.load(tmp_path / "buffer.npz")
+    n_open = ours.buffer.episodes.n_open
+    assert other.pos == max(n_open) > 0 and not other.dones.any()
+    for env, n in enumerate(n_open):
+        there = other.rewards[: max(n_open), env]
+        np.testing.assert_array_equal(there[len(there) - n :], ours.rewards[20 - n : 20, env])
+    ours.reset()
+    assert ours.pos == 0 and not ours.actions.any()
 
 
 def test_it_needs_no_stable_baselines3(monkeypatch):

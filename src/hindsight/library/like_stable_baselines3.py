@@ -7,7 +7,8 @@ fixed share of the batch is; there is the strategy `random`; `save` writes no pi
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,8 +50,22 @@ class ReplaySamples(NamedTuple):
     indexes: Array | None = None  # [sample], for `update_priorities`
 
 
+class _Episode(NamedTuple):
+    """A finished episode: where its steps stand there, and where its transitions lie here."""
+
+    env: int
+    first: int  # its first step, counted since the buffer was made
+    steps: int
+    position: int  # of its first transition in the ring
+
+
 class HerReplayBuffer:
-    """Hindsight replay with several environments that step together."""
+    """Hindsight replay with several environments that step together.
+
+    Arrays to look at are laid out as there: a row for each step of all environments, 0 where
+    nothing is stored (any more).  They are made when asked for, since here an episode lies in one
+    piece.  After `load` they begin with what was going on.
+    """
 
     def __init__(
         self,
@@ -126,6 +141,16 @@ class HerReplayBuffer:
         )
         self._info_keys = tuple(info_keys)
         self.copy_info_dict = copy_info_dict
+        #: Rows of the arrays to look at.
+        self.buffer_size = max(buffer_size // n_envs, 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Count steps from here; what is going on has begun already."""
+        n_open = self.buffer.episodes.n_open
+        self._steps = max(n_open)
+        self._begins = [self._steps - n for n in n_open]
+        self._ended: deque[_Episode] = deque()
 
     def set_env(self, env: Any) -> None:
         """Give it an environment, which it lacks after it was pickled; see the argument `env`.
@@ -138,13 +163,13 @@ class HerReplayBuffer:
 
     @property
     def pos(self) -> int:
-        """Where in the buffer the next finished episode will begin."""
-        return self.buffer.episodes.buffer.position % self.buffer.episodes.size
+        """The row of the arrays that the next step will take."""
+        return self._steps % self.buffer_size
 
     @property
     def full(self) -> bool:
-        """Whether what comes next takes the place of the oldest."""
-        return self.buffer.episodes.buffer.position >= self.buffer.episodes.size
+        """Whether every row of the arrays has been taken once."""
+        return self._steps >= self.buffer_size
 
     def add(
         self,
@@ -173,7 +198,10 @@ class HerReplayBuffer:
         info: Any = {key: np.array([one.get(key) for one in infos]) for key in self._info_keys}
         if self.copy_info_dict:
             info = infos
+        position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
+        self._steps += 1
+        self._note_ends(np.flatnonzero(over), position)
 
     def sample(self, batch_size: int, env: Any = None, beta: float = 0.4) -> ReplaySamples:
         """A batch.
@@ -204,40 +232,93 @@ class HerReplayBuffer:
         """Give sampled transitions the priorities that follow from their TD errors [sample]."""
         self.buffer.update_priorities(indexes, td_errors)
 
+    def _note_ends(self, envs: Iterable[int], position: int) -> None:
+        """The episodes of these environments lie in the ring, from `position` on."""
+        for env in envs:
+            if steps := self._steps - self._begins[env]:
+                self._ended.append(_Episode(int(env), self._begins[env], steps, position))
+                position += steps
+            self._begins[env] = self._steps
+        # The oldest that can still be sampled; the others are as good as gone.
+        oldest = position - len(self.buffer)
+        while self._ended and self._ended[0].position < oldest:
+            self._ended.popleft()
+
     @property
     def observations(self) -> dict[str, Array]:
-        """Of what is stored, arrays [n, ...]: finished episodes, oldest first, then open ones."""
+        """What was observed, by key [row, env, ...]."""
         return self._all(0)
 
     @property
     def next_observations(self) -> dict[str, Array]:
-        """What they led to."""
+        """What the steps led to, by key [row, env, ...]."""
         return self._all(self.buffer.episodes.row.next_obs.start)
 
     @property
     def actions(self) -> Array:
-        """Their actions [n, action]."""
+        """Actions [row, env, action]."""
         rows, field = self._rows(), self.buffer.episodes.fields["action"]
-        return _single(field.read(rows).reshape(len(rows), -1))
+        flat = field.read(rows.reshape(-1, rows.shape[-1]))
+        return _single(flat.reshape(*rows.shape[:2], -1))
 
     @property
     def rewards(self) -> Array:
-        """Their rewards [n], as they were paid."""
-        return self._rows()[:, self.buffer.episodes.row.reward]
+        """Rewards [row, env], as they were paid."""
+        return self._rows()[..., self.buffer.episodes.row.reward]
 
     @property
     def dones(self) -> Array:
-        """Whether they terminated [n], as 0 and 1."""
-        return self._rows()[:, self.buffer.episodes.row.terminated]
+        """Whether an episode ended there [row, env], as 0 and 1."""
+        ends = np.zeros((self.buffer_size, self.n_envs), np.float32)
+        for env, first, steps, _ in self._ended:
+            ends[self._places(first + steps - 1, 1), env] = 1
+        return ends
+
+    @property
+    def timeouts(self) -> Array:
+        """Whether a time limit, or `truncate_last_trajectory`, ended it [row, env], as 0 and 1."""
+        return self.dones * (self._rows()[..., self.buffer.episodes.row.terminated] == 0)
+
+    @property
+    def ep_length(self) -> Array:
+        """Steps of the finished episode that a step is of [row, env]; 0 where it is of none."""
+        lengths = np.zeros((self.buffer_size, self.n_envs), np.int64)
+        for env, first, steps, _ in self._ended:
+            lengths[self._places(first, steps), env] = steps
+        return lengths
+
+    @property
+    def _current_ep_start(self) -> Array:
+        """The rows in which the episodes that are going on began [env]."""
+        return np.array(self._begins, np.int64) % self.buffer_size
+
+    def _places(self, first: int, steps: int) -> Array:
+        """Rows of the arrays that such steps take, without those that later ones have taken."""
+        oldest = self._steps - self.buffer_size
+        return np.arange(max(first, oldest), first + steps) % self.buffer_size
 
     def _rows(self) -> Rows:
+        """Everything that is stored, [row, env, width]."""
         episodes = self.buffer.episodes
-        open_ones = [episodes.open_rows(env) for env in range(self.n_envs)]
-        return np.concatenate([episodes.all_rows(), *open_ones])
+        rows = np.zeros((self.buffer_size, self.n_envs, episodes.row.width), np.float32)
+
+        def put(env: int, first: int, stored: Rows) -> None:
+            places = self._places(first, len(stored))
+            rows[places, env] = stored[len(stored) - len(places) :]
+
+        for env, first, steps, position in self._ended:
+            slots = np.arange(position, position + steps) % episodes.buffer.n_slots
+            put(env, first, episodes.buffer.gather(slots).numpy())
+        for env, first in enumerate(self._begins):
+            put(env, first, episodes.open_rows(env))
+        return rows
 
     def _all(self, first: int) -> dict[str, Array]:
-        rows = self._rows()[:, first:]
-        return {key: self.buffer.episodes.fields[key].read(rows) for key in GOAL_KEYS}
+        rows = self._rows()
+        flat = rows[..., first:].reshape(rows.shape[0] * rows.shape[1], -1)
+        fields = self.buffer.episodes.fields
+        read = self._out({key: fields[key].read(flat) for key in GOAL_KEYS})
+        return {key: o.reshape(*rows.shape[:2], *o.shape[1:]) for key, o in read.items()}
 
     def truncate_last_trajectory(self) -> None:
         """End the episodes that are going on, with a warning, as if a time limit had."""
@@ -247,7 +328,9 @@ class HerReplayBuffer:
                 "here",
                 stacklevel=2,
             )
+        position = self.buffer.episodes.buffer.position
         self.buffer.truncate_last_trajectory()
+        self._note_ends(range(self.n_envs), position)
 
     def size(self) -> int:
         """Transitions that can be sampled."""
@@ -256,6 +339,7 @@ class HerReplayBuffer:
     def reset(self) -> None:
         """Forget every transition."""
         self.buffer.clear()
+        self._begin()
 
     def save(self, path: str | Path) -> None:
         """Write everything but the functions; raises files.FileError."""
@@ -264,6 +348,7 @@ class HerReplayBuffer:
     def load(self, path: str | Path) -> None:
         """Continue where `save` was called; raises files.FileError and then changes nothing."""
         self.buffer.load(path)
+        self._begin()
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Observations of discrete spaces as [env], however they were shaped."""
