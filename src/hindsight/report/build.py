@@ -453,9 +453,9 @@ def _names(report: Report) -> Mapping[str, Any]:
 
 #: Sections of questions, and what is said before them.
 SECTIONS = {
-    "open questions": "What the papers leave open, and what these runs say to it.",
-    "other systems": "What other systems for hindsight replay show on tasks of their own, and how "
-    "it goes here. What counts is success: the tasks' returns have no common scale.",
+    "open questions": "What the papers leave open.",
+    "other systems": "Tasks that other systems show hindsight replay on. What counts is success: "
+    "the tasks' returns have no common scale.",
 }
 
 
