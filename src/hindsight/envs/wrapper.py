@@ -60,7 +60,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self.metadata = {"render_modes": modes, "render_fps": picture.fps if picture else 5}
         self.parameters = validated(ENVIRONMENTS[environment], parameters)
         self.native: Environments[Any] = entry(self.parameters.entry_point)([self.parameters], [0])
-        self.observation_space = self.native.observation_space
+        spaces = self.native.observation_space
+        self.observation_space = spaces
+        self._types = {name: space.dtype for name, space in spaces.items()}
         self.action_space = self.native.action_space
         self._over = True
         self._seen: list[Observation] = []  # of this episode
@@ -177,9 +179,8 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         """The state in three arrays of its own."""
         g = self.native.goal_size
         parts = np.split(self.native.state[0, 0].numpy(), [g, 2 * g])
-        spaces = self.native.observation_space
         named = zip(GOAL_KEYS, parts, strict=True)
-        return {name: part.astype(spaces[name].dtype) for name, part in named}
+        return {name: part.astype(self._types[name]) for name, part in named}
 
 
 def _checked(
