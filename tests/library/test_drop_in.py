@@ -103,8 +103,11 @@ def test_a_saved_buffer_holds_what_it_held(n_envs, truncates, tmp_path):
     for name in ("observations", "next_observations"):
         for key in ("observation", "achieved_goal", "desired_goal"):
             assert np.array_equal(getattr(old, name)[key][:pos], getattr(new, name)[key][:pos])
-    for name in ("actions", "rewards", "dones"):
+    for name in ("actions", "rewards"):
         assert np.array_equal(getattr(old, name)[:pos], getattr(new, name)[:pos])
+    # What was cut has ended in its last step, as theirs.
+    assert np.array_equal(old.dones[: pos - 1], new.dones[: pos - 1])
+    assert (new.dones[pos - 1] == truncates).all() and not old.dones[pos - 1].any()
     model.learn(40, reset_num_timesteps=truncates)
 
 
