@@ -21,8 +21,8 @@ STAGED = TRAINED / "staged"
 
 def publish_cells(config: Config) -> Iterator[str]:
     """Copy the plan's trained cells and the picture's episodes; move those that are staged; remove,
-    once nothing is missing, published cells that the plan has no more.  Yields a line per cell that
-    is missing or removed.
+    once nothing is missing, published cells that the plan has no more, and their policies.  Yields
+    a line per cell that is missing or removed.
 
     The manifest says of each file its checksum, what its cell says of itself, and of what commit
     and what lock file it was published; what was published before keeps its entry.
@@ -31,7 +31,7 @@ def publish_cells(config: Config) -> Iterator[str]:
     files: dict[str, Any] = {}
     whole = True
     before = _manifest() if MANIFEST.exists() else {}
-    now = {"commit": repository.commit(), "lock": repository.lock_sum()}
+    now = _now()
     for name in plan.cells:
         trained, staged, target = (
             root / "cells" / f"{name}.parquet" for root in (TRAINED, STAGED, PUBLISHED)
@@ -76,9 +76,13 @@ def publish_cells(config: Config) -> Iterator[str]:
 
 def vouch(policy: Path) -> None:
     """Enter a policy that ships in the manifest."""
-    now = {"commit": repository.commit(), "lock": repository.lock_sum()}
     name = str(policy.relative_to(PUBLISHED))
-    _write_manifest({**_manifest(), name: {"sha256": file_sha256(policy), **now}})
+    _write_manifest({**_manifest(), name: {"sha256": file_sha256(policy), **_now()}})
+
+
+def _now() -> dict[str, str]:
+    """Of what commit and what lock file something is published now."""
+    return {"commit": repository.commit(), "lock": repository.lock_sum()}
 
 
 def _is_policy(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`hindsight publish-policies`: policies that ship, one of each cell of the main figure, say.
+"""`hindsight publish-policies`: policies that ship, one of each published cell of an experiment.
 
 It is the run that is in the middle by its final evaluation, and of its parameters those by which it
 acts.  Where cells' policies are not at hand, those runs alone are trained again, of all cells that

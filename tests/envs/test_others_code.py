@@ -26,8 +26,14 @@ CLOCKS = ["wall_seconds", "cpu_seconds"]
 def start(folder, *more):
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [*COMMAND, *more], cwd=folder, env=ENVIRON, stdout=pipe, stderr=pipe, text=True
-    )
+        [*COMMAND, *more], cwd=folder, env=ENVIRON, stdout=pipe, stderr=pipe, text=True,
+        preexec_fn=_heed_interrupts,
+    )  # fmt: skip
+
+
+def _heed_interrupts():
+    """A suite in the background of a shell ignores SIGINT, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")
