@@ -19,8 +19,8 @@ import pandas as pd
 import yaml
 
 from hindsight.specs.config import load
+from hindsight.specs.cost import wall_seconds
 from hindsight.specs.plan import Plan
-from hindsight.specs.queue_simulation import wall_seconds
 from hindsight.workflow import Stage, files_below
 
 ROOT = Path(__file__).parents[1]

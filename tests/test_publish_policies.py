@@ -17,8 +17,14 @@ import yaml
 from hindsight import publish_policies as shipping
 from hindsight.files import FileError
 from hindsight.integrity import file_sha256
-from hindsight.publish import publish_cells
-from hindsight.publish_policies import middle_run, publish_policies, result_of, write_policy
+from hindsight.publish import STAGED, publish_cells
+from hindsight.publish_policies import (
+    middle_run,
+    publish_policies,
+    result_of,
+    stage_policy,
+    write_policy,
+)
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED, parse
 from hindsight.specs.errors import SpecError
@@ -167,6 +173,26 @@ def test_those_of_several_cells_are_trained_again_together():
         ((alone, alone_steps, alone_score),) = shipping.train_again([middle])
         assert steps == alone_steps and score == pytest.approx(alone_score)
         torch.testing.assert_close(row, alone, rtol=0, atol=1e-4)
+
+
+def test_a_policy_may_be_staged_until_its_cell_is_published(small, tmp_path):
+    config, spec = small
+    stage_policy(spec, tmp_path / "nowhere")
+    assert not STAGED.exists()
+    stage_policy(spec, tmp_path / "trained")
+    staged = STAGED / "policies" / f"{spec.name}.pt"
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    told = list(publish_policies(config, ["PPO-HER"], tmp_path / "nowhere"))
+    assert told == [f"{path}, as staged"] and not staged.exists()
+    middle = read_policy(path)[1]
+    list(publish_policies(config, ["PPO-HER"], tmp_path / "trained", again=True))
+    assert torch.equal(middle, read_policy(path)[1])
+    staged.parent.mkdir(exist_ok=True)
+    staged.write_bytes(path.read_bytes()[:-100])
+    path.unlink()
+    with pytest.raises(FileError, match="staged/policies/"):
+        list(publish_policies(config, ["PPO-HER"], tmp_path / "nowhere"))
+    assert not path.exists()
 
 
 def test_what_is_unknown_or_missing_is_told(small):

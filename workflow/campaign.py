@@ -4,7 +4,8 @@
 
 It trains the cells of a preset that are neither published nor staged, in the preset's order and as
 many together as pays, one process a core at the lowest priority, and copies the curves of those
-that are finished to results/staged, which is tracked.  Unlike the pipeline it never trains a cell
+that are finished to results/staged, which is tracked; and of the main figures a policy of each,
+which ships with them.  Unlike the pipeline it never trains a cell
 again because code has changed since: `make verify-published` proves cells of older code.  Stop it
 at any moment; it continues.
 """
@@ -24,9 +25,11 @@ from pathlib import Path
 from hindsight.analysis.cells import load_cell
 from hindsight.files import write_whole
 from hindsight.publish import STAGED
+from hindsight.publish_policies import stage_policy
 from hindsight.specs.bundles import bundles_of
 from hindsight.specs.config import PUBLISHED, TRAINED, load
 from hindsight.specs.plan import Plan, spec_document
+from hindsight.workflow import MAIN_EXPERIMENT
 
 WORK = TRAINED / "campaign"
 
@@ -57,17 +60,20 @@ def train(names: list[str], plan: Plan, full_width: bool) -> int:
             stdout=told, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "HINDSIGHT_PARENT": str(os.getpid())},
         ).returncode  # fmt: skip
-    stage(names)
+    stage(names, plan)
     return status
 
 
-def stage(names: Iterable[str]) -> None:
+def stage(names: Iterable[str], plan: Plan) -> None:
     """Copy the curves of those of these cells that are trained to where they are tracked."""
+    main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, ())}
     for name in names:
         curves = WORK / "cells" / f"{name}.parquet"
         if curves.exists():
             load_cell(curves)  # refuses a damaged one
             write_whole(STAGED / "cells" / f"{name}.parquet", partial(shutil.copyfile, curves))
+            if name in main:
+                stage_policy(plan.cells[name], WORK)
             (WORK / "checkpoints" / f"{name}.pt").unlink(missing_ok=True)
 
 

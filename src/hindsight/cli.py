@@ -152,9 +152,8 @@ def plan(
     from rich.console import Console
     from rich.table import Table
 
-    from hindsight.specs.cost import file_bytes
+    from hindsight.specs.cost import file_bytes, wall_seconds
     from hindsight.specs.plan import Plan, left_out
-    from hindsight.specs.queue_simulation import wall_seconds
     from hindsight.workflow import Stage
 
     chosen = _config(config)
@@ -188,8 +187,8 @@ def plan(
     on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
-    bundles = stage.bundles(cells, slots=1)
-    most = max((stage.memory(*names) for names in bundles), default=0)
+    jobs_alone = stage.jobs(cells, slots=1, on_cluster=True)
+    most = max((stage.memory(*names) for names in jobs_alone), default=0)
     disk = sum(map(file_bytes, cells.values()))
     typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
     for slots in jobs or (10, 100, 1000):
@@ -333,7 +332,6 @@ def cell(
     """Train the cells of specification files (a job of the workflow)."""
     if full_width:
         multiply_at_full_width()
-    from hindsight.specs.cost import cells_per_job
     from hindsight.specs.plan import read_spec
 
     # Before torch takes its second.
@@ -341,7 +339,7 @@ def cell(
     _must_have_memory_for(*checked)
     from hindsight.training.cell import Execution
 
-    shares_a_job = len(checked) > 1 or cells_per_job(checked[0]) > 1
+    shares_a_job = len(checked) > 1
     execution = Execution(device, runs_per_axis, checkpoint_seconds, workers, shares_a_job)
     for path in _train(checked, out, execution):
         typer.echo(f"curves: {path}")

@@ -1,12 +1,14 @@
 """`hindsight publish-policies`: policies that ship, one of each published cell of an experiment.
 
 It is the run that is in the middle by its final evaluation, and of its parameters those by which it
-acts.  Where cells' policies are not at hand, those runs alone are trained again, of all cells that
-may share an axis together: a run's numbers do not depend on its neighbours.
+acts.  Where cells' policies are neither at hand nor staged, those runs alone are trained again, of
+all cells that may share an axis together: a run's numbers do not depend on its neighbours.
 """
 
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ from torch import Tensor
 
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
-from hindsight.files import FileError
-from hindsight.publish import verify, vouch
+from hindsight.files import FileError, write_whole
+from hindsight.publish import STAGED, verify, vouch
 from hindsight.specs.axis import axis_key
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
@@ -71,11 +73,13 @@ def publish_policies(
         else:
             verify([curves])
             spec = plan.cells[name]
-            if (done := finished(trained, spec)) is None:
+            if (staged := STAGED / "policies" / f"{name}.pt").exists():
+                yield f"{move_staged(staged, out)}, as staged"
+            elif (told := _write_trained(spec, trained, out)) is not None:
+                vouch(out)
+                yield told
+            else:
                 again_of.append(Middle.of(spec, curves))
-                continue
-            middle = Middle.of(spec, trained / "cells" / f"{name}.parquet")
-            yield middle.publish(done.policies[middle.seed], middle.steps, middle.score)
     alike: dict[str, list[Middle]] = {}
     for middle in again_of:
         alike.setdefault(axis_key(middle.spec), []).append(middle)
@@ -84,8 +88,34 @@ def publish_policies(
         for first in range(0, len(middles), size):
             part = middles[first : first + size]
             for middle, end in zip(part, train_again(part), strict=True):
-                note = f", trained again (its curves say {middle.score[0]:.3f})"
-                yield middle.publish(*end) + note
+                out = PUBLISHED / "policies" / f"{middle.spec.name}.pt"
+                told = middle.write(out, *end)
+                vouch(out)
+                yield f"{told}, trained again (its curves say {middle.score[0]:.3f})"
+
+
+def stage_policy(spec: CellSpec, trained: Path) -> None:
+    """Keep the policy of a cell that is staged, from where it was trained, if it is there."""
+    _write_trained(spec, trained, STAGED / "policies" / f"{spec.name}.pt")
+
+
+def move_staged(staged: Path, out: Path) -> Path:
+    """Publish a policy that was staged; FileError where it is damaged."""
+    load(staged)
+    write_whole(out, partial(shutil.copyfile, staged))
+    vouch(out)
+    staged.unlink()
+    return out
+
+
+def _write_trained(spec: CellSpec, trained: Path, out: Path) -> str | None:
+    """Write the middle run's policy of a cell that is trained, whose policies are at hand; returns
+    a line that says what it is, None where they are not.
+    """
+    if (done := finished(trained, spec)) is None:
+        return None
+    middle = Middle.of(spec, trained / "cells" / f"{spec.name}.parquet")
+    return middle.write(out, done.policies[middle.seed], middle.steps, middle.score)
 
 
 def _must_be_among(option: str, asked: Iterable[str], there: Iterable[str]) -> None:
@@ -119,13 +149,12 @@ class Middle:
         seed, steps = int(middle["seed"]), int(middle["end_step"])
         return cls(spec, seed, steps, (float(score[0]), float(score[1])), len(runs))
 
-    def publish(self, row: Tensor, steps: int, found: tuple[float, float]) -> str:
+    def write(self, out: Path, row: Tensor, steps: int, found: tuple[float, float]) -> str:
         """Write its policy, of these parameters [parameter]; returns a line that says what it is.
 
         Args:
             found: what these evaluate to: mean return, share of successes.
         """
-        out = PUBLISHED / "policies" / f"{self.spec.name}.pt"
         which = f"run {self.seed}, in the middle of {self.of_runs} by the return of its last"
         result = {
             "which": f"{which} evaluation",
@@ -138,7 +167,6 @@ class Middle:
             "code": code_of(self.spec),
         }
         write_policy(out, self.spec, self.seed, row, result)
-        vouch(out)
         return f"{out}: run {self.seed}, return {found[0]:.3f}, success {found[1]:.2f}"
 
 

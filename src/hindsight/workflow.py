@@ -20,6 +20,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,15 @@ from hindsight.specs.bundles import bundles_of, jobs_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED
-from hindsight.specs.cost import as_one, cells_per_job, megabytes, one_after_another
+from hindsight.specs.cost import as_one, megabytes, one_after_another
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import is_known
 from hindsight.specs.plan import Plan, Written, papers_grids, spec_document, spec_path
-from hindsight.specs.queue_simulation import Queued, queue_of
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # a cluster's node may be this much slower than the machine the costs were measured on
-NODE_START_SECONDS = 60  # of a cell inside a cluster's job, before it trains: a slow file system's
+NODE_START_SECONDS = 60  # of a job on a cluster, before it trains: a slow file system's
 SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the cell
 #: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
@@ -309,27 +309,31 @@ class Stage:
         longest = max(SHORTEST_BUNDLE, everything / slots / BUNDLES_PER_SLOT)
         return bundles_of(cells, *how, longest)
 
-    def jobs(self, cells: dict[str, CellSpec], slots: int) -> list[list[str]]:
-        """Of these cells those that one process of this machine trains."""
+    def jobs(
+        self, cells: dict[str, CellSpec], slots: int, on_cluster: bool = False
+    ) -> list[list[str]]:
+        """Of these cells those that one process trains, of this machine or of a cluster's job."""
         bundles = self.bundles(cells, slots)
         execution = self.plan.config.execution
-        everything = sum(self.seconds(*names) for names in bundles)
-        long = min(MOST_JOB, max(LEAST_JOB, everything / slots / JOBS_PER_SLOT))
+        if on_cluster:
+            long = 60 * execution.job_minutes
+        else:
+            everything = sum(self.seconds(*names) for names in bundles)
+            long = min(MOST_JOB, max(LEAST_JOB, everything / slots / JOBS_PER_SLOT))
         return jobs_of(bundles, cells, long, execution.runs_per_axis)
 
     def together(self, slots: int, on_cluster: bool) -> dict[str, list[str]]:
         """Cells of the jobs that train several, by the job's name, which says which they are.
 
-        Written for the jobs of a cluster, which do not plan; there groups of Snakemake's have short
-        ones follow each other.
+        Written for the jobs of a cluster, which do not plan.
         """
-        jobs = self.bundles if on_cluster else self.jobs
         found = {}
         todo = {} if self.never_train else self.to_train
         # Apart: of a job with a file missing Snakemake does not look at how old the others are.
         missing = {name: spec for name, spec in todo.items() if name not in self.there}
         stale = {name: spec for name, spec in todo.items() if name in self.there}
-        for names in (*jobs(missing, slots), *jobs(stale, slots)):
+        both = (self.jobs(cells, slots, on_cluster) for cells in (missing, stale))
+        for names in chain.from_iterable(both):
             if len(names) > 1:
                 which = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
                 found[f"train_{len(names)}_cells_{which}"] = names
@@ -387,10 +391,6 @@ class Stage:
         """Whether cells are trained on GPUs."""
         return self.plan.config.execution.device.startswith("cuda")
 
-    def group(self, *names: str) -> str:
-        """Bundles of one group share jobs of a cluster: `train_8` fills a job with eight."""
-        return f"train_{cells_per_job(as_one(self.specs_of(*names)))}"
-
     def shares(self, slots: int) -> dict[str, float]:
         """Seconds of each cell, its share of its job's, if all are to be trained."""
         found: dict[str, float] = {}
@@ -403,12 +403,10 @@ class Stage:
         return found
 
     def queue(self, slots: int) -> list[float]:
-        """Seconds of the jobs that all cells make on a cluster, in their order."""
-        jobs = [(x, as_one(self.specs_of(*x))) for x in self.bundles(self.plan.cells, slots)]
-        return queue_of(
-            Queued(self.seconds(*names), self.priority(*names), cells_per_job(spec))
-            for names, spec in jobs
-        )
+        """Seconds of the jobs that all cells make on a cluster, as they start."""
+        jobs = self.jobs(self.plan.cells, slots, on_cluster=True)
+        jobs.sort(key=lambda names: -self.priority(*names))
+        return [self.seconds(*names) for names in jobs]
 
     # -- beginning and end of a run -----------------------------------------------------------
 

@@ -9,14 +9,12 @@ import re
 import signal
 import subprocess
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 import torch
 
-from hindsight.specs.cost import as_one, cells_per_job
 from hindsight.workflow import Stage
 
 from .conftest import HERE, PROFILE, QUICK, bash, smoke, started, until
@@ -24,8 +22,8 @@ from .same import assert_same_as_local
 
 pytestmark = pytest.mark.slurm
 
-# Every cell its own job, whatever its length; minutes that do for a machine with much else to do.
-ALONE = ("--group-components", "train_32=1", "--set-resources", "train:runtime=30")
+# Minutes that do for a machine with much else to do.
+LONG = ("--set-resources", "train:runtime=30")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,10 +34,12 @@ def slurm():
 
 
 def arms(*n_epochs, steps=5120, preys=("static",), device="cpu"):
-    """A configuration with a cell of two small runs for each number of epochs (and prey)."""
+    """A configuration with a cell of two small runs for each number of epochs (and prey); those of
+    each number are a job of their own.
+    """
     return {
         "preset": "tiny",
-        "execution": {"checkpoint_seconds": 0.3, "device": device},
+        "execution": {"checkpoint_seconds": 0.3, "device": device, "job_minutes": 0},
         "experiments": {
             "faults": {
                 "title": "faults",
@@ -80,7 +80,7 @@ def jobs_that_end_early(project):
     cancelled, preempted, long, large = cells = [project.cell(f"{n} epochs") for n in range(40, 44)]
     # Less than any trainer needs, at first.
     memory = f"train:mem_mb=(120 if attempt < 2 and '{large}' in wildcards.cell else 900)"
-    head = project.train(*cells, options=(*ALONE, memory))
+    head = project.train(*cells, options=(*LONG, memory))
     jobs = project.frozen(cancelled, preempted, long)
     bash(f"scancel {jobs[cancelled]}")
     bash(f"scontrol requeue {jobs[preempted]}")
@@ -114,14 +114,14 @@ def test_jobs_that_are_cancelled_preempted_too_long_or_too_large(stories, local)
 def a_killed_head(project):
     """Two cells train when the head is killed; the same command is given again."""
     cells = [project.cell("40 epochs"), project.cell("41 epochs")]
-    head = project.train(*cells, options=ALONE)
+    head = project.train(*cells, options=LONG)
     project.frozen(*cells)
     head.send_signal(signal.SIGKILL)
     head.wait()
     # Its jobs run on without it.
     assert [state for _, state, _ in project.jobs()] == ["RUNNING", "RUNNING"]
     assert all(project.trainers(name) for name in cells)
-    head = project.train(*cells, options=ALONE)
+    head = project.train(*cells, options=LONG)
     return project, cells, project.most_at_once(cells, head), *project.wait(head)
 
 
@@ -205,11 +205,9 @@ def test_the_smoke_preset(stories, local):
     assert (project.folder / "figures/smoke/report.html").exists()
     # In no more jobs than cells of their length need.
     stage = Stage.of(project.plan())
-    bundles = stage.bundles(cells, slots=100)
-    sizes = Counter(cells_per_job(as_one(stage.specs_of(*names))) for names in bundles)
     log = (project.folder / "results/logs/snakemake.log").read_text()
     jobs = log.count("has been submitted with SLURM jobid")
-    assert jobs <= sum(-(-n // size) for size, n in sizes.items()) + 1
+    assert jobs == len(stage.jobs(cells, slots=100, on_cluster=True)) < len(cells) / 3
     assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
     assert_same_as_local(project, cells, local)
 
@@ -218,13 +216,13 @@ def whatever_happens(project, faults=8):
     """Faults of every kind at random moments; where the head has given up, it is started again."""
     chance = random.Random(0)
     cells = list(project.plan().cells)
-    head, happened = project.train(*cells, options=ALONE), []
+    head, happened = project.train(*cells, options=LONG), []
     while len(happened) < faults:
         time.sleep(chance.uniform(1, 6))
         if head.poll() == 0:
             break
         if head.poll() is not None:
-            head = project.train(*cells, options=ALONE)
+            head = project.train(*cells, options=LONG)
         running = [job for job, state, _ in project.jobs() if state == "RUNNING"]
         left = [project.path(name, "checkpoints", ".pt") for name in cells]
         trainers = [process for name in cells for process in project.trainers(name)]
@@ -256,7 +254,7 @@ def whatever_happens(project, faults=8):
         status, told = project.wait(head)
         if status == 0:
             break
-        head = project.train(*cells, options=ALONE)
+        head = project.train(*cells, options=LONG)
     return project, cells, happened, status, told
 
 
@@ -275,7 +273,7 @@ def test_the_node_daemon_is_killed(stories, make_project, local):
         story.exception()  # the node is theirs, too
     project = make_project(arms(40))
     name = project.cell("40 epochs")
-    head = project.train(name, options=ALONE)
+    head = project.train(name, options=LONG)
     project.frozen(name)
     bash("kill -9 $(cat /var/lib/hindsight-slurm/run/slurmd.pid)")
     until(lambda: "down" in bash("sinfo -h -o %T"), 120, "the node is known to be lost")

@@ -81,15 +81,6 @@ def due(wildcards):
     return TO_TRAIN if wildcards.cell in STAGE.stale else ancient(TO_TRAIN)
 
 
-def one_core(wildcards):
-    """Threads of a cell."""
-    if workflow.remote_exec:
-        # One cell's failure does not stop the others of its job.  Snakemake hands no --keep-going
-        # on to its jobs, and has no settings yet while it reads this file.
-        workflow.execution_settings.keep_going = True
-    return 1
-
-
 onstart:
     STAGE.forget_unselected()
     if asked() is STAGE:

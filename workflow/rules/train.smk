@@ -1,5 +1,5 @@
-# One job per cell, all seeds of one algorithm variant in one condition; or for several cells that
-# differ in values only, and so train together.
+# One job per cell, all seeds of one algorithm variant in one condition; or for several: cells that
+# differ in values only train together, and short ones follow each other.
 #
 # All jobs have the same input, none of the parameters that Snakemake compares, and the same command:
 # a cell is as well trained by the one as by the other, and needs no job when it is there.
@@ -18,12 +18,9 @@ rule train:
     benchmark:
         "results/benchmarks/{cell}.tsv"
     priority: lambda wildcards: STAGE.priority(wildcards.cell)
-    # Short cells share a job of a cluster; elsewhere groups mean nothing.
-    group:
-        lambda wildcards: STAGE.group(wildcards.cell)
     conda:
         "../../environment.yml"
-    threads: one_core
+    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: STAGE.memory(wildcards.cell, attempt=attempt),
         runtime=lambda wildcards, attempt: STAGE.runtime(
@@ -54,11 +51,9 @@ for job, names in TOGETHER.items():
         benchmark:
             f"results/benchmarks/{names[0]}.tsv"
         priority: STAGE.priority(*names)
-        group:
-            STAGE.group(*names)
         conda:
             "../../environment.yml"
-        threads: one_core
+        threads: 1
         resources:
             mem_mb=lambda wildcards, attempt, names=names: STAGE.memory(
                 *names, attempt=attempt

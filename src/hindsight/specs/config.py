@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import DEVICES, Count, Fidelity, Positive, Seeds, Spec, Widths
+from hindsight.specs.base import (
+    DEVICES,
+    Count,
+    Fidelity,
+    NonNegative,
+    Positive,
+    Seeds,
+    Spec,
+    Widths,
+)
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS, Prey, Spawn
 from hindsight.specs.errors import SpecError, one_sentence, validated
@@ -207,6 +216,8 @@ class Execution(Spec):
     runs_per_axis: Count | None = None
     #: Between checkpoints of a cell: what an interruption loses at most.
     checkpoint_seconds: Positive = 60.0
+    #: Of a cluster: short cells follow each other until a job is (estimated) so long.
+    job_minutes: NonNegative = 5.0
     #: On an AMD core MKL's products at AVX-512's width, which round differently.
     full_width: bool = False
 

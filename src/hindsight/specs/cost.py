@@ -5,7 +5,7 @@ Xeon of 2023.  Good to some tens of per cent there, three times too low on older
 planning, not for claims.
 """
 
-import math
+import heapq
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -32,10 +32,9 @@ FOREIGN_MB = 15
 
 #: A process until it trains: Python, torch and all that is imported.
 START_SECONDS = 4.0
-#: A job of a cluster takes at least so long, if there are enough cells like it ...
-JOB_SECONDS = 300
-#: ... but holds at most so many of them, which a killed job interrupts.
-MOST_CELLS = 32
+#: A job on a cluster before and after its training: the queue, two Snakemakes, their look at it.
+#: Assumed for an idle node; on two cores that eight processes shared it was seen to take 46 s.
+JOB_SECONDS = 24.0
 #: Bytes of a cell's curves: fixed, and per row (measured: the published cells, 50 to 80 a row).
 FILE_BYTES, ROW_BYTES = 15_000, 60
 
@@ -121,10 +120,13 @@ def file_bytes(spec: CellSpec) -> int:
     return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * weights(spec)
 
 
-def cells_per_job(spec: CellSpec) -> int:
-    """How many cells of this length fill a job of a cluster: a power of two.
+def wall_seconds(jobs: Sequence[float], slots: int, job_seconds: float = JOB_SECONDS) -> float:
+    """When the last job ends, if each of `slots` takes the next as soon as it is free.
 
-    Starting a job costs a cluster seconds; a job should be minutes long.
+    Each takes `job_seconds` longer than its training.  What users of a cluster wait for others is
+    not in it.
     """
-    wanted = JOB_SECONDS / seconds(spec)
-    return min(MOST_CELLS, 1 << max(0, math.ceil(math.log2(wanted))))
+    free = [0.0] * min(slots, len(jobs))
+    for length in jobs:
+        heapq.heapreplace(free, free[0] + length + job_seconds)
+    return max(free, default=0.0)

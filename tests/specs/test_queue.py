@@ -1,18 +1,14 @@
-"""The queue's simulation, against hand-computed schedules and a slot-by-slot recount."""
+"""A cluster's jobs, and its queue against hand-computed schedules and a slot-by-slot recount."""
 
-import math
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load
-from hindsight.specs.cost import JOB_SECONDS, MOST_CELLS, cells_per_job, seconds
+from hindsight.specs.cost import START_SECONDS, wall_seconds
 from hindsight.specs.plan import Plan
-from hindsight.specs.queue_simulation import CELL_SECONDS, Queued, queue_of, wall_seconds
 from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]
@@ -46,30 +42,35 @@ def test_a_clock_that_ticks_agrees(jobs, slots):
     assert wall_seconds(jobs, slots, job_seconds=0) == now
 
 
-def test_short_cells_share_jobs_and_the_first_figure_comes_first():
-    short, long = Queued(10, cells_per_job=4), Queued(500)
-    first = Queued(7, priority=1)
-    cells = [long, short, short, short, short, long, short, first]
-    assert queue_of(cells, cell_seconds=1) == [8, 501, 44, 501, 11]
-
-
-@given(st.integers(1, 2000), st.sampled_from([16, 64, 512]))
-def test_a_full_job_is_minutes_long(rollouts, width):
-    spec = CellSpec(algorithm=PPOSpec(hidden=(width, width)), seeds=2, steps=2048 * rollouts)
-    together, one = cells_per_job(spec), seconds(spec)
-    assert together == 2 ** int(math.log2(together)) <= MOST_CELLS
-    assert together * one >= JOB_SECONDS or together == MOST_CELLS
-    # And not much longer than it must be.
-    assert together == 1 or together * one < 2 * JOB_SECONDS
+def test_short_cells_share_jobs_and_the_main_figure_comes_first():
+    """Jobs as long as asked for, but those of one long bundle; each saves a start of a program."""
+    config = load(ROOT / "config.yaml", {"preset": "laptop"})
+    queues = {}
+    for minutes in (0, 5, 60):
+        execution = config.execution.model_copy(update={"job_minutes": minutes})
+        stage = Stage.of(Plan.of(config.model_copy(update={"execution": execution})))
+        bundles = stage.bundles(stage.plan.cells, 10)
+        jobs = stage.jobs(stage.plan.cells, 10, on_cluster=True)
+        queues[minutes] = stage.queue(10)
+        alone = {tuple(names) for names in bundles}
+        for names in jobs:
+            assert tuple(names) in alone or stage.seconds(*names) <= 60 * minutes
+        assert sorted(queues[minutes]) == sorted(stage.seconds(*names) for names in jobs)
+        first = max(jobs, key=lambda names: stage.priority(*names))
+        assert queues[minutes][0] == stage.seconds(*first)
+        assert set(first) & set(stage.plan.cells_of("algorithms"))
+    assert len(queues[0]) == len(bundles) > len(queues[5]) > len(queues[60])
+    saved = START_SECONDS * (len(queues[0]) - len(queues[5]))
+    assert sum(queues[0]) - sum(queues[5]) == pytest.approx(saved)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
 def test_nothing_of_a_preset_is_lost_in_the_queue(preset):
     stage = Stage.of(Plan.of(load(ROOT / "config.yaml", {"preset": preset})))
     queue = stage.queue(10)
-    bundles = stage.bundles(stage.plan.cells, 10)
-    work = sum(stage.seconds(*names) + CELL_SECONDS for names in bundles)
-    assert sorted(name for names in bundles for name in names) == sorted(stage.plan.cells)
+    jobs = stage.jobs(stage.plan.cells, 10, on_cluster=True)
+    work = sum(stage.seconds(*names) for names in jobs)
+    assert sorted(name for names in jobs for name in names) == sorted(stage.plan.cells)
     assert sum(queue) == pytest.approx(work)
     assert wall_seconds(queue, 1, 0) == pytest.approx(work)
     for slots in (10, 100):
