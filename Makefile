@@ -19,7 +19,7 @@ help:
 	@echo "make bench             measure speed beside Stable-Baselines3"
 	@echo "make faults            injure it in 260 ways and more, and write docs/survival.md"
 	@echo "make fresh             the first commands, or the Dockerfile's, on a bare Debian, as root"
-	@echo "make test-slurm        run through a real SLURM on this machine, as root: a quarter of an hour"
+	@echo "make test-slurm        run through a real SLURM on this machine, as root: seven minutes"
 	@echo "make lock              pin what is installed: requirements.lock, environment.yml"
 
 replicate: .venv/ready

@@ -3,6 +3,7 @@
 Imports stand inside the commands: drawing a figure does not wait for torch.
 """
 
+import platform
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
@@ -337,6 +338,9 @@ def cell(
     # Before torch takes its second.
     checked = [read_spec(spec, [env] if env else []) for spec in specs]
     _must_have_memory_for(*checked)
+    # Snakemake shows nothing of a failed job, not SLURM's reason either, whose own log is empty.
+    cells = "1 cell" if len(checked) == 1 else f"{len(checked)} cells"
+    typer.echo(f"training {cells} on {platform.node()}")
     from hindsight.training.cell import Execution
 
     shares_a_job = len(checked) > 1

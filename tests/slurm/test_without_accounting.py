@@ -78,8 +78,8 @@ def stories(make_project):
 def jobs_that_end_early(project):
     """Cancelled, preempted, too long, too large: each is tried again, and continues."""
     cancelled, preempted, long, large = cells = [project.cell(f"{n} epochs") for n in range(40, 44)]
-    # Less than any trainer needs, at first.
-    memory = f"train:mem_mb=(120 if attempt < 2 and '{large}' in wildcards.cell else 900)"
+    # Enough for Snakemake and too little for a trainer, at first.
+    memory = f"train:mem_mb=(300 if attempt < 2 and '{large}' in wildcards.cell else 900)"
     head = project.train(*cells, options=(*LONG, memory))
     jobs = project.frozen(cancelled, preempted, long)
     bash(f"scancel {jobs[cancelled]}")
