@@ -281,7 +281,7 @@ def test_cells_that_differ_in_more_than_values_follow_each_other(tmp_path, whole
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_bundle_that_is_killed_goes_on(tmp_path, number):
-    bundle = [spec.model_copy(update={"steps": STEPS * 150, "early_end": None}) for spec in BUNDLE]
+    bundle = [spec.model_copy(update={"steps": STEPS * 60, "early_end": None}) for spec in BUNDLE]
     (tmp_path / "specs.json").write_text(json.dumps([s.model_dump(mode="json") for s in bundle]))
     program = (
         "import json, sys; from pathlib import Path\n"
@@ -289,11 +289,11 @@ def test_a_bundle_that_is_killed_goes_on(tmp_path, number):
         "from hindsight.specs.cell import CellSpec\n"
         "from hindsight.training.cell import Execution, train_cells\n"
         "specs = [CellSpec.model_validate(s) for s in json.loads(Path(sys.argv[1]).read_text())]\n"
-        "try: train_cells(specs, Path(sys.argv[2]), Execution(checkpoint_seconds=0.05))\n"
+        "try: train_cells(specs, Path(sys.argv[2]), Execution(checkpoint_seconds=float(sys.argv[3])))\n"
         "except Interrupted as stop: sys.exit(str(stop))\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "specs.json"), str(tmp_path / "out")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, "0.05"], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and len(list(tmp_path.rglob("checkpoints/**/[!.]*.pt"))) < 3:
         time.sleep(0.01)
     time.sleep(0.3)
@@ -305,13 +305,13 @@ def test_a_bundle_that_is_killed_goes_on(tmp_path, number):
         assert f"{first.name} and 2 cells beside it: stopped by SIGTERM after" in told
         at = {load(path)["runs"]["iteration"] for path in tmp_path.rglob("checkpoints/**/*.pt")}
         assert len(at) == 1
-    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    assert subprocess.run([*command, "60"], check=False, capture_output=True).returncode == 0
     alone = curves(train_cell(bundle[0], tmp_path / "alone"))
     assert_like(curves(paths(tmp_path / "out", bundle)[0]), alone)
     for path in paths(tmp_path / "out", bundle):
         table = pq.read_table(path).to_pandas()
         trained = table[table.phase == "train"].groupby("seed").env_steps
-        assert (trained.diff().dropna() == STEPS).all() and (trained.max() == 150 * STEPS).all()
+        assert (trained.diff().dropna() == STEPS).all() and (trained.max() == 60 * STEPS).all()
 
 
 def test_states_of_runs_are_taken_apart_and_joined_again():
