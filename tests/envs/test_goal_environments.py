@@ -480,13 +480,25 @@ def test_evaluation_plays_all_its_episodes():
     assert float(found["return_mean"][0]) == float(runs.evaluate()["return_mean"][0])
 
 
-def test_processor_time_of_the_workers_counts():
-    runs = runs_of(cell(), [0, 1], "cpu", workers=2)
-    before = runs.env.cpu_seconds()
-    runs.iterate()
-    worked = runs.env.cpu_seconds() - before
-    assert worked > 0
-    assert float(runs.clock.cpu.sum()) >= worked
+def test_processor_time_of_all_workers_counts():
+    """As the kernel tells it, in hundredths of a second; and it never goes back."""
+    runs = runs_of(cell(), [0, 1], "cpu", workers=3)
+    before = told = runs.env.cpu_seconds()
+    for _ in range(10):
+        runs.iterate()
+        told, earlier = runs.env.cpu_seconds(), told
+        assert told > earlier
+    kernel = [seconds_of(pid) for pid in runs.env.pool.pids]
+    assert len(kernel) == 3
+    assert told == pytest.approx(sum(kernel), abs=0.05)
+    assert told > 1.5 * max(kernel)
+    assert float(runs.clock.cpu.sum()) >= told - before
+
+
+def seconds_of(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_dqn_learns_choices():

@@ -289,7 +289,8 @@ def test_a_bundle_that_is_killed_goes_on(tmp_path, number):
         "from hindsight.specs.cell import CellSpec\n"
         "from hindsight.training.cell import Execution, train_cells\n"
         "specs = [CellSpec.model_validate(s) for s in json.loads(Path(sys.argv[1]).read_text())]\n"
-        "try: train_cells(specs, Path(sys.argv[2]), Execution(checkpoint_seconds=float(sys.argv[3])))\n"
+        "often = Execution(checkpoint_seconds=float(sys.argv[3]))\n"
+        "try: train_cells(specs, Path(sys.argv[2]), often)\n"
         "except Interrupted as stop: sys.exit(str(stop))\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "specs.json"), str(tmp_path / "out")]

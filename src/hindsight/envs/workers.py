@@ -364,8 +364,8 @@ def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Conne
     """A worker's life: do what is asked for, until nobody asks any more."""
     instances = Instances(*of)
     other.close()
-    for number in SIGNALS:  # an interrupt is the first process's to handle
-        signal.signal(number, signal.SIG_IGN)
+    for which in SIGNALS:  # an interrupt is the first process's to handle
+        signal.signal(which, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         while (what := connection.recv()) != "end":
