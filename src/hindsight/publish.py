@@ -20,9 +20,9 @@ STAGED = TRAINED / "staged"
 
 
 def publish_cells(config: Config) -> Iterator[str]:
-    """Copy the plan's trained cells and the picture's episodes; move those that are staged; remove,
-    once nothing is missing, published cells that the plan has no more, and their policies.  Yields
-    a line per cell that is missing or removed.
+    """Copy the plan's trained cells and the picture's episodes; move those that are staged, with
+    their policies; remove, once nothing is missing, published cells that the plan has no more, and
+    their policies.  Yields a line per cell that is missing or removed.
 
     The manifest says of each file its checksum, what its cell says of itself, and of what commit
     and what lock file it was published; what was published before keeps its entry.
@@ -45,6 +45,11 @@ def publish_cells(config: Config) -> Iterator[str]:
             whole = False
             yield f"missing: {name}"
             continue
+        if (policy := STAGED / "policies" / f"{name}.pt").exists():
+            ships = PUBLISHED / "policies" / f"{name}.pt"
+            write_whole(ships, partial(shutil.copyfile, policy))
+            policy.unlink()
+            files[str(ships.relative_to(PUBLISHED))] = {"sha256": file_sha256(ships), **now}
         metadata = load_cell(target).metadata
         key, found = str(target.relative_to(PUBLISHED)), file_sha256(target)
         if key in before and before[key]["sha256"] == found:
@@ -69,7 +74,8 @@ def publish_cells(config: Config) -> Iterator[str]:
         write_whole(target, partial(shutil.copyfile, drawn))
     if target.exists():
         files[str(EPISODES)] = {"sha256": file_sha256(target)}
-    files |= {name: entry for name, entry in before.items() if _is_policy(name)}
+    policies = {name: entry for name, entry in before.items() if _is_policy(name)}
+    files = {**policies, **files}
     _write_manifest(files)
     yield f"{MANIFEST}: {len(files)} files"
 

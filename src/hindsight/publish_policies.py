@@ -1,14 +1,12 @@
 """`hindsight publish-policies`: policies that ship, one of each published cell of an experiment.
 
 It is the run that is in the middle by its final evaluation, and of its parameters those by which it
-acts.  Where cells' policies are neither at hand nor staged, those runs alone are trained again, of
-all cells that may share an axis together: a run's numbers do not depend on its neighbours.
+acts.  Where cells' policies are not at hand, those runs alone are trained again, of all cells that
+may share an axis together: a run's numbers do not depend on its neighbours.
 """
 
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from torch import Tensor
 
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
-from hindsight.files import FileError, write_whole
+from hindsight.files import FileError
 from hindsight.publish import STAGED, verify, vouch
 from hindsight.specs.axis import axis_key
 from hindsight.specs.cell import CellSpec
@@ -73,9 +71,7 @@ def publish_policies(
         else:
             verify([curves])
             spec = plan.cells[name]
-            if (staged := STAGED / "policies" / f"{name}.pt").exists():
-                yield f"{move_staged(staged, out)}, as staged"
-            elif (told := _write_trained(spec, trained, out)) is not None:
+            if (told := _write_trained(spec, trained, out)) is not None:
                 vouch(out)
                 yield told
             else:
@@ -95,17 +91,11 @@ def publish_policies(
 
 
 def stage_policy(spec: CellSpec, trained: Path) -> None:
-    """Keep the policy of a cell that is staged, from where it was trained, if it is there."""
+    """Keep the policy of a cell that is staged, from where it was trained, if it is there.
+
+    `hindsight publish` moves it along with its cell.
+    """
     _write_trained(spec, trained, STAGED / "policies" / f"{spec.name}.pt")
-
-
-def move_staged(staged: Path, out: Path) -> Path:
-    """Publish a policy that was staged; FileError where it is damaged."""
-    load(staged)
-    write_whole(out, partial(shutil.copyfile, staged))
-    vouch(out)
-    staged.unlink()
-    return out
 
 
 def _write_trained(spec: CellSpec, trained: Path, out: Path) -> str | None:
