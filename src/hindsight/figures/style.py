@@ -117,6 +117,7 @@ _RC: Any = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
+    "pdf.compression": 1,  # a quarter less time than 6, for 2 % more bytes
 }
 
 
