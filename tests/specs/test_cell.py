@@ -87,5 +87,5 @@ def test_published_cells_keep_their_names_and_hashes():
 def test_the_hash_of_a_cell_that_ends_by_a_test_is_of_what_differs_from_the_defaults():
     """Cells that are trained already have it in their names."""
     name = "random-static-n3-G10-r1/sac-her-final-k2-released-end-test-lr0.0003-64x64-8seeds"
-    plan = Plan.of(load(Path("config.yaml"), {"preset": "next"}))
+    plan = Plan.of(load(Path("config.yaml"), {"preset": "large"}))
     assert f"{name}-150000steps-7c9b70a0bc" in plan.cells
