@@ -21,6 +21,7 @@ from hindsight.publish import STAGED, publish_cells
 from hindsight.publish_policies import (
     middle_run,
     publish_policies,
+    publish_trained,
     result_of,
     stage_policy,
     write_policy,
@@ -38,6 +39,8 @@ from hindsight.training.watch import film_policy, read_policy
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
 MOST_BYTES = 5_000_000
+#: Environments of others, which are in no experiment, and the package that each is in.
+OTHERS = {"PandaReach-v3": "panda_gym"}
 #: One of each algorithm.
 SPECS = {
     "ppo": {"algorithm": {"hidden": [8]}, "environment": {"n_dims": 2}},
@@ -190,6 +193,23 @@ def test_a_policy_may_be_staged_until_its_cell_is_published(small, tmp_path):
     assert torch.equal(middle, read_policy(path)[1])
 
 
+def test_of_a_cell_of_no_experiment(small, tmp_path):
+    """As `hindsight train` leaves it: nothing else of it is published."""
+    _, spec = small
+    curves = tmp_path / "trained" / "cells" / f"{spec.name}.parquet"
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    told = publish_trained(curves)
+    rows = pd.read_parquet(curves)
+    last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
+    assert told.startswith(f"{path}: run ") and result_of(path)["return_mean"] == np.sort(last)[1]
+    assert read_policy(path)[0] == spec  # so the manifest vouches for it
+    with pytest.raises(FileError, match=r"\.pt: is no cell|cannot be read|not a parquet"):
+        publish_trained(path)
+    (tmp_path / "trained" / "policies" / f"{spec.name}.pt").unlink()
+    with pytest.raises(FileError, match="no policies of today's code are beside it"):
+        publish_trained(curves)
+
+
 def test_what_is_unknown_or_missing_is_told(small):
     config, spec = small
     with pytest.raises(SpecError, match=r"--arm 'HER' is unknown; there are PPO, PPO-HER, SAC"):
@@ -214,9 +234,12 @@ def test_what_ships_is_small():
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_what_ships_does_what_it_says(path):
     result = result_of(path)
+    if path.parent.name in OTHERS:
+        pytest.importorskip(OTHERS[path.parent.name], reason="its environment is no requirement")
     spec, _ = read_policy(path)
     assert path == ROOT / PUBLISHED / "policies" / f"{spec.name}.pt"
-    assert (ROOT / PUBLISHED / "cells" / f"{spec.name}.parquet").exists()
+    curves = ROOT / PUBLISHED / "cells" / f"{spec.name}.parquet"
+    assert curves.exists() == (path.parent.name not in OTHERS)
     found = evaluate_policy(path, n_episodes=60, seed=1)
     error = np.sqrt(0.25 / 60 + 0.25 / result["episodes"])
     assert found.success_rate == pytest.approx(result["success_rate"], abs=4 * error)

@@ -521,6 +521,10 @@ def publish(config: ConfigOption = None) -> None:
 
 @app.command()
 def publish_policies(
+    curves: Annotated[
+        list[Path] | None,
+        typer.Argument(help="cells that `hindsight train` has trained, instead of an experiment's"),
+    ] = None,
     config: ConfigOption = None,
     experiment: Annotated[
         str, typer.Option(help="whose cells; those of the main figure if not given")
@@ -531,6 +535,9 @@ def publish_policies(
         Path, typer.Option("--from", help="where cells were trained, with their policies")
     ] = Path("results"),
     again: Annotated[bool, typer.Option("--again", help="also those that are there")] = False,
+    env: Annotated[
+        str | None, typer.Option(help="of such cells, if its module has to be imported")
+    ] = None,
     full_width: FullWidthOption = False,
 ) -> None:
     """Write a policy of each published cell of an experiment to results/published/policies.
@@ -540,7 +547,12 @@ def publish_policies(
     if full_width:
         multiply_at_full_width()
     from hindsight.publish_policies import publish_policies as write
+    from hindsight.publish_policies import publish_trained
 
+    for path in curves or ():
+        typer.echo(publish_trained(path, [env] if env else []))
+    if curves:
+        return
     chosen = _config([*(config or []), "results=published"])
     for line in write(chosen, arm or (), trained, again, experiment, task or ()):
         typer.echo(line)

@@ -24,6 +24,7 @@ from hindsight.specs.code import code_of
 from hindsight.specs.config import PUBLISHED, TRAINED, Config
 from hindsight.specs.cost import axis_size
 from hindsight.specs.errors import SpecError
+from hindsight.specs.from_file import cell_of
 from hindsight.specs.kinds import entry
 from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
@@ -88,6 +89,26 @@ def publish_policies(
                 told = middle.write(out, *end)
                 vouch(out)
                 yield f"{told}, trained again (its curves say {middle.score[0]:.3f})"
+
+
+def publish_trained(curves: Path, named: Collection[str] = ()) -> str:
+    """Write the policy of a cell of no experiment, which `hindsight train` has trained; returns a
+    line for it.
+
+    Args:
+        curves: of the cell, in the folder of results that has its policies, too.
+        named: environments that a person has typed (`specs.from_file`).
+
+    Raises:
+        FileError: they are no cell's, or its policies are not there, or of other code.
+    """
+    spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
+    out = PUBLISHED / "policies" / f"{spec.name}.pt"
+    told = _write_trained(spec, curves.parents[2], out)
+    if told is None:
+        raise FileError(f"{curves}: no policies of today's code are beside it; train it again")
+    vouch(out)
+    return told
 
 
 def stage_policy(spec: CellSpec, trained: Path) -> None:
@@ -180,10 +201,11 @@ def train_again(middles: Sequence[Middle]) -> list[End]:
                 raise FileError(f"{spec.name}: run {seed} diverged at step {runs.env_steps:,}")
             ended = runs.ended(columns["return_mean"])
             seconds = max(float(runs.clock.wall.sum()), 1e-9)
+            n, of = len(runs.seeds), runs.spec.steps
             tell(
                 Progress(
-                    tuple(spec.name for spec in runs.specs), runs.env_steps, runs.spec.steps,
-                    runs.env_steps * len(runs.seeds) / seconds,
+                    tuple(spec.name for spec in runs.specs), n * runs.env_steps, n * of,
+                    n * runs.env_steps / seconds,
                     float(columns["return_mean"].nanmean()),
                     float(columns["success_rate"].nanmean()),
                 )

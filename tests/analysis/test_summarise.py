@@ -94,7 +94,12 @@ def test_minutes_are_slower_for_the_slower_arm(known: dict[str, pd.DataFrame]) -
     # 1.6 ms a step: 8 iterations' worth of PPO's time.
     assert her["time_to_learn_minutes"] == pytest.approx(8 * N_STEPS * 1e-3 / 60, rel=1e-6)
     minutes = known["curves.parquet"].query("clock == 'minutes' and prey == 'static'")
-    assert minutes.groupby("arm")["x"].max().nunique() == 1
+    runs = known["runs.parquet"].query("prey == 'static'").groupby("arm")["minutes"].max()
+    assert runs["PPO"] > 1.1 * runs["PPO-HER"]
+    # Drawn to each arm's own end, so that the slowest does not decide how fine the others are.
+    pd.testing.assert_series_equal(
+        minutes.groupby("arm")["x"].max(), runs, check_names=False, rtol=1e-9
+    )
     assert (minutes.groupby("arm").size() == 100).all()
 
 

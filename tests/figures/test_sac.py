@@ -1,6 +1,7 @@
 """Figures of arms that had less than others say so, and SAC's own figures."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,29 @@ def test_curves_stop_at_their_budget(folder: Path) -> None:
         assert [float(np.max(line.get_xdata())) for line in ax.lines] == pytest.approx(
             [40.96, 40.96, 10.24, 10.24]
         )
+
+
+def test_an_arm_that_takes_far_longer_leaves_the_others_room(folder: Path, tmp_path: Path) -> None:
+    """By an axis that is logarithmic then, and only then."""
+    (linear,) = {ax.get_xscale() for ax in drawn("ppo_her_fig3", folder).axes}
+    assert linear == "linear"
+    slow = tmp_path / folder.name
+    shutil.copytree(folder, slow)
+    for name, clock in (("curves.parquet", "x"), ("seed_curves.parquet", "minutes")):
+        table = pd.read_parquet(slow / name)
+        rows = table["arm"].isin(["SAC", "SAC-HER"])
+        table.loc[rows & (table.get("clock", "minutes") == "minutes"), clock] *= 1000
+        table.to_parquet(slow / name)
+    figure = drawn("ppo_her_fig3", slow)
+    assert "(minutes, logarithmic; " in texts(figure)
+    for ax in figure.axes[:2]:
+        assert ax.get_xscale() == "log"
+        for line in ax.lines:
+            ends = np.array([line.get_xdata().min(), line.get_xdata().max()])
+            first, last = ax.transAxes.inverted().transform(
+                ax.transData.transform(np.column_stack([ends, [0, 0]]))
+            )[:, 0]
+            assert last - first > 0.1 and last <= 1.001
 
 
 def test_what_all_had_is_drawn_by_itself(folder: Path) -> None:

@@ -211,10 +211,11 @@ def make_tables(
     for key, cell in cells:
         steps = step_curve(cell)
         minutes = minute_curve(cell, longest[_condition(key)], BINS)
-        drawn = minute_curve(cell, longest[_condition(key)], MINUTE_BINS)
+        # In bins of its own: one of an arm that takes long would hold all of one that does not.
+        drawn = minute_curve(cell, float(cell.runs["minutes"].max()), MINUTE_BINS)
         if cell.budget < largest[_condition(key)]:
             # Not that it would stay so: there were no more steps.
-            minutes, drawn = (x.iloc[: _bins_trained(x["x"], cell)] for x in (minutes, drawn))
+            minutes = minutes.iloc[: _bins_trained(minutes["x"], cell)]
         kept = _points_to_keep(steps, to_learn=cell.unit_returns)
         curves += [(key, steps.iloc[kept]), (key, drawn)]
         common = _coarse_row(cell, compared[_place(key)], minutes)

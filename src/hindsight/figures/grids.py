@@ -32,6 +32,7 @@ from hindsight.figures.tables import (
 from hindsight.specs.config import condition_name
 
 CROWDED = 6  # more curves than that in a panel: their bands would hide them
+NO_ROOM = 50  # a median that ends so early on an axis of minutes cannot be seen there
 
 
 @dataclass(frozen=True)
@@ -369,7 +370,8 @@ def draw_curves(
     """The grid: median, interquartile band and every seed, for the rows given; all of it, or until
     this point of the clock.  A median ends where half of its runs have ended.
 
-    log: the clock's axis is logarithmic; notes: what stands in a condition's panels.
+    log: the clock's axis is logarithmic, as that of minutes is where a median has no room
+    otherwise; notes: what stands in a condition's panels.
     """
     plan = tables.plan
     curves = tables.read("curves.parquet", ["clock", "x", "median", "q25", "q75", "n_seeds"])
@@ -386,12 +388,18 @@ def draw_curves(
     counts = seed_counts(curves)
     where = subtitle(plan, tables.fidelity, counts, drawn, warn=False)
     unit, x_label = style.steps_axis(float(curves["x"].max()))
-    x_label += ", logarithmic" if log else ""
+    pieces, runs = by_condition(curves), by_condition(seeds)
+    first = None
     if clock == "minutes":
+        shortest = min((half_ended(run, clock) for run in runs.values()), default=0.0)
+        if log := 0.0 < shortest < float(curves["x"].max()) / NO_ROOM:
+            first = shortest / 10
         # How a run's share of a process that trains several is counted belongs on the figure.
         share = "its share of the process's CPU time, on a GPU of wall time"
-        unit, x_label = 1.0, f"training time of a run (minutes; {share})"
-    pieces, runs = by_condition(curves), by_condition(seeds)
+        axis = "minutes, logarithmic" if log else "minutes"
+        unit, x_label = 1.0, f"training time of a run ({axis}; {share})"
+    elif log:
+        x_label += ", logarithmic"
     fig, axes = style.grid(
         [style.RowLabel(str(i), row.text, row.colour) for i, row in enumerate(rows)],
         preys_of(plan),
@@ -417,13 +425,13 @@ def draw_curves(
         if notes and where in notes and not lacking:
             ax.text(0.97, 0.06, notes[where], transform=ax.transAxes, ha="right", va="bottom",
                     size=7.5, zorder=5)  # fmt: skip
-    first = next(iter(axes.values()))
     if log:
-        style.limit_log_x(axes, float(curves["x"].max()) / unit)
+        style.limit_log_x(axes, float(curves["x"].max()) / unit, first)
     else:
         style.limit_x(axes, float(curves["x"].max()) / unit)
-    first.set_ylim(-1.06, 1.06)
-    first.set_yticks([-1, -0.5, 0, 0.5, 1], ["−1", "", "0", "", "1"])
+    one = next(iter(axes.values()))
+    one.set_ylim(-1.06, 1.06)
+    one.set_yticks([-1, -0.5, 0, 0.5, 1], ["−1", "", "0", "", "1"])
     return fig
 
 

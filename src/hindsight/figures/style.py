@@ -544,11 +544,13 @@ def limit_x(axes: dict[tuple[str, str], Axes], limit: float) -> None:
             labels[-1].set_horizontalalignment("right")
 
 
-def limit_log_x(axes: dict[tuple[str, str], Axes], limit: float) -> None:
-    """x to `limit` in powers of ten, from a 500th of it."""
+def limit_log_x(
+    axes: dict[tuple[str, str], Axes], limit: float, first: float | None = None
+) -> None:
+    """x to `limit` in powers of ten, from `first`, or a 500th of it."""
     for ax in axes.values():
         ax.set_xscale("log")
-        ax.set_xlim(limit / 500, limit)
+        ax.set_xlim(limit / 500 if first is None else first, limit)
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.xaxis.set_minor_formatter(NullFormatter())
 
