@@ -14,6 +14,7 @@ from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.from_file import wants_naming
 from hindsight.training.progress import shown
 
 #: Flags of the papers' environment alone.
@@ -149,7 +150,8 @@ def outcome(spec: CellSpec, out: Path) -> list[str]:
     if len(solved):
         some = f"{len(solved)} of {len(runs)} runs that solved it"
         learned = f"{np.median(solved):,.0f} steps, the median of the {some}"
-    policy = shlex.quote(str(files["policies"]))
+    policy, env = shlex.quote(str(files["policies"])), spec.environment.id
+    named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
     best = [f"best policy    {files['best']}  (each run's at its best evaluation)"]
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
@@ -160,8 +162,8 @@ def outcome(spec: CellSpec, out: Path) -> list[str]:
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
         *(best if files["best"].exists() else []),
-        f"use it         hindsight evaluate {policy}",
-        f"               hindsight watch {policy} episodes.gif",
+        f"use it         hindsight evaluate {policy}{named}",
+        f"               hindsight watch {policy} episodes.gif{named}",
     ]
 
 

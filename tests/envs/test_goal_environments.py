@@ -4,6 +4,7 @@ import io
 import multiprocessing
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -535,6 +536,12 @@ def test_a_persons_own_environment_on_the_command_line(tmp_path):
     assert path.parent.name == "Mine"
     curves = pd.read_parquet(path)
     assert curves.success_rate.between(0, 1).all() and curves.seed.nunique() == 2
+    # What it says to type next works, though a file alone does not decide what is imported.
+    told = next(line for line in result.stdout.splitlines() if line.startswith("use it"))
+    evaluate = [command[0], *shlex.split(told)[3:], "--episodes", "1"]
+    assert "--env" in evaluate
+    done = subprocess.run(evaluate, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # --- Fetch ----------------------------------------------------------------------------------------

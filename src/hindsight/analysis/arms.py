@@ -43,4 +43,6 @@ def names_of(table: pd.DataFrame, role: str | None = None, **keys: Any) -> list[
 def arm_columns(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The columns by which an arm is known, of an entry of a plan."""
     what = {name: entry[name] for name in ("role", "algorithm", "her")}
-    return {"arm": entry["arm"]} | what | dict(entry["keys"])
+    # A list, as a network's widths, is one value of a column as text.
+    keys = {key: str(v) if isinstance(v, list) else v for key, v in entry["keys"].items()}
+    return {"arm": entry["arm"]} | what | keys

@@ -187,6 +187,11 @@ _BESIDE: Drawn = {
         grids.experiment,
         _CURVES + "Hindsight is not switched off but balanced: half successes, half failures.",
     ),
+    "curves_network": (
+        "network",
+        grids.experiment,
+        _CURVES + "Wide and dark: the papers' network, three layers of 512; else two of 64.",
+    ),
     "curves_forced_entropy": (
         "forced_entropy",
         grids.experiment,
@@ -311,6 +316,7 @@ _COMPARED = (
     "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
     "s_ratio", "targeted", "stop_her", "stop_her_steps", "to_meher", "forced_entropy",
     "sac_stop_her", "rarely_moves", "stability", "stochasticity", "switch_off", "near_far",
+    "network",
 )  # fmt: skip
 #: Other experiments whose tables an experiment's figures also read, where the preset trains them.
 ALSO_READ = {

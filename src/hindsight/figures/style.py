@@ -159,6 +159,10 @@ ARMS = {
     "entropy bonus 0.01": Look("#2C5F99", (0, (4, 1, 1, 1)), ">"),
     "learning-rate decay": Look("#1A1A1A", (0, (1.5, 1)), "d"),
     "PPO-HER, moved only": Look("#56B4E9", (0, (6, 1, 2, 1)), "*"),
+    # As the same method with a small network, but darker and wider.
+    "PPO, 3 × 512": Look("#002B49", (0, (4, 1.6)), "s", 2.6),
+    "PPO-HER, 3 × 512": Look("#7A3300", "-", "o", 2.6),
+    "SAC-HER, 3 × 512": Look("#6B2C54", (0, (1, 1)), "D", 2.6),
 }
 #: Arms of the experiments on other tasks; no figure shows both these and those above, but those of
 #: PPO: in colour, line and mark they need differ from one another alone.
@@ -206,7 +210,11 @@ SET, VARIED = object(), object()  # a key that has any value; one whose values a
 #: What an arm is, to the name that it has on this page: the first whose keys it has.
 _PPO: dict[str, Any] = {"algorithm": "ppo"}
 _DQN: dict[str, Any] = {"algorithm": "dqn"}
+_PAPERS: dict[str, Any] = {"hidden": [512, 512, 512]}
 METHODS: tuple[tuple[dict[str, Any], str], ...] = (
+    (_PPO | _PAPERS | {"her": None}, "PPO, 3 × 512"),
+    (_PPO | _PAPERS, "PPO-HER, 3 × 512"),
+    ({"algorithm": "sac"} | _PAPERS, "SAC-HER, 3 × 512"),
     (_PPO | {"then": "meher", "until_steps": SET}, "PPO-HER-2-MEHER (steps)"),
     (_PPO | {"then": "meher"}, "PPO-HER-2-MEHER"),
     (_PPO | {"until_success": SET}, "PPO-HER-2-PPO"),

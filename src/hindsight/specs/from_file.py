@@ -102,14 +102,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def wants_naming(name: str) -> bool:
+    """Whether a file's environment of this id is used only if a person names it, too."""
+    return name not in ENVIRONMENTS and not is_known(name)
+
+
 def _must_be_named(environment: Any, named: Collection[str]) -> None:
     name = environment.get("id") if isinstance(environment, dict) else None
-    if (
-        not isinstance(name, str)
-        or name in ENVIRONMENTS
-        or _is_named(name, named)
-        or is_known(name)
-    ):
+    if not isinstance(name, str) or _is_named(name, named) or not wants_naming(name):
         return
     raise SpecError(
         f"its environment is {name}, which is neither ours nor gymnasium-robotics', and a file "
