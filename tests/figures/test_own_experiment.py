@@ -10,7 +10,7 @@ import yaml
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from hindsight.figures import draw, figure_of, names_for
+from hindsight.figures import draw, figure_of, names_for, style
 from hindsight.specs.config import parse
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
@@ -110,3 +110,27 @@ def test_files_are_made_by_name(tmp_path: Path) -> None:
     assert png.stat().st_size and pdf.stat().st_size
     with pytest.raises(KeyError, match=r"no figure 'aggregate_other'.*aggregate_mine"):
         draw("aggregate_other", tables, tmp_path / "out")
+
+
+def test_arms_that_differ_in_their_network(tmp_path: Path) -> None:
+    """A key that is a list tells arms apart as a number does; no two look alike."""
+    config = yaml.safe_load(CONFIG.read_text())["experiments"]["network"]
+    plan = synthetic.write_experiment(
+        tmp_path, "network", arms=tuple(config["arms"]), fidelities=("described",), seeds=5,
+        iterations=4, conditions=CONDITIONS[:2],
+        curve_of=lambda arm, *_: synthetic.constant(0.9 if "HER" in arm else 0.3),
+    )  # fmt: skip
+    synthetic.summarise(plan, tmp_path)
+    summary = pd.read_csv(plan.parent / "summary.csv")
+    own = summary.groupby("arm")["hidden"].unique()
+    assert {arm: list(of) for arm, of in own.items()} == {
+        arm: [str(what["keys"]["hidden"])] for arm, what in config["arms"].items()
+    }
+    figure = figure_of("curves_network_described", plan.parent.parent)
+    assert labels(figure) == list(config["arms"])
+    looks = [(line.get_color(), line.get_linewidth()) for line in figure.axes[0].lines]
+    assert len(set(looks)) == len(config["arms"])
+    assert not {colour for colour, _ in looks} & {"#505050", "#686868", "#808080", "#989898"}
+    planned = Plan.of(parse(yaml.safe_load(CONFIG.read_text()) | {"preset": "next"}))
+    preset = planned.document("network")["preset"]
+    assert style.network_note(preset["hidden"]) == "unequal networks"

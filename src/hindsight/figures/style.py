@@ -678,7 +678,8 @@ def _save_png(fig: Figure, path: Path) -> None:
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     # Of Pillow's methods the one that keeps white white and rare colours, those of markers, close.
     few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(path, "PNG", optimize=True, dpi=(DPI, DPI))
+    # Level 9 takes six times as long for 5 % fewer bytes.
+    few.save(path, "PNG", compress_level=6, dpi=(DPI, DPI))
 
 
 def save(fig: Figure, stem: str | Path, made_of: str = "") -> tuple[Path, Path]:

@@ -340,9 +340,9 @@ class Plan:
         root = PUBLISHED if self.config.results == "published" else TRAINED
         definition, size = self.config.experiments[experiment], self.config.size
         selected = size.select[experiment].steps or size.steps
-        # An experiment's keys may say another network than the preset's.
+        # An experiment's keys may say another network than the preset's; [] where its arms differ.
         networks = {entry.spec.algorithm.hidden for entry, _ in self.experiments[experiment]}
-        network = {"hidden": list(networks.pop())} if len(networks) == 1 else {}
+        network = {"hidden": list(networks.pop()) if len(networks) == 1 else []}
         return {
             "experiment": experiment,
             "title": definition.title,
