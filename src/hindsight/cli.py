@@ -405,7 +405,8 @@ def watch(
     shown = film_policy(policy, run, episodes, seed, env)
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
-    typer.echo(f"{out}: {len(shown)} episodes, {caught} of them end at the goal")
+    of = "1 episode" if len(shown) == 1 else f"{len(shown)} episodes"
+    typer.echo(f"{out}: {of}, {caught} at the goal in the end")
 
 
 @app.command()
