@@ -1,14 +1,16 @@
 """`her.HindsightReplayBuffer` under the names of Stable-Baselines3's `HerReplayBuffer`.
 
-Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  What differs:
-where the environment has a `compute_terminated`, terminations are recomputed for the new goal
-unless `fidelity="released"`; a transition is relabelled with probability k / (k + 1), where there a
-fixed share of the batch is; there is the strategy `random`; `save` writes no pickle.
+Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  From the same
+state of NumPy's generator it samples what theirs samples, in the same order.  What differs: where
+the environment has a `compute_terminated`, terminations are recomputed for the new goal unless
+`fidelity="released"`; there are the strategy `random` and priorities, with which a transition is
+relabelled with probability k / (k + 1), where else a fixed share of the batch is; of several
+environments some episodes leave a buffer that is full a little earlier; `save` writes no pickle.
 """
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ from gymnasium.spaces import Dict, Discrete, Space
 
 from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.episodes import Array, Rows, truth
-from hindsight.replay.her import HindsightReplayBuffer, OfGoals, method_of
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
 from hindsight.specs.gymnasium import GOAL_KEYS
 from hindsight.specs.replay import GOAL_STRATEGIES
@@ -53,7 +55,6 @@ class ReplaySamples(NamedTuple):
 class _Episode(NamedTuple):
     """A finished episode: where its steps stand there, and where its transitions lie here."""
 
-    env: int
     first: int  # its first step, counted since the buffer was made
     steps: int
     position: int  # of its first transition in the ring
@@ -102,8 +103,8 @@ class HerReplayBuffer:
             prioritized: see `her.HindsightReplayBuffer`.
             fidelity: "described" recomputes terminations, "released" does not, as there; None:
                 described where there is a compute_terminated.
-            seed: of the buffer's own generator; None: drawn from NumPy's global generator, which
-                an algorithm's `seed` decides.
+            seed: of the buffer's own generator; None: it draws from NumPy's global generator, as
+                theirs does, which an algorithm's `seed` decides.
 
         Raises:
             ValueError: one sentence with the key, the value and what is allowed.
@@ -123,7 +124,10 @@ class HerReplayBuffer:
         self.goal_selection_strategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
-        if seed is None:
+        self._seed = seed
+        #: Whether it draws as theirs does, which has no such choices.
+        self._draws_like_theirs = strategy != "random" and not prioritized
+        if seed is None and not self._draws_like_theirs:
             seed = int(np.random.randint(2**31))  # noqa: NPY002
         self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
         self.buffer = HindsightReplayBuffer(
@@ -147,10 +151,44 @@ class HerReplayBuffer:
 
     def _begin(self) -> None:
         """Count steps from here; what is going on has begun already."""
-        n_open = self.buffer.episodes.n_open
+        n_open, ring = self.buffer.episodes.n_open, self.buffer.episodes.buffer
         self._steps = max(n_open)
         self._begins = [self._steps - n for n in n_open]
-        self._ended: deque[_Episode] = deque()
+        #: The finished episodes of each environment whose steps are all there.
+        self._ended: list[deque[_Episode]] = [deque() for _ in n_open]
+        #: Positions in the ring of what was loaded, of which nobody knows where it stood there.
+        self._loaded = ring.position - len(self.buffer), ring.position
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Where in the ring the transition of each step lies [row, env]; -1: nowhere."""
+        self._slots = np.full((self.buffer_size, self.n_envs), -1, np.int64)
+        self._can_be_sampled: Array | None = None
+        for env, episodes in enumerate(self._ended):
+            for episode in episodes:
+                self._put(env, episode)
+
+    def _put(self, env: int, episode: _Episode) -> None:
+        slots = episode.position + np.arange(episode.steps)
+        places = self._places(episode.first, episode.steps)
+        n_slots = self.buffer.episodes.buffer.n_slots
+        self._slots[places, env] = slots[episode.steps - len(places) :] % n_slots
+        self._can_be_sampled = None
+
+    def _forget_oldest(self, env: int) -> None:
+        """An environment's oldest episode is as good as gone."""
+        episode = self._ended[env].popleft()
+        self._slots[(episode.first + np.arange(episode.steps)) % self.buffer_size, env] = -1
+        self._can_be_sampled = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: only what has been written."""
+        return vars(self) | {"_slots": None, "_can_be_sampled": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Beside `__getstate__`."""
+        vars(self).update(state)
+        self._lay_out()
 
     def set_env(self, env: Any) -> None:
         """Give it an environment, which it lacks after it was pickled; see the argument `env`.
@@ -200,6 +238,10 @@ class HerReplayBuffer:
             info = infos
         position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
+        # A step that takes the place of an episode's first one takes the whole episode away.
+        for env, episodes in enumerate(self._ended):
+            if episodes and episodes[0].first == self._steps - self.buffer_size:
+                self._forget_oldest(env)
         self._steps += 1
         self._note_ends(np.flatnonzero(over), position)
 
@@ -213,7 +255,10 @@ class HerReplayBuffer:
         Raises:
             ValueError: no episode is finished yet.
         """
-        batch = self.buffer.sample(batch_size, beta)
+        if self._draws_like_theirs:
+            batch = self._sample_like_theirs(batch_size)
+        else:
+            batch = self.buffer.sample(batch_size, beta)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
         if env is not None:
             obs, next_obs = env.normalize_obs(obs), env.normalize_obs(next_obs)
@@ -232,17 +277,55 @@ class HerReplayBuffer:
         """Give sampled transitions the priorities that follow from their TD errors [sample]."""
         self.buffer.update_priorities(indexes, td_errors)
 
+    def _sample_like_theirs(self, batch_size: int) -> Sample:
+        """What theirs draws from the same generator: transitions, of which a share gets the goals
+        that are drawn next, and stands behind the others.
+        """
+        check_count("batch_size", batch_size, 1)
+        episodes = self.buffer.episodes
+        draw: Any = np.random
+        if self._seed is not None:  # of the same state as the buffer's own, which is saved with it
+            draw = np.random.RandomState(episodes.rng.bit_generator)
+        places = self._sampled_from()
+        index = places[draw.randint(0, len(places), batch_size)]  # as its `choice`, but quicker
+        share = 1 - 1 / (self.n_sampled_goal + 1)
+        relabelled, others = np.split(index, [int(share * batch_size)])
+        uniform = np.zeros((batch_size, 2))
+        uniform[: len(others), 0] = 1.0  # never relabelled
+        count = episodes.candidates(relabelled)
+        if self.goal_selection_strategy != "final":
+            uniform[len(others) :, 1] = (draw.randint(0, count) + 0.5) / count
+        return self.buffer.sample_at(np.concatenate([others, relabelled]), uniform)
+
+    def _sampled_from(self) -> Array:
+        """The places in the ring of what can be sampled, in the order of theirs."""
+        if self._can_be_sampled is None:
+            ring = self.buffer.episodes.buffer
+            first, end = self._loaded
+            loaded = np.arange(max(first, ring.position - len(self.buffer)), end) % ring.n_slots
+            steps = self._slots.ravel()
+            self._can_be_sampled = np.concatenate([loaded, steps[steps >= 0]])
+        if not len(self._can_be_sampled):
+            raise ValueError(
+                "there is nothing to sample: no episode is finished; learning starts "
+                "(learning_starts) after more steps than an episode has"
+            )
+        return self._can_be_sampled
+
     def _note_ends(self, envs: Iterable[int], position: int) -> None:
         """The episodes of these environments lie in the ring, from `position` on."""
-        for env in envs:
+        for env in map(int, envs):
             if steps := self._steps - self._begins[env]:
-                self._ended.append(_Episode(int(env), self._begins[env], steps, position))
+                episode = _Episode(self._begins[env], steps, position)
+                self._ended[env].append(episode)
+                self._put(env, episode)
                 position += steps
             self._begins[env] = self._steps
-        # The oldest that can still be sampled; the others are as good as gone.
+        # The oldest that can still be sampled.
         oldest = position - len(self.buffer)
-        while self._ended and self._ended[0].position < oldest:
-            self._ended.popleft()
+        for env, episodes in enumerate(self._ended):
+            while episodes and episodes[0].position < oldest:
+                self._forget_oldest(env)
 
     @property
     def observations(self) -> dict[str, Array]:
@@ -270,7 +353,7 @@ class HerReplayBuffer:
     def dones(self) -> Array:
         """Whether an episode ended there [row, env], as 0 and 1."""
         ends = np.zeros((self.buffer_size, self.n_envs), np.float32)
-        for env, first, steps, _ in self._ended:
+        for env, (first, steps, _) in self._finished():
             ends[self._places(first + steps - 1, 1), env] = 1
         return ends
 
@@ -283,9 +366,15 @@ class HerReplayBuffer:
     def ep_length(self) -> Array:
         """Steps of the finished episode that a step is of [row, env]; 0 where it is of none."""
         lengths = np.zeros((self.buffer_size, self.n_envs), np.int64)
-        for env, first, steps, _ in self._ended:
+        for env, (first, steps, _) in self._finished():
             lengths[self._places(first, steps), env] = steps
         return lengths
+
+    def _finished(self) -> Iterator[tuple[int, _Episode]]:
+        """Every environment's finished episodes."""
+        for env, episodes in enumerate(self._ended):
+            for episode in episodes:
+                yield env, episode
 
     @property
     def _current_ep_start(self) -> Array:
@@ -306,7 +395,7 @@ class HerReplayBuffer:
             places = self._places(first, len(stored))
             rows[places, env] = stored[len(stored) - len(places) :]
 
-        for env, first, steps, position in self._ended:
+        for env, (first, steps, position) in self._finished():
             slots = np.arange(position, position + steps) % episodes.buffer.n_slots
             put(env, first, episodes.buffer.gather(slots).numpy())
         for env, first in enumerate(self._begins):

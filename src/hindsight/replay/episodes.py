@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from hindsight.files import FileError, must_be_stored, reason, write_whole
+from hindsight.relabel.goals import STRATEGIES
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, check_choice, check_count
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 
@@ -281,11 +282,26 @@ class EpisodeBuffer:
             weight = weights[0].numpy()
         else:
             index = self.buffer.choose(uniform[..., 0])
+        return self.sample_at(index[0], uniform[0, :, 1:]), weight, index[0]
+
+    def sample_at(self, index: Array, uniform: Array) -> Rows:
+        """Rows [sample, width] of the transitions `index` [sample].
+
+        Args:
+            uniform: [sample, 2], numbers in [0, 1): whether each is relabelled, and with which of
+                its `candidates`.
+        """
         if self.relabelling.k and self.relabel_at == "sampling":
-            rows = self._relabelled(index[0], uniform[0, :, 1:])
-        else:
-            rows = self.buffer.gather(index[0])
-        return rows.numpy(), weight, index[0]
+            return self._relabelled(index, uniform).numpy()
+        return self.buffer.gather(index).numpy()
+
+    def candidates(self, index: Array) -> Array:
+        """Of how many transitions of its episode each of `index` [sample] may get the goal."""
+        strategy = self.relabelling.strategy
+        assert strategy != "random", "whose goals are of any episode"
+        before, left = (x[0, 0, index] for x in (self.buffer._before, self.buffer._left))
+        count = STRATEGIES[strategy](index, before, left)[1]
+        return np.broadcast_to(np.asarray(count, np.int64), index.shape)
 
     def update_priorities(self, index: Any, td_errors: Any) -> None:
         """The TD errors [sample] of transitions as they were sampled; see `prioritized`.

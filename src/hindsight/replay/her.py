@@ -294,7 +294,13 @@ class HindsightReplayBuffer:
         Raises:
             ValueError: no episode is finished yet; a batch_size or beta that is none.
         """
-        rows, weights, indexes = self.episodes.sample(batch_size, beta)
+        return self._out(*self.episodes.sample(batch_size, beta))
+
+    def sample_at(self, indexes: Array, uniform: Array) -> Sample:
+        """The batch of the transitions that are chosen already; see `EpisodeBuffer.sample_at`."""
+        return self._out(self.episodes.sample_at(indexes, uniform), None, indexes)
+
+    def _out(self, rows: Rows, weights: Array | None, indexes: Array) -> Sample:
         fields = self._fields
         return Sample(
             {key: fields[key].read(rows) for key in GOAL_KEYS},
