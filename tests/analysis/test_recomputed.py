@@ -369,11 +369,16 @@ def test_meher_at_its_best_beside_ppo_her(
     for (own, _, level, condition), curve in curves_of(plan, "s_ratio").items():
         if own == fidelity:
             cells.setdefault(condition, {})[level] = curve
-    budget = max(curve.index[-1] for levels in cells.values() for curve in levels.values())
+    budgets = {
+        entry.condition.name: entry.spec.steps
+        for entry, _ in plan.experiments["s_ratio"]
+        if entry.fidelity == fidelity
+    }
+    assert fidelity == "described" or len(set(budgets.values())) > 1
     her = {
-        condition: areas(curve, budget)
+        condition: areas(curve, budgets[condition])
         for (own, arm, _, condition), curve in curves_of(plan, "algorithms").items()
-        if own == fidelity and arm == "PPO-HER"
+        if own == fidelity and arm == "PPO-HER" and condition in budgets
     }
     gains: dict[str, list[float]] = {condition: [] for condition in cells}
     for parity in (0, 1):
@@ -382,7 +387,7 @@ def test_meher_at_its_best_beside_ppo_her(
         )
         chosen = mean.idxmax()
         for condition, levels in cells.items():
-            gain = areas(levels[chosen], budget) - her[condition]
+            gain = areas(levels[chosen], budgets[condition]) - her[condition]
             gains[condition] += [x for seed, x in gain.items() if int(str(seed)) % 2 == parity]
     means = pd.Series({condition: np.mean(values) for condition, values in gains.items()})
     verdict = verdicts["M2", fidelity]

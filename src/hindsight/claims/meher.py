@@ -189,27 +189,31 @@ def _steps_saved(evidence: Evidence, summary: pd.DataFrame, level: str) -> Numbe
 
 
 def her_runs(evidence: Evidence, experiment: str) -> pd.DataFrame | None:
-    """PPO-HER's runs at the defaults, wherever their budget is no smaller than the experiment's;
-    None if nowhere.
+    """PPO-HER's runs at the defaults, in the conditions in which their budget is no smaller than
+    that of the experiment's subject; None if nowhere.
 
-    Their area under the curve is that within the experiment's budget, and so is their last
+    Their area under the curve is that within the subject's budget there, and so is their last
     evaluation.
     """
-    budget, found = evidence.budget(experiment), []
+    budgets, found = evidence.budgets(experiment, "subject"), []
     for name, role in HER_RUNS.items():
         runs, curves, tests = (
             evidence.table(name, f"{t}.parquet") for t in ("runs", "seed_curves", "evaluations")
         )
-        if runs is None or curves is None or tests is None or evidence.budget(name) < budget:
+        if runs is None or curves is None or tests is None:
             continue
-        runs = select(runs, role)
-        if evidence.budget(name) > budget:
-            areas = area_within(select(curves, role), budget)
-            tests = select(tests, role)
-            last = tests[tests["env_steps"] <= budget].groupby(RUN)["return_mean"].last()
-            runs = runs.drop(columns=["auc", "final_evaluation_return"]).join(areas, on=RUN)
-            runs = runs.join(last.rename("final_evaluation_return"), on=RUN)
-        found.append(runs)
+        own = evidence.budgets(name, role)
+        runs, curves, tests = (select(table, role) for table in (runs, curves, tests))
+        for condition, budget in budgets.items():
+            if own.get(condition, 0) < budget:
+                continue
+            here, curve, tested = (t[t[CONDITION] == condition] for t in (runs, curves, tests))
+            if own[condition] > budget:
+                areas = area_within(curve, budget)
+                last = tested[tested["env_steps"] <= budget].groupby(RUN)["return_mean"].last()
+                here = here.drop(columns=["auc", "final_evaluation_return"]).join(areas, on=RUN)
+                here = here.join(last.rename("final_evaluation_return"), on=RUN)
+            found.append(here)
     table = pd.concat(found).drop_duplicates(RUN) if found else pd.DataFrame()
     return None if table.empty else table
 

@@ -110,6 +110,15 @@ class Evidence:
         steps: int = read_plan(self.directory / experiment / "plan.json")["preset"]["steps"]
         return steps
 
+    def budgets(self, experiment: str, role: str) -> dict[str, int]:
+        """The same of the arm with this role by condition; of unequal budgets the least."""
+        plan, found = read_plan(self.directory / experiment / "plan.json"), dict[str, int]()
+        for entry in plan["entries"]:
+            if entry["role"] == role and entry["fidelity"] == self.fidelity:
+                steps = int(entry.get("steps", plan["preset"]["steps"]))
+                found[entry["condition"]] = min(steps, found.get(entry["condition"], steps))
+        return found
+
     def scale(self, experiment: str) -> Numbers:
         """How large the experiment's runs are."""
         preset = read_plan(self.directory / experiment / "plan.json")["preset"]
