@@ -115,6 +115,20 @@ def test_what_is_sampled_is_what_they_sample(strategy, n_envs, k):
             assert np.isin(*drawn).all() and len(drawn[0]) > 0.8 * len(drawn[1])
 
 
+def test_an_episode_longer_than_the_arrays_leaves_with_the_next_step():
+    ours, _ = pair(2, "future", 16)
+    for i in range(13):
+        number, over = np.array([2 * i, 2 * i + 1]), np.array([i in (9, 12), True])
+        values = numbers(number, "action"), stored_reward(number), over, [{}, {}]
+        ours.add(observed(number), observed(number, after=True), *values)
+        drawn = np.floor(lines(ours.sample(400))[:, 0] / 10)
+        of_the_first = set(drawn[drawn % 2 == 0] / 2)
+        if i == 9:
+            assert of_the_first and of_the_first <= set(range(2, 10))
+        elif i > 9:
+            assert of_the_first == ({10, 11, 12} if i == 12 else set())
+
+
 def test_its_own_generator_draws_the_same_each_time_and_is_saved(tmp_path):
     buffers = [pair(2, "future", seed=seed)[0] for seed in (3, 3, 4)]
     for buffer in buffers:

@@ -240,7 +240,7 @@ class HerReplayBuffer:
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
         # A step that takes the place of an episode's first one takes the whole episode away.
         for env, episodes in enumerate(self._ended):
-            if episodes and episodes[0].first == self._steps - self.buffer_size:
+            if episodes and episodes[0].first <= self._steps - self.buffer_size:
                 self._forget_oldest(env)
         self._steps += 1
         self._note_ends(np.flatnonzero(over), position)
