@@ -181,8 +181,8 @@ def test_curves_end_with_the_budget(tmp_path: Path) -> None:
     assert curves["env_steps"].to_dict() == {
         "PPO": BUDGET, "PPO-HER": BUDGET, "SAC": SAC_BUDGET, "SAC-HER": SAC_BUDGET,
     }  # fmt: skip
-    # 65.5 s of PPO-HER in 100 bins; SAC's 10.24 s end in the 16th.
-    longest = BUDGET * 1.6e-3 / 60
+    # A run of PPO took 1 ms a step, one of PPO-HER 1.6 ms, one of SAC 1 ms: each to its own end.
     minutes = curves["minutes"]
-    assert minutes["PPO"] == minutes["PPO-HER"] == pytest.approx(longest)
-    assert minutes["SAC"] == minutes["SAC-HER"] == pytest.approx(0.16 * longest)
+    assert minutes["PPO"] == pytest.approx(BUDGET * 1e-3 / 60)
+    assert minutes["PPO-HER"] == pytest.approx(BUDGET * 1.6e-3 / 60)
+    assert minutes["SAC"] == minutes["SAC-HER"] == pytest.approx(SAC_BUDGET * 1e-3 / 60)

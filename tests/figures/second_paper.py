@@ -13,6 +13,7 @@ from tests.analysis import synthetic
 Array = NDArray[np.float64]
 Level = dict[str, Any]
 PPO, HER = "PPO", "PPO-HER"
+SMALL = (PPO, HER, "SAC-HER")
 SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
 S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]
 #: Arms, and levels of what varies.
@@ -43,6 +44,7 @@ EXPERIMENTS: dict[str, tuple[Sequence[str], Sequence[Level]]] = {
             for rate in (3e-3, 3e-4)
         ],
     ),
+    "network": ([*SMALL, *(f"{arm}, 3 × 512" for arm in SMALL)], [{}]),
     "near_far": (
         ["targeted MEHER"],
         [{"failure_distance": x} for x in (1.1, 1.5, 2.0, 4.0, 8.0)],
@@ -108,7 +110,7 @@ def _success(
 ) -> NDArray[np.float64]:
     """Success rate by the part of the budget: rises, and then falls a little."""
     hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
-    hard += 0.4 * (spawn == "random") + 1.2 * (arm == PPO) + 0.4 * (arm == "PPO-HER, moved only")
+    hard += 0.4 * (spawn == "random") + 1.2 * arm.startswith("PPO") * ("HER" not in arm) + 0.4 * (arm == "PPO-HER, moved only")
     hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
     hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
     hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)

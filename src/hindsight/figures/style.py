@@ -159,10 +159,10 @@ ARMS = {
     "entropy bonus 0.01": Look("#2C5F99", (0, (4, 1, 1, 1)), ">"),
     "learning-rate decay": Look("#1A1A1A", (0, (1.5, 1)), "d"),
     "PPO-HER, moved only": Look("#56B4E9", (0, (6, 1, 2, 1)), "*"),
-    # As the same method with a small network, but darker and wider.
-    "PPO, 3 × 512": Look("#002B49", (0, (4, 1.6)), "s", 2.6),
-    "PPO-HER, 3 × 512": Look("#7A3300", "-", "o", 2.6),
-    "SAC-HER, 3 × 512": Look("#6B2C54", (0, (1, 1)), "D", 2.6),
+    # Beside the same methods with a small network: wider.
+    "PPO, 3 × 512": Look("#001A2E", (0, (9, 2)), "H", 2.6),
+    "PPO-HER, 3 × 512": Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6),
+    "SAC-HER, 3 × 512": Look("#DDA0C4", (0, (1.5, 1.5)), (5, 0, 180), 2.6),
 }
 #: Arms of the experiments on other tasks; no figure shows both these and those above, but those of
 #: PPO: in colour, line and mark they need differ from one another alone.
