@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.files import DamagedError
-from hindsight.integrity import check_tables, file_sha256, is_whole, sealed
+from hindsight.integrity import about, check_tables, file_sha256, is_whole, sealed
+from hindsight.training.files import write_curves
 from tests.analysis.synthetic import write_cell
 
 VALUES = {
@@ -23,8 +24,11 @@ VALUES = {
 
 def test_what_was_written_is_whole_when_read(tmp_path):
     path = tmp_path / "cell.parquet"
-    pq.write_table(sealed(pa.table(VALUES), "{}"), path, compression="zstd")
-    assert is_whole(pq.read_table(path))
+    write_curves(path, pa.table(VALUES), {"seconds": 1.5})
+    table = pq.read_table(path)
+    assert is_whole(table) and table.schema.remove_metadata() == pa.table(VALUES).schema
+    assert table["return_mean"].to_numpy().tobytes() == VALUES["return_mean"].tobytes()
+    assert about(path) == {"seconds": 1.5}
     assert is_whole(pa.table(VALUES))  # older files have no checksum
 
 
@@ -52,8 +56,8 @@ def test_a_change_is_seen(change):
 def test_a_results_file_with_one_other_value_is_refused(tmp_path):
     path = write_cell(tmp_path / "cell.parquet", seeds=2, iterations=5)
     table = pq.read_table(path)
-    about = table.schema.metadata[b"hindsight"].decode()
-    pq.write_table(sealed(table, about), path)
+    told = table.schema.metadata[b"hindsight"].decode()
+    pq.write_table(sealed(table, told), path)
     load_cell(path)
     values = table["return_mean"].to_numpy().copy()
     values[3] += 1e-3

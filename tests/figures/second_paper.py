@@ -110,7 +110,11 @@ def _success(
 ) -> NDArray[np.float64]:
     """Success rate by the part of the budget: rises, and then falls a little."""
     hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
-    hard += 0.4 * (spawn == "random") + 1.2 * arm.startswith("PPO") * ("HER" not in arm) + 0.4 * (arm == "PPO-HER, moved only")
+    hard += (
+        0.4 * (spawn == "random")
+        + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
+        + 0.4 * (arm == "PPO-HER, moved only")
+    )
     hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
     hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
     hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)

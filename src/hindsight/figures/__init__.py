@@ -190,7 +190,8 @@ _BESIDE: Drawn = {
     "curves_network": (
         "network",
         grids.experiment,
-        _CURVES + "Wide lines: the papers' network, three layers of 512. Thin lines: two layers of 64.",
+        _CURVES
+        + "Wide lines: the papers' network, three layers of 512. Thin lines: two layers of 64.",
     ),
     "curves_forced_entropy": (
         "forced_entropy",

