@@ -34,8 +34,7 @@ MEASURED = (
 #: Of training rows: what every algorithm notes, and what PPO does beside.
 TRAIN_ONLY = ("updates",)
 PPO_ONLY = (
-    "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
-    "gradient_norm", "ratio_max", "relabelled_share", "s_ratio_before", "s_ratio_after",
+    "policy_entropy", "log_std", "approx_kl", "value_loss", "ratio_max", "s_ratio_after",
 )  # fmt: skip
 #: What some algorithms note, older files lack, or evaluation rows hold; NaN where it is absent.
 OPTIONAL = (
@@ -45,6 +44,8 @@ OPTIONAL = (
     "episode_return", "episode_success", "goal_moved", "goal_displacement",
 )  # fmt: skip
 COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
+#: All that figures, tables and claims read, and two losses, by which `verify` sees a change best.
+KNOWN = (*COLUMNS, *PPO_ONLY, *OPTIONAL)
 METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",

@@ -17,15 +17,21 @@ from hindsight.integrity import sealed
 def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
     """A cell's curves, with what is known about them, as parquet.
 
-    Measurements hardly repeat, but their exponents do: with the first bytes of all, then the second
-    ones, and so on, files are a third smaller than with a dictionary and the same to the bit.
+    A share of a hundred episodes repeats and goes into a dictionary.  A measurement does not, but
+    its exponents do, and steps differ in few bits: with the first bytes of all, then the second
+    ones, and so on, files are 40 % smaller than with dictionaries alone, and the same to the bit.
     """
     table = sealed(curves, json.dumps(metadata))
-    measured = {field.name for field in table.schema if pa.types.is_floating(field.type)}
+    measured = {
+        field.name
+        for field in table.schema
+        if pa.types.is_integer(field.type)
+        or (pa.types.is_floating(field.type) and not _repeats(table[field.name]))
+    }
 
     def write(beside: Path) -> None:
         with pq.ParquetWriter(
-            beside, table.schema, compression="zstd", compression_level=9,
+            beside, table.schema, compression="zstd", compression_level=19,
             use_byte_stream_split=sorted(measured),
             use_dictionary=sorted({*table.column_names} - measured),
             # Arrow's own copy of the schema, and bounds of every column, are a tenth of a file.
@@ -35,6 +41,11 @@ def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None
             file.add_key_value_metadata(table.schema.metadata)
 
     write_whole(path, write)
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether a value stands there four times in the mean."""
+    return 4 * len(column.unique()) <= len(column)
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
