@@ -19,7 +19,7 @@ from hindsight.analysis.best_level import (
     best_range,
     is_single_peaked,
     lean,
-    median,
+    resampled_medians,
     score,
 )
 from hindsight.analysis.cells import load_cell
@@ -63,10 +63,14 @@ def tables_of(root: Path, **kwargs: Any) -> dict[str, pd.DataFrame]:
     return {name: read_table(plan.parent / name) for name in names}
 
 
-@given(arrays(np.float64, (3, 5), elements=st.one_of(st.floats(-1, 1), st.just(NAN))))
+@given(
+    arrays(np.float64, (3, 5), elements=st.one_of(st.floats(-1, 1), st.just(NAN))),
+    arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.integers(0, 4)),
+)
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
-def test_the_median_is_numpys(values: np.ndarray) -> None:
-    np.testing.assert_allclose(median(values), np.nanmedian(values, axis=-1), atol=1e-15)
+def test_medians_of_resampled_seeds_are_numpys(curve: np.ndarray, draws: np.ndarray) -> None:
+    expected = np.nanmedian(curve[:, draws], axis=-1)
+    np.testing.assert_allclose(resampled_medians(curve, draws), expected, atol=1e-15)
 
 
 def test_m_c_is_that_of_the_summary(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tup
     """Scaled maximum median return and M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
     tops, times = [], []
     for env_steps, scaled in curves:
-        medians = median(scaled[:, draws])
+        medians = resampled_medians(scaled, draws)
         top = np.nanmax(medians, axis=0)
         reached = medians >= metrics.LEARNT_SHARE * top - _ROUNDING
         tops.append(top)
@@ -132,16 +132,27 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tup
     return np.stack(tops, axis=-1), metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
 
 
-def median(values: Array) -> Array:
-    """Median over the last axis of the values that are there; NaN where none is.
+def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
+    """Medians over resampled seeds of the values that are there; NaN where none is.
 
-    NumPy's partitions; for a few seeds in very many draws sorting is an order of magnitude faster.
+    curve: `[step, seed]`; draws: seeds by position `[draw, n]`.  Returns `[step, draw]`.
+    The seeds are sorted once a step; a draw's median lies where the numbers of times that it has
+    them add up to half.  Sorting each draw takes five times as long.
     """
-    ordered = np.sort(values, axis=-1)  # NaN go last
-    count = (~np.isnan(ordered)).sum(axis=-1)[..., None]
-    middle = (np.take_along_axis(ordered, (count - half) // 2, axis=-1) for half in (1, 0))
-    low, high = middle
-    return ((low + high) / 2.0)[..., 0]
+    order = np.argsort(curve, axis=1)  # NaN go last
+    times = np.stack([(draws == seed).sum(axis=1) for seed in range(curve.shape[1])])
+    times = times.astype(np.min_scalar_type(draws.shape[1]))  # [seed, draw]
+    count = (~np.isnan(curve)).astype(np.float32) @ times.astype(np.float32)
+    lower, upper = (np.maximum((count - half) // 2, 0).astype(times.dtype) for half in (1, 0))
+    up_to, below, beyond = (np.zeros(count.shape, times.dtype) for _ in range(3))
+    for seed in order.T[:-1]:
+        up_to += times[seed]
+        below += up_to <= lower
+        beyond += up_to <= upper
+    ordered = np.take_along_axis(curve, order, axis=1)
+    low = np.take_along_axis(ordered, below.astype(np.intp), axis=1)
+    high = np.take_along_axis(ordered, beyond.astype(np.intp), axis=1)
+    return np.where(count > 0, (low + high) / 2.0, np.nan)
 
 
 def m_c_table(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.best_level import DRAWS, median, scaled_curves
+from hindsight.analysis.best_level import DRAWS, resampled_medians, scaled_curves
 from hindsight.analysis.reduce import ALL, Array, Key, Reduced
 
 SENSITIVITY_COLUMNS = (
@@ -51,7 +51,7 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
 def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
     """One condition's row, and its sensitivity `[draw]` with resampled seeds; None: too few."""
     curves = [scaled_curves(cell)[1] for cell in levels]  # [step, seed]
-    tops = np.array([np.nanmax(median(curve)) for curve in curves])
+    tops = np.array([np.nanmax(metrics.median_curve(curve.T)) for curve in curves])
     n_seeds = min(curve.shape[1] for curve in curves)
     finals = metrics.scaled([cell.runs["final_evaluation_return"].mean() for cell in levels])
     row: Key = {
@@ -72,7 +72,7 @@ def _resampled(curve: Array, generator: np.random.Generator) -> Array:
     """Scaled maximum median returns `[draw]` of resampled seeds of `[step, seed]`."""
     n = curve.shape[1]
     drawn = generator.integers(0, n, size=(DRAWS, n))
-    return np.asarray(np.nanmax(median(curve[:, drawn]), axis=0))
+    return np.asarray(np.nanmax(resampled_medians(curve, drawn), axis=0))
 
 
 def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
