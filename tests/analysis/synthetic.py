@@ -150,6 +150,7 @@ def write_cell(
     extra: ExtraFunction | None = None,
     switch_step: Callable[[int], int | None] | None = None,
     every: int = N_STEPS,
+    runs_per_axis: int | None = None,
 ) -> Path:
     """Write a results file of `seeds` runs and `iterations` rollouts of `every` steps each.
 
@@ -196,7 +197,7 @@ def write_cell(
         "device": "cpu",
         "precision": "float32",
         "clock": "cpu",
-        "runs_per_axis": seeds,
+        "runs_per_axis": runs_per_axis or seeds,
         "seconds": float(table["cpu_seconds"].max()),
         "runs": runs,
     }

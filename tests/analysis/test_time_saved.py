@@ -140,6 +140,22 @@ def test_conditions_in_which_no_run_switches_are_not_in_the_mean(tmp_path: Path)
     assert np.isnan(never["switch_step_median"])
 
 
+def test_minutes_are_compared_where_both_were_timed_alike(
+    tmp_path: Path, table: pd.DataFrame
+) -> None:
+    def more(arm: str, level: Any, spawn: str, prey: str) -> dict[str, Any]:
+        beside = arm == "PPO-HER-2-PPO" and prey != "static"
+        return costs(arm) | ({"runs_per_axis": 64} if beside else {})
+
+    found = table_of(tmp_path, more_of=more)
+    assert found["n_timed_alike"].tolist() == [1, 1, 0]
+    times = ["minutes_baseline", "minutes_arm", "saved_share"]
+    assert found.iloc[0][times].tolist() == found.iloc[1][times].tolist()
+    assert found.iloc[2][[*times, "low", "high"]].isna().all()
+    everywhere = ["updates_saved_share", "return_difference", "n_conditions"]
+    pd.testing.assert_frame_equal(found[everywhere], table[everywhere])
+
+
 def test_few_seeds_carry_no_interval(tmp_path: Path) -> None:
     table = table_of(tmp_path, seeds=4)
     bounds = ["low", "high", "updates_low", "updates_high", "return_low", "return_high"]

@@ -1,7 +1,9 @@
 """What is saved by ending hindsight before the run ends, against never ending it (MEHER section 5).
 
 Runs are paired by seed and compared at the earlier of the two's last steps, so that an early end
-neither counts as saving nor hides it. Bootstraps as in `best_level`.
+neither counts as saving nor hides it. Minutes are compared where both were timed alike, on the same
+processor with as many runs sharing an axis; updates and returns everywhere. Bootstraps as in
+`best_level`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ EQUIVALENCE_CONFIDENCE = 0.9
 TIME_COLUMNS = (
     "minutes_baseline", "minutes_arm", "saved_share", "low", "high", "updates_saved_share",
     "updates_low", "updates_high", "switch_step_median", "switched_share", "return_difference",
-    "return_low", "return_high", "n_seeds", "n_conditions",
+    "return_low", "return_high", "n_seeds", "n_conditions", "n_timed_alike",
 )  # fmt: skip
 
 
@@ -34,6 +36,7 @@ class Pairs:
     updates: tuple[Array, Array]
     switch_step: Array
     difference: Array
+    timed_alike: bool
 
 
 Statistic = Callable[[Pairs, NDArray[np.int64]], Array]  # draws `[draw, n]` -> `[draw]`
@@ -44,7 +47,8 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.
 
     keys: names of the columns of a cell's key. Before them a row over ALL conditions in which a
     run switched: in the others both arms are the same runs. saved_share, updates_saved_share: 1 -
-    arm / baseline of the totals; return_difference: of the last evaluation, arm - baseline, with a
+    arm / baseline of the totals, the former over the n_timed_alike conditions, NaN where that is 0;
+    return_difference: of the last evaluation, arm - baseline, with a
     90 % interval (all others: 95 %).
     """
     columns = [*keys, *TIME_COLUMNS]
@@ -82,16 +86,20 @@ def pair(baseline: Reduced, arm: Reduced) -> Pairs:
     finals = [frame["final_evaluation_return"].to_numpy(dtype=np.float64) for frame in runs]
     switch_step = runs[1]["switch_step"].to_numpy(dtype=np.float64)
     return Pairs(
-        (minutes[0], minutes[1]), (updates[0], updates[1]), switch_step, finals[1] - finals[0]
-    )
+        (minutes[0], minutes[1]), (updates[0], updates[1]), switch_step, finals[1] - finals[0],
+        baseline.timed_on == arm.timed_on,
+    )  # fmt: skip
 
 
 def _row(conditions: Sequence[Pairs]) -> Key:
     """Means over conditions, each counting alike, with their intervals."""
-    minutes = [[total.mean() for total in pairs.minutes] for pairs in conditions]
+    alike = [pairs for pairs in conditions if pairs.timed_alike]
+    minutes = saved = (np.nan, np.nan, np.nan)
+    if alike:
+        minutes = np.mean([[total.mean() for total in pairs.minutes] for pairs in alike], axis=0)
+        saved = _estimate(alike, lambda pairs, draws: saved_share(pairs.minutes, draws))
     steps = np.concatenate([pairs.switch_step for pairs in conditions])
     switched = ~np.isnan(steps)
-    saved = _estimate(conditions, lambda pairs, draws: saved_share(pairs.minutes, draws))
     updates = _estimate(conditions, lambda pairs, draws: saved_share(pairs.updates, draws))
     returns = _estimate(
         conditions,
@@ -99,14 +107,14 @@ def _row(conditions: Sequence[Pairs]) -> Key:
         EQUIVALENCE_CONFIDENCE,
     )
     return {
-        "minutes_baseline": np.mean(minutes, axis=0)[0], "minutes_arm": np.mean(minutes, axis=0)[1],
+        "minutes_baseline": minutes[0], "minutes_arm": minutes[1],
         "saved_share": saved[0], "low": saved[1], "high": saved[2],
         "updates_saved_share": updates[0], "updates_low": updates[1], "updates_high": updates[2],
         "switch_step_median": np.median(steps[switched]) if switched.any() else np.nan,
         "switched_share": switched.mean(),
         "return_difference": returns[0], "return_low": returns[1], "return_high": returns[2],
         "n_seeds": min(len(pairs.difference) for pairs in conditions),
-        "n_conditions": len(conditions),
+        "n_conditions": len(conditions), "n_timed_alike": len(alike),
     }  # fmt: skip
 
 

@@ -395,17 +395,22 @@ def stops_early(evidence: Evidence) -> Verdict:
     if own is None or together is None or together.empty:
         return not_tested("M5", evidence, lack("no switch"))
     limits, row = CLAIMS["M5"].thresholds, together.iloc[0]
+    alike, n = int(row["n_timed_alike"]), int(row["n_conditions"])
+    untimed = lack("clocks", experiment="stop_her", n=alike, of=n)
+    if not alike:
+        return not_tested("M5", evidence, untimed)
     saved, low, high = (float(row[name]) for name in ("saved_share", "low", "high"))
     cost, worst, best = (float(row[f"return_{name}"]) for name in ("difference", "low", "high"))
     margin = limits["equal"]
     equal = worst > -margin and best < margin  # not so without an interval
     is_cheaper = saved >= limits["saved"] and low > 0
-    missing = caveats("M5", summary)
+    missing = caveats("M5", summary) + ([untimed] if alike < n else [])
     clocks = [select(summary, role).set_index(CONDITION) for role in ("subject", "baseline")]
     reached = {}
     for name in LEVELS:
         stopped, always = (table[f"minutes_to_{name}"] for table in clocks)
-        ratio = (stopped / always.reindex(stopped.index)).dropna()
+        same = clocks[0]["timed_on"] == clocks[1]["timed_on"].reindex(stopped.index)
+        ratio = (stopped / always.reindex(stopped.index))[same].dropna()
         reached[name] = {"n": len(ratio),
                          "saved": 1.0 - float(ratio.mean()) if len(ratio) else np.nan}  # fmt: skip
     updates = (float(row[f"updates_{x}"]) for x in ("saved_share", "low", "high"))
@@ -418,12 +423,13 @@ def stops_early(evidence: Evidence) -> Verdict:
             "cost": cost, "low_90": worst, "high_90": best, "equal": bool(equal),
             "margin": margin, "switched": float(row["switched_share"]),
             "switch_step": float(row["switch_step_median"]),
+            "timed_alike": alike,
         },
         saved,
         low,
         high,
         n_seeds=int(row["n_seeds"]),
-        n_conditions=int(row["n_conditions"]),
+        n_conditions=n,
         missing=missing,
         of=evidence.scale("stop_her"),
         parts={"equal": bool(equal), "saves": bool(low > 0), "saves enough": bool(is_cheaper)},

@@ -57,7 +57,7 @@ def time_saved(tables: Tables) -> Figure:
     drawn = (
         "runs of one seed compared up to where the first of them ended; bar: bootstrap over "
         "seeds, 95 % (of returns 90 %, as an equivalence test asks); all: conditions in which a "
-        "run switched"
+        "run switched; training time: where both arms were timed alike"
     )
     where = subtitle(plan, tables.fidelity, table["n_seeds"].tolist(), drawn)
     handles = (
