@@ -166,7 +166,7 @@ def test_an_experiment():
     assert all(spec.algorithm.gamma == 0.95 for spec in specs)
     # Figures that any experiment can have (tests/figures/test_own_experiment.py draws them).
     assert [Path(path).name for path in Stage.of(plan).drawn_of("sigma")] == [
-        f"{name}_sigma.png" for name in ("solved_share", "aggregate")
+        f"{name}_sigma.{kind}" for name in ("solved_share", "aggregate") for kind in ("png", "pdf")
     ]
 
 

@@ -629,7 +629,7 @@ def draw(
 def figures(
     names: Annotated[list[str] | None, typer.Argument(help="all if not given")] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="as PDF, 3.3 or 6.9 inches wide, 8 pt, no titles")
+        bool, typer.Option("--paper", help="3.3 or 6.9 inches wide, 8 pt, no titles: PDF alone")
     ] = False,
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"
@@ -646,7 +646,8 @@ def figures(
         if name not in there:
             raise typer.BadParameter(f"there is no figure {name!r}; there are {', '.join(there)}")
         stem = out / name
-        typer.echo((draw_for_paper if paper else draw)(name, tables, stem))
+        made = (draw_for_paper(name, tables, stem),) if paper else draw(name, tables, stem)
+        typer.echo("  ".join(map(str, made)))
 
 
 @app.command(hidden=True)

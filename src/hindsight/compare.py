@@ -317,7 +317,7 @@ def _draw(out: Path, fidelity: str) -> list[Path]:
     for name, function in comparison.FIGURES.items():
         with style.styled():
             figure = function(Tables(out, fidelity))
-            drawn.append(style.save(figure, out / name))
+            drawn.append(style.save(figure, out / name)[0])
     return drawn
 
 

@@ -315,7 +315,7 @@ def _what_came_out(stage: Stage) -> None:
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:15} {row['sentence']}")
         if " missing of " in measured(row):
             print(f"     {measured(row)}")
-    print(f"\nFigures    {stage.folder}/*.png")
+    print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     print(f"Tables     {stage.tables}/*/summary.csv, .tex")
     print(f"Scoreboard {stage.scoreboard}")
     print(f"Page       {stage.page}")

@@ -204,7 +204,7 @@ class Stage:
 
         entries = self.plan.experiments.get(experiment, [])
         names = names_for(experiment, list(dict.fromkeys(entry.fidelity for entry, _ in entries)))
-        return [f"{self.folder}/{name}.png" for name in names]
+        return [f"{self.folder}/{name}.{kind}" for name in names for kind in ("png", "pdf")]
 
     @cached_property
     def shown_at_once(self) -> bool:

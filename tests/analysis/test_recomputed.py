@@ -209,7 +209,7 @@ def runs_of(plan: Plan, experiment: str, fidelity: str) -> dict[Place, dict[int,
                 own[own["phase"] == "evaluation"],
                 by_seed[seed],
                 timed_on,
-            )
+            )  # fmt: skip
             for seed, own in rows.groupby("seed")
         }
     return found

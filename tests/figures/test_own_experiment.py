@@ -56,7 +56,9 @@ def test_what_no_figure_is_of_gets_those_that_any_can_have() -> None:
     config["experiments"]["mine"] = own
     stage = Stage.of(Plan.of(parse(config)))
     assert stage.drawn_of("mine") == [
-        f"figures/smoke/{name}_mine.png" for name in ("solved_share", "aggregate")
+        f"figures/smoke/{name}_mine.{kind}"
+        for name in ("solved_share", "aggregate")
+        for kind in ("png", "pdf")
     ]
     assert names_for("mine", ["described"]) == [
         "solved_share_mine_described", "aggregate_mine_described",
@@ -104,7 +106,8 @@ def test_tasks_are_named_and_pooled(tmp_path: Path) -> None:
 
 def test_files_are_made_by_name(tmp_path: Path) -> None:
     tables = written(tmp_path, GRIDS["nothing"])
-    assert draw("aggregate_mine_described", tables, tmp_path / "out").stat().st_size
+    png, pdf = draw("aggregate_mine_described", tables, tmp_path / "out")
+    assert png.stat().st_size and pdf.stat().st_size
     with pytest.raises(KeyError, match=r"no figure 'aggregate_other'.*aggregate_mine"):
         draw("aggregate_other", tables, tmp_path / "out")
 

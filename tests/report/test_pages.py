@@ -93,6 +93,7 @@ def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
     assert drawn - shown_ones
     for beside in drawn - shown_ones:
         assert f'<a href="{beside}.png">' in project.html
+        assert f'<a href="{beside}.pdf">' in project.html
     for image in images:
         head, data = str(image["src"]).split(",", 1)
         assert head == "data:image/webp;base64"
@@ -318,7 +319,7 @@ def test_without_answers_there_is_no_such_section(project: Project, tmp_path: Pa
         build(tables, figures, tmp_path / "a.html", tmp_path / "b.md", tmp_path / "more")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "Open questions" not in page
-    assert "question_signals.png" in page  # beside the papers' figures instead
+    assert "question_signals.pdf" in page  # beside the papers' figures instead
 
 
 @pytest.mark.parametrize(

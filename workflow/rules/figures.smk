@@ -2,7 +2,9 @@
 
 
 def shown(path, experiment):
-    """A picture with its caption, for `snakemake --report`."""
+    """A picture with its caption, for `snakemake --report`; a PDF beside it without."""
+    if not path.endswith(".png"):
+        return path
     name, known = Path(path).stem, STAGE.plan.config.experiments
     return report(
         path,
@@ -49,6 +51,7 @@ for job, experiments in STAGE.drawing.items():
                 f"--out={Path(path).with_suffix('')}"
                 for name in experiments
                 for path in STAGE.drawn_of(name)
+                if path.endswith(".png")
             ],
         shell:
             "hindsight draw {params.folders:q} {params.out:q} --processes {threads} > {log:q} 2>&1"

@@ -1,8 +1,7 @@
 """Many figures in one go: those that are drawn already stay, the others are shared by processes.
 
-Beside the figures, in a hidden folder, stands what each was made of: a digest of the figures' code
-and of its experiment's tables, and the picture's own checksum.  What is asked for again, of the
-same, is not drawn again.
+A figure's PDF says in its keywords what it was made of: a digest of the figures' code and of its
+experiment's tables.  What is asked for again, of the same, is not drawn again.
 """
 
 import gc
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.figures import ALSO_READ, FigureSpec, draw, specs_of
-from hindsight.files import write_whole
 from hindsight.fingerprint import fingerprint
 from hindsight.integrity import RECORD, file_sha256
 from hindsight.process import side_by_side
@@ -31,22 +29,12 @@ def draw_all(stems: Sequence[Path], folders: dict[str, Path], processes: int = 1
         root = folders[spec.experiment].parent
         digest = made_of(spec, root)
         if not is_drawn(stem, digest):
-            todo.append((root, stem, digest))
+            todo.append((stem.name, root, stem, digest))
     # A figure is many thousand objects: looking through them all again and again takes a tenth of
     # the time.
     gc.freeze()
     gc.set_threshold(100_000, 50)
-    side_by_side(draw_and_note, todo, processes)
-
-
-def draw_and_note(root: Path, stem: Path, digest: str) -> None:
-    """Draw a figure, and note what it was made of."""
-    words = f"{digest} {file_sha256(draw(stem.name, root, stem))}"
-    write_whole(_note(stem), lambda path: path.write_text(words, encoding="utf-8"))
-
-
-def _note(stem: Path) -> Path:
-    return stem.parent / ".made_of" / stem.name
+    side_by_side(draw, todo, processes)
 
 
 def made_of(spec: FigureSpec, root: Path) -> str:
@@ -69,11 +57,10 @@ def code_of(spec: FigureSpec) -> str:
 
 
 def is_drawn(stem: Path, digest: str) -> bool:
-    """Whether a figure is there, made of the same; its file then counts as made now."""
-    png, note = stem.with_suffix(".png"), _note(stem)
-    if not (png.exists() and note.exists()):
-        return False
-    if note.read_text(encoding="utf-8") != f"{digest} {file_sha256(png)}":
+    """Whether a figure is there, made of the same; its files then count as made now."""
+    png, pdf = stem.with_suffix(".png"), stem.with_suffix(".pdf")
+    if not (png.exists() and pdf.exists() and digest.encode() in pdf.read_bytes()):
         return False
     png.touch()
+    pdf.touch()
     return True

@@ -31,6 +31,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox
 from PIL import Image
 
+from hindsight.figures import pdf_fonts
 from hindsight.files import write_whole
 from hindsight.specs.config import condition_name
 
@@ -116,6 +117,7 @@ _RC: Any = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
+    "pdf.compression": 1,  # a quarter less time than 6, for 2 % more bytes
 }
 
 
@@ -680,18 +682,21 @@ def _save_png(fig: Figure, path: Path) -> None:
     few.save(path, "PNG", compress_level=6, dpi=(DPI, DPI))
 
 
-def save(fig: Figure, stem: Path) -> Path:
-    """Write `<stem>.png`; the same figure gives the same bytes."""
-    png = stem.with_name(stem.name + ".png")
-    with styled():
+def save(fig: Figure, stem: str | Path, made_of: str = "") -> tuple[Path, Path]:
+    """Write `<stem>.png` and `<stem>.pdf`; the same figure gives the same bytes (no dates)."""
+    stem = Path(stem)
+    png, pdf = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".pdf")
+    about = {"CreationDate": None, "Keywords": made_of or None}
+    with styled(), pdf_fonts.shared():
         write_whole(png, lambda path: _save_png(fig, path))
-    return png
+        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata=about))
+    return png, pdf
 
 
 def save_for_paper(fig: Figure, stem: Path) -> Path:
-    """Write `<stem>.pdf`, as wide as the figure and as high as what is on it, without a date."""
+    """Write `<stem>.pdf`, as wide as the figure and as high as what is on it."""
     pdf = stem.with_name(stem.name + ".pdf")
-    with styled(paper=True):
+    with styled(paper=True), pdf_fonts.shared():
         fit_for_paper(fig)
         box = fig.get_tightbbox()
         whole = Bbox([[0, box.y0 - 0.03], [fig.get_figwidth(), box.y1 + 0.03]])

@@ -1,7 +1,7 @@
 """report.html: the answer on its first screen, everything behind it a click away, in one file.
 
 It loads nothing from anywhere.  It holds the figures of the papers, of claims and of questions; the
-others lie beside it, and what it links to in the repository lies there.
+others, and every figure as PDF, lie beside it, and what it links to in the repository lies there.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def render(
     environment.filters["size"] = size
     environment.filters["pairs"] = pairs
     environment.filters["csv"] = csv_uri
+    environment.filters["pdf"] = lambda path: path.with_suffix(".pdf").name
     claimed = of_claims(report.claims)
     beside: dict[str, str] = {}  # by figure the claim that it stands beside
     for claim, pair in claimed.items():
