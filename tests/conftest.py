@@ -1,10 +1,15 @@
 """What every test is given."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from tests.wants import WANTS
 
@@ -22,6 +27,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files of LONGEST first, each as it is."""
     ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def published_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which the published results have been drawn, while torch cannot be
+    imported; one for all processes of a test run.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, told = base / "published_project", base / "published_project.txt"
+    with FileLock(base / "published_project.lock"):
+        if not told.exists():
+            done = _draw_published(folder)
+            told.write_text(f"{done.returncode}\n{done.stdout}{done.stderr}")
+    status, _, words = told.read_text().partition("\n")
+    assert status == "0", words
+    return folder
+
+
+def _draw_published(folder: Path) -> subprocess.CompletedProcess[str]:
+    folder.mkdir()
+    for part in ("Snakefile", "config.yaml", "environment.yml"):
+        shutil.copy(ROOT / part, folder / part)
+    for part in ("workflow", "profiles", "docs", "src", "results/published"):
+        ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
+        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    blocked = folder / "blocked"
+    blocked.mkdir()
+    (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{blocked}{os.pathsep}{folder / 'src'}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    command = ["hindsight", "replicate", "--cores", "2", "--published"]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(autouse=True)

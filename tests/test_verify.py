@@ -8,8 +8,10 @@ from hindsight.verify import Comparison, compare, kind_of, must_hold, one_of_eac
 
 CELLS = published()
 KINDS = one_of_each_kind(CELLS)
-#: Every twelfth kind; `make verify-published` has all of them.
-SAMPLE = dict(list(KINDS.items())[::12])
+#: Arms that touch an object: a rounding grows there, and to measure how far takes two minutes.
+CHAOS = {"FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"}
+#: Every twelfth of the other kinds; `make verify-published` has all of them.
+SAMPLE = [name for name, spec in KINDS.items() if spec.environment.id not in CHAOS][::12]
 
 
 def changed(spec: CellSpec, section: str, **keys: object) -> CellSpec:

@@ -15,7 +15,6 @@ from hindsight.files import FileError, as_json, reason, write_whole
 from hindsight.integrity import file_sha256
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
 from hindsight.specs.plan import Plan
-from hindsight.training.files import write_curves
 
 MANIFEST = PUBLISHED / "manifest.json"
 #: Cells that are trained and wait for their experiment to be complete (workflow/campaign.py).
@@ -87,6 +86,8 @@ def _ship(source: Path, target: Path) -> None:
 
     Raises ResultError for a damaged one.
     """
+    from hindsight.training.files import write_curves  # which loads torch
+
     metadata = load_cell(source).metadata
     table = pq.read_table(source)
     read = [name for name in table.column_names if name in KNOWN]

@@ -15,17 +15,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from hindsight.analysis.summarise import read_table, summarise
+from hindsight.analysis.summarise import read_table
 from hindsight.claims import Verdict, evaluate
-from hindsight.files import as_json
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS = (
-    "algorithms", "learning_rate", "agent_size", "grid_size", "dimensions", "s_ratio", "targeted",
-    "stop_her", "fetch",
-)  # fmt: skip
 EPSILON = 1e-6
 Curves = dict[tuple[str, str, str, str], pd.DataFrame]  # fidelity, arm, level, condition
 
@@ -36,16 +31,9 @@ def plan() -> Plan:
 
 
 @pytest.fixture(scope="module")
-def tables(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the published results of some experiments, as the pipeline makes them."""
-    folder = tmp_path_factory.mktemp("published")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        for name in EXPERIMENTS:
-            (folder / name).mkdir()
-            (folder / name / "plan.json").write_text(as_json(plan.document(name)))
-            summarise(folder / name / "plan.json")
-    return folder
+def tables(published_project: Path) -> Path:
+    """Of the published results, as the pipeline makes them."""
+    return published_project / "results/tables/published"
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +197,7 @@ def runs_of(plan: Plan, experiment: str, fidelity: str) -> dict[Place, dict[int,
                 own[own["phase"] == "evaluation"],
                 by_seed[seed],
                 timed_on,
-            )  # fmt: skip
+            )
             for seed, own in rows.groupby("seed")
         }
     return found

@@ -1,10 +1,6 @@
 """The results that ship: whole, drawn without training or torch, and what the pages show."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 
@@ -17,33 +13,11 @@ from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("Snakefile", "config.yaml", "environment.yml")
-FOLDERS = ("workflow", "profiles", "docs", "src", "results/published")
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A copy in which the published results have been drawn, while torch cannot be imported."""
-    folder = tmp_path_factory.mktemp("project")
-    for part in PARTS:
-        shutil.copy(ROOT / part, folder / part)
-    for part in FOLDERS:
-        ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
-        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
-    blocked = folder / "blocked"
-    blocked.mkdir()
-    (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{blocked}{os.pathsep}{folder / 'src'}",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    command = ["hindsight", "replicate", "--cores", "2", "--published"]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+@pytest.fixture
+def project(published_project):
+    return published_project
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """report.html: the answer on its first screen, everything behind it a click away, in one file.
 
 It loads nothing from anywhere.  It holds the figures of the papers, of claims and of questions; the
-others, and every figure as PDF, lie beside it, and what it links to in the repository lies there.
+others, and every figure as PDF, lie beside it.  Whole tables, and what it links to in the
+repository, lie where they lay when it was made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import markdown_it
 from markupsafe import Markup
@@ -71,7 +71,7 @@ def render(
     environment.filters["webp"] = webp
     environment.filters["size"] = size
     environment.filters["pairs"] = pairs
-    environment.filters["csv"] = csv_uri
+    environment.filters["csv"] = lambda path: Path(os.path.relpath(path, page.parent)).as_posix()
     environment.filters["pdf"] = lambda path: path.with_suffix(".pdf").name
     claimed = of_claims(report.claims)
     beside: dict[str, str] = {}  # by figure the claim that it stands beside
@@ -120,12 +120,6 @@ def size(path: Path) -> tuple[int, int]:
     """Width and height of an image in pixels."""
     with Image.open(path) as image:
         return image.size
-
-
-def csv_uri(path: Path) -> str:
-    """A table's file as a data: address."""
-    text = path.read_text(encoding="utf-8")
-    return "data:text/csv;charset=utf-8," + quote(text, safe=" ,;:=()[]/+*|!")
 
 
 def as_html(markdown: str, source: Path, page: Path) -> str:

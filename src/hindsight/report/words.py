@@ -51,8 +51,8 @@ LACKS = {
     "no run of a hundred": "PPO-HER has no run of a hundred episodes on {task}",
     "arms": "{experiment}{n} of {of} arms have results, these are compared",
     "conditions": "{experiment}{n} of {of} conditions are complete",
-    "clocks": "{experiment}training time is compared in {n} of {of} conditions, because the others' "
-    "arms were trained on different processors or with another number of runs on an axis",
+    "clocks": "{experiment}training time is compared in {n} of {of} conditions, because the "
+    "others' arms were trained on different processors or with another number of runs on an axis",
     "seeds": "{experiment}a cell has only {n} seeds",
     "budgets": "{experiment}budgets differ, {sizes}",
     "levels": "S = {absent} absent",
