@@ -360,8 +360,10 @@ def test_gains_count_where_something_is_learned_and_the_runs_differ() -> None:
     assert gains.to_dict() == {("s_ratio=0.5", "random static", 0): 0.4}
 
 
-def of_stopping(root: Path, share: float, top: float = 0.9, **kwargs: Any) -> Path:
-    """stop_her, where PPO-HER-2-PPO saves a share of the time and ends at another success rate."""
+def of_stopping(root: Path, share: float, top: float = 0.9, stuck: str = "", **kwargs: Any) -> Path:
+    """stop_her, where PPO-HER-2-PPO saves a share of the time and ends at another success rate;
+    PPO-HER is stuck at 0.6 with one prey.
+    """
 
     def more(arm: str, level: Any, spawn: str, prey: str) -> dict[str, Any]:
         if arm == "PPO-HER":
@@ -370,7 +372,10 @@ def of_stopping(root: Path, share: float, top: float = 0.9, **kwargs: Any) -> Pa
         return {"seconds_per_step": 1e-3 * (1 - share)} | switch
 
     arms = ("PPO-HER", "PPO-HER-2-PPO")
-    curves = lambda arm, *_: rise(5, 0.9 if arm == "PPO-HER" else top)  # noqa: E731
+
+    def curves(arm: str, level: Any, spawn: str, prey: str) -> Any:
+        return rise(5, top if arm != "PPO-HER" else 0.6 if prey == stuck else 0.9)
+
     return written(root, "stop_her", curves, arms=arms, more_of=more, **kwargs)
 
 
@@ -394,6 +399,12 @@ def test_stopping_saves_time_at_equal_returns(
     assert "0 % (0 to 0 %) fewer minibatch updates" in measured(m5)
     assert f"differs by {2 * (top - 0.9):+.3f}" in measured(m5)
     assert "100% of these runs switch, at the median after 14336 steps" in note(m5)
+
+
+def test_where_stopping_gains_is_told(tmp_path: Path) -> None:
+    m5 = judged(of_stopping(tmp_path, 0.5, stuck="repel", conditions=CONDITIONS), "M5")
+    stuck = [prey for _, prey in CONDITIONS].count("repel")
+    assert stuck and m5.numbers["gains"] == pytest.approx([0.6] * stuck)
 
 
 def test_stopping_on_few_seeds_is_at_most_partly(tmp_path: Path) -> None:

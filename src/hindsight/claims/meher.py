@@ -414,6 +414,7 @@ def stops_early(evidence: Evidence) -> Verdict:
         reached[name] = {"n": len(ratio),
                          "saved": 1.0 - float(ratio.mean()) if len(ratio) else np.nan}  # fmt: skip
     updates = (float(row[f"updates_{x}"]) for x in ("saved_share", "low", "high"))
+    gains = own[(own[CONDITION] != ALL) & (own["return_low"] > 0)]["return_difference"]
     return Verdict(
         "M5",
         evidence.fidelity,
@@ -423,7 +424,7 @@ def stops_early(evidence: Evidence) -> Verdict:
             "cost": cost, "low_90": worst, "high_90": best, "equal": bool(equal),
             "margin": margin, "switched": float(row["switched_share"]),
             "switch_step": float(row["switch_step_median"]),
-            "timed_alike": alike,
+            "timed_alike": alike, "gains": sorted(map(float, gains[gains > margin])),
         },
         saved,
         low,
