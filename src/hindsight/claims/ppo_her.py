@@ -370,6 +370,7 @@ def less_sensitive(evidence: Evidence) -> Verdict:
         outcome(is_halved and is_mostly_less, is_halved or is_mostly_less, missing),
         {
             "her": her, "ppo": ppo, "compared": len(log_ratios), "less": wins, "more": losses,
+            "where_learnt": {role: float(100 * (ratio[role][learnt].max() - 1)) for role in ratio},
             "levels": sorted(map(float, set(summary["learning_rate"])), reverse=True),
             "steps_to": _steps_by_level(summary),
         },
@@ -386,10 +387,12 @@ def less_sensitive(evidence: Evidence) -> Verdict:
 
 
 def _worst_case(rows: pd.DataFrame) -> Numbers:
-    """An arm's row over all conditions; evaluation: the same without random actions."""
+    """An arm's row over all conditions; evaluation: the same without random actions; best: the
+    scaled return that it has there at its best level.
+    """
     row = rows.iloc[0]
     names = {"value": "sensitivity_percent", "evaluation": "evaluation_percent"}
-    return {n: float(row[names.get(n, n)]) for n in ("value", "low", "high", "evaluation")}
+    return {n: float(row[names.get(n, n)]) for n in ("value", "low", "high", "evaluation", "best")}
 
 
 def _steps_by_level(summary: pd.DataFrame) -> Numbers:
