@@ -163,7 +163,9 @@ def test_learning_rate_sensitivity(
     assert p5.effect == pytest.approx(expected, rel=1e-4)
     assert f"{100 * (max(ppo) / min(ppo) - 1):.0f} % for PPO" in measured(p5)
     spread = {"subject": max(her) / min(her), "baseline": max(ppo) / min(ppo)}
-    assert p5.numbers["where_learnt"] == pytest.approx({k: 100 * x - 100 for k, x in spread.items()})
+    assert p5.numbers["where_learnt"] == pytest.approx(
+        {k: 100 * x - 100 for k, x in spread.items()}
+    )
     assert p5.numbers["ppo"]["best"] == pytest.approx(max(ppo))
 
 
