@@ -186,8 +186,7 @@ def test_forgetting_is_what_is_lost_after_the_best(tmp_path: Path) -> None:
 def test_what_older_files_lack_has_no_value(known: dict[str, pd.DataFrame]) -> None:
     runs, curves = known["runs.parquet"], known["seed_curves.parquet"]
     assert (runs["updates"] == 320.0 * runs["end_step"] / N_STEPS).all()
-    np.testing.assert_allclose(runs["ratio_max"], 0.1, rtol=1e-6)
-    absent = ["switch_step", "relabelled_ratio_max", "hindsight_log_ratio_max"]
+    absent = ["switch_step", "hindsight_log_ratio_max"]
     assert runs[absent].isna().all().all()
     assert curves[absent[1:]].isna().all().all()
     np.testing.assert_allclose(curves["s_ratio_after"], 0.1, rtol=1e-6)
@@ -201,8 +200,7 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
         # Without copies there is no largest ratio: the file says -inf in the first iteration.
         ratio = np.where(iteration > 1, 10.0 * seed + iteration, -np.inf)
         return {
-            "hindsight_log_ratio_max": ratio, "relabelled_ratio_max": 2 * iteration,
-            "ratio_max": 5.0 - iteration, "s_ratio_after": iteration / 10,
+            "hindsight_log_ratio_max": ratio, "s_ratio_after": iteration / 10,
             "reward_entropy": iteration / 100, "action_entropy": iteration,
             "observation_entropy": 2.0 * iteration,
         }  # fmt: skip
@@ -218,8 +216,6 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
     runs = tables["runs.parquet"]
     np.testing.assert_array_equal(runs["switch_step"], [6144.0, np.nan])
     np.testing.assert_array_equal(runs["hindsight_log_ratio_max"], [4.0, 14.0])
-    np.testing.assert_array_equal(runs["relabelled_ratio_max"], [8.0, 8.0])
-    np.testing.assert_array_equal(runs["ratio_max"], [4.0, 4.0])
     np.testing.assert_array_equal(runs["updates"], [1280.0, 1280.0])
     curves = tables["seed_curves.parquet"].query("seed == 1")
     np.testing.assert_array_equal(curves["hindsight_log_ratio_max"], [np.nan, 12, 13, 14])

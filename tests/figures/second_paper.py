@@ -138,7 +138,7 @@ def _columns(
     share = level.get("s_ratio", 0.5) * success
     return {
         "hindsight": hindsight.astype(float), "updates": updates, "cpu_seconds": seconds,
-        "wall_seconds": seconds, "relabelled_ratio_max": 1.5 + success,
+        "wall_seconds": seconds,
         "hindsight_log_ratio_max": np.where(hindsight, weight * np.exp(0.5 * success), -np.inf),
         "reward_entropy": 0.2 + share * (1.3 - share), "action_entropy": 3.2 - 1.1 * success,
         "observation_entropy": 4.2 - 0.4 * success,

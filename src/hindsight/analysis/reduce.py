@@ -24,12 +24,12 @@ EVALUATION_COLUMNS = (
 RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
     "solved", "solve_step", "perfect_step", "end_step", "ended", "switch_step", "minutes",
-    "updates", "ratio_max", "relabelled_ratio_max", "hindsight_log_ratio_max", "forgetting", "auc",
-    "success_auc", "max_success", "goal_moved_first", "goal_moved_mean", "goal_displacement_first",
+    "updates", "hindsight_log_ratio_max", "forgetting", "auc", "success_auc", "max_success",
+    "goal_moved_first", "goal_moved_mean", "goal_displacement_first",
 )  # fmt: skip
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
-    "policy_entropy", "log_std", "s_ratio_after", "relabelled_ratio_max", "hindsight_log_ratio_max",
+    "policy_entropy", "log_std", "s_ratio_after", "hindsight_log_ratio_max",
     "critic_loss", "actor_loss", "q_mean", "episode_return", "episode_success",
 )  # fmt: skip
 
@@ -110,8 +110,6 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "switch_step": [_number(run.get("switch_step")) for run in ended],
         "minutes": np.nanmax(minutes, axis=1),
         "updates": np.nansum(updates, axis=1),
-        "ratio_max": np.fmax.reduce(matrix("ratio_max"), axis=1),
-        "relabelled_ratio_max": np.fmax.reduce(traces["relabelled_ratio_max"], axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
         "forgetting": np.nanmax(returns, axis=1) - full[:, -1],
         # Another task's returns have no scale of 0 to 1.
