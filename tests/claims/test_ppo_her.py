@@ -220,6 +220,7 @@ def test_holding_up_needs_all_three_sweeps(tmp_path: Path) -> None:
     assert p6.verdict == "reproduced"
     assert p6.p_value == pytest.approx(2 / 2**12)
     assert p6.n_conditions == 12
+    assert {part["conditions"] for part in p6.numbers["sweeps"].values()} == {12}
     # The mean over two levels loses half the hardest level's hardness: 1, 4 and 4.
     assert p6.effect == pytest.approx(0.15 * np.mean([1, 4, 4]) / 2, rel=1e-4)
 

@@ -512,7 +512,8 @@ def _sweep_numbers(part: pd.DataFrame) -> Numbers:
     columns = ["mean_her", "mean_ppo", "drop_her", "drop_ppo"]
     means = [part[columns[0]], part[columns[1]], learnt[columns[2]], learnt[columns[3]]]
     numbers = {name: float(own.mean()) for name, own in zip(columns, means, strict=True)}
-    return numbers | {"learnt": len(learnt), "of": len(part)}
+    conditions = part.index.get_level_values(CONDITION).nunique()
+    return numbers | {"learnt": len(learnt), "of": len(part), "conditions": conditions}
 
 
 def loses_stability(evidence: Evidence) -> Verdict:
