@@ -48,8 +48,8 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.
     keys: names of the columns of a cell's key. Before them a row over ALL conditions in which a
     run switched: in the others both arms are the same runs. saved_share, updates_saved_share: 1 -
     arm / baseline of the totals, the former over the n_timed_alike conditions, NaN where that is 0;
-    return_difference: of the last evaluation, arm - baseline, with a
-    90 % interval (all others: 95 %).
+    return_difference: of the last evaluation, arm - baseline, with a 90 % interval (all others:
+    95 %).
     """
     columns = [*keys, *TIME_COLUMNS]
     names = ["fidelity", "level", "condition"]

@@ -6,7 +6,6 @@ experiment, the figures, the metadata of the cells, and the page of deviations.
 """
 
 import json
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -393,11 +392,8 @@ def render_appendix(report: Report, name: str, page: Path, main: Path) -> str:
 
 
 def _markdown(template: str, page: Path, report: Report, **more: Any) -> str:
-    def link(path: Path) -> str:
-        return Path(os.path.relpath(path, page.parent)).as_posix()
-
     environment = _jinja(autoescape=False)
-    environment.filters["link"] = link
+    environment.filters["link"] = lambda path: html.link(path, page)
     environment.filters["cell"] = as_text
     names = {**_names(report), "deviations": DEVIATIONS, **more}
     text = environment.get_template(template).render(**names)

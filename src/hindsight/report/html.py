@@ -71,7 +71,7 @@ def render(
     environment.filters["webp"] = webp
     environment.filters["size"] = size
     environment.filters["pairs"] = pairs
-    environment.filters["csv"] = lambda path: Path(os.path.relpath(path, page.parent)).as_posix()
+    environment.filters["link"] = lambda path: link(path, page)
     environment.filters["pdf"] = lambda path: path.with_suffix(".pdf").name
     claimed = of_claims(report.claims)
     beside: dict[str, str] = {}  # by figure the claim that it stands beside
@@ -120,6 +120,11 @@ def size(path: Path) -> tuple[int, int]:
     """Width and height of an image in pixels."""
     with Image.open(path) as image:
         return image.size
+
+
+def link(path: Path, page: Path) -> str:
+    """The address of a file, for a page."""
+    return Path(os.path.relpath(path, page.parent)).as_posix()
 
 
 def as_html(markdown: str, source: Path, page: Path) -> str:
