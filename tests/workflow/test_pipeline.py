@@ -21,7 +21,7 @@ from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 from tests import commands
-from tests.wants import wants
+from tests.browser import probed
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
@@ -180,41 +180,15 @@ def test_of_cells_that_train_together_only_what_is_missing_or_changed_trains(pro
 def test_the_page_opens_in_a_browser_and_needs_no_network(project, tmp_path):
     """Every image has loaded, and nothing was asked of a server."""
     page = (project / "figures/smoke/report.html").read_text(encoding="utf-8")
-    probe = """<script>addEventListener("load", () => {
+    question = """
       const images = [...document.images];
+      for (const image of images) image.loading = "eager";
+      await Promise.allSettled(images.map((image) => image.decode()));
       const asked = performance.getEntriesByType("resource").map((e) => e.name);
-      document.body.innerHTML = "<pre id=probe>" + JSON.stringify({
-        images: images.length,
-        missing: images.filter((i) => !(i.complete && i.naturalWidth)).length,
-        asked: asked.filter((name) => !name.startsWith("data:")),
-      }) + "</pre>";
-    });</script>"""
-    probed = tmp_path / "page.html"
-    before, end, after = page.rpartition("</body>")  # one stands in a script, too
-    probed.write_text(before + probe + end + after, encoding="utf-8")
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    wants(browser, "a browser", "chromium")
-    shown = subprocess.run(
-        [
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--virtual-time-budget=20000",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--dump-dom",
-            probed.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    found = json.loads(re.search(r'<pre id="?probe"?>(.*?)</pre>', shown)[1])
+      return {images: images.length,
+              missing: images.filter((i) => !(i.complete && i.naturalWidth)).length,
+              asked: asked.filter((name) => !name.startsWith("data:"))};"""
+    found = probed(page, tmp_path, question)
     assert found["images"] >= 15
     assert found["missing"] == 0
     assert found["asked"] == []
