@@ -261,14 +261,18 @@ def test_which_conditions_are_solved(
 def test_how_well_it_holds_up(
     plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
 ) -> None:
-    """P6: scaled returns of the last evaluation, of seeds that both arms have at all levels."""
+    """P6: scaled returns of the last evaluation: means over a condition's seeds once each sweep has
+    conditions enough, until then of seeds that both arms have at all levels.
+    """
+    unit = verdicts["P6", fidelity].numbers["unit"]
     for name, easiest in (("agent_size", max), ("grid_size", min), ("dimensions", min)):
-        by_level: dict[str, dict[str, dict[tuple[str, int], float]]] = {"PPO": {}, "PPO-HER": {}}
+        by_level: dict[str, dict[str, dict[Any, float]]] = {"PPO": {}, "PPO-HER": {}}
         for (arm, level, condition), runs in runs_of(plan, name, fidelity).items():
-            by_level[arm][level] = by_level[arm].get(level, {}) | {
-                (condition, seed): (float(run.tests["return_mean"].iloc[-1]) + 1) / 2
-                for seed, run in runs.items()
-            }
+            final = {seed: float(run.tests["return_mean"].iloc[-1]) for seed, run in runs.items()}
+            scaled = {(condition, seed): (own + 1) / 2 for seed, own in final.items()}
+            if unit == "conditions":
+                scaled = {condition: float(np.mean(list(scaled.values())))}
+            by_level[arm][level] = by_level[arm].get(level, {}) | scaled
         wide = pd.concat({arm: pd.DataFrame(own) for arm, own in by_level.items()}, axis=1).dropna()
         numbers = verdicts["P6", fidelity].numbers["sweeps"][name]
         levels = wide["PPO"].columns
