@@ -1,0 +1,47 @@
+"""How often a pursuer that goes straight at the prey catches it: what a box leaves to be learned.
+
+    python bench/pursuer.py
+
+Per axis the predator moves at most 1 in a step, and has 21 steps. So in a large box some prey is
+out of reach for anybody. Of prey that rests this pursuer catches all that can be caught; of prey
+that moves it is a yardstick, no limit.
+"""
+
+import torch
+from torch import Tensor
+
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
+
+SIZES = (10, 20, 30, 40, 50)
+
+
+def caught(specs: list[PredatorPreySpec], episodes: int = 2000) -> Tensor:
+    """Share of caught prey of each specification's first episodes [spec]."""
+    env = PredatorPrey(specs, list(range(len(specs))), n_envs=episodes)
+    steps = specs[0].max_steps + 1
+    env.prepare_rollout(1, steps)
+    ended = torch.zeros(len(specs), episodes, dtype=torch.bool)
+    found = torch.zeros_like(ended)
+    for _ in range(steps):
+        predator, prey = env.state[..., : env.n], env.state[..., env.n : 2 * env.n]
+        step = env.step((prey - predator).clamp(-1, 1))
+        found |= step.success & ~ended
+        ended |= step.terminated
+    return found.double().mean(1)
+
+
+def main() -> None:
+    print("spawn  prey              " + "".join(f"G = {size:<5}" for size in SIZES))
+    everywhere = []
+    for start in ("random", "apart"):
+        for prey in PREYS:
+            made = [PredatorPreySpec(spawn=start, prey=prey, grid_size=size) for size in SIZES]
+            everywhere.append(caught(made))
+            print(f"{start:6} {prey:18}" + "".join(f"{x:<9.2f}" for x in everywhere[-1]))
+    mean = torch.stack(everywhere).mean(0)
+    print(f"{'mean':25}" + "".join(f"{x:<9.2f}" for x in mean))
+
+
+if __name__ == "__main__":
+    main()
