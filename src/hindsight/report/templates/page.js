@@ -2,7 +2,21 @@
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const ink = () => getComputedStyle(document.body).color;
 
-function chart(place) {
+// What draws charts is packed, and unpacked once the first chart is seen.
+async function run(library) {
+  const bytes = Uint8Array.from(atob(library.textContent), (c) => c.charCodeAt(0));
+  const text = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(text).text();
+  document.head.append(script);
+}
+let ready;
+async function libraries() {
+  for (const library of document.querySelectorAll(".library")) await run(library);
+}
+
+async function chart(place) {
+  await (ready ??= libraries());
   const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
   const look = {labelColor: ink(), titleColor: ink(), titleFontWeight: "normal", titleFontSize: 12, labelFontSize: 11, gridColor: "#88888855", domainColor: "#888888"};
   spec.config = {...spec.config, axis: {...spec.config.axis, ...look},
@@ -20,10 +34,13 @@ const seen = new IntersectionObserver((entries) => {
     chart(entry.target);
   }
 }, {rootMargin: "400px"});
-for (const part of document.querySelectorAll(".scripted")) part.hidden = false;
 const places = document.querySelectorAll(".chart");
-places.forEach((place) => seen.observe(place));
-dark.addEventListener("change", () => places.forEach(chart));
+if ("DecompressionStream" in window) {
+  for (const part of document.querySelectorAll(".scripted")) part.hidden = false;
+  for (const part of document.querySelectorAll(".unscripted")) part.hidden = true;
+  places.forEach((place) => seen.observe(place));
+  dark.addEventListener("change", () => places.forEach(chart));
+}
 
 const large = document.getElementById("large");
 for (const button of document.querySelectorAll(".enlarge")) {
