@@ -103,7 +103,7 @@ def script(name: str) -> str:
 
 
 def packed(text: str) -> str:
-    """By gzip and base64, as page.js unpacks it: four tenths of the size."""
+    """By gzip and base64, as page.js unpacks it: less than half the size."""
     return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
 
 
