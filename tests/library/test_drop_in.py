@@ -45,6 +45,12 @@ def model_of(kind: Any, env: Any, **more: Any) -> Any:
     return kind("MultiInputPolicy", env, device="cpu", **{**settings, **more})
 
 
+def learned(model: Any) -> None:
+    """64 steps of two environments: updated from all but the open episodes, 3 steps each at most."""
+    assert model.num_timesteps == 64 and model._n_updates > 0
+    assert 58 <= model.replay_buffer.size() <= 64
+
+
 # --- Stable-Baselines3 ----------------------------------------------------------------------------
 
 
@@ -61,13 +67,19 @@ def test_every_algorithm_learns_with_infos_kept(kind, images):
 @pytest.mark.parametrize("strategy", ["final", "episode", "future", *GoalSelectionStrategy])
 def test_strategies_go_by_name_and_by_constant(strategy):
     env = bits(n_envs=2)
-    model_of(SAC, env, replay_buffer_kwargs={"goal_selection_strategy": strategy}).learn(60)
+    model = model_of(SAC, env, replay_buffer_kwargs={"goal_selection_strategy": strategy})
+    model.learn(60)
+    named = strategy if isinstance(strategy, str) else strategy.name.lower()
+    assert model.replay_buffer.goal_selection_strategy == named
+    learned(model)
 
 
 def test_environments_may_be_in_other_processes():
     env = make_vec_env(lambda: BitFlippingEnv(4, True), 2, vec_env_cls=SubprocVecEnv)
-    model_of(TD3, env).learn(60)
+    model = model_of(TD3, env)
+    model.learn(60)
     env.close()
+    learned(model)
 
 
 def test_a_full_buffer_goes_on():
