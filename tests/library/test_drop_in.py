@@ -46,7 +46,7 @@ def model_of(kind: Any, env: Any, **more: Any) -> Any:
 
 
 def learned(model: Any) -> None:
-    """64 steps of two environments: updated from all but the open episodes, 3 steps each at most."""
+    """64 steps of two environments: all but open episodes of 3 steps at most are learned from."""
     assert model.num_timesteps == 64 and model._n_updates > 0
     assert 58 <= model.replay_buffer.size() <= 64
 
