@@ -42,7 +42,7 @@ def test_five_conditions_are_the_unit() -> None:
     assert found.mean == pytest.approx(0.18)
     assert found.unit == "conditions"
     assert (found.ahead, found.behind, found.n_conditions, found.n_seeds) == (4, 1, 5, 2)
-    low, high = statistics.bootstrap([means], statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap([means], statistics.mean)
     assert (found.low, found.high) == pytest.approx((low, high))
     # As extreme as 0.9 are +-1.1, all of one sign, and +-0.9, with either 0.1 of the other.
     assert found.p_value == 6 / 32

@@ -112,10 +112,11 @@ def load_cell(path: str | Path) -> Cell:
     must_be_the_one(path, metadata)
     if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
         _require(path, PPO_ONLY, table.column_names)
-    rows = table.to_pandas()
+    # Of all columns the one that is no number, and so the slowest to put in order.
+    phases = table["phase"].to_numpy()
+    rows = table.drop_columns("phase").to_pandas()
     absent = [name for name in (*PPO_ONLY, *OPTIONAL) if name not in rows]
     rows = rows.reindex(columns=[*rows.columns, *absent])
-    phases = rows["phase"].to_numpy(dtype=object)
     foreign = sorted(map(str, set(phases) - {"train", "evaluation"}))
     if foreign:
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")
@@ -157,10 +158,9 @@ def _failing(
     steps = steps[steps > own.max()] if len(own) else steps
     last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
     kept = {name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")}
-    phase = rows["phase"].iloc[0] if len(rows) else "evaluation"
     found = pd.DataFrame(index=range(len(steps)), columns=rows.columns)
     found = found.assign(
-        **kept, phase=phase, env_steps=steps, iteration=steps // every,
+        **kept, env_steps=steps, iteration=steps // every,
         return_mean=worst, success_rate=0.0,
     )  # fmt: skip
     return found.astype(rows.dtypes)
@@ -323,11 +323,9 @@ def _must_lie(
     wrong = np.flatnonzero(~(inside | (untold & np.isnan(values))))
     if not wrong.size:
         return
-    first = rows.iloc[wrong[0]]
+    value, step, seed = (rows[name].iloc[wrong[0]] for name in (column, "env_steps", "seed"))
     between = f", which lies between {low:g} and {high:g}" if np.isfinite(high) else ""
-    raise ResultError(
-        f"{what} is {first[column]:g} at step {first['env_steps']} of seed {first['seed']}{between}"
-    )
+    raise ResultError(f"{what} is {value:g} at step {step} of seed {seed}{between}")
 
 
 def _possible(where: dict[str, Any]) -> tuple[tuple[float, float], float]:

@@ -48,25 +48,25 @@ class Common:
 
     def returns(self, cell: Reduced) -> Array:
         """`[seed, step]` on the common grid: each run's last return by then."""
-        return self.on_grid(cell, cell.returns)
+        return self.on_grid(cell, cell.carried_returns)
 
     def to_own_end(self, cell: Reduced) -> tuple[Array, Array]:
         """The coarsest grid's steps up to the cell's own budget, and `[seed, step]` at them."""
         steps = self.spacing * np.arange(1, cell.budget // self.spacing + 1)
-        return steps, self.on_grid(cell, cell.returns, steps)
+        return steps, self.on_grid(cell, cell.carried_returns, steps)
 
-    def on_grid(self, cell: Reduced, values: Array, steps: Array | None = None) -> Array:
-        """Of a cell's values `[seed, step]` each run's last by these steps (the common grid's)."""
-        full = metrics.carry_forward(values)
+    def on_grid(self, cell: Reduced, carried: Array, steps: Array | None = None) -> Array:
+        """Of a cell's values `[seed, step]`, carried forward, each run's last by these steps (the
+        common grid's).
+        """
         steps = self.grid if steps is None else steps
         index = np.searchsorted(cell.env_steps, steps, side="right") - 1
-        return np.where(index < 0, np.nan, full[:, np.maximum(index, 0)])
+        return np.where(index < 0, np.nan, carried[:, np.maximum(index, 0)])
 
     def returns_by_minutes(self, cell: Reduced) -> tuple[Array, Array]:
         """The right edges of BINS equal bins of the common minutes, and `[seed, bin]` by then."""
         edges = self.minutes * np.arange(1, BINS + 1) / BINS
-        full = metrics.carry_forward(cell.returns)
-        return edges, metrics.on_time_grid(full, cell.minutes, edges)
+        return edges, metrics.on_time_grid(cell.carried_returns, cell.minutes, edges)
 
     def runs(self, cell: Reduced) -> pd.DataFrame:
         """By seed, what the runs had reached at the end of the common grid: auc, final_return,
@@ -86,7 +86,7 @@ class Common:
             "final_return": returns[:, -1],
             "solved": solved,
             "solve_step": np.where(solved, solve_step, np.nan),
-            "success_auc": np.nanmean(self.on_grid(cell, cell.success), axis=1),
+            "success_auc": np.nanmean(self.on_grid(cell, cell.carried_success), axis=1),
             "final_evaluation_success": np.array(success, seen["success_rate"].to_numpy().dtype),
             "end_step": np.minimum(end_step, last),
         }, index=pd.Index(cell.runs["seed"]))  # fmt: skip

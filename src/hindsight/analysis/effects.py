@@ -61,12 +61,12 @@ def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
         return Effect(NAN, NAN, NAN, NAN, "seeds", 0, 0, 0, 0)
     over_conditions = n >= statistics.FEWEST_SEEDS
     strata = [means] if over_conditions else by_condition
-    low, high = statistics.bootstrap(strata, statistics.mean, np.random.default_rng(0), confidence)
+    low, high = statistics.bootstrap(strata, statistics.mean, confidence=confidence)
     return Effect(
         float(means.mean()),
         low,
         high,
-        statistics.sign_flip_test(np.concatenate(strata), np.random.default_rng(0)),
+        statistics.sign_flip_test(np.concatenate(strata)),
         "conditions" if over_conditions else "seeds",
         int((means > 0).sum()),
         int((means < 0).sum()),

@@ -154,15 +154,24 @@ def on_time_grid(values: ArrayLike, minutes: ArrayLike, edges: ArrayLike) -> Arr
     `values`, `minutes`: `[seed, step]`, minutes NaN after a run's end; `edges`: the right edges,
     increasing, `[bin]`. A run that has ended keeps its last value.
     """
-    values, minutes = np.asarray(values, dtype=np.float64), np.asarray(minutes, dtype=np.float64)
-    edges = np.asarray(edges, dtype=np.float64)
-    result = np.full((values.shape[0], edges.size), np.nan)
-    for seed, (curve, clock) in enumerate(zip(values, minutes, strict=True)):
-        ticks = clock[~np.isnan(clock)]
-        # A tick on an edge, as the longest run's end is, belongs to the bin that it closes.
-        index = np.searchsorted(ticks, edges * (1.0 + ROUNDING), side="right") - 1
-        result[seed] = np.where(index >= 0, curve[np.maximum(index, 0)], np.nan)
-    return result
+    return at_rows(np.asarray(values, dtype=np.float64), rows_by(minutes, edges))
+
+
+def rows_by(minutes: ArrayLike, edges: ArrayLike) -> NDArray[np.intp]:
+    """`[seed, bin]`: the step's index of each seed's last value by every bin's right edge; -1
+    before its first.  (`on_time_grid`, for several values of the same minutes.)
+    """
+    # A tick on an edge, as the longest run's end is, belongs to the bin that it closes.
+    closed = np.asarray(edges, dtype=np.float64) * (1.0 + ROUNDING)
+    clocks = np.asarray(minutes, dtype=np.float64)
+    ticks = (clock[~np.isnan(clock)] for clock in clocks)
+    return np.array([np.searchsorted(own, closed, side="right") - 1 for own in ticks])
+
+
+def at_rows(values: Array, rows: NDArray[np.intp]) -> Array:
+    """`[seed, bin]`: the values `[seed, step]` at `rows_by`; NaN where there is none."""
+    found = np.take_along_axis(values, np.maximum(rows, 0), axis=1)
+    return np.where(rows >= 0, found, np.nan)
 
 
 def thin(count: int, limit: int, keep: ArrayLike = ()) -> NDArray[np.intp]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,16 @@ class Reduced:
     unit_returns: bool
     by_episode: bool
     timed_on: str
+
+    @cached_property
+    def carried_returns(self) -> Array:
+        """`[seed, step]`: the returns; after a run's end its last one."""
+        return metrics.carry_forward(self.returns)
+
+    @cached_property
+    def carried_success(self) -> Array:
+        """`[seed, step]`: the success rates; after a run's end its last one."""
+        return metrics.carry_forward(self.success)
 
 
 def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:

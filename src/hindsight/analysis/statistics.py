@@ -1,4 +1,4 @@
-"""Intervals and tests for few, often bimodal, paired seeds; every draw from an explicit generator.
+"""Intervals and tests for few, often bimodal, paired seeds; every draw from a seed that is given.
 
 scipy computes what scipy has. Definitions follow Agarwal et al. 2021 (interquartile mean = 25 %
 trimmed mean, probability of improvement = U / nm). Percentile bootstraps over fewer than five
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +59,7 @@ def wilson(successes: int, n: int) -> Interval:
 def bootstrap(
     strata: Sequence[ArrayLike],
     statistic: Statistic,
-    generator: np.random.Generator,
+    seed: int = 0,
     confidence: float = 0.95,
     draws: int = DRAWS,
 ) -> Interval:
@@ -71,8 +71,33 @@ def bootstrap(
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or min(len(values) for values in arrays) < FEWEST_SEEDS:
         return NO_INTERVAL
-    pooled = [a[generator.integers(0, len(a), size=(draws, len(a)))] for a in arrays]
+    drawn = _drawn(seed, tuple(map(len, arrays)), draws)
+    pooled = [a[index] for a, index in zip(arrays, drawn, strict=True)]
     return percentile_interval(statistic(np.concatenate(pooled, axis=1)), confidence)
+
+
+@lru_cache(maxsize=8)  # most cells have as many seeds as another
+def _drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
+    """Of values of so many, those of each draw `[draw, size]`."""
+    generator = np.random.default_rng(seed)
+    return [generator.integers(0, size, size=(draws, size)) for size in sizes]
+
+
+@lru_cache(maxsize=8)
+def _times_drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
+    """Of values of so many, how often each is drawn `[draw, size]`."""
+    generator = np.random.default_rng(seed)
+    return [generator.multinomial(n, np.full(n, 1.0 / n), size=draws) for n in sizes]
+
+
+@lru_cache(maxsize=4)  # of many pairs they are tens of megabytes
+def _signs(seed: int, n: int) -> Array:
+    """Signs of so many values `[flip, n]`, the observed ones first: all, or drawn."""
+    if n <= EXACT_UP_TO:
+        return np.asarray(1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1))
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, n))
+    signs[0] = 1.0
+    return signs
 
 
 def percentile_interval(replicates: Array, confidence: float = 0.95) -> Interval:
@@ -106,14 +131,14 @@ def probability_of_improvement(arm: ArrayLike, baseline: ArrayLike) -> float:
 
 
 def probability_of_improvement_interval(
-    arm: ArrayLike, baseline: ArrayLike, generator: np.random.Generator, draws: int = DRAWS
+    arm: ArrayLike, baseline: ArrayLike, seed: int = 0, draws: int = DRAWS
 ) -> Interval:
     """Percentile bootstrap of U / nm, both arms resampled; no interval under five seeds."""
     wins = _wins(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
     if min(wins.shape) < FEWEST_SEEDS:
         return NO_INTERVAL
-    # Only how often each seed is drawn matters: [draw, n] counts instead of [draw, n, m] values.
-    counts = [generator.multinomial(n, np.full(n, 1.0 / n), size=draws) for n in wins.shape]
+    # Only how often each run is drawn matters: [draw, n] counts instead of [draw, n, m] values.
+    counts = _times_drawn(seed, wins.shape, draws)
     replicates = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
     return percentile_interval(replicates)
 
@@ -123,7 +148,7 @@ def _wins(arm: Array, baseline: Array) -> Array:
     return (np.sign(arm[:, None] - baseline[None, :]) + 1.0) / 2.0
 
 
-def sign_flip_test(differences: ArrayLike, generator: np.random.Generator) -> float:
+def sign_flip_test(differences: ArrayLike, seed: int = 0) -> float:
     """Two-sided paired permutation test of mean 0 by sign flips of `[pair]` differences.
 
     Exact up to 12 pairs, else 20 000 draws with the observed signs counted among them; NaN without
@@ -137,12 +162,7 @@ def sign_flip_test(differences: ArrayLike, generator: np.random.Generator) -> fl
     n = differences.size
     if n == 0:
         return float("nan")
-    if n <= EXACT_UP_TO:
-        signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-    else:
-        signs = generator.choice([-1.0, 1.0], size=(FLIPS, n))
-        signs[0] = 1.0
-    sums = np.abs(signs @ differences)
+    sums = np.abs(_signs(seed, n) @ differences)
     # Equal sums added in another order differ by rounding; they are as extreme as the observed one.
     threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
     return float(np.mean(sums >= threshold))
@@ -215,7 +235,7 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
     return float(deviations[0] @ deviations[1] / norms.prod())
 
 
-def spearman_test(a: ArrayLike, b: ArrayLike, generator: np.random.Generator) -> float:
+def spearman_test(a: ArrayLike, b: ArrayLike, seed: int = 0) -> float:
     """Two-sided permutation test of no rank correlation of `[pair]` values; NaN where `spearman`
     is.
 
@@ -230,6 +250,7 @@ def spearman_test(a: ArrayLike, b: ArrayLike, generator: np.random.Generator) ->
     test = scipy.stats.permutation_test(
         (ranks[0],), lambda drawn, axis: np.sum(drawn * ranks[1], axis=axis),
         permutation_type="pairings", vectorized=True,
-        n_resamples=np.inf if ranks.shape[1] <= PAIRINGS_UP_TO else FLIPS, rng=generator,
+        n_resamples=np.inf if ranks.shape[1] <= PAIRINGS_UP_TO else FLIPS,
+        rng=np.random.default_rng(seed),
     )  # fmt: skip
     return float(test.pvalue)

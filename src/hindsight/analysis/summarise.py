@@ -12,7 +12,7 @@ import gc
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ from hindsight.fingerprint import of_stage
 from hindsight.integrity import RECORD, SUMS, check_tables, file_sha256, record_sum
 from hindsight.process import side_by_side
 
+#: Columns of a table by name, equally long.
+Columns = Mapping[str, NDArray[Any]]
 #: The file that has a digest of what the tables beside it were made of.
 MADE_OF = "made_of.txt"
 CURVE_POINTS = 250
@@ -206,18 +208,19 @@ def make_tables(
     keys = ["fidelity", *arm, "level", *vary, *PLACE]
     longest, largest = _longest_minutes(cells), _largest_budgets(cells)
     compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
-    curves: list[tuple[Key, pd.DataFrame]] = []
+    curves: list[tuple[Key, Columns]] = []
     summaries: list[Key] = []
     for key, cell in cells:
         steps = step_curve(cell)
-        minutes = minute_curve(cell, longest[_condition(key)], BINS)
+        minutes = median_by_minutes(cell, longest[_condition(key)])
         # In bins of its own: one of an arm that takes long would hold all of one that does not.
         drawn = minute_curve(cell, float(cell.runs["minutes"].max()), MINUTE_BINS)
         if cell.budget < largest[_condition(key)]:
             # Not that it would stay so: there were no more steps.
-            minutes = minutes.iloc[: _bins_trained(minutes["x"], cell)]
+            trained = _bins_trained(minutes["x"], cell)
+            minutes = {name: values[:trained] for name, values in minutes.items()}
         kept = _points_to_keep(steps, to_learn=cell.unit_returns)
-        curves += [(key, steps.iloc[kept]), (key, drawn)]
+        curves += [(key, {name: v[kept] for name, v in steps.items()}), (key, drawn)]
         common = _coarse_row(cell, compared[_place(key)], minutes)
         common |= _common_row(cell, compared[_place(key)])
         summaries.append(key | _summary_row(cell, steps, minutes) | common)
@@ -246,51 +249,61 @@ def make_tables(
     }
 
 
-def step_curve(cell: Reduced) -> pd.DataFrame:
+def step_curve(cell: Reduced) -> Columns:
     """The seeds' statistics at every step of the grid, ended runs carried forward."""
-    values = (metrics.carry_forward(cell.returns), metrics.carry_forward(cell.success), cell.solved)
+    values = (cell.carried_returns, cell.carried_success, cell.solved)
     return _curve("env_steps", cell.env_steps, *values)
 
 
-def minute_curve(cell: Reduced, longest: float, bins: int) -> pd.DataFrame:
+def minute_curve(cell: Reduced, longest: float, bins: int) -> Columns:
     """The seeds' statistics by the end of each of so many equal bins of training time from 0 to
     `longest` minutes.
     """
     edges = longest * np.arange(1, bins + 1) / bins
-    values = (metrics.carry_forward(cell.returns), metrics.carry_forward(cell.success), cell.solved)
-    return _curve("minutes", edges, *(metrics.on_time_grid(v, cell.minutes, edges) for v in values))
+    rows = metrics.rows_by(cell.minutes, edges)
+    values = (cell.carried_returns, cell.carried_success, cell.solved)
+    return _curve("minutes", edges, *(metrics.at_rows(v, rows) for v in values))
 
 
-def _curve(clock: str, x: Array, returns: Array, success: Array, solved: Array) -> pd.DataFrame:
+def median_by_minutes(cell: Reduced, longest: float) -> dict[str, Array]:
+    """`x` and `median` `[bin]` of the returns by the end of each of BINS equal bins of training
+    time from 0 to `longest` minutes: what numbers are read from.
+    """
+    edges = longest * np.arange(1, BINS + 1) / BINS
+    returns = metrics.on_time_grid(cell.carried_returns, cell.minutes, edges)
+    return {"x": edges, "median": metrics.median_curve(returns)}
+
+
+def _curve(clock: str, x: Array, returns: Array, success: Array, solved: Array) -> Columns:
     q25, median, q75 = metrics.quantiles(returns, [0.25, 0.5, 0.75])
-    return pd.DataFrame({
-        "clock": clock, "x": x, "median": median, "q25": q25, "q75": q75,
+    return {
+        "clock": np.full(x.shape, clock), "x": x, "median": median, "q25": q25, "q75": q75,
         "mean": metrics.mean_over_seeds(returns),
         "success_share": metrics.mean_over_seeds(success),
         "solved_share": np.nan_to_num(solved).mean(axis=0),
         "n_seeds": (~np.isnan(returns)).sum(axis=0),
-    })  # fmt: skip
+    }  # fmt: skip
 
 
-def _points_to_keep(curve: pd.DataFrame, *, to_learn: bool) -> NDArray[np.intp]:
+def _points_to_keep(curve: Columns, *, to_learn: bool) -> NDArray[np.intp]:
     """Rows of a thinned curve: evenly spread, with the exact maximum and, where there is one, time
     to learn.
     """
-    median, x = curve["median"].to_numpy(), curve["x"].to_numpy()
+    median, x = curve["median"], curve["x"]
     kept = list(metrics.maximum_steps(median))
     if to_learn:
         kept.append(int(np.searchsorted(x, metrics.time_to_learn(median, x))))
-    return metrics.thin(len(curve), CURVE_POINTS, kept)
+    return metrics.thin(len(x), CURVE_POINTS, kept)
 
 
-def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> Key:
+def _summary_row(cell: Reduced, steps: Columns, minutes: Columns) -> Key:
     """The row of summary.csv: the papers' statistics, then those of the final evaluation."""
     finals = cell.runs["final_evaluation_return"].to_numpy()
     solved = int(cell.runs["solved"].sum())
     row: Key = {
         "n_seeds": len(finals),
         "max_median_return": metrics.maximum_median_return(steps["median"]),
-        "iqr": metrics.iqr_at_maximum(metrics.carry_forward(cell.returns)),
+        "iqr": metrics.iqr_at_maximum(cell.carried_returns),
         "time_to_learn_steps": float("nan"),
         "time_to_learn_minutes": float("nan"),
         "solved_share": solved / len(finals),
@@ -309,7 +322,7 @@ def _summary_row(cell: Reduced, steps: pd.DataFrame, minutes: pd.DataFrame) -> K
     return row
 
 
-def _coarse_row(cell: Reduced, common: Common, minutes: pd.DataFrame) -> Key:
+def _coarse_row(cell: Reduced, common: Common, minutes: Columns) -> Key:
     """Maximum and time to learn on the arms' coarsest grid, and the time to LEVELS; NaN without."""
     row: Key = dict.fromkeys(COARSE_COLUMNS, float("nan"))
     steps, returns = common.to_own_end(cell)
@@ -345,7 +358,7 @@ def _common_row(cell: Reduced, common: Common) -> Key:
     return row
 
 
-def _bins_trained(edges: pd.Series, cell: Reduced) -> int:
+def _bins_trained(edges: Array, cell: Reduced) -> int:
     """Bins of time up to the one in which the cell's last run ends."""
     end = float(cell.runs["minutes"].max())
     return min(len(edges), int(np.searchsorted(edges, end * (1.0 - 1e-6))) + 1)
@@ -354,12 +367,12 @@ def _bins_trained(edges: pd.Series, cell: Reduced) -> int:
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
     """The mean or interquartile mean of pooled values, with its stratified bootstrap interval."""
     statistic = {"mean": statistics.mean, "iqm": statistics.iqm}[name]
-    interval = statistics.bootstrap(strata, statistic, np.random.default_rng(0))
+    interval = statistics.bootstrap(strata, statistic)
     value = float(statistic(np.concatenate(strata)))
     return {column: value, f"{prefix}_low": interval.low, f"{prefix}_high": interval.high}
 
 
-def _seed_curves(cell: Reduced) -> pd.DataFrame:
+def _seed_curves(cell: Reduced) -> Columns:
     """Every seed's own curve to its own end, thinned for drawing; `updates` since the beginning.
 
     Episodes one by one are kept whole: averages that move over them need each of them.
@@ -369,13 +382,13 @@ def _seed_curves(cell: Reduced) -> pd.DataFrame:
     kept = [metrics.thin(int(length), limit) for length in lengths]
     row = np.repeat(np.arange(len(kept)), [len(index) for index in kept])
     step = np.concatenate(kept)
-    return pd.DataFrame({
+    return {
         "seed": cell.seeds[row],
         "env_steps": cell.env_steps[step], "minutes": cell.minutes[row, step],
         "updates": np.nancumsum(cell.updates, axis=1)[row, step],
         "return_mean": cell.returns[row, step], "success_rate": cell.success[row, step],
         **{name: values[row, step] for name, values in cell.traces.items()},
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def pair_tests(
@@ -426,15 +439,15 @@ def _pair_rows(
     rows = []
     for metric in compared:
         difference = (arm.loc[shared, metric] - baseline.loc[shared, metric]).to_numpy()
-        low, high = statistics.bootstrap([difference], statistics.mean, np.random.default_rng(0))
+        low, high = statistics.bootstrap([difference], statistics.mean)
         values = arm[metric].to_numpy(), baseline[metric].to_numpy()
-        chances = statistics.probability_of_improvement_interval(*values, np.random.default_rng(0))
+        chances = statistics.probability_of_improvement_interval(*values)
         rows.append(pair | common | {
             "metric": metric,
             "mean_difference": float(difference.mean()) if difference.size else float("nan"),
             "low": low,
             "high": high,
-            "p_permutation": statistics.sign_flip_test(difference, np.random.default_rng(0)),
+            "p_permutation": statistics.sign_flip_test(difference),
             "probability_of_improvement": statistics.probability_of_improvement(*values),
             "probability_low": chances.low,
             "probability_high": chances.high,
@@ -541,12 +554,12 @@ def _longest_minutes(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, st
 
 
 def _stack(
-    parts: list[tuple[Key, pd.DataFrame]], keys: list[str], columns: tuple[str, ...]
+    parts: Sequence[tuple[Key, Columns | pd.DataFrame]], keys: list[str], columns: tuple[str, ...]
 ) -> pd.DataFrame:
     """The parts one below the other, each row with its part's key."""
     if not parts:
         return pd.DataFrame(columns=[*keys, *columns])
-    part = np.repeat(np.arange(len(parts)), [len(table) for _, table in parts])
+    part = np.repeat(np.arange(len(parts)), [len(table[columns[0]]) for _, table in parts])
     keyed = pd.DataFrame([key for key, _ in parts], columns=keys).iloc[part]
-    body = pd.concat([table for _, table in parts], ignore_index=True)[list(columns)]
-    return pd.concat([keyed.reset_index(drop=True), body], axis=1)
+    body = {name: np.concatenate([table[name] for _, table in parts]) for name in columns}
+    return pd.concat([keyed.reset_index(drop=True), pd.DataFrame(body)], axis=1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 
 from hindsight.analysis import statistics
@@ -53,7 +52,7 @@ def learns_reach_only(evidence: Evidence) -> Verdict:
     with_her, without = (_judged(select(runs, role)) for role in ("subject", "baseline"))
     gains = paired(with_her, without, "success", ["level", CONDITION, "seed"])
     strata = [group.to_numpy() for _, group in gains.groupby(level=["level", CONDITION])]
-    low, high = statistics.bootstrap(strata, statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap(strata, statistics.mean)
     return Verdict(
         "P7",
         evidence.fidelity,
@@ -248,7 +247,7 @@ def moving_goals(evidence: Evidence) -> Numbers:
         pair = moved[how], gain["mean_difference"]
         numbers["correlations"][how] = {
             "value": statistics.spearman(*pair),
-            "p": statistics.spearman_test(*pair, np.random.default_rng(0)),
+            "p": statistics.spearman_test(*pair),
         }
     for arm in names_of(runs, "level"):
         if len(against := gains(tests, arm, her)):

@@ -152,7 +152,7 @@ def best_strategy(evidence: Evidence, experiment: str) -> Numbers:
 
 def _mean(values: Array) -> dict[str, float]:
     """The mean over seeds with its bootstrap interval."""
-    low, high = statistics.bootstrap([values], statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap([values], statistics.mean)
     return {"mean": float(values.mean()), "low": low, "high": high}
 
 
@@ -165,7 +165,7 @@ def _difference(runs: pd.DataFrame, arm: str | None, baseline: str | None) -> Ef
     strata = [group.to_numpy() for _, group in values.groupby(level=["level", CONDITION])]
     if not strata:
         return None
-    low, high = statistics.bootstrap(strata, statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap(strata, statistics.mean)
     means = [group.mean() for group in strata]
     ahead, behind = sum(m > 0 for m in means), sum(m < 0 for m in means)
     fewest = min(len(group) for group in strata)

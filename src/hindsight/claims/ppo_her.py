@@ -312,7 +312,7 @@ def solves_more(evidence: Evidence) -> Verdict:
     gained, lost = solved_her & ~solved_ppo, solved_ppo & ~solved_her
     significant = int((adjusted[gained] < limits["alpha"]).sum())
     missing = caveats("P4", summary)
-    low, high = statistics.bootstrap(differences, statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap(differences, statistics.mean)
     total = runs.groupby("role")["solved"].mean()
     is_reproduced = significant > 0 and gained.sum() > lost.sum()
     return Verdict(
@@ -443,7 +443,7 @@ def holds_up(evidence: Evidence) -> Verdict:
         effect,
         low,
         high,
-        p_value=statistics.sign_flip_test(per_unit, np.random.default_rng(0)),
+        p_value=statistics.sign_flip_test(per_unit),
         n_seeds=min(fewest_seeds(summary) for summary in summaries.values()),
         n_conditions=max(len(part.groupby(CONDITION)) for part in parts.values()),
         missing=missing,
@@ -548,7 +548,7 @@ def loses_stability(evidence: Evidence) -> Verdict:
                              > 0).sum()),
         },
         *contrast,
-        p_value=statistics.sign_flip_test(means["contrast"].to_numpy(), np.random.default_rng(0)),
+        p_value=statistics.sign_flip_test(means["contrast"].to_numpy()),
         n_seeds=fewest_seeds(select(summary, "subject")),
         n_conditions=len(means),
         missing=missing,

@@ -217,7 +217,7 @@ def mean_interval(values: Array) -> tuple[float, float, float]:
     """Mean and its bootstrap interval, NaN for fewer than five values; all NaN for none."""
     if not values.size:
         return NAN, NAN, NAN
-    low, high = statistics.bootstrap([values], statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap([values], statistics.mean)
     return float(values.mean()), low, high
 
 

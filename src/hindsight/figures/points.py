@@ -41,7 +41,7 @@ def spread(strata: Sequence[Array]) -> Spread:
     values = np.concatenate([*strata, np.empty(0)])
     if not values.size:
         return float("nan"), float("nan"), float("nan")
-    low, high = statistics.bootstrap(strata, statistics.mean, np.random.default_rng(0))
+    low, high = statistics.bootstrap(strata, statistics.mean)
     return float(values.mean()), low, high
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import markdown_it
+import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
@@ -36,6 +37,8 @@ ADDRESSES = {
 SHOWN_ROWS = 16
 #: Colours of an embedded figure; its lines and letters need no more.
 COLOURS = 64
+#: Pixels by which they are chosen.
+SAMPLE = 20_000
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -115,12 +118,27 @@ def specification(chart: Chart) -> Markup:
 def webp(path: Path) -> str:
     """A figure as a data: address: lossless but for the number of its colours."""
     with Image.open(path) as image:
-        few = image.convert("RGB").quantize(
-            COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
-        )
         made = io.BytesIO()
-        few.convert("RGB").save(made, "WEBP", lossless=True, method=4)
+        _with_few_colours(image).save(made, "WEBP", lossless=True, method=4)
     return "data:image/webp;base64," + base64.b64encode(made.getvalue()).decode("ascii")
+
+
+def _with_few_colours(image: Image.Image) -> Image.Image:
+    """A figure, which has a palette, with COLOURS of its colours at most.
+
+    They are chosen by a sample in which each colour of the palette has its share, and at least one
+    pixel: in a twentieth of the time that all pixels take.
+    """
+    image.load()
+    palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
+    count = np.array(image.histogram()[: len(palette)])
+    share = np.ceil(SAMPLE * count / count.sum()).astype(int)
+    sample = Image.fromarray(np.repeat(palette, share, axis=0)[None])
+    few = sample.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    shown = share > 0
+    palette[shown] = np.asarray(few.convert("RGB"))[0][(share.cumsum() - share)[shown]]
+    image.putpalette(palette.tobytes())
+    return image.convert("RGB")
 
 
 def size(path: Path) -> tuple[int, int]:
