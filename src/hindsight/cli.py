@@ -584,10 +584,21 @@ def verify_published(
 
 def _vouched_for(plans: Iterable[Path]) -> None:
     """Raise FileError for a published cell of these plans that its manifest does not vouch for."""
-    from hindsight.analysis.summarise import read_plan
+    from hindsight.analysis.summarise import cells_of
     from hindsight.publish import verify
 
-    verify(sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]}))
+    verify(cells_of(plans))
+
+
+@app.command(hidden=True)
+def sums(out: Path, plans: list[Path]) -> None:
+    """Checksums of these plans' cells that are there, as sha256sum writes them (a job)."""
+    from hindsight.analysis.summarise import cells_of
+    from hindsight.files import write_whole
+    from hindsight.integrity import file_sha256
+
+    lines = [f"{file_sha256(path)}  {path}\n" for path in cells_of(plans) if path.exists()]
+    write_whole(out, lambda part: part.write_text("".join(lines), encoding="utf-8"))
 
 
 @app.command(hidden=True)

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.files import as_json, set_aside, write_if_changed
-from hindsight.integrity import about
+from hindsight.integrity import RECORD, about
 from hindsight.specs.axis import by_axis
 from hindsight.specs.bundles import bundles_of, jobs_of
 from hindsight.specs.cell import CellSpec
@@ -79,7 +80,7 @@ class Stage:
         "seed_curves.parquet",
         "evaluations.parquet",
         "runs.parquet",
-        "record.json",
+        RECORD,
     )
 
     @classmethod
@@ -241,10 +242,28 @@ class Stage:
         names = [experiment, *beside]
         return [f"{self.tables}/{name}/{table}" for name in names for table in self.TABLES]
 
+    def drawn_from(self, experiments: Sequence[str]) -> list[str]:
+        """What a job has as its input that draws these experiments' figures.
+
+        Of several their records alone, which have the tables' checksums: Snakemake reads every
+        input for every output.
+        """
+        tables = list(dict.fromkeys(t for name in experiments for t in self.tables_of(name)))
+        if len(experiments) == 1:
+            return tables
+        return [path for path in tables if path.endswith(RECORD) or path == self.episodes]
+
     @property
     def all_tables(self) -> list[str]:
-        """Every experiment's summary."""
-        return [f"{self.tables}/{name}/summary.csv" for name in self.experiments]
+        """Every experiment's tables."""
+        return [
+            f"{self.tables}/{name}/{table}" for name in self.experiments for table in self.TABLES
+        ]
+
+    @property
+    def sums(self) -> str:
+        """Checksums of all cells: what one job that makes all tables has as its input."""
+        return f"{self.tables}/cells.sha256"
 
     @property
     def papers(self) -> str:

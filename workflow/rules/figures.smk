@@ -20,9 +20,7 @@ for job, experiments in STAGE.drawing.items():
         name:
             job
         input:
-            tables=list(
-                dict.fromkeys(t for name in experiments for t in STAGE.tables_of(name))
-            ),
+            STAGE.drawn_from(experiments),
         output:
             update(
                 [

@@ -1,12 +1,33 @@
 # From experiments' cells to their tables.  A job leaves alone what is made already, of the same cells.
 for job, experiments in STAGE.summarising.items():
 
+    if len(experiments) > 1:
+
+        # Snakemake reads every input for every output, at the end of a job and at each later start:
+        # hundreds of tables by a thousand cells.  So all cells are one file to that job.
+        rule:
+            name:
+                "checksums"
+            input:
+                plans=[f"{STAGE.tables}/{name}/plan.json" for name in experiments],
+                cells=cells_of(experiments),
+            output:
+                STAGE.sums,
+            log:
+                f"results/logs/summarise/{STAGE.source}-sums.log",
+            priority: 5000
+            localrule: True
+            conda:
+                "../../environment.yml"
+            shell:
+                "hindsight sums {output:q} {input.plans:q} > {log:q} 2>&1"
+
     rule:
         name:
             job
         input:
             plans=[f"{STAGE.tables}/{name}/plan.json" for name in experiments],
-            cells=cells_of(experiments),
+            cells=STAGE.sums if len(experiments) > 1 else cells_of(experiments),
         output:
             update(
                 [

@@ -487,6 +487,11 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     return plan
 
 
+def cells_of(plans: Iterable[Path]) -> list[Path]:
+    """Files of these plans' cells, each once; ResultError if a file is no plan."""
+    return sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]})
+
+
 def read_table(path: str | Path) -> pd.DataFrame:
     """One of the tables as written; the level of an experiment that varies nothing is the empty
     string.
