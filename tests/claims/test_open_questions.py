@@ -324,3 +324,39 @@ def test_where_nothing_is_learned_nothing_is_compared(tmp_path: Path) -> None:
         levels=[{"failure_distance": x} for x in (1.1, 8.0)],
     )  # fmt: skip
     assert "no arm reaches" in words_of(answered(tables, "Q7"))
+
+
+def of_networks(root: Path, arms: tuple[str, ...], seeds: int = 4) -> Path:
+    """PPO-HER fails with the large network where the prey keeps away, PPO everywhere."""
+
+    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
+        fails = not arm.startswith("PPO-HER") or ("512" in arm and prey == "repel")
+        return constant(0.1 if fails else 0.9)
+
+    return written(root, "network", curve_of, arms=arms, seeds=seeds,
+                   conditions=[("random", "static"), ("random", "repel")])  # fmt: skip
+
+
+def test_a_small_network_beside_a_large_one(tmp_path: Path) -> None:
+    arms = ("PPO", "PPO-HER", "SAC-HER", "PPO, 3 × 512", "PPO-HER, 3 × 512")
+    found = answered(of_networks(tmp_path, arms), "Q9")
+    assert (found.numbers["small"], found.numbers["large"]) == ([64, 64], [512, 512, 512])
+    # SAC-HER has no large twin.
+    shares = {
+        (condition, arm): (round(x["small"], 3), round(x["large"], 3))
+        for condition, arms in found.numbers["conditions"].items()
+        for arm, x in arms.items()
+    }
+    assert shares == {
+        ("random static", "PPO"): (0.1, 0.1), ("random static", "PPO-HER"): (0.9, 0.9),
+        ("random repel", "PPO"): (0.1, 0.1), ("random repel", "PPO-HER"): (0.9, 0.1),
+    }  # fmt: skip
+    said = words_of(found)
+    assert "with 2 × 64 and with 3 × 512" in said
+    assert "random repel: PPO 10% and 10%, PPO-HER 90% and 10%" in said
+    assert "4 seeds" in said and "2 of 12 conditions" in said
+
+
+@pytest.mark.parametrize("arms", [("PPO", "PPO-HER"), ("SAC-HER", "PPO, 3 × 512")])
+def test_one_network_alone_is_no_answer(tmp_path: Path, arms: tuple[str, ...]) -> None:
+    assert "no condition has both sides" in words_of(answered(of_networks(tmp_path, arms), "Q9"))

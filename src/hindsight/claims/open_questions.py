@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -212,6 +213,32 @@ def near_far(evidence: Evidence) -> Numbers:
     }  # fmt: skip
 
 
+def network(evidence: Evidence) -> Numbers:
+    """Q9: each algorithm with the smallest and the largest network, by condition."""
+    runs = read(evidence, "network", "runs.parquet")
+    sizes = sorted(runs["hidden"].unique(), key=lambda text: sum(json.loads(text)))
+    if len(sizes) < 2:
+        raise Untested("no pair")
+    small, large = (select(runs, hidden=size) for size in (sizes[0], sizes[-1]))
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    pairs: list[pd.DataFrame] = []
+    for arm, own in _arms(small).items():
+        first = own.iloc[0]
+        her = None if pd.isna(first["her"]) else first["her"]
+        other = select(large, algorithm=first["algorithm"], her=her)
+        for condition, rows in other.groupby(CONDITION, sort=False):
+            both = own[own[CONDITION] == condition], rows
+            means = [float(x["final_evaluation_success"].mean()) for x in both]
+            found.setdefault(str(condition), {})[arm] = {"small": means[0], "large": means[1]}
+            pairs += both
+    if not pairs:
+        raise Untested("no pair")
+    return {
+        "small": json.loads(sizes[0]), "large": json.loads(sizes[-1]), "conditions": found,
+        "n_seeds": sorted({len(rows) for rows in pairs}),
+    }  # fmt: skip
+
+
 def _correlations(table: pd.DataFrame, x: str | None, y: str) -> pd.Series:
     """Rank correlation of columns over the levels (the first index; None: with the level), by run;
     runs without one are left out.
@@ -233,6 +260,7 @@ ANSWERS: dict[str, Callable[[Evidence], Numbers]] = {
     "Q6": signals,
     "Q7": near_far,
     "Q8": moving_goals,
+    "Q9": network,
 }
 
 

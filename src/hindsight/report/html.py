@@ -119,7 +119,8 @@ def webp(path: Path) -> str:
     """A figure as a data: address: lossless but for the number of its colours."""
     with Image.open(path) as image:
         made = io.BytesIO()
-        _with_few_colours(image).save(made, "WEBP", lossless=True, method=4)
+        # Of a lossless picture `quality` is the effort: a fortieth smaller for a tenth of a second.
+        _with_few_colours(image).save(made, "WEBP", lossless=True, method=4, quality=100)
     return "data:image/webp;base64," + base64.b64encode(made.getvalue()).decode("ascii")
 
 
