@@ -50,7 +50,7 @@ SHORTEST_BUNDLE = 60
 BUNDLES_PER_SLOT = 2
 #: Seconds of one machine's job that has short bundles follow each other: at least, at most, and
 #: how many jobs each core has at least, so that all end together.
-LEAST_JOB, MOST_JOB, JOBS_PER_SLOT = 20, 120, 8
+LEAST_JOB, MOST_JOB, JOBS_PER_SLOT = 20, 60, 8
 #: Seconds of a core (estimated) below which all training ends soon enough to be drawn at once.
 SHORT_TRAINING = 600
 #: What every training job has as its input, and no other: of cells that train together Snakemake

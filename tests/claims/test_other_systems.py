@@ -106,7 +106,7 @@ def test_without_results_every_question_is_asked_and_not_tested(tmp_path: Path) 
     for answer in found:
         assert words_of(answer) == "Not tested: the experiment has no results."
         assert FIGURES[answer.figure].experiment == answer.experiment
-    assert [answer.section for answer in found] == 8 * ["open questions"] + 6 * ["other systems"]
+    assert [answer.section for answer in found] == 9 * ["open questions"] + 6 * ["other systems"]
 
 
 def test_the_printed_window_is_episodes_126_to_150() -> None:
