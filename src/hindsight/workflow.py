@@ -243,14 +243,10 @@ class Stage:
         return [f"{self.tables}/{name}/{table}" for name in names for table in self.TABLES]
 
     def drawn_from(self, experiments: Sequence[str]) -> list[str]:
-        """What a job has as its input that draws these experiments' figures.
-
-        Of several their records alone, which have the tables' checksums: Snakemake reads every
-        input for every output.
+        """What a job has as its input that draws these experiments' figures: of tables the record
+        alone, which has their checksums, because Snakemake reads every input for every output.
         """
-        tables = list(dict.fromkeys(t for name in experiments for t in self.tables_of(name)))
-        if len(experiments) == 1:
-            return tables
+        tables = dict.fromkeys(t for name in experiments for t in self.tables_of(name))
         return [path for path in tables if path.endswith(RECORD) or path == self.episodes]
 
     @property
