@@ -195,6 +195,29 @@ def test_a_prey_can_be_narrowed():
     assert levels == {0.5}
 
 
+def test_a_level_can_be_narrowed():
+    """As a prey; within a fidelity, too, and by names alone as by keys."""
+    few = {"seeds": 2, "steps": 4096}
+    levels = {"weight_decay": {1e-2: few, 1e-5: {}}}
+    fidelities = {"released": few, "described": {"tasks": {"FetchPush": {"levels": levels}}}}
+    tasks = ["FetchPush"]
+    entries = plan_of(preset="paper", select={"fetch": {"tasks": tasks, "fidelities": fidelities}})
+    sizes = {
+        (e.fidelity, e.level["weight_decay"]): (e.spec.seeds, e.spec.steps)
+        for e, _ in entries.experiments["fetch"]
+    }
+    assert sizes == {
+        **{("released", decay): (2, 4096) for decay in (1e-2, 1e-3, 1e-4, 1e-5)},
+        ("described", 1e-2): (2, 4096),
+        ("described", 1e-5): (4, 1_000_000),
+    }
+    named, keyed = (
+        plan_of(select={"fetch": {"levels": {"weight_decay": values}}})
+        for values in ([1e-2, 1e-5], {"1e-2": {}, "1e-5": {}})
+    )
+    assert named == keyed
+
+
 def test_a_part_may_have_more_seeds_than_the_papers_and_no_more_than_the_preset():
     def seeds(**more):
         select = {"learning_rate": {"seeds": 12}}
@@ -319,6 +342,14 @@ def dump_select(plan):
         (
             {"select": {"fetch": {"tasks": {"FetchPush": {"levels": {"k": [1]}}}}}},
             ["select.fetch.tasks.FetchPush.levels", "'k' is not varied", "weight_decay"],
+        ),
+        (
+            {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"levels": {"k": [1]}}}}}}},
+            ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is not varied", "weight_decay"],
+        ),
+        (
+            {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"stepps": 1}}}}}},
+            ["fetch.levels.weight_decay", "did you mean 'steps'"],
         ),
         ({"select": {"point_reach": {"tasks": ["Reach"]}}}, ["'Reach' is unknown", "PointReach"]),
         (

@@ -5,7 +5,7 @@ large: which part of which grids, and the size of a run.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -150,6 +150,8 @@ def _false(value: Any) -> Any:
 
 #: Names alone are fine, too.
 Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
+#: Levels alone, too.
+Levels = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
 
 
 class Part(Spec):
@@ -160,7 +162,8 @@ class Part(Spec):
     preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
     tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
-    levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
+    #: By what varies, by level.
+    levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
@@ -176,16 +179,20 @@ class Part(Spec):
         levels = all(level[key] in values for key, values in self.levels.items())
         return here and levels and (self.fidelities is None or fidelity in self.fidelities)
 
-    def at(self, where: "Condition", fidelity: Fidelity) -> list["Part"]:
-        """This part, and what it narrows at a condition and a fidelity: of unequal budgets the
-        least counts.
+    def at(self, where: "Condition", fidelity: Fidelity, level: dict[str, Any]) -> Iterator["Part"]:
+        """This part, and what it narrows at a place of the grid: of unequal budgets the least
+        counts.
         """
         preys, tasks = self.preys or {}, self.tasks or {}
         narrowed = [
             preys.get(where.prey) if where.prey else tasks.get(where.task),
             (self.fidelities or {}).get(fidelity),
+            *(self.levels[key].get(level[key]) for key in self.levels),
         ]
-        return [self, *(p for part in narrowed if part for p in part.at(where, fidelity))]
+        yield self
+        for part in narrowed:
+            if part:
+                yield from part.at(where, fidelity, level)
 
 
 class Selection(Part):
@@ -315,10 +322,11 @@ def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
         if key not in experiment.vary:
             known = _list(experiment.vary)
             raise ValueError(f"{where}.levels: {key!r} is not varied there, but {known}")
-        for level in levels:
+        for level, narrowed in levels.items():
             if level not in experiment.vary[key]:
                 known = ", ".join(map(str, experiment.vary[key]))
                 raise ValueError(f"{where}.levels.{key}: {level!r} is not among {known}")
+            _is_part_of(f"{where}.levels.{key}.{level}", narrowed, experiment)
 
 
 def _list(names: Any) -> str:

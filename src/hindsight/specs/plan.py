@@ -88,7 +88,9 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Selected]
         ):
             level = dict(zip(experiment.vary, values, strict=True))
             of_arm = selection.arms.get(arm, Part())
-            parts = [part for whole in (selection, of_arm) for part in whole.at(where, fidelity)]
+            parts = [
+                part for whole in (selection, of_arm) for part in whole.at(where, fidelity, level)
+            ]
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
