@@ -69,7 +69,7 @@ def judged(
     *arms: Mapping[str, float],
     levels: Sequence[dict[str, float]] = DECAYS,
     seeds: int = 4,
-    budget: int = 1_000_000,
+    budget: int | Callable[[str, float], int] = 1_000_000,
     column: str = "max_success",
 ) -> Verdict:
     """P7 where these are the best success rates of PPO-HER (and of PPO) at the largest weight
@@ -78,7 +78,8 @@ def judged(
     (other,) = {"max_success", "final_evaluation_success"} - {column}
     cells = [
         {"fidelity": "released", "arm": arm, "level": level_text(level), **level, "task": task,
-         "condition": task, **what_it_is("fetch", arm), "budget": budget, "n_seeds": seeds,
+         "condition": task, **what_it_is("fetch", arm), "n_seeds": seeds,
+         "budget": budget(task, level["weight_decay"]) if callable(budget) else budget,
          column: success if level["weight_decay"] == 1e-2 else 0.05, other: 0.0}
         for arm, own in zip(("PPO-HER", "PPO"), arms, strict=False)
         for task, success in own.items() for level in levels
@@ -88,7 +89,7 @@ def judged(
     pd.DataFrame(cells).to_csv(folder / "summary.csv", index=False)
     runs = pd.DataFrame([cell | {"seed": seed} for cell in cells for seed in range(seeds)])
     runs.to_parquet(folder / "runs.parquet")
-    preset = {"hidden": [64, 64], "steps": budget}
+    preset = {"hidden": [64, 64], "steps": max(cell["budget"] for cell in cells)}
     plan = {"experiment": "fetch", "source": "x", "preset": preset, "vary": [], "arms": [],
             "entries": []}  # fmt: skip
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -156,6 +157,18 @@ def test_incomplete_evidence_is_partly(tmp_path: Path, settings: dict[str, Any],
     p7 = judged(tmp_path, ONLY_REACH, **settings)
     assert p7.verdict == "partly"
     assert told in note(p7)
+
+
+def test_a_task_counts_by_its_longest_runs(tmp_path: Path) -> None:
+    """Weight decays that were tried for less are absent from them."""
+    p7 = judged(
+        tmp_path,
+        ONLY_REACH,
+        budget=lambda task, decay: 40_000 if decay < 1e-2 and task != "FetchReach" else 1_000_000,
+    )
+    assert p7.verdict == "partly"
+    assert "longest runs have only 1 of 4 weight decays" in note(p7)
+    assert "Fetch: a run has only" not in note(p7)
 
 
 def test_a_task_that_was_not_tried_is_missing_unless_it_is_fetch_reach(tmp_path: Path) -> None:
