@@ -60,7 +60,7 @@ class Covered:
             found.append("seeds")
         if self.steps[0] < self.whole["steps"]:
             found.append("steps")
-        if list(self.hidden) != self.whole["hidden"]:
+        if self.hidden and list(self.hidden) != self.whole["hidden"]:  # () where arms differ in it
             found.append("network size")
         return found
 
@@ -188,6 +188,6 @@ def _words(row: Covered) -> list[str]:
         of(row.settings, row.whole_settings),
         least(row.seeds, row.whole["seeds"]),
         least(row.steps, row.whole["steps"]),
-        network if network == theirs else f"{network} for {theirs}",
+        network if network == theirs or not row.hidden else f"{network} for {theirs}",
         "; ".join(row.lacking) or "nothing",
     ]

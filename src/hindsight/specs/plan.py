@@ -28,6 +28,7 @@ from hindsight.specs.config import (
     Config,
     Experiment,
     Part,
+    Selection,
     Size,
     conditions,
 )
@@ -169,6 +170,10 @@ def papers_grids(config: Config) -> dict[str, Any]:
     if PAPERS_PRESET not in config.presets:
         return {}
     size, found = config.presets[PAPERS_PRESET], dict[str, Any]()
+    if PUBLISHED_PRESET in config.presets:  # what else is published: beside the experiment's grid
+        others = config.presets[PUBLISHED_PRESET].select.keys() - size.select.keys()
+        select = size.select | {name: Selection() for name in sorted(others)}
+        size = size.model_copy(update={"select": select})
     for at in places(size, config.experiments):
         experiment = config.experiments[at.experiment]
         grid = found.setdefault(at.experiment, {
