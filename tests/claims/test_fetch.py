@@ -167,7 +167,7 @@ def test_a_task_counts_by_its_longest_runs(tmp_path: Path) -> None:
         budget=lambda task, decay: 40_000 if decay < 1e-2 and task != "FetchReach" else 1_000_000,
     )
     assert p7.verdict == "partly"
-    assert "longest runs have only 1 of 4 weight decays" in note(p7)
+    assert "longest runs cover only 1 of 4 weight decays" in note(p7)
     assert "Fetch: a run has only" not in note(p7)
 
 

@@ -57,7 +57,7 @@ LACKS = {
     "budgets": "{experiment}budgets differ, {sizes}",
     "levels": "S = {absent} absent",
     "tasks": "Fetch: {absent} not trained",
-    "weight decays": "Fetch: a task's longest runs have only {n} of {of} weight decays",
+    "weight decays": "Fetch: a task's longest runs cover only {n} of {of} weight decays",
     "steps": "Fetch: a run has only {n} of {of} steps",
     "no run reaches half": "no PPO-HER run reaches a success rate of one half",
     "one exploration": "the plain Gaussian and another way to explore are needed",

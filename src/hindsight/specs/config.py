@@ -162,7 +162,7 @@ class Part(Spec):
     preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
     tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
-    #: By what varies, by level.
+    #: By the key that varies: its levels, and of each what is narrowed there in turn.
     levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
@@ -187,7 +187,7 @@ class Part(Spec):
         narrowed = [
             preys.get(where.prey) if where.prey else tasks.get(where.task),
             (self.fidelities or {}).get(fidelity),
-            *(self.levels[key].get(level[key]) for key in self.levels),
+            *(levels.get(level[key]) for key, levels in self.levels.items()),
         ]
         yield self
         for part in narrowed:

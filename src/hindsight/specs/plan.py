@@ -162,7 +162,8 @@ def _but_for_size(spec: CellSpec) -> str:
 
 
 def papers_grids(config: Config) -> dict[str, Any]:
-    """By experiment what the papers' own preset would train of it, as plain data.
+    """By experiment what the papers' own preset would train of it, as plain data; all of its own
+    grid of an experiment that is published but not in that preset.
 
     arms: by name the levels and conditions of each; seeds and steps: the most that a run has there;
     hidden: the network.  Nothing without such a preset.
@@ -170,7 +171,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
     if PAPERS_PRESET not in config.presets:
         return {}
     size, found = config.presets[PAPERS_PRESET], dict[str, Any]()
-    if PUBLISHED_PRESET in config.presets:  # what else is published: beside the experiment's grid
+    if PUBLISHED_PRESET in config.presets:
         others = config.presets[PUBLISHED_PRESET].select.keys() - size.select.keys()
         select = size.select | {name: Selection() for name in sorted(others)}
         size = size.model_copy(update={"select": select})
