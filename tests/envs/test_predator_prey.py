@@ -10,21 +10,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hindsight.envs.predator_prey import Parameters, PredatorPrey, advance
+from hindsight.envs.predator_prey import PredatorPrey, step
 from hindsight.envs.prey import (
     INDEX,
     MIX,
-    POLICIES,
     SPEED,
     VECTOR,
-    Mixture,
     described_orthogonal,
-    n_draws,
+    n_uniform,
+    numbers_of,
     released_orthogonal,
+    velocities,
 )
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
-
-CPU = torch.device("cpu")
+from hindsight.envs.step import SUCCESS, TERMINATED
+from hindsight.specs.environments.predator_prey import PREYS as NAMES
+from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
 
 # -- the reference: PAPERS, section 1, one environment, plain Python ------------------------------
 
@@ -39,7 +39,7 @@ def at_speed(direction: list[float], speed: float) -> list[float]:
 
 
 def reference_orthogonal(v: list[float], u: list[float]) -> list[float]:
-    """The released, roughly orthogonal vector; `u` the draws of `Mixture.of`."""
+    """The released, roughly orthogonal vector; `u` uniform in [0, 1)."""
     n = len(v)
     if not any(v):
         v = [0.01 + 0.99 * x for x in u[VECTOR + n :]]
@@ -108,7 +108,7 @@ def situations(
     # Exact in binary, so that both sides compare the same numbers.
     g, r = draw(st.sampled_from([4.0, 10.0])), draw(st.sampled_from([0.125, 0.5, 1.5]))
     spec = PredatorPreySpec(
-        n_dims=n, grid_size=g, interception_distance=r, prey=draw(st.sampled_from(PREYS))
+        n_dims=n, grid_size=g, interception_distance=r, prey=draw(st.sampled_from(NAMES))
     )
     place = st.sampled_from([-g, 0.0, 0.5, g]) | st.floats(-g, g).map(lambda x: round(x, 3))
     speed = math.sqrt(n) / 2 / math.sqrt(n)
@@ -116,7 +116,7 @@ def situations(
     velocity = draw(st.lists(st.floats(-speed, speed), min_size=n, max_size=n))
     action = draw(st.lists(st.floats(-1.5, 1.5), min_size=n, max_size=n))
     uniform = st.floats(0, 1, exclude_max=True).map(lambda x: round(x, 4) % 1)
-    u = draw(st.lists(uniform, min_size=n_draws(n), max_size=n_draws(n)))
+    u = draw(st.lists(uniform, min_size=n_uniform(n), max_size=n_uniform(n)))
     return spec, [*positions, *velocity], draw(st.integers(0, 20)), action, u
 
 
@@ -130,28 +130,45 @@ def test_a_step_is_that_of_the_reference(
     expected, reward, done = reference_step(spec, before, counter, action, u)
     met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
     assume(abs(norm(met) - spec.interception_distance) > 1e-9)
-    parameters = Parameters.of([spec], CPU)
-    moving = parameters.moving()
-    uniform = torch.tensor(u, dtype=torch.float64)[None, None]
-    state = torch.tensor(before, dtype=torch.float64)[None, None]
-    elapsed = torch.tensor([[counter]])
-    step = advance(
-        state,
-        elapsed,
-        torch.tensor(action, dtype=torch.float64)[None, None],
-        [group.drawn(uniform) for group in moving],
-        parameters,
-        moving,
-    )
-    np.testing.assert_allclose(step.next_obs[0, 0].numpy(), expected, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(step.next_achieved[0, 0].numpy(), expected[:n], atol=1e-12)
-    assert torch.equal(state[0, 0], torch.tensor(before, dtype=torch.float64))
-    assert int(elapsed) == counter
-    assert bool(step.terminated) == done
-    assert bool(step.success) == (reward == 1.0)
     env = PredatorPrey([spec], [0])
-    desired = torch.tensor(before[n : 2 * n], dtype=torch.float64)[None, None]
-    assert float(rewards_of(env, step, desired)) == reward
+    state, after = np.array(before), np.zeros(3 * n)
+    drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
+    flags = step(
+        env.goal_policy(0), env.parameters[0], state, counter, np.array(action), drawn, after
+    )
+    np.testing.assert_allclose(after, expected, rtol=1e-7, atol=1e-9)
+    assert (state == before).all()
+    assert bool(flags & TERMINATED) == done
+    assert bool(flags & SUCCESS) == (reward == 1.0)
+    achieved, desired = (torch.tensor(goal)[None, None] for goal in (after[:n], before[n : 2 * n]))
+    assert float(env.task.reward(achieved, desired, torch.tensor([[done]]))[0]) == reward
+
+
+@settings(max_examples=100, deadline=None)
+@given(situations())
+def test_compiled_it_is_the_same(
+    situation: tuple[PredatorPreySpec, list[float], int, list[float], list[float]],
+) -> None:
+    spec, before, counter, action, u = situation
+    n = spec.n_dims
+    expected, reward, done = reference_step(spec, before, counter, action, u)
+    met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
+    assume(abs(norm(met) - spec.interception_distance) > 1e-5)
+    # Where predator and prey coincide to rounding, so does every direction.
+    apart = [a - b for a, b in zip(expected[:n], expected[n : 2 * n], strict=True)]
+    assume(spec.prey != "straight_away" or norm(apart) > 1e-3 or norm(apart) == 0)
+    env = PredatorPrey([spec], [0])
+    env.state = torch.tensor(before)[None, None]
+    env.elapsed.fill_(counter)
+    env._make_ready(np.array(u, np.float32)[None, None, None])
+    found = env.advance(torch.tensor(action)[None, None])
+    assert bool(found.terminated) == done
+    assert bool(found.success) == (reward == 1.0)
+    np.testing.assert_allclose(found.next_obs[0, 0, : 2 * n].numpy(), expected[: 2 * n], atol=1e-5)
+    if spec.prey not in ("attract", "repel"):  # which choose among entries by whether they are 0
+        np.testing.assert_allclose(
+            found.next_obs[0, 0, 2 * n :].numpy(), expected[2 * n :], atol=1e-3
+        )
 
 
 def test_the_prey_moves_after_the_reward_by_the_velocity_that_was_shown() -> None:
@@ -216,7 +233,7 @@ def test_actions_and_positions_are_clipped() -> None:
     n=st.integers(2, 6),
     g=st.floats(0.5, 50),
     share=st.floats(0.01, 0.49),
-    prey=st.sampled_from(PREYS),
+    prey=st.sampled_from(NAMES),
     seed=st.integers(0, 2**32),
 )
 def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
@@ -251,7 +268,13 @@ def test_apart_spawns_at_the_origin_and_halfway_up_the_last_axis(n: int) -> None
 
 def drawn(n: int, count: int = 20_000) -> Tensor:
     generator = np.random.default_rng(0)
-    return torch.from_numpy(generator.random((count, n_draws(n)), dtype=np.float32))
+    return torch.from_numpy(generator.random((count, n_uniform(n)), dtype=np.float32))
+
+
+def directions(prey: Prey, d: Tensor, draws: Tensor, fidelity: str) -> Tensor:
+    """Velocities [size, n] of the compiled prey."""
+    lines = d.float().contiguous().numpy()
+    return torch.from_numpy(velocities(prey, lines, draws.numpy(), fidelity == "described"))
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
@@ -269,7 +292,7 @@ def test_released_directions_are_those_measured_from_the_released_code(
     prey: Prey, quantiles: list[float], mean: float
 ) -> None:
     d = torch.tensor([1.5, 2.5, 3.5]).expand(20_000, 3)  # predator (1, 2, 3), prey (-1/2, ...)
-    cosine = cosines(POLICIES[prey](d, drawn(3), "released"), d)
+    cosine = cosines(directions(prey, d, drawn(3), "released"), d)
     found = np.quantile(cosine.numpy(), [0.05, 0.25, 0.5, 0.75, 0.95])
     np.testing.assert_allclose(found, quantiles, atol=0.02)
     assert float(cosine.mean()) == pytest.approx(mean, abs=0.02)
@@ -279,7 +302,7 @@ def test_released_directions_are_those_measured_from_the_released_code(
 def test_described_directions_follow_from_the_mixture(prey: Prey, sign: int, low: float) -> None:
     d = torch.tensor([1.5, 2.5, 3.5]).expand(20_000, 3)
     draws = drawn(3)
-    cosine = cosines(POLICIES[prey](d, draws, "described"), d)
+    cosine = cosines(directions(prey, d, draws, "described"), d)
     # With o orthogonal to d and as long, the cosine is a function of m alone.
     m = low + (1 - low) * draws[:, MIX].double()
     expected = sign * (1 - m) / (m.square() + (1 - m).square()).sqrt()
@@ -289,12 +312,17 @@ def test_described_directions_follow_from_the_mixture(prey: Prey, sign: int, low
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_described_orthogonal_is_orthogonal_as_long_and_without_preference(n: int) -> None:
     v = torch.from_numpy(np.random.default_rng(1).uniform(-10, 10, (20_000, n)))
-    chances = Mixture.of(drawn(n).double(), 0.0, "described")
-    o = described_orthogonal(v, chances)
+    chances = numbers_of(drawn(n).numpy()).astype(np.float64)
+
+    def orthogonal(v: Tensor) -> Tensor:
+        pairs = zip(v.contiguous().numpy(), chances, strict=True)
+        return torch.from_numpy(np.array([described_orthogonal(*pair) for pair in pairs]))
+
+    o = orthogonal(v)
     np.testing.assert_allclose(cosines(o, v).numpy(), 0, atol=1e-9)
     lengths = torch.linalg.vector_norm(v, dim=-1)
     np.testing.assert_allclose(torch.linalg.vector_norm(o, dim=-1).numpy(), lengths.numpy())
-    along = described_orthogonal(torch.eye(n, dtype=torch.float64)[:1].expand(20_000, n), chances)
+    along = orthogonal(torch.eye(n, dtype=torch.float64)[:1].expand(20_000, n))
     # Uniform on the sphere of the other m = n - 1 dimensions: moments 0, 1 / m, 3 / (m (m + 2)).
     np.testing.assert_allclose(along.mean(0).numpy(), 0, atol=0.03)
     m, others = n - 1, along[:, 1:].numpy()
@@ -302,12 +330,12 @@ def test_described_orthogonal_is_orthogonal_as_long_and_without_preference(n: in
     np.testing.assert_allclose((others**4).mean(0), 3 / (m * (m + 2)), atol=0.008)
 
 
-@pytest.mark.parametrize("prey", PREYS)
+@pytest.mark.parametrize("prey", NAMES)
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
     d = torch.from_numpy(np.random.default_rng(2).normal(0, 5, (20_000, n)).astype(np.float32))
-    speed = torch.linalg.vector_norm(POLICIES[prey](d, drawn(n), fidelity), dim=-1).numpy()  # type: ignore[arg-type]
+    speed = torch.linalg.vector_norm(directions(prey, d, drawn(n), fidelity), dim=-1).numpy()
     v_max = np.linalg.norm(np.ones(n)) / 2
     if prey == "static":
         assert (speed == 0).all()
@@ -326,14 +354,15 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
 def test_where_predator_and_prey_coincide(fidelity: str) -> None:
     nowhere = torch.zeros(1000, 3)
     for prey, speed in [("attract", 3**0.5 / 2), ("repel", 3**0.5 / 2), ("straight_away", 0.0)]:
-        velocity = POLICIES[prey](nowhere, drawn(3, 1000), fidelity)  # type: ignore[index, arg-type]
+        velocity = directions(prey, nowhere, drawn(3, 1000), fidelity)  # type: ignore[arg-type]
         found = torch.linalg.vector_norm(velocity, dim=-1)
         np.testing.assert_allclose(found.numpy(), speed, rtol=1e-5)
 
 
 def test_released_orthogonal_by_hand() -> None:
-    chances = Mixture.of(drawn(4, 2000), 0.0, "released")
-    o = released_orthogonal(torch.tensor([0.0, 2.0, 0.0, -1.0]).expand(2000, 4), chances)
+    v = np.array([0.0, 2.0, 0.0, -1.0], np.float32)
+    numbers = numbers_of(drawn(4, 2000).numpy())
+    o = torch.from_numpy(np.array([released_orthogonal(v, one) for one in numbers]))
     # Only entries 1 and 3 can be replaced; the sum without the last index is 2 u_1, so that
     # u_1 becomes -u_1, or else u_3 becomes 2 u_1.
     first = o[:, 1] < 0
@@ -413,7 +442,7 @@ def test_dimensions_cannot_differ() -> None:
         PredatorPrey([PredatorPreySpec(n_dims=2), PredatorPreySpec()], [0, 1])
 
 
-@pytest.mark.parametrize("prey", PREYS)
+@pytest.mark.parametrize("prey", NAMES)
 def test_episodes_begin_alike_whatever_the_actions_were(prey: Prey) -> None:
     beginnings = []
     for actions in (wander, chase):

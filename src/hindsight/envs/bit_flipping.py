@@ -8,7 +8,7 @@ An action flips one bit or, where it is continuous, any number of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,21 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.run_axis import Environments
-from hindsight.envs.step import Step
+from hindsight.envs.step import STEP, SUCCESS, TERMINATED, TRUNCATED, Numbers
+from hindsight.io.compiled import first_class
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 
-
-def flips_of(actions: Tensor, n: int, continuous: bool) -> Tensor:
-    """Which bits actions flip, [run, env, n] bool.
-
-    Args:
-        actions: [run, env] integers 0 ... n - 1, the bit to be flipped; where `continuous`,
-            [run, env, n] numbers, of which the positive ones flip their bits.
-    """
-    if continuous:
-        return actions > 0
-    return actions[..., None] == torch.arange(n, device=actions.device)
+#: A run's numbers in `step`.
+MAX_STEPS, CONTINUOUS = range(2)
 
 
 def equal(bits: Tensor, goal: Tensor) -> Tensor:
@@ -39,21 +31,32 @@ def equal(bits: Tensor, goal: Tensor) -> Tensor:
     return (bits == goal).all(-1)
 
 
-def advance(state: Tensor, elapsed: Tensor, flips: Tensor, max_steps: Tensor) -> Step:
-    """One step; changes none of its arguments.
+@first_class(STEP)
+def step(
+    goal_policy: Any,
+    parameters: NDArray[np.float64],
+    state: Numbers,
+    elapsed: int,
+    action: Numbers,
+    drawn: Numbers,
+    after: Numbers,
+) -> int:
+    """Flip bits; `envs.step.STEP` says what the arguments are.
 
-    Args:
-        state: [run, env, 3 n] bits, goal, bits; each 0 or 1.
-        elapsed: [run, env] integer steps of the episode before this one.
-        flips: [run, env, n] bool.
-        max_steps: [run, 1].
+    state: [3 n] bits, goal, bits; each 0 or 1.  action: [1], the bit to be flipped, or [n] numbers,
+    of which the positive ones flip their bits.
     """
-    n = flips.shape[-1]
-    bits, goal = state[..., :n], state[..., n : 2 * n]
-    bits = torch.where(flips, 1 - bits, bits)
-    success = equal(bits, goal)
-    truncated = (elapsed + 1 >= max_steps) & ~success
-    return Step(bits, success, truncated, success, first_observation(bits, goal))
+    n = len(state) // 3
+    after[:] = state
+    success = True
+    for i in range(n):
+        flips = action[i] > 0 if parameters[CONTINUOUS] > 0 else action[0] == i
+        bit = 1 - state[i] if flips else state[i]
+        after[i] = after[2 * n + i] = bit
+        success = success and bit == state[n + i]
+    if success:
+        return TERMINATED | SUCCESS
+    return TRUNCATED if elapsed + 1 >= parameters[MAX_STEPS] else 0
 
 
 def spawn(
@@ -75,20 +78,21 @@ def first_observation(bits: Tensor, goal: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What may differ between runs on one axis."""
+    """What relabelling must know; runs do not differ in it."""
 
-    max_steps: Tensor  # [run, 1]
+    runs: int
+    device: torch.device
 
     terminates_on_success: ClassVar[bool] = True
 
     @property
     def threshold(self) -> Tensor:
         """[run]: two goals differ by a Euclidean distance of 1 at least."""
-        return torch.full((len(self.max_steps),), 0.5, device=self.max_steps.device)
+        return torch.full((self.runs,), 0.5, device=self.device)
 
     def select(self, runs: Tensor) -> "Parameters":
         """Those of the runs with these indices."""
-        return Parameters(self.max_steps[runs])
+        return Parameters(len(runs), self.device)
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
@@ -110,8 +114,10 @@ class BitFlipping(Environments[BitFlippingSpec]):
     """[run, env] of n bits; observations [run, env, 3 n]: bits, goal, bits.
 
     Reward is 0 where the bits equal the goal, which ends the episode, else -1.  Actions are
-    [run, env] integers, or [run, env, n] numbers: see `flips_of`.
+    [run, env] integers, or [run, env, n] numbers: see `step`.
     """
+
+    step_function = step
 
     def __init__(
         self,
@@ -132,15 +138,13 @@ class BitFlipping(Environments[BitFlippingSpec]):
         super().__init__(specs, seeds, n_envs, device=device, evaluation=evaluation)
 
     def _set_parameters(self) -> None:
-        limits = [[spec.step_limit] for spec in self.specs]
-        self.task: Parameters = Parameters(torch.tensor(limits, device=self.device))
+        self.task: Parameters = Parameters(len(self.specs), self.device)
         self.observation_limit = torch.ones(
             len(self.specs), self.observation_size, device=self.device
         )
 
-    def advance(self, actions: Tensor) -> Step:
-        flips = flips_of(actions, self.n, self.continuous)
-        return advance(self.state, self.elapsed, flips, self.task.max_steps)
+    def numbers(self, spec: BitFlippingSpec) -> list[float]:
+        return [spec.step_limit, spec.continuous]
 
     @property
     def observation_space(self) -> Dict:

@@ -1,11 +1,12 @@
 """A point mass on the run axis: a force is to bring it to a random target in a square.
 
-Position and velocity follow from a force by `advance`; an episode goes on at its target.
+Position and velocity follow from a force by `step`; an episode goes on at its target.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,19 +14,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.run_axis import Environments, per_run
-from hindsight.envs.step import Step
+from hindsight.envs.step import STEP, SUCCESS, TRUNCATED, Numbers, within
+from hindsight.io.compiled import first_class
 from hindsight.specs.environments.point_reach import PointReachSpec
+
+#: A run's numbers in `step`.
+MAX_STEPS, DT, RANGE, MAX_SPEED, ACTION_SCALE, THRESHOLD = range(6)
 
 
 @dataclass(frozen=True)
 class Parameters:
     """What may differ between runs on one axis."""
 
-    max_steps: Tensor  # [run, 1]
-    dt: Tensor  # [run, 1, 1] seconds in a step
     range: Tensor  # [run, 1, 1] half-width of the square
-    max_speed: Tensor  # [run, 1, 1], of each coordinate
-    action_scale: Tensor  # [run, 1, 1] acceleration by an action of 1
     threshold: Tensor  # [run] distance at which the target is reached
 
     terminates_on_success: ClassVar[bool] = False
@@ -33,23 +34,15 @@ class Parameters:
     @classmethod
     def of(cls, specs: Sequence[PointReachSpec], device: torch.device) -> "Parameters":
         """One row per specification."""
-
-        def column(name: str) -> Tensor:
-            values = [float(getattr(spec, name)) for spec in specs]
-            return torch.tensor(values, device=device)[:, None, None]
-
+        ranges, thresholds = zip(*((spec.range, spec.threshold) for spec in specs), strict=True)
         return cls(
-            torch.tensor([[spec.max_steps] for spec in specs], device=device),
-            column("dt"),
-            column("range"),
-            column("max_speed"),
-            column("action_scale"),
-            column("threshold").flatten(),
+            torch.tensor(ranges, device=device)[:, None, None],
+            torch.tensor(thresholds, device=device),
         )
 
     def select(self, runs: Tensor) -> "Parameters":
         """Those of the runs with these indices."""
-        return Parameters(*(getattr(self, field.name)[runs] for field in fields(self)))
+        return Parameters(self.range[runs], self.threshold[runs])
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
@@ -73,26 +66,34 @@ def reached(achieved: Tensor, desired: Tensor, threshold: Tensor) -> Tensor:
     return distance <= per_run(threshold, distance)
 
 
-def advance(state: Tensor, elapsed: Tensor, actions: Tensor, parameters: Parameters) -> Step:
-    """One step of the physics; changes none of its arguments.
+@first_class(STEP)
+def step(
+    goal_policy: Any,
+    parameters: NDArray[np.float64],
+    state: Numbers,
+    elapsed: int,
+    action: Numbers,
+    drawn: Numbers,
+    after: Numbers,
+) -> int:
+    """One step of the physics; `envs.step.STEP` says what the arguments are.
 
     The action accelerates, then the velocity of the whole step moves the mass: semi-implicit Euler.
 
-    Args:
-        state: [run, env, 8] position, target, position, velocity.
-        elapsed: [run, env] integer steps of the episode before this one.
-        actions: [run, env, 2], clipped here to [-1, 1].
-        parameters: those of each run.
+    state: [8] position, target, position, velocity.  action: [2], clipped here to [-1, 1].
     """
     p = parameters
-    position, target, velocity = state[..., :2], state[..., 2:4], state[..., 6:]
-    acceleration = p.action_scale * actions.clamp(-1, 1)
-    velocity = torch.clamp(velocity + acceleration * p.dt, -p.max_speed, p.max_speed)
-    position = torch.clamp(position + velocity * p.dt, -p.range, p.range)
-    success = reached(position, target, p.threshold)
-    truncated = elapsed + 1 >= p.max_steps
-    next_obs = torch.cat([position, target, position, velocity], dim=-1)
-    return Step(position, torch.zeros_like(success), truncated, success, next_obs)
+    squares = 0.0
+    for i in range(2):
+        acceleration = p[ACTION_SCALE] * within(action[i], 1)
+        velocity = within(state[6 + i] + acceleration * p[DT], p[MAX_SPEED])
+        position = within(state[i] + velocity * p[DT], p[RANGE])
+        after[i] = after[4 + i] = position
+        after[2 + i] = state[2 + i]
+        after[6 + i] = velocity
+        squares += (position - state[2 + i]) ** 2
+    flags = SUCCESS if math.sqrt(squares) <= p[THRESHOLD] else 0
+    return flags | TRUNCATED if elapsed + 1 >= p[MAX_STEPS] else flags
 
 
 def spawn(
@@ -116,6 +117,7 @@ class PointReach(Environments[PointReachSpec]):
     An episode does not end at the target: reward is 0 there and -1 elsewhere, until the time limit.
     """
 
+    step_function = step
     goal_size, observation_size, action_size = 2, 8, 2
     n_choices = None
 
@@ -124,8 +126,9 @@ class PointReach(Environments[PointReachSpec]):
         limits = [[spec.range] * 6 + [spec.max_speed] * 2 for spec in self.specs]
         self.observation_limit = torch.tensor(limits, device=self.device)
 
-    def advance(self, actions: Tensor) -> Step:
-        return advance(self.state, self.elapsed, actions, self.task)
+    def numbers(self, spec: PointReachSpec) -> list[float]:
+        s = spec
+        return [s.max_steps, s.dt, s.range, s.max_speed, s.action_scale, s.threshold]
 
     def first(self, achieved: Tensor, desired: Tensor, rest: Tensor) -> Tensor:
         """At rest."""

@@ -13,31 +13,72 @@ Within a step the predator moves, then the reward is given, then the prey moves:
 observation shows the prey after its move.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Space
+from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.prey import (
-    KEPT,
-    MIXED,
-    POLICIES,
-    Mixture,
-    mixture_velocity,
-    n_draws,
-    random_velocity,
-    straight_away_velocity,
-    top_speed,
-)
+from hindsight.envs.prey import PREYS, n_uniform, numbers_of, top_speed, velocities
 from hindsight.envs.run_axis import Environments, per_run
-from hindsight.envs.step import Step
-from hindsight.specs.base import Fidelity
-from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
+from hindsight.envs.step import STEP, SUCCESS, TERMINATED, Numbers, within
+from hindsight.io.compiled import FirstClass, first_class
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.streams import Purpose, stream
+
+#: A run's numbers in `step`.
+BOX, R, MAX_STEPS, PUSHES_OBJECT, DESCRIBED, KEEPS_VELOCITY = range(6)
+
+
+@first_class(STEP)
+def step(
+    goal_policy: Any,
+    parameters: NDArray[np.float64],
+    state: Numbers,
+    elapsed: int,
+    action: Numbers,
+    drawn: Numbers,
+    after: Numbers,
+) -> int:
+    """One step of the physics (PAPERS: section 1); `envs.step.STEP` says what the arguments are.
+
+    state: [3 n or 4 n].  action: [n], clipped here to the action box [-1, 1].
+    """
+    n, box, r = len(action), parameters[BOX], parameters[R]
+    pushes = parameters[PUSHES_OBJECT] > 0
+    predator = 3 * n if pushes else 0  # where its position stands
+    squares = 0.0
+    for i in range(n):
+        squares += (state[predator + i] - state[i]) ** 2
+    moves = not pushes or math.sqrt(squares) <= r  # what is to meet the prey
+    squares = 0.0
+    for i in range(n):
+        moved = within(state[predator + i] + within(action[i], 1), box)
+        if moves and not pushes:
+            after[i] = moved
+        elif moves:
+            after[i] = within(state[i] + (moved - state[predator + i]), box)
+        else:
+            after[i] = state[i]
+        after[predator + i] = moved
+        squares += (after[i] - state[n + i]) ** 2
+    success = math.sqrt(squares) <= r
+    for i in range(n):
+        after[n + i] = within(state[n + i] + state[2 * n + i], box)
+    velocity = after[2 * n : 3 * n]
+    if parameters[KEEPS_VELOCITY] > 0:
+        velocity[:] = state[2 * n : 3 * n]
+    else:
+        d = after[predator : predator + n] - after[n : 2 * n]
+        goal_policy(d, drawn, parameters[DESCRIBED] > 0, velocity)
+    if success:
+        return TERMINATED | SUCCESS
+    return TERMINATED if elapsed >= parameters[MAX_STEPS] else 0
 
 
 @dataclass(frozen=True)
@@ -46,9 +87,6 @@ class Parameters:
 
     grid_size: Tensor  # [run, 1, 1] half-width of the box
     interception_distance: Tensor  # [run, 1]
-    max_steps: Tensor  # [run, 1]
-    preys: tuple[tuple[Prey, Fidelity], ...]  # per run
-    pushes_object: bool  # of all runs: it changes shapes
 
     terminates_on_success: ClassVar[bool] = True
 
@@ -57,25 +95,13 @@ class Parameters:
         """One row per specification."""
 
         def column(name: str) -> Tensor:
-            return torch.tensor([[getattr(s, name)] for s in specs], device=device)
+            return torch.tensor([[float(getattr(s, name))] for s in specs], device=device)
 
-        return cls(
-            column("grid_size").float()[..., None],
-            column("interception_distance").float(),
-            column("max_steps"),
-            tuple((s.prey, s.fidelity) for s in specs),
-            specs[0].pushes_object,
-        )
+        return cls(column("grid_size")[..., None], column("interception_distance"))
 
     def select(self, runs: Tensor) -> "Parameters":
         """Those of the runs with these indices."""
-        return Parameters(
-            self.grid_size[runs],
-            self.interception_distance[runs],
-            self.max_steps[runs],
-            tuple(self.preys[i] for i in runs.tolist()),
-            self.pushes_object,
-        )
+        return Parameters(self.grid_size[runs], self.interception_distance[runs])
 
     @property
     def threshold(self) -> Tensor:
@@ -101,93 +127,6 @@ class Parameters:
     def within(self, distance: Tensor) -> Tensor:
         """Whether distances [run, ...] are interceptions."""
         return distance <= per_run(self.interception_distance, distance)
-
-    def moving(self) -> list["Moving"]:
-        """The runs whose prey takes a new velocity in every step, in groups that move alike."""
-        alike: dict[tuple[str, Fidelity | None], list[int]] = {}
-        for run, (prey, fidelity) in enumerate(self.preys):
-            if prey in MIXED:  # attract and repel are one mixture, of other numbers
-                alike.setdefault(("mixed", fidelity), []).append(run)
-            elif prey not in KEPT:
-                alike.setdefault((prey, None), []).append(run)
-        return [self._moving(kind, fidelity, runs) for (kind, fidelity), runs in alike.items()]
-
-    def _moving(self, kind: str, fidelity: Fidelity | None, runs: list[int]) -> "Moving":
-        device = self.grid_size.device
-        who = torch.tensor(runs, device=device)
-        if fidelity is not None:
-            ways, shares = zip(*(MIXED[self.preys[run][0]] for run in runs), strict=True)
-            way = torch.tensor(ways, device=device)[:, None, None]
-            least = torch.tensor(shares, dtype=torch.float64, device=device)[:, None, None]
-            return Moving(
-                who,
-                lambda draws: Mixture.of(draws, least.to(draws.dtype), fidelity),
-                lambda d, *drawn: mixture_velocity(way * d, Mixture(*drawn), fidelity),
-            )
-        if kind == "random":
-            return Moving(
-                who, lambda draws: (random_velocity(draws),), lambda d, velocity: velocity
-            )
-        return Moving(who, lambda draws: (), straight_away_velocity)
-
-
-class Moving(NamedTuple):
-    """Runs whose preys move alike: what their draws decide, and what the line of sight does."""
-
-    runs: Tensor  # their numbers
-    drawn: Callable[[Tensor], tuple[Tensor, ...]]  # of their draws [..., run, env, draw]
-    velocity: Callable[..., Tensor]  # [run, env, n], of d [run, env, n] and what was drawn
-
-
-def moved_on(
-    velocity: Tensor, moving: list[Moving], d: Tensor, drawn: Sequence[tuple[Tensor, ...]]
-) -> Tensor:
-    """The preys' next velocities at the line of sight d, each [run, env, n]."""
-    if len(moving) == 1 and len(moving[0].runs) == len(d):
-        return moving[0].velocity(d, *drawn[0])
-    velocity = velocity.clone()
-    for group, numbers in zip(moving, drawn, strict=True):
-        velocity.index_copy_(0, group.runs, group.velocity(d[group.runs], *numbers))
-    return velocity
-
-
-def advance(
-    state: Tensor,
-    elapsed: Tensor,
-    actions: Tensor,
-    drawn: Sequence[tuple[Tensor, ...]],
-    parameters: Parameters,
-    moving: list[Moving],
-) -> Step:
-    """One step of the physics (PAPERS: section 1); changes none of its arguments.
-
-    Args:
-        state: [run, env, 3 n or 4 n].
-        elapsed: [run, env] integer steps of the episode before this one.
-        actions: [run, env, n], clipped here to the action box [-1, 1].
-        drawn: what each group of `moving` draws for this step.
-        parameters: box, interception distance, step limit of each run.
-        moving: the runs whose prey takes a new velocity in every step.
-    """
-    n = actions.shape[-1]
-    achieved, prey, velocity = state[..., :n], state[..., n : 2 * n], state[..., 2 * n : 3 * n]
-    box = parameters.grid_size
-    predator = state[..., 3 * n :] if parameters.pushes_object else achieved
-    moved = torch.clamp(predator + actions.clamp(-1, 1), -box, box)
-    next_achieved = moved
-    if parameters.pushes_object:
-        apart = torch.linalg.vector_norm(predator - achieved, dim=-1)
-        touched = (apart <= parameters.interception_distance)[..., None]
-        next_achieved = torch.clamp(achieved + touched * (moved - predator), -box, box)
-    distance = torch.linalg.vector_norm(next_achieved - prey, dim=-1)
-    success = distance <= parameters.interception_distance
-    terminated = success | (elapsed >= parameters.max_steps)
-    prey = torch.clamp(prey + velocity, -box, box)
-    if moving:
-        velocity = moved_on(velocity, moving, moved - prey, drawn)
-    after = [next_achieved, prey, velocity, *([moved] if parameters.pushes_object else [])]
-    next_obs = torch.cat(after, dim=-1)
-    return Step(next_achieved, terminated, torch.zeros_like(terminated), success, next_obs)
 
 
 def spawn(
@@ -227,6 +166,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     its episodes have the same beginnings: comparisons between algorithms are paired.
     """
 
+    step_function = step
     n_choices = None
     truncates = False
     goals_move = True
@@ -256,25 +196,34 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     def _set_parameters(self) -> None:
         self.task: Parameters = Parameters.of(self.specs, self.device)
-        self.moving = self.task.moving()
-        self._drawn_steps: list[list[tuple[Tensor, ...]]] | None = None
         limits = self.task.grid_size.flatten()[:, None].repeat(1, self.observation_size)
         limits[:, 2 * self.n : 3 * self.n] = top_speed(self.n)
         self.observation_limit = limits
 
     def _draw(self, spec: PredatorPreySpec, size: int, generator: np.random.Generator) -> Tensor:
         n = self.n
-        draws = torch.from_numpy(generator.random((size, n_draws(n)), dtype=np.float32))
-        positions = torch.from_numpy(spawn(spec, (size,), generator))
+        uniform = generator.random((size, n_uniform(n)), dtype=np.float32)
+        positions = spawn(spec, (size,), generator)
         goals, predator = positions[:, : 2 * n], positions[:, 2 * n :]
         seen = predator if spec.pushes_object else goals[:, :n]
-        velocity = POLICIES[spec.prey](seen - goals[:, n:], draws, spec.fidelity)
-        return torch.cat([goals, velocity, predator], dim=-1)
+        described = spec.fidelity == "described"
+        velocity = velocities(spec.prey, seen - goals[:, n:], uniform, described)
+        return torch.from_numpy(np.concatenate([goals, velocity, predator], axis=-1))
+
+    def goal_policy(self, run: int) -> FirstClass:
+        return PREYS[self.specs[run].prey].velocity
+
+    def numbers(self, spec: PredatorPreySpec) -> list[float]:
+        keeps, described = PREYS[spec.prey].keeps, spec.fidelity == "described"
+        flags = (spec.pushes_object, described, keeps)
+        return [spec.grid_size, spec.interception_distance, spec.max_steps, *flags]
 
     @property
     def _bodies(self) -> tuple[str, ...]:
         """In the order of `spawn`."""
-        return ("object", "prey", "predator") if self.task.pushes_object else ("predator", "prey")
+        return (
+            ("object", "prey", "predator") if self.specs[0].pushes_object else ("predator", "prey")
+        )
 
     @property
     def observation_space(self) -> Dict:
@@ -303,11 +252,13 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         if "prey_velocity" in given:
             velocity = torch.from_numpy(given["prey_velocity"])
         else:
-            draws = torch.from_numpy(generator.random((1, n_draws(self.n)), dtype=np.float32))
-            d = (places["predator"] - places["prey"])[None]
-            velocity = POLICIES[self.specs[0].prey](d, draws, self.specs[0].fidelity)[0]
+            uniform = generator.random((1, n_uniform(self.n)), dtype=np.float32)
+            d = (places["predator"] - places["prey"])[None].numpy()
+            spec = self.specs[0]
+            drawn = velocities(spec.prey, d, uniform, spec.fidelity == "described")
+            velocity = torch.from_numpy(drawn[0])
         first, *_ = places.values()
-        pushing = [places["predator"]] if self.task.pushes_object else []
+        pushing = [places["predator"]] if self.specs[0].pushes_object else []
         return torch.cat([first, places["prey"], velocity, *pushing])
 
     def _places(
@@ -329,27 +280,20 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     def draw_step(self, generator: np.random.Generator) -> None:
         """The prey's numbers of one step."""
-        size = (1, 1, 1, n_draws(self.n) if self.moving else 0)
-        self._make_ready(generator.random(size, dtype=np.float32))
+        self._make_ready(generator.random((1, 1, 1, self._n_uniform), dtype=np.float32))
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
-        # Preys that keep their velocity draw only when an episode begins.
-        size = (n_steps, self.n_envs, n_draws(self.n) if self.moving else 0)
+        size = (n_steps, self.n_envs, self._n_uniform)
         streams = [stream(seed, self._prey_purpose, iteration) for seed in self.seeds]
-        self._make_ready(np.stack([s.random(size, np.float32) for s in streams], axis=1))
+        self._make_ready(np.stack([s.random(size, np.float32) for s in streams]))
 
-    def _make_ready(self, draws: np.ndarray) -> None:
-        """What uniform numbers [step, run, env, draw] decide of each step, for each group."""
-        self._t = 0
-        uniform = torch.from_numpy(draws).to(self.device)
-        ready = [group.drawn(uniform[:, group.runs]) for group in self.moving]
-        self._drawn_steps = [
-            [tuple(numbers[t] for numbers in group) for group in ready] for t in range(len(draws))
-        ]
+    @property
+    def _n_uniform(self) -> int:
+        """Numbers of a step: none where all preys draw only when an episode begins."""
+        moving = any(not PREYS[spec.prey].keeps for spec in self.specs)
+        return n_uniform(self.n) if moving else 0
 
-    def advance(self, actions: Tensor) -> Step:
-        assert self._drawn_steps is not None, "prepare_rollout comes first"
-        drawn = self._drawn_steps[self._t]
-        self._t += 1
-        return advance(self.state, self.elapsed, actions, drawn, self.task, self.moving)
+    def _make_ready(self, uniform: Numbers) -> None:
+        """Take uniform numbers [run, step, env, number] for the steps that come."""
+        self.drawn, self._t = numbers_of(uniform) if uniform.size else uniform, 0

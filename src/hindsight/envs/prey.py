@@ -1,155 +1,204 @@
-"""The six fixed policies of the prey (PPO-HER section 4; released code for the details).
+"""The fixed policies of the prey (PPO-HER section 4; released code for the details).
 
-A policy turns the line of sight d = predator - prey, `[..., n]`, which points at the predator, and
-uniform draws, `[..., 2 n + 2]`, into the velocity `[..., n]` with which the prey moves next.
-`random_direction` keeps the velocity of its episode's start and therefore draws only there.
-
-What follows from the draws alone is made ready for all steps of a rollout at once (`Mixture`,
-`random_velocity`); a step then does what depends on where predator and prey are.
+A prey is a function that turns the line of sight d = predator - prey, which points at the predator,
+and the numbers drawn for this step into the velocity with which the prey moves next.  To add one,
+write its function and enter it in `PREYS`.
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
 
-from hindsight.specs.base import Fidelity
+from hindsight.envs.step import GOAL_POLICY, Numbers
+from hindsight.io.compiled import FirstClass, compiled, entry_point, first_class
 from hindsight.specs.environments.predator_prey import Prey
 
-# Columns of the uniform draws of one step.
+# What is drawn for one step: a speed or the share of a mixture, an index, a vector; what stands for
+# the zero vector; and the first vector once more, as numbers of a normal distribution.
 SPEED = MIX = 0
 INDEX = 1
 VECTOR = 2
 
 
-def n_draws(n: int) -> int:
-    """Uniform numbers per step: a speed or mixture, an index, a vector, a replacement for 0."""
+def n_uniform(n: int) -> int:
+    """Uniform numbers that are drawn per step in n dimensions."""
     return 2 * n + 2
 
 
+def numbers_of(uniform: Numbers) -> Numbers:
+    """What a prey is given, [..., 3 n + 2], of numbers [..., 2 n + 2] uniform in [0, 1).
+
+    The last n follow from the vector's: erfinv(2 u - 1), normal with variance 1/2.
+    """
+    n = uniform.shape[-1] // 2 - 1
+    # The draws lie in [0, 1); half a float32 step away from 0 keeps the inverse finite.
+    vector = np.clip(2 * uniform[..., VECTOR : VECTOR + n] - 1, -1 + 2**-24, 1 - 2**-24)
+    normal = torch.erfinv(torch.from_numpy(vector.astype(np.float32))).numpy()
+    return np.concatenate([uniform, normal], axis=-1)
+
+
+@compiled
 def top_speed(n: int) -> float:
     """v_max = |(1, ..., 1)| / 2."""
     return math.sqrt(n) / 2
 
 
-def _scaled(direction: Tensor, length: float | Tensor) -> Tensor:
-    """`direction` [..., n] at the given length; a zero direction stays zero."""
-    norm = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
-    return torch.where(norm > 0, direction * (length / norm), 0.0)
+@compiled
+def length(v: Numbers) -> float:
+    """|v|."""
+    squares = 0.0
+    for x in v:
+        squares += x * x
+    return math.sqrt(squares)
 
 
-class Mixture(NamedTuple):
-    """What the draws decide of m o + (1 - m) v, o orthogonal to v: all but v."""
-
-    m: Tensor  # [..., 1]
-    rest: Tensor  # [..., 1], 1 - m
-    vector: Tensor  # [..., n], which orthogonal vector: uniform (released), normal (described)
-    entry: Tensor  # [..., 1], which of its entries is replaced (released)
-    nowhere: Tensor  # [..., n], what stands for v where v is zero
-
-    @classmethod
-    def of(cls, draws: Tensor, least: float | Tensor, fidelity: Fidelity) -> "Mixture":
-        """m ~ U(least, 1); draws [..., 2 n + 2]."""
-        n = draws.shape[-1] // 2 - 1
-        vector = draws[..., VECTOR : VECTOR + n]
-        if fidelity == "described":
-            # The draws lie in [0, 1); half a float32 step away from 0 keeps the inverse finite.
-            vector = torch.erfinv((2 * vector - 1).clamp(-1 + 2**-24, 1 - 2**-24))
-        m = least + (1 - least) * draws[..., MIX, None]
-        nowhere = 0.01 + 0.99 * draws[..., VECTOR + n : VECTOR + 2 * n]
-        return cls(m, 1 - m, vector, draws[..., INDEX, None], nowhere)
+@compiled
+def scale(v: Numbers, to: float) -> None:
+    """Give v [n] this length; the zero vector stays zero."""
+    now = length(v)
+    for i in range(len(v)):
+        v[i] = v[i] * (to / now) if now > 0 else 0.0
 
 
-def released_orthogonal(v: Tensor, drawn: Mixture) -> Tensor:
+@compiled
+def released_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
     """The authors' "orthogonal" vector to v, of length |v|: only roughly orthogonal.
 
     u ~ U(0, 1)^n; for a random index j with v_j != 0, u_j becomes -(sum_{i<n} v_i u_i) / v_j, where
     the sum leaves out the last index and includes the old u_j.  v is nowhere the zero vector.
     """
-    u, nonzero = drawn.vector, v != 0
-    rank = nonzero.cumsum(-1)
-    chosen = (drawn.entry * rank[..., -1:]).floor() + 1
-    at_j = nonzero & (rank == chosen)
-    partial = (v[..., :-1] * u[..., :-1]).sum(-1, keepdim=True)
-    u = torch.where(at_j, -partial / torch.where(nonzero, v, 1.0), u)
-    return _scaled(u, torch.linalg.vector_norm(v, dim=-1, keepdim=True))
+    n = len(v)
+    u = drawn[VECTOR : VECTOR + n].copy()
+    left = int(drawn[INDEX] * np.count_nonzero(v))
+    partial = 0.0
+    for i in range(n - 1):
+        partial += v[i] * u[i]
+    for j in range(n):
+        if v[j] != 0:
+            if left == 0:
+                u[j] = -partial / v[j]
+                break
+            left -= 1
+    scale(u, length(v))
+    return u
 
 
-def described_orthogonal(v: Tensor, drawn: Mixture) -> Tensor:
+@compiled
+def described_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
     """A vector exactly orthogonal to v, of length |v|, uniform among the orthogonal directions.
 
     A Gaussian vector less its component along v, which is nowhere the zero vector.
     """
-    gaussian = drawn.vector
-    along = (gaussian * v).sum(-1, keepdim=True) / (v * v).sum(-1, keepdim=True)
-    return _scaled(gaussian - along * v, torch.linalg.vector_norm(v, dim=-1, keepdim=True))
+    n = len(v)
+    o = drawn[VECTOR + 2 * n :].copy()
+    along = squares = 0.0
+    for i in range(n):
+        along += o[i] * v[i]
+        squares += v[i] * v[i]
+    for i in range(n):
+        o[i] -= along / squares * v[i]
+    scale(o, length(v))
+    return o
 
 
-ORTHOGONAL = {"released": released_orthogonal, "described": described_orthogonal}
+@compiled
+def mix(
+    v: Numbers,
+    least: float,
+    drawn: Numbers,
+    described: bool,
+    velocity: Numbers,
+) -> None:
+    """The velocity along m o + (1 - m) v at top speed, m ~ U(least, 1), o orthogonal to v."""
+    n = len(v)
+    somewhere = v.copy()
+    if length(v) == 0:  # which has no orthogonal direction
+        for i in range(n):
+            somewhere[i] = 0.01 + 0.99 * drawn[VECTOR + n + i]
+    o = (
+        described_orthogonal(somewhere, drawn)
+        if described
+        else released_orthogonal(somewhere, drawn)
+    )
+    m = least + (1 - least) * drawn[MIX]
+    for i in range(n):
+        velocity[i] = m * o[i] + (1 - m) * v[i]
+    scale(velocity, top_speed(n))
 
 
-def mixture_velocity(v: Tensor, drawn: Mixture, fidelity: Fidelity) -> Tensor:
-    """The velocity along m o + (1 - m) v at top speed."""
-    # The zero vector has no orthogonal direction; its place is taken for o alone.
-    somewhere = torch.where((v == 0).all(-1, keepdim=True), drawn.nowhere, v)
-    mixed = drawn.m * ORTHOGONAL[fidelity](somewhere, drawn) + drawn.rest * v
-    return _scaled(mixed, top_speed(v.shape[-1]))
+@first_class(GOAL_POLICY)
+def static(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """It rests."""
+    velocity[:] = 0
 
 
-def random_velocity(draws: Tensor) -> Tensor:
-    """A uniform vector at a uniform speed."""
-    n = draws.shape[-1] // 2 - 1
-    speed = top_speed(n) * draws[..., SPEED, None]
-    return _scaled(2 * draws[..., VECTOR : VECTOR + n] - 1, speed)
+@compiled
+def _anywhere(drawn: Numbers, speed: float, velocity: Numbers) -> None:
+    """Along a uniform vector."""
+    for i in range(len(velocity)):
+        velocity[i] = 2 * drawn[VECTOR + i] - 1
+    scale(velocity, speed)
 
 
-#: Preys that mix a vector along the line of sight with one orthogonal to it: which way along it,
-#: and the least share m of the orthogonal one.
-MIXED: dict[Prey, tuple[float, float]] = {"attract": (1.0, 0.1), "repel": (-1.0, 0.0)}
+@first_class(GOAL_POLICY)
+def random(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """Along a uniform vector, at a uniform speed."""
+    _anywhere(drawn, top_speed(len(d)) * drawn[SPEED], velocity)
 
 
-def _static(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    return torch.zeros_like(d)
+@first_class(GOAL_POLICY)
+def attract(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """Towards the predator and aside."""
+    mix(d, 0.1, drawn, described, velocity)
 
 
-def _random(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    return random_velocity(draws)
+@first_class(GOAL_POLICY)
+def repel(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """Away from the predator and aside."""
+    mix(-d, 0.0, drawn, described, velocity)
 
 
-def _attract(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    way, least = MIXED["attract"]
-    return mixture_velocity(way * d, Mixture.of(draws, least, fidelity), fidelity)
-
-
-def _repel(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    way, least = MIXED["repel"]
-    return mixture_velocity(way * d, Mixture.of(draws, least, fidelity), fidelity)
-
-
-def straight_away_velocity(d: Tensor) -> Tensor:
+@first_class(GOAL_POLICY)
+def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Against the line of sight at top speed."""
-    return _scaled(-d, top_speed(d.shape[-1]))
+    velocity[:] = -d
+    scale(velocity, top_speed(len(d)))
 
 
-def _straight_away(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    return straight_away_velocity(d)
+@first_class(GOAL_POLICY)
+def random_direction(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """Along a uniform vector at top speed."""
+    _anywhere(drawn, top_speed(len(d)), velocity)
 
 
-def _random_direction(d: Tensor, draws: Tensor, fidelity: Fidelity) -> Tensor:
-    n = d.shape[-1]
-    return _scaled(2 * draws[..., VECTOR : VECTOR + n] - 1, top_speed(n))
+class Policy(NamedTuple):
+    """How a prey moves."""
+
+    velocity: FirstClass
+    #: It draws one velocity at the start of an episode and keeps it.
+    keeps: bool = False
 
 
-POLICIES: dict[Prey, Callable[[Tensor, Tensor, Fidelity], Tensor]] = {
-    "static": _static,
-    "random": _random,
-    "attract": _attract,
-    "repel": _repel,
-    "straight_away": _straight_away,
-    "random_direction": _random_direction,
+PREYS: dict[Prey, Policy] = {
+    "static": Policy(static, keeps=True),
+    "random": Policy(random),
+    "attract": Policy(attract),
+    "repel": Policy(repel),
+    "straight_away": Policy(straight_away),
+    "random_direction": Policy(random_direction, keeps=True),
 }
 
-#: Policies that draw one velocity at the start of an episode and keep it.
-KEPT: frozenset[Prey] = frozenset({"static", "random_direction"})
+
+@entry_point
+def _each(policy: Any, d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    for i in range(len(d)):
+        policy(d[i], drawn[i], described, velocity[i])
+
+
+def velocities(prey: Prey, d: Numbers, uniform: Numbers, described: bool) -> Numbers:
+    """Velocities [size, n] at lines of sight d [size, n], by numbers [size, 2 n + 2] in [0, 1)."""
+    velocity = np.empty_like(d)
+    _each(PREYS[prey].velocity.address, d, numbers_of(uniform), described, velocity)
+    return velocity

@@ -12,9 +12,11 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, Space
+from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.step import Step
+from hindsight.envs.step import GOAL_POLICY, SUCCESS, TERMINATED, TRUNCATED, Numbers, Step
+from hindsight.io.compiled import FirstClass, entry_point, first_class
 from hindsight.relabel.task import Task
 from hindsight.specs.base import GOAL_KEYS, Spec
 from hindsight.streams import Purpose, stream
@@ -25,6 +27,30 @@ TaskSpec = TypeVar("TaskSpec", bound=Spec)
 def per_run(values: Tensor, like: Tensor) -> Tensor:
     """`values`, one for each run, in a shape that broadcasts against `like` [run, ...]."""
     return values.view(-1, *[1] * (like.dim() - 1))
+
+
+@first_class(GOAL_POLICY)
+def at_rest(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """The goal does not move by itself."""
+
+
+@entry_point
+def _advance(
+    step: Any,
+    goal_policy: Any,
+    parameters: NDArray[np.float64],
+    state: Numbers,
+    elapsed: NDArray[np.int64],
+    actions: Numbers,
+    drawn: Numbers,
+    after: Numbers,
+    flags: NDArray[np.int64],
+) -> None:
+    """One step of one run's environments: `step` of each; all but the first three [env, ...]."""
+    for env in range(len(state)):
+        flags[env] = step(
+            goal_policy, parameters, state[env], elapsed[env], actions[env], drawn[env], after[env]
+        )
 
 
 class Environments(ABC, Generic[TaskSpec]):
@@ -42,6 +68,12 @@ class Environments(ABC, Generic[TaskSpec]):
     state: Tensor  # [run, env, obs], the current observations
     elapsed: Tensor  # [run, env], steps of the current episode
     episode: Tensor  # [run, env], its number
+    step_function: FirstClass  # one step of one environment (`envs.step.STEP`)
+    parameters: NDArray[np.float64]  # [run, number], what that is told of each run
+    #: [run, step, env, number], what is random in the steps of this rollout.
+    drawn: Numbers
+    _t: int  # the step of this rollout
+    _nothing: Numbers  # [env, 0], drawn where nothing is random
     goal_size: int
     observation_size: int  # of a whole row: both goals and the observation
     action_size: int  # numbers in an action; a choice is one number
@@ -130,9 +162,33 @@ class Environments(ABC, Generic[TaskSpec]):
     def draw_step(self, generator: np.random.Generator) -> None:
         """Draw what is random in the next step of a single environment: nothing."""
 
-    @abstractmethod
     def advance(self, actions: Tensor) -> Step:
         """One step from `state` and `elapsed`, which it leaves as they are."""
+        t, self._t = self._t, self._t + 1
+        state, elapsed = self.state.cpu().contiguous().numpy(), self.elapsed.cpu().numpy()
+        numbers = actions.cpu().float().reshape(*elapsed.shape, self.action_size)
+        numbers = numbers.contiguous().numpy()
+        after, flags = np.empty_like(state), np.empty_like(elapsed)
+        for run, parameters in enumerate(self.parameters):
+            drawn = self.drawn[run, t] if self.drawn.size else self._nothing
+            _advance(
+                self.step_function.address, self.goal_policy(run).address, parameters,
+                state[run], elapsed[run], numbers[run], drawn, after[run], flags[run],
+            )  # fmt: skip
+        next_obs, found = (torch.from_numpy(x).to(self.device) for x in (after, flags))
+        terminated, truncated, success = (
+            (found & flag) > 0 for flag in (TERMINATED, TRUNCATED, SUCCESS)
+        )
+        achieved = next_obs[..., : self.goal_size]
+        return Step(achieved, terminated, truncated, success, next_obs)
+
+    def goal_policy(self, run: int) -> FirstClass:
+        """How a run's goals move by themselves."""
+        return at_rest
+
+    @abstractmethod
+    def numbers(self, spec: TaskSpec) -> list[float]:
+        """What the task's step function is told of a run."""
 
     @abstractmethod
     def _draw(self, spec: TaskSpec, size: int, generator: np.random.Generator) -> Tensor:
@@ -206,6 +262,9 @@ class Environments(ABC, Generic[TaskSpec]):
         self._run = torch.arange(runs, device=self.device)[:, None]
         self._env = torch.arange(envs, device=self.device)[None, :]
         self._two_blocks = 2 * self.block.to(self.device)
+        self.parameters = np.array([self.numbers(spec) for spec in self.specs], np.float64)
+        self.drawn, self._t = np.empty((runs, 0, envs, 0), np.float32), 0
+        self._nothing = np.empty((envs, 0), np.float32)
         self._shortest_block = int(self.block.min())
         self._set_parameters()
 

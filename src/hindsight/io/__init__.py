@@ -1,0 +1,1 @@
+"""Files, and what else a process leaves on its machine."""

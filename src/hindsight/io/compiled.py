@@ -1,0 +1,164 @@
+"""Functions that Numba compiles, and the folder in which their machine code is kept.
+
+`compiled` is for functions that compiled functions call, `entry_point` for those that Python calls,
+`first_class` for those that are handed to an entry point as an argument.  Entry points and
+first-class functions are kept in the user's cache folder, so that only the first process of a
+machine compiles: Numba's own cache lies beside the source, which may be read-only, and does not
+notice when a function changes that a cached one calls.
+
+Without Numba, or with NUMBA_DISABLE_JIT=1, all of them are what they were: functions in Python.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+numba: Any = None
+with suppress(ImportError):
+    import numba
+
+#: Whether functions are compiled at all.
+ENABLED: bool = numba is not None and not numba.config.DISABLE_JIT
+#: The rooms in which compiled functions stand, whose sources name the folder of their machine code.
+ROOMS = ("algorithms", "envs", "io", "nn")
+#: No flag lets the compiler assume that there is no NaN, by which a divergence is noticed.
+OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "fastmath": {"arcp", "contract", "nsz", "reassoc"},
+}
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function that compiled functions call."""
+    return numba.njit(**OPTIONS)(function) if ENABLED else function
+
+
+def function_type(returns: str, *arguments: Any) -> Any:
+    """The type of a first-class function; arguments are Numba's types, by name or themselves."""
+    if not ENABLED:
+        return None
+    return numba.types.FunctionType(_type(returns)(*map(_type, arguments)))
+
+
+def _type(name: Any) -> Any:
+    """`float32`, or `float32[:]` for an array in one piece; with a colon more for each axis."""
+    if not isinstance(name, str):
+        return name
+    scalar, _, axes = name.partition("[")
+    number = getattr(numba.types, scalar)
+    return numba.types.Array(number, axes.count(",") + 1, "C") if axes else number
+
+
+class EntryPoint:
+    """A compiled function that Python calls; it lets other threads run meanwhile."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+        self.__module__, self.__wrapped__ = function.__module__, function
+        self._call: Callable[..., Any] = self._first_call if ENABLED else function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Its result."""
+        return self._call(*arguments)
+
+    def _first_call(self, *arguments: Any) -> Any:
+        dispatcher = numba.njit(nogil=True, **OPTIONS)(self.function)
+        with _kept(self.function) as is_kept:
+            if is_kept:
+                dispatcher.enable_caching()
+            dispatcher.compile(tuple(map(numba.typeof, arguments)))
+        dispatcher.disable_compile()  # other types of arguments are a mistake
+        self._call = dispatcher
+        return dispatcher(*arguments)
+
+
+def entry_point(function: Callable[..., Any]) -> EntryPoint:
+    """Compile a function that Python calls, when it is called first; its machine code is kept."""
+    return EntryPoint(function)
+
+
+class FirstClass:
+    """A function that is handed to entry points; called from Python it is one in Python."""
+
+    def __init__(self, function: Callable[..., Any], kind: Any) -> None:
+        self.function, self.kind = function, kind
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+        self.__module__, self.__wrapped__ = function.__module__, function
+        self._address: Any = None if ENABLED else function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Its result."""
+        return self.function(*arguments)
+
+    @property
+    def address(self) -> Any:
+        """What an entry point takes for it."""
+        if self._address is None:
+            with _kept(self.function) as is_kept:
+                make = numba.cfunc(self.kind.signature, cache=is_kept, **OPTIONS)
+                self._address = make(self.function)
+        return self._address
+
+
+def first_class(kind: Any) -> Callable[[Callable[..., Any]], FirstClass]:
+    """Compile a function of this `function_type`, when it is handed on first."""
+    return lambda function: FirstClass(function, kind)
+
+
+@cache
+def folder() -> Path | None:
+    """Where this code's machine code for this processor lies; None where nothing can be kept."""
+    from llvmlite.binding import get_host_cpu_name
+
+    digest = hashlib.sha256(get_host_cpu_name().encode())
+    package = Path(__file__).parent.parent
+    for room in ROOMS:
+        for source in sorted((package / room).glob("*.py")):
+            digest.update(source.read_bytes())
+    with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written to
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        path = Path(caches) / "hindsight" / "compiled" / digest.hexdigest()[:16]
+        path.mkdir(parents=True, exist_ok=True)
+        if os.access(path, os.W_OK):
+            return path
+    return None
+
+
+@contextmanager
+def _kept(function: Callable[..., Any]) -> Iterator[bool]:
+    """Compile inside: one process at a time, which says so unless the code lies in the folder.
+
+    Yields whether it can be kept.
+    """
+    path = folder()
+    if path is None:
+        _say(function)
+        yield False
+        return
+    before = numba.config.CACHE_DIR
+    with FileLock(path / "lock"):
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
+        if not any(path.glob(f"*/{name}*.nbi")):
+            _say(function)
+        numba.config.CACHE_DIR = str(path)
+        try:
+            yield True
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+def _say(function: Callable[..., Any]) -> None:
+    if function.__module__.startswith("hindsight.algorithms"):
+        print(
+            "compiling the training loop for this processor, once: up to a minute",
+            file=sys.stderr,
+            flush=True,
+        )
