@@ -198,7 +198,7 @@ def test_a_run_among_others_is_that_run_alone(case: Case) -> None:
 
 def test_seeds_and_environments_differ(case: Case) -> None:
     env = case.kind([case.specs[0]] * 3, [0, 1, 2], 4)
-    beginnings = env._beginnings.flatten(2).flatten(0, 1)  # 128 episodes of 12 environments
+    beginnings = env.beginnings.flatten(2).flatten(0, 1)  # 128 episodes of 12 environments
     assert len(beginnings.unique(dim=0)) == 12
 
 

@@ -13,7 +13,7 @@ from stable_baselines3 import PPO
 from torch import Tensor
 
 import hindsight.envs  # noqa: F401  (registers the environment)
-from hindsight.algorithms import ppo
+from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.mlp import MLP
 from hindsight.replay.rollout import Rollout

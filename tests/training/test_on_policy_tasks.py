@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.algorithms import ppo
+from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.training.on_policy import OnPolicyRuns

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.algorithms import ppo
+from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec

@@ -103,9 +103,9 @@ class Environments(ABC, Generic[TaskSpec]):
         self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
         size = (*shape, 2 * max(blocks), self.observation_size)
-        self._beginnings = torch.zeros(size, device=self.device)
+        self.beginnings = torch.zeros(size, device=self.device)
         self._prepare()
-        self._draw_beginnings()
+        self.draw_beginnings()
         self.state = self._beginning()
 
     @classmethod
@@ -166,8 +166,8 @@ class Environments(ABC, Generic[TaskSpec]):
         """One step from `state` and `elapsed`, which it leaves as they are."""
         t, self._t = self._t, self._t + 1
         state, elapsed = self.state.cpu().contiguous().numpy(), self.elapsed.cpu().numpy()
-        numbers = actions.cpu().float().reshape(*elapsed.shape, self.action_size)
-        numbers = numbers.contiguous().numpy()
+        chosen = actions.cpu().float().reshape(*elapsed.shape, self.action_size)
+        numbers = chosen.contiguous().numpy()
         after, flags = np.empty_like(state), np.empty_like(elapsed)
         for run, parameters in enumerate(self.parameters):
             drawn = self.drawn[run, t] if self.drawn.size else self._nothing
@@ -210,8 +210,8 @@ class Environments(ABC, Generic[TaskSpec]):
 
         Where an episode is over, these are the first of the next episode.
         """
-        if self._steps_since_drawn == self._shortest_block:
-            self._draw_beginnings()
+        if self._steps_since_drawn == self.shortest_block:
+            self.draw_beginnings()
         self._steps_since_drawn += 1
         step = self.advance(actions)
         over = step.terminated | step.truncated if self.truncates else step.terminated
@@ -226,7 +226,7 @@ class Environments(ABC, Generic[TaskSpec]):
         kept = runs.tolist()
         self.specs = [self.specs[i] for i in kept]
         self.seeds = [self.seeds[i] for i in kept]
-        for name in ("state", "elapsed", "episode", "block", "_drawn", "_beginnings"):
+        for name in ("state", "elapsed", "episode", "block", "_drawn", "beginnings"):
             value = getattr(self, name)
             setattr(self, name, value[runs.to(value.device)])
         self._prepare()
@@ -242,7 +242,7 @@ class Environments(ABC, Generic[TaskSpec]):
         first = (episode // self.block).expand_as(self._drawn)
         # Two blocks are held: what lies before the last two has been overwritten.
         self._drawn = torch.where(self._drawn > first + 2, first, self._drawn)
-        self._draw_beginnings()
+        self.draw_beginnings()
         self.state = self._beginning()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -254,7 +254,7 @@ class Environments(ABC, Generic[TaskSpec]):
         for name, value in saved.items():
             getattr(self, name).copy_(value)
         self._drawn.copy_(self.episode.cpu() // self.block)
-        self._draw_beginnings()
+        self.draw_beginnings()
 
     def _prepare(self) -> None:
         """What follows from the runs on the axis, whenever they change."""
@@ -265,15 +265,15 @@ class Environments(ABC, Generic[TaskSpec]):
         self.parameters = np.array([self.numbers(spec) for spec in self.specs], np.float64)
         self.drawn, self._t = np.empty((runs, 0, envs, 0), np.float32), 0
         self._nothing = np.empty((envs, 0), np.float32)
-        self._shortest_block = int(self.block.min())
+        self.shortest_block = int(self.block.min())
         self._set_parameters()
 
     def _beginning(self) -> Tensor:
         """The first observation of each environment's current episode, [run, env, obs]."""
-        return self._beginnings[self._run, self._env, self.episode % self._two_blocks]
+        return self.beginnings[self._run, self._env, self.episode % self._two_blocks]
 
-    def _draw_beginnings(self) -> None:
-        """Draw the blocks that come within reach: called at least once in a block's steps."""
+    def draw_beginnings(self) -> None:
+        """Draw the blocks that come within reach: at least once in every `shortest_block` steps."""
         self._steps_since_drawn = 0
         wanted = self.episode.cpu() // self.block + 2
         while (behind := (self._drawn < wanted).nonzero()).numel():
@@ -283,5 +283,5 @@ class Environments(ABC, Generic[TaskSpec]):
                 generator = stream(self.seeds[run], self._purpose, (env << 40) + block)
                 half = slice((block % 2) * size, (block % 2 + 1) * size)
                 drawn = self._draw(self.specs[run], size, generator)
-                self._beginnings[run, env, half] = drawn.to(self.device)
+                self.beginnings[run, env, half] = drawn.to(self.device)
                 self._drawn[run, env] += 1

@@ -13,7 +13,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,20 @@ def first_class(kind: Any) -> Callable[[Callable[..., Any]], FirstClass]:
 
 
 @cache
+def _blas() -> Any:
+    # Numba's products are this module's, which is not loaded before the first is compiled.
+    import scipy.linalg.cython_blas  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def single_threaded_products() -> AbstractContextManager[Any]:
+    """Inside, a product takes one thread: these matrices are small, and more threads wait."""
+    return _blas().limit(limits=1)
+
+
+@cache
 def folder() -> Path | None:
     """Where this code's machine code for this processor lies; None where nothing can be kept."""
     from llvmlite.binding import get_host_cpu_name
@@ -146,7 +160,7 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
     before = numba.config.CACHE_DIR
     with FileLock(path / "lock"):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
-        if not any(path.glob(f"*/{name}*.nbi")):
+        if not any(path.glob(f"*/{name}*.nbi")):  # Numba's name for it
             _say(function)
         numba.config.CACHE_DIR = str(path)
         try:

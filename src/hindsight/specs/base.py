@@ -116,6 +116,8 @@ class AlgorithmSpec(Spec):
 
     #: Where its mathematics stands.
     module: ClassVar[str]
+    #: Where the same stands compiled, for a CPU; empty: nowhere.
+    compiled_module: ClassVar[str] = ""
     #: `module:class` of the loop that trains it.
     loop: ClassVar[str]
     #: It learns from what its own policy has just done, by `hindsight`; else from `replay`.

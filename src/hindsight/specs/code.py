@@ -16,7 +16,8 @@ def roots_of(spec: CellSpec) -> tuple[str, ...]:
     how, where = spec.algorithm, spec.environment
     kinds = (type(spec), type(how), type(where))
     specifications = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
-    return (how.loop, how.module, where.entry_point.partition(":")[0], *specifications)
+    mathematics = filter(None, (how.module, how.compiled_module))
+    return (how.loop, *mathematics, where.entry_point.partition(":")[0], *specifications)
 
 
 def is_of(about: dict[str, Any], spec: CellSpec) -> bool:

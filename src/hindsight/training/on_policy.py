@@ -3,6 +3,7 @@
 `OnPolicyRuns` are the runs that share an axis; `iterate` is one iteration of all of them.
 """
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import fields
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from hindsight.envs.run_axis import Environments
+from hindsight.io.compiled import ENABLED
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy as hindsight
@@ -54,6 +57,12 @@ class OnPolicyRuns(Runs):
         self.algorithm = cast(OnPolicySpec, spec.algorithm)  # which has named this loop
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
         self.module = module_of(self.algorithm)
+        #: Where `collect` and `update` are; another's environments are stepped by the reference.
+        self.collector = self.updater = self.module
+        if ENABLED and self.device.type == "cpu":
+            self.updater = importlib.import_module(self.algorithm.compiled_module)
+            if isinstance(self.env, Environments):
+                self.collector = self.updater
         self.agent: ActorCritic = agent_of(spec)
         rows = [initial_row(*run) for run in zip(self.specs, self.seeds, strict=True)]
         self.optimiser = Adam(
@@ -87,7 +96,8 @@ class OnPolicyRuns(Runs):
         self.iteration += 1
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
-        rollout = self.module.collect(self.env, self.agent, rows, self._noise(), spec.exploration)
+        noise = self._noise()
+        rollout = self.collector.collect(self.env, self.agent, rows, noise, spec.exploration)
         self.recent.add(rollout.rewards, rollout.over, rollout.success)
         columns = self.episodes()
         columns |= goal_movement(rollout, self.env.task)
@@ -125,7 +135,7 @@ class OnPolicyRuns(Runs):
             samples = samples.with_copies(relabelled)
             after = after + success_counts(copies, ends_it)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
-        diagnostics = self.module.update(self.agent, part, samples, order, spec)
+        diagnostics = self.updater.update(self.agent, part, samples, order, spec)
         if not everyone:
             self.optimiser.put(runs, part)
         self.learned.append((numbers, samples, real, copies))

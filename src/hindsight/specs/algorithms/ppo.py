@@ -10,6 +10,7 @@ class PPOSpec(OnPolicySpec):
     """Proximal policy optimisation (Schulman et al. 2017) as Stable-Baselines3 defines it."""
 
     module: ClassVar[str] = "hindsight.algorithms.ppo"
+    compiled_module: ClassVar[str] = "hindsight.algorithms.ppo_compiled"
 
     name: Literal["ppo"] = "ppo"
     clip_range: Positive = 0.2

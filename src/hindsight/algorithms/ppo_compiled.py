@@ -1,0 +1,425 @@
+"""PPO's rollout and update compiled, one run at a time: `collect` and `update` of `ppo`, faster.
+
+`algorithms.ppo` is the text to read beside the paper, and what runs on a GPU; these two functions
+take and return the same and are held to it by tests: the same row, samples and order give the same
+parameters to 1e-5.  All else (relabelling, advantages, bookkeeping) is shared.  docs/speed.md says
+what made them fast.
+"""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hindsight.algorithms.ppo import ActorCritic, Diagnostics, Samples, concatenate
+from hindsight.envs.run_axis import Environments
+from hindsight.envs.step import SUCCESS, TERMINATED, TRUNCATED
+from hindsight.io.compiled import compiled, entry_point, single_threaded_products
+from hindsight.nn.adam import Adam
+from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, n_parameters, norm, tanh
+from hindsight.replay.rollout import Cuts, Rollout
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.on_policy import Exploration
+
+Flags = NDArray[np.bool_]
+HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+
+
+def for_each_run(runs: int, threads: int, work: Callable[[int], None]) -> None:
+    """Call `work` with the number of each run, in so many threads."""
+    with single_threaded_products():
+        if threads == 1 or runs == 1:
+            for run in range(runs):
+                work(run)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(work, range(runs)))
+
+
+# -- the rollout ----------------------------------------------------------------------------------
+
+
+@compiled
+def _act(transposed: Numbers, sizes: Sizes, x: Numbers, hidden: Numbers) -> Numbers:
+    """Outputs of the policy network for one observation.
+
+    Args:
+        transposed: its row, each weight as [in, out]: the loop over outputs is then vectorised.
+        hidden: [2, largest size], room for the layers.
+    """
+    place, here = 0, 0
+    for layer in range(len(sizes) - 1):
+        n_in, n_out = sizes[layer], sizes[layer + 1]
+        y = hidden[here, :n_out]
+        y[:] = transposed[place : place + n_out]
+        place += n_out
+        for i in range(n_in):
+            weight = transposed[place : place + n_out]
+            place += n_out
+            xi = x[i]
+            for j in range(n_out):
+                y[j] += xi * weight[j]
+        if layer < len(sizes) - 2:
+            for j in range(n_out):
+                y[j] = tanh(y[j])
+        x, here = y, 1 - here
+    return x
+
+
+@compiled
+def _transposed(row: Numbers, sizes: Sizes) -> Numbers:
+    """A network's row with each weight as [in, out]."""
+    result = np.empty(n_parameters(sizes), np.float32)
+    place = 0
+    for layer in range(len(sizes) - 1):
+        n_in, n_out = sizes[layer], sizes[layer + 1]
+        result[place : place + n_out] = row[place : place + n_out]
+        place += n_out
+        end = place + n_in * n_out
+        weight = row[place:end].reshape(n_out, n_in)
+        result[place:end].reshape(n_in, n_out)[:] = weight.T
+        place = end
+    return result
+
+
+@entry_point
+def _rollout(
+    step: Any,
+    goal_policy: Any,
+    parameters: NDArray[np.float64],
+    row: Numbers,
+    sizes: Sizes,
+    log_std: Numbers,
+    squashed: bool,
+    discrete: bool,
+    noise: Numbers,
+    drawn: Numbers,
+    beginnings: Numbers,
+    held: int,
+    state: Numbers,
+    elapsed: NDArray[np.int64],
+    episode: NDArray[np.int64],
+    first: int,
+    obs: Numbers,
+    actions: Numbers,
+    next_obs: Numbers,
+    flags: NDArray[np.int64],
+    starts: Flags,
+) -> None:
+    """Steps first ... of one run's environments, as many as `noise` has.
+
+    Args:
+        step, goal_policy, parameters: of the task; see `envs.step.STEP`.
+        row, sizes: the policy network's.  log_std: [action].
+        noise: [step, env, output].  drawn: [step of the rollout, env, number].
+        beginnings: [env, episode, obs]: episode e begins as number e modulo `held` says.
+        state [env, obs], elapsed [env], episode [env]: of the environments, in and out.
+        obs, actions, next_obs, flags, starts: [env, step of the rollout, ...], written.
+    """
+    envs, n_actions = len(state), actions.shape[2]
+    network = _transposed(row, sizes)
+    hidden = np.empty((2, sizes.max()), np.float32)
+    sigma, given = np.exp(log_std), np.empty(n_actions, np.float32)
+    for i in range(len(noise)):
+        t = first + i
+        for env in range(envs):
+            obs[env, t] = state[env]
+            starts[env, t] = elapsed[env] == 0
+            outputs = _act(network, sizes, state[env], hidden)
+            if discrete:
+                given[0] = np.argmax(outputs + noise[i, env])
+                actions[env, t, 0] = given[0]
+            else:
+                for j in range(n_actions):
+                    u = outputs[j] + sigma[j] * noise[i, env, j]
+                    actions[env, t, j] = u
+                    given[j] = math.tanh(u) if squashed else u
+            found = step(
+                goal_policy, parameters, state[env], elapsed[env], given, drawn[t, env],
+                next_obs[env, t],
+            )  # fmt: skip
+            flags[env, t] = found
+            elapsed[env] += 1
+            state[env] = next_obs[env, t]
+            if found & (TERMINATED | TRUNCATED):
+                episode[env] += 1
+                elapsed[env] = 0
+                state[env] = beginnings[env, episode[env] % held]
+
+
+@torch.no_grad()
+def collect(
+    env: Environments[Any],
+    agent: ActorCritic,
+    rows: Tensor,
+    noise: Tensor,
+    exploration: Exploration = "gaussian",
+    threads: int = 1,
+) -> Rollout:
+    """One rollout of our own tasks; see `ppo.collect`."""
+    n_steps, runs, envs, _ = noise.shape
+    policy, _, log_std = (part.contiguous().numpy() for part in agent.split(rows))
+    by_run = noise.movedim(1, 0).contiguous().numpy()
+    obs = np.empty((runs, envs, n_steps, env.observation_size), np.float32)
+    next_obs, flags = np.empty_like(obs), np.empty((runs, envs, n_steps), np.int64)
+    actions = np.empty((runs, envs, n_steps, env.action_size), np.float32)
+    starts = np.empty(flags.shape, np.bool_)
+    drawn = env.drawn if env.drawn.size else np.empty((runs, n_steps, envs, 0), np.float32)
+    state, elapsed, episode = (x.numpy() for x in (env.state, env.elapsed, env.episode))
+    sizes, beginnings = np.array(agent.policy.sizes), env.beginnings.numpy()
+
+    def advance(run: int, first: int, last: int) -> None:
+        block = 2 * int(env.block[run])
+        _rollout(
+            env.step_function.address, env.goal_policy(run).address, env.parameters[run],
+            policy[run], sizes, log_std[run], exploration == "squashed", agent.discrete,
+            by_run[run, first:last], drawn[run], beginnings[run],
+            block, state[run],
+            elapsed[run], episode[run], first, obs[run], actions[run], next_obs[run], flags[run],
+            starts[run],
+        )  # fmt: skip
+
+    for first in range(0, n_steps, env.shortest_block):
+        last = min(first + env.shortest_block, n_steps)
+        env.draw_beginnings()
+        for_each_run(runs, threads, lambda run: advance(run, first, last))  # noqa: B023
+    terminated, truncated, success = (
+        torch.from_numpy((flags & flag) > 0) for flag in (TERMINATED, TRUNCATED, SUCCESS)
+    )
+    g, following = env.goal_size, torch.from_numpy(next_obs)
+    seen, next_achieved = torch.from_numpy(obs), following[..., :g].contiguous()
+    rewards, _ = env.task.reward(next_achieved, seen[..., g : 2 * g], terminated)
+    return Rollout(
+        seen,
+        torch.from_numpy(actions),
+        next_achieved,
+        rewards,
+        terminated,
+        success,
+        torch.from_numpy(starts),
+        env.state.clone(),
+        Cuts(truncated, following) if env.truncates else None,
+    )
+
+
+# -- the update -----------------------------------------------------------------------------------
+
+
+@compiled
+def _normalise(advantage: Numbers) -> None:
+    """To mean 0 and standard deviation 1, in place; a single number stays as it is."""
+    n = len(advantage)
+    if n == 1:
+        return
+    mean = 0.0
+    for a in advantage:
+        mean += a
+    mean /= n
+    variance = 0.0
+    for a in advantage:
+        variance += (a - mean) ** 2
+    std = math.sqrt(variance / (n - 1)) + 1e-8
+    for i in range(n):
+        advantage[i] = (advantage[i] - mean) / std
+
+
+@compiled
+def _gaussian_log_prob(mean: Numbers, log_std: Numbers, action: Numbers) -> float:
+    """log N(action; mean, sigma) of one sample."""
+    result = 0.0
+    for j in range(len(action)):
+        z = (action[j] - mean[j]) * math.exp(-log_std[j])
+        result -= 0.5 * z * z + log_std[j] + HALF_LOG_2_PI
+    return result
+
+
+@compiled
+def _log_softmax(logits: Numbers, log_p: Numbers) -> float:
+    """log of the probabilities, into `log_p`; returns the entropy."""
+    largest, total = logits.max(), 0.0
+    for x in logits:
+        total += math.exp(x - largest)
+    entropy = 0.0
+    for j in range(len(logits)):
+        log_p[j] = logits[j] - largest - math.log(total)
+        entropy -= math.exp(log_p[j]) * log_p[j]
+    return entropy
+
+
+#: What `_update` is told in `numbers`; the first two are 0 where there is no limit.
+TARGET_KL, CLIP_RANGE_VF, CLIP_RANGE, VF_COEF, ENT_COEF, MAX_GRAD_NORM, EPS, WEIGHT_DECAY = range(8)
+#: What it tells: sums over the minibatches seen, and the largest ratios.
+POLICY_LOSS, VALUE_LOSS, KL, CLIPPED, NORM, SEEN, MOVES, RATIO_MAX, COPIES_RATIO_MAX = range(9)
+
+
+@entry_point
+def _update(
+    row: Numbers,
+    m: Numbers,
+    v: Numbers,
+    steps: float,
+    learning_rate: float,
+    policy_sizes: Sizes,
+    value_sizes: Sizes,
+    discrete: bool,
+    learns_sigma: bool,
+    table: Numbers,
+    n_real: int,
+    order: NDArray[np.int64],
+    batch_size: int,
+    numbers: NDArray[np.float64],
+    result: NDArray[np.float64],
+) -> float:
+    """PPO's epochs for one run: changes row, m and v; returns Adam's step count.
+
+    Args:
+        row, m, v: [parameter].  table: [sample, number] as `ppo.concatenate` has it; the samples
+            from `n_real` on are copies.
+        order: [epoch, sample'].
+        numbers, result: see above.
+    """
+    n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
+    n_actions = table.shape[1] - n_obs - 4
+    n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
+    most = min(batch_size, order.shape[1])
+    seen = np.empty(most * policy_sizes.sum(), np.float32)
+    valued = np.empty(most * value_sizes.sum(), np.float32)
+    widest = max(policy_sizes.max(), value_sizes.max())
+    delta, d_value = np.empty((2, most * widest), np.float32), np.empty(most, np.float32)
+    advantage, log_p = np.empty(most, np.float32), np.empty(n_outputs, np.float32)
+    grad = np.zeros(len(row), np.float32)
+    policy, value = row[:n_policy], row[n_policy : n_policy + n_value]
+    log_std = row[n_policy + n_value :]
+    d_log_std = grad[n_policy + n_value :]
+    clip, clip_vf = numbers[CLIP_RANGE], numbers[CLIP_RANGE_VF]
+    for epoch in range(len(order)):
+        for begin in range(0, order.shape[1], batch_size):
+            batch = order[epoch, begin : begin + batch_size]
+            n = len(batch)
+            for i in range(n):
+                sample = table[batch[i]]
+                for j in range(n_obs):
+                    seen[i * n_obs + j] = sample[j]
+                advantage[i] = sample[n_obs + n_actions + 2]
+            valued[: n * n_obs] = seen[: n * n_obs]
+            _normalise(advantage[:n])
+            outputs = forward(policy, policy_sizes, n, seen, most, False)
+            values = forward(value, value_sizes, n, valued, most, False)
+            d_outputs = delta[0, : n * n_outputs].reshape(n, n_outputs)
+            d_log_std[:] = -numbers[ENT_COEF] if learns_sigma else 0.0
+            policy_loss = value_loss = kl = 0.0
+            clipped = 0
+            ratio_max = copies_ratio_max = 0.0
+            for i in range(n):
+                sample = table[batch[i]]
+                action = sample[n_obs : n_obs + n_actions]
+                old_log_prob, old_value, _, target = sample[n_obs + n_actions :]
+                entropy = 0.0
+                if discrete:
+                    entropy = _log_softmax(outputs[i], log_p)
+                    log_prob = np.float64(log_p[int(action[0])])
+                else:
+                    log_prob = _gaussian_log_prob(outputs[i], log_std, action)
+                log_ratio = log_prob - old_log_prob
+                ratio = math.exp(log_ratio)
+                a = np.float64(advantage[i])
+                # L^CLIP (eq. 7), to be maximised; written so that NaN stays NaN
+                held = (a > 0 and ratio > 1 + clip) or (a < 0 and ratio < 1 - clip)
+                bound = 1 + clip if a > 0 else 1 - clip
+                policy_loss -= (bound * a if held else ratio * a) / n
+                slope = 0.0 if held else -a / n
+                slope *= ratio  # d loss / d log pi
+                if discrete:
+                    for j in range(n_outputs):
+                        p = math.exp(log_p[j])
+                        chosen = 1.0 if j == int(action[0]) else 0.0
+                        d = slope * (chosen - p)
+                        d += numbers[ENT_COEF] / n * p * (log_p[j] + entropy)
+                        d_outputs[i, j] = d
+                else:
+                    for j in range(n_actions):
+                        inverse = math.exp(-log_std[j])
+                        z = (action[j] - outputs[i, j]) * inverse
+                        d_outputs[i, j] = slope * z * inverse
+                        if learns_sigma:
+                            d_log_std[j] += slope * (z * z - 1)
+                new, passes = np.float64(values[i, 0]), 1.0
+                if clip_vf > 0:
+                    change = new - old_value
+                    if change > clip_vf:
+                        new, passes = old_value + clip_vf, 0.0
+                    elif change < -clip_vf:
+                        new, passes = old_value - clip_vf, 0.0
+                value_loss += (new - target) ** 2 / n
+                d_value[i] = numbers[VF_COEF] * 2 * (new - target) / n * passes
+                kl += (ratio - 1 - log_ratio) / n
+                clipped += abs(ratio - 1) > clip
+                ratio_max = max(ratio_max, ratio)
+                if batch[i] >= n_real:
+                    copies_ratio_max = max(copies_ratio_max, ratio)
+            backward(policy, policy_sizes, n, seen, most, False, delta, grad[:n_policy])
+            delta[0, :n] = d_value[:n]
+            stretch = grad[n_policy : n_policy + n_value]
+            backward(value, value_sizes, n, valued, most, False, delta, stretch)
+            size = norm(grad)
+            result[POLICY_LOSS] += policy_loss
+            result[VALUE_LOSS] += value_loss
+            result[KL] += kl
+            result[NORM] += size
+            result[CLIPPED] += clipped / n
+            result[SEEN] += 1
+            result[RATIO_MAX] = max(result[RATIO_MAX], ratio_max)
+            result[COPIES_RATIO_MAX] = max(result[COPIES_RATIO_MAX], copies_ratio_max)
+            if numbers[TARGET_KL] > 0 and kl > 1.5 * numbers[TARGET_KL]:
+                return steps
+            result[MOVES] += 1
+            steps += 1
+            scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
+            adam(row, grad, scale, m, v, steps, learning_rate, numbers[EPS], numbers[WEIGHT_DECAY])
+    return steps
+
+
+@torch.no_grad()
+def update(
+    agent: ActorCritic,
+    optimiser: Adam,
+    samples: Samples,
+    order: Tensor,
+    spec: PPOSpec,
+    threads: int = 1,
+) -> Diagnostics:
+    """PPO's epochs of minibatch updates; see `ppo.update`."""
+    table = concatenate(samples).contiguous().numpy()
+    counts, orders = samples.valid.sum(1).tolist(), order.movedim(1, 0).contiguous().numpy()
+    rows, m, v = optimiser.rows.numpy(), optimiser.m.numpy(), optimiser.v.numpy()
+    steps = optimiser.steps.numpy()
+    rates = optimiser.learning_rate.tolist()
+    assert isinstance(optimiser.weight_decay, float)
+    numbers = np.array(
+        [
+            spec.target_kl or 0.0, spec.clip_range_vf or 0.0, spec.clip_range, spec.vf_coef,
+            spec.ent_coef, spec.max_grad_norm, optimiser.eps, optimiser.weight_decay,
+        ]
+    )  # fmt: skip
+    sizes = np.array(agent.policy.sizes), np.array(agent.value.sizes)
+    learns_sigma = not agent.discrete and spec.exploration != "annealed"
+    results = np.zeros((len(rows), COPIES_RATIO_MAX + 1))
+
+    def learn(run: int) -> None:
+        steps[run] = _update(
+            rows[run], m[run], v[run], float(steps[run]), rates[run], *sizes, agent.discrete,
+            learns_sigma, table[run], samples.n_real,
+            np.ascontiguousarray(orders[run, :, : counts[run]]), spec.batch_size, numbers,
+            results[run],
+        )  # fmt: skip
+
+    for_each_run(len(rows), threads, learn)
+    sums, (seen, moves, *ratios) = np.split(results.T, [SEEN])
+    means = sums / np.maximum(seen, 1)
+    columns = torch.from_numpy(np.stack([*means, *ratios, moves])).float()
+    return Diagnostics(*columns)

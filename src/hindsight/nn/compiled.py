@@ -1,0 +1,184 @@
+"""Networks and Adam of one run, compiled: plain loops around `np.dot`.
+
+A run's parameters are a row, laid out as `nn.mlp` has it: layer by layer bias [out], weight
+[out, in].  One run at a time, its row, moments and minibatch stay in a core's cache, and nothing is
+launched: what PyTorch takes a millisecond for takes a twentieth (docs/speed.md).  `np.dot` is
+SciPy's OpenBLAS, which uses a core's full width on every processor.
+
+The functions are held to those of `nn.mlp` and `nn.adam` by tests.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight.io.compiled import compiled
+
+Numbers = NDArray[np.float32]
+Sizes = NDArray[np.int64]
+
+# The rational approximation of tanh that Eigen and XLA use: x P(x^2) / Q(x^2), within 5e-7 of it.
+_BOUND = np.float32(7.90531110763549805)
+_P1, _P3 = np.float32(4.89352455891786e-03), np.float32(6.37261928875436e-04)
+_P5, _P7 = np.float32(1.48572235717979e-05), np.float32(5.12229709037114e-08)
+_P9, _P11 = np.float32(-8.60467152213735e-11), np.float32(2.00018790482477e-13)
+_P13 = np.float32(-2.76076847742355e-16)
+_Q0, _Q2 = np.float32(4.89352518554385e-03), np.float32(2.26843463243900e-03)
+_Q4, _Q6 = np.float32(1.18534705686654e-04), np.float32(1.19825839466702e-06)
+
+
+@compiled
+def tanh(x: np.float32) -> np.float32:
+    """tanh of a float32; written so that loops over it are vectorised.  NaN stays NaN."""
+    if x > _BOUND:
+        x = _BOUND
+    if x < -_BOUND:
+        x = -_BOUND
+    s = x * x
+    p = _P11 + s * _P13
+    p = _P9 + s * p
+    p = _P7 + s * p
+    p = _P5 + s * p
+    p = _P3 + s * p
+    p = _P1 + s * p
+    q = _Q4 + s * _Q6
+    q = _Q2 + s * q
+    q = _Q0 + s * q
+    return x * p / q
+
+
+@compiled
+def n_parameters(sizes: Sizes) -> int:
+    """Numbers in a network's stretch of its row; sizes (in, hidden ..., out)."""
+    count = 0
+    for i in range(len(sizes) - 1):
+        count += sizes[i + 1] * (sizes[i] + 1)
+    return count
+
+
+@compiled
+def _activate(y: Numbers, bias: Numbers, relu: bool) -> None:
+    """The activation of y [batch, out] + bias, in place."""
+    for i in range(len(y)):
+        if relu:
+            for j in range(len(bias)):
+                z = y[i, j] + bias[j]
+                y[i, j] = np.float32(0) if z < 0 else z
+        else:
+            for j in range(len(bias)):
+                y[i, j] = tanh(y[i, j] + bias[j])
+
+
+@compiled
+def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool) -> Numbers:
+    """Outputs [n, out] of a network for inputs that lie at the beginning of `layers`.
+
+    Args:
+        row: the network's parameters.
+        n: samples, at most `most`.
+        layers: [most x all sizes], room for the inputs of each layer and the outputs, behind each
+            other, which `backward` wants to see.
+    """
+    place = at = 0
+    last = len(sizes) - 2
+    for i in range(last + 1):
+        n_in, n_out = sizes[i], sizes[i + 1]
+        bias = row[place : place + n_out]
+        weight = row[place + n_out : place + n_out * (n_in + 1)].reshape(n_out, n_in)
+        place += n_out * (n_in + 1)
+        x = layers[at : at + n * n_in].reshape(n, n_in)
+        at += most * n_in
+        y = layers[at : at + n * n_out].reshape(n, n_out)
+        np.dot(x, weight.T, y)
+        if i < last:
+            _activate(y, bias, relu)
+        else:
+            y += bias
+    return y
+
+
+@compiled
+def backward(
+    row: Numbers,
+    sizes: Sizes,
+    n: int,
+    layers: Numbers,
+    most: int,
+    relu: bool,
+    delta: Numbers,
+    grad: Numbers,
+) -> None:
+    """The gradient of the row, into `grad`; other arguments as of `forward`, after it.
+
+    Args:
+        delta: [2, most x largest size], whose first row begins with the loss's gradient [n, out]
+            with respect to the outputs; used up.
+    """
+    last = len(sizes) - 2
+    place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
+    here = 0
+    for i in range(last, -1, -1):
+        n_in, n_out = sizes[i], sizes[i + 1]
+        place -= n_out * (n_in + 1)
+        at -= most * n_in
+        d = delta[here, : n * n_out].reshape(n, n_out)
+        x = layers[at : at + n * n_in].reshape(n, n_in)
+        d_bias = grad[place : place + n_out]
+        weights = slice(place + n_out, place + n_out * (n_in + 1))
+        np.dot(d.T, x, grad[weights].reshape(n_out, n_in))
+        d_bias[:] = 0
+        for sample in range(n):
+            for j in range(n_out):
+                d_bias[j] += d[sample, j]
+        if i > 0:
+            here = 1 - here
+            before = delta[here, : n * n_in]
+            np.dot(d, row[weights].reshape(n_out, n_in), before.reshape(n, n_in))
+            y = layers[at : at + n * n_in]
+            if relu:
+                for j in range(n * n_in):
+                    before[j] = before[j] if y[j] > 0 else np.float32(0)
+            else:
+                for j in range(n * n_in):
+                    before[j] *= np.float32(1) - y[j] * y[j]
+
+
+@compiled
+def norm(grad: Numbers) -> float:
+    """The Euclidean norm."""
+    return math.sqrt(np.dot(grad, grad))
+
+
+@compiled
+def adam(
+    row: Numbers,
+    grad: Numbers,
+    scale: float,
+    m: Numbers,
+    v: Numbers,
+    steps: float,
+    learning_rate: float,
+    eps: float,
+    weight_decay: float,
+) -> None:
+    """Step number `steps` of Adam (Kingma & Ba 2015, Algorithm 1), by `scale` times the gradient.
+
+    Weight decay adds to the gradient; a run that learns at a rate of 0 keeps its row.
+    """
+    correction1, correction2 = (
+        -math.expm1(math.log(0.9) * steps),
+        -math.expm1(math.log(0.999) * steps),
+    )
+    moves = learning_rate > 0
+    # lr (m / c1) / (sqrt(v / c2) + eps) as m / (a sqrt(v) + b)
+    b64 = correction1 / learning_rate if moves else 1.0
+    a, b = np.float32(b64 / math.sqrt(correction2)), np.float32(b64 * eps)
+    factor, decay = np.float32(scale), np.float32(weight_decay)
+    pace1, pace2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
+    rate = np.float32(1 if moves else 0)
+    for i in range(len(row)):
+        g = grad[i] * factor + decay * row[i]
+        m[i] += pace1 * (g - m[i])
+        v[i] += pace2 * (g * g - v[i])
+        row[i] -= rate * m[i] / (a * np.sqrt(v[i]) + b)

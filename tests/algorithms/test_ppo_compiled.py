@@ -1,0 +1,221 @@
+"""The compiled PPO against its reference in PyTorch: same row, samples and order, same result."""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hindsight.algorithms import ppo, ppo_compiled
+from hindsight.algorithms.ppo import ActorCritic, Samples
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.environment import Environment
+from hindsight.envs.point_reach import PointReach
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.io.compiled import ENABLED
+from hindsight.nn.adam import Adam
+from hindsight.replay.rollout import Trajectories
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
+from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
+
+#: A task whose episodes are short, so that a rollout has many, and successes among them.
+TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
+    **{
+        f"prey {prey}": (
+            PredatorPrey,
+            {"spec": PredatorPreySpec, "prey": prey, "grid_size": 4.0, "max_steps": 6},
+        )
+        for prey in PREYS
+    },
+    "described prey": (
+        PredatorPrey,
+        {"spec": PredatorPreySpec, "prey": "repel", "fidelity": "described", "n_dims": 2},
+    ),
+    "object": (
+        PredatorPrey,
+        {"spec": PredatorPreySpec, "pushes_object": True, "n_dims": 2, "grid_size": 3.0},
+    ),
+    "point": (PointReach, {"spec": PointReachSpec, "max_steps": 7, "threshold": 0.5}),
+    "bits": (BitFlipping, {"spec": BitFlippingSpec, "n_bits": 4}),
+    "bits, continuous": (BitFlipping, {"spec": BitFlippingSpec, "n_bits": 4, "continuous": True}),
+}
+
+
+def make(task: str, runs: int = 2, envs: int = 2) -> Any:
+    kind, keys = TASKS[task]
+    spec = {**keys}.pop("spec")(**{k: v for k, v in keys.items() if k != "spec"})
+    return kind([spec] * runs, range(runs), envs)
+
+
+def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:
+    discrete = env.n_choices is not None
+    return ActorCritic.of(env.observation_size, env.n_choices or env.action_size, hidden, discrete)
+
+
+def rows_for(agent: ActorCritic, runs: int, scale: float = 1.0) -> torch.Tensor:
+    """First parameters, away from the special values that they begin with."""
+    rows = torch.stack([agent.initial_row(seed, 0.8) for seed in range(runs)])
+    generator = torch.Generator().manual_seed(1)
+    return rows + 0.1 * scale * torch.randn(rows.shape, generator=generator)
+
+
+@pytest.mark.parametrize("exploration", ["gaussian", "squashed"])
+@pytest.mark.parametrize("task", TASKS)
+def test_a_rollout_is_that_of_the_reference(task: str, exploration: Any) -> None:
+    reference, compiled = make(task), make(task)
+    agent = agent_for(reference, (16, 8))
+    rows = rows_for(agent, 2)
+    n_steps = 300  # more than a block of beginnings
+    generator = np.random.default_rng(3)
+    size = (n_steps, 2, 2, agent.policy.sizes[-1])
+    noise = torch.from_numpy(generator.standard_normal(size).astype(np.float32))
+    for iteration in (1, 2):  # the second begins within episodes
+        for env in (reference, compiled):
+            env.prepare_rollout(iteration, n_steps)
+        expected = ppo.collect(reference, agent, rows, noise, exploration)
+        found = ppo_compiled.collect(compiled, agent, rows, noise, exploration)
+        assert expected.over.any() and not expected.over.all()
+        assert (expected.cuts is None) == (found.cuts is None)
+        if expected.cuts is not None and found.cuts is not None:
+            assert torch.equal(expected.cuts.truncated, found.cuts.truncated)
+            torch.testing.assert_close(found.cuts.next_obs, expected.cuts.next_obs)
+        for field in fields(expected):
+            one, other = getattr(expected, field.name), getattr(found, field.name)
+            if isinstance(one, torch.Tensor):
+                torch.testing.assert_close(other, one, atol=2e-4, rtol=1e-4, msg=field.name)
+        for name, value in reference.state_dict().items():
+            torch.testing.assert_close(compiled.state_dict()[name], value, atol=2e-4, rtol=1e-4)
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tensor, float]:
+    """An agent, a configuration, random samples of two runs, their order and a weight decay."""
+    discrete = draw(st.booleans())
+    widths = draw(st.lists(st.sampled_from([3, 8, 17]), min_size=1, max_size=3))
+    n_obs, n_outputs = draw(st.integers(1, 9)), draw(st.integers(2, 4))
+    agent = ActorCritic.of(n_obs, n_outputs, widths, discrete)
+    spec = PPOSpec(
+        batch_size=draw(st.sampled_from([2, 16, 64])),
+        n_epochs=draw(st.integers(1, 3)),
+        clip_range=draw(st.sampled_from([0.05, 0.2])),
+        clip_range_vf=draw(st.sampled_from([None, 0.1, 0.2])),
+        target_kl=draw(st.sampled_from([None, 0.05, 0.003])),
+        ent_coef=draw(st.sampled_from([0.0, 0.02])),
+        vf_coef=draw(st.sampled_from([0.5, 1.0])),
+        max_grad_norm=draw(st.sampled_from([0.1, 0.5, 100.0])),
+        exploration="gaussian" if discrete else draw(st.sampled_from(["gaussian", "annealed"])),
+        weight_decay=draw(st.sampled_from([0.0, 0.01])),
+    )
+    n, runs = draw(st.integers(2, 90)), 2
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+
+    def normal(*size: int) -> torch.Tensor:
+        return torch.randn(runs, n, *size, generator=generator)
+
+    actions = normal(n_outputs)
+    if discrete:
+        actions = torch.randint(0, n_outputs, (runs, n, 1), generator=generator).float()
+    rows = rows_for(agent, runs)
+    obs = normal(n_obs)
+    policy, value, log_std = agent.split(rows)
+    log_prob = agent.log_prob(agent.policy(policy, obs), log_std, actions)
+    valid = torch.rand(runs, n, generator=generator) < 0.8
+    valid[:, 0] = True
+    samples = Samples(
+        obs,
+        actions,
+        log_prob + 0.1 * normal(),
+        agent.value(value, obs)[..., 0] + 0.1 * normal(),
+        normal(),
+        normal(),
+        valid,
+        n_real=draw(st.integers(1, n)),
+    )
+    order = ppo.orders([0, 1], draw(st.integers(1, 5)), valid, spec.n_epochs)
+    return agent, spec, samples, order, draw(st.sampled_from([1e-3, 0.0]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(updates())
+def test_an_update_is_that_of_the_reference(
+    case: tuple[ActorCritic, PPOSpec, Samples, torch.Tensor, float],
+) -> None:
+    agent, spec, samples, order, rate = case
+    results = []
+    for update in (ppo.update, ppo_compiled.update):
+        optimiser = Adam(
+            rows_for(agent, 2),
+            torch.tensor([3e-4, rate]),
+            # so large that a gradient of rounding does not decide where a parameter goes
+            eps=1e-3,
+            weight_decay=spec.weight_decay,
+        )
+        results.append((update(agent, optimiser, samples, order, spec), optimiser))
+    (expected, reference), (found, compiled) = results
+    # Where the divergence stops an update within rounding of its limit, either may go on.
+    if torch.equal(expected.updates, found.updates):
+        for field in fields(expected):
+            one, other = getattr(expected, field.name), getattr(found, field.name)
+            torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4, msg=field.name)
+        for name in ("rows", "m", "v", "steps"):
+            one, other = getattr(reference, name), getattr(compiled, name)
+            torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4, msg=name)
+    else:
+        assert (expected.updates - found.updates).abs().max() <= 1
+
+
+def test_a_divergence_is_noticed() -> None:
+    """A parameter that is no number, or an advantage, makes the row no number."""
+    env = make("prey static")
+    agent, spec = agent_for(env, (8, 8)), PPOSpec(batch_size=16, n_epochs=1, target_kl=None)
+    env.prepare_rollout(1, 64)
+    rows = rows_for(agent, 2)
+    noise = torch.randn(64, 2, 2, env.action_size)
+    rollout = ppo_compiled.collect(env, agent, rows, noise)
+    samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
+    order = ppo.orders([0, 1], 1, samples.valid, 1)
+    for what in ("row", "advantage", "return"):
+        optimiser = Adam(rows.clone(), torch.full((2,), 3e-4))
+        spoiled = Samples(**{f.name: getattr(samples, f.name) for f in fields(samples)})
+        if what == "row":
+            optimiser.rows[0, 0] = torch.nan
+        else:
+            name = {"advantage": "advantage", "return": "returns"}[what]
+            values = getattr(samples, name).clone()
+            values[0, 3] = torch.nan
+            object.__setattr__(spoiled, name, values)
+        ppo_compiled.update(agent, optimiser, spoiled, order, spec)
+        assert not optimiser.rows[0].isfinite().all(), what
+        assert optimiser.rows[1].isfinite().all(), what
+
+
+def test_threads_change_nothing() -> None:
+    found = []
+    for threads in (1, 3):
+        env = make("prey attract", runs=5)
+        agent, spec = agent_for(env, (16, 16)), PPOSpec()
+        rows = rows_for(agent, 5)
+        optimiser = Adam(rows.clone(), torch.full((5,), 3e-4))
+        env.prepare_rollout(1, 128)
+        noise = torch.randn(128, 5, 2, 3, generator=torch.Generator().manual_seed(0))
+        rollout = ppo_compiled.collect(env, agent, rows, noise, threads=threads)
+        samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
+        order = ppo.orders(range(5), 1, samples.valid, 2)
+        ppo_compiled.update(agent, optimiser, samples, order, spec, threads=threads)
+        found.append(optimiser.rows)
+    assert torch.equal(*found)
+
+
+@pytest.mark.skipif(not ENABLED, reason="compares what is compiled")
+def test_the_approximate_tanh() -> None:
+    from hindsight.nn.compiled import tanh
+
+    x = np.linspace(-20, 20, 100_001, dtype=np.float32)
+    found = np.array([tanh(value) for value in x])
+    np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=5e-7)
+    assert np.isnan(tanh(np.float32("nan")))
