@@ -7,8 +7,6 @@ what made them fast.
 """
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from torch import Tensor
 from hindsight.algorithms.ppo import ActorCritic, Diagnostics, Samples, concatenate
 from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import SUCCESS, TERMINATED, TRUNCATED
-from hindsight.io.compiled import compiled, entry_point, single_threaded_products
+from hindsight.io.compiled import compiled, entry_point, for_each_run
 from hindsight.nn.adam import Adam
 from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, n_parameters, norm, tanh
 from hindsight.replay.rollout import Cuts, Rollout
@@ -28,17 +26,6 @@ from hindsight.specs.on_policy import Exploration
 
 Flags = NDArray[np.bool_]
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
-
-
-def for_each_run(runs: int, threads: int, work: Callable[[int], None]) -> None:
-    """Call `work` with the number of each run, in so many threads."""
-    with single_threaded_products():
-        if threads == 1 or runs == 1:
-            for run in range(runs):
-                work(run)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(work, range(runs)))
 
 
 # -- the rollout ----------------------------------------------------------------------------------
@@ -169,7 +156,8 @@ def collect(
     next_obs, flags = np.empty_like(obs), np.empty((runs, envs, n_steps), np.int64)
     actions = np.empty((runs, envs, n_steps, env.action_size), np.float32)
     starts = np.empty(flags.shape, np.bool_)
-    drawn = env.drawn if env.drawn.size else np.empty((runs, n_steps, envs, 0), np.float32)
+    nothing = np.empty((runs, n_steps, envs, 0), np.float32)
+    drawn = env.drawn if env.drawn.shape[-1] else nothing
     state, elapsed, episode = (x.numpy() for x in (env.state, env.elapsed, env.episode))
     sizes, beginnings = np.array(agent.policy.sizes), env.beginnings.numpy()
 

@@ -296,4 +296,4 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     def _make_ready(self, uniform: Numbers) -> None:
         """Take uniform numbers [run, step, env, number] for the steps that come."""
-        self.drawn, self._t = numbers_of(uniform) if uniform.size else uniform, 0
+        self.drawn, self._t = numbers_of(uniform) if uniform.shape[-1] else uniform, 0

@@ -7,6 +7,7 @@ how an episode begins; `Environments` keeps [run, env] of them going.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -43,14 +44,26 @@ def _advance(
     elapsed: NDArray[np.int64],
     actions: Numbers,
     drawn: Numbers,
+    t: int,
     after: Numbers,
     flags: NDArray[np.int64],
 ) -> None:
-    """One step of one run's environments: `step` of each; all but the first three [env, ...]."""
-    for env in range(len(state)):
-        flags[env] = step(
-            goal_policy, parameters, state[env], elapsed[env], actions[env], drawn[env], after[env]
-        )
+    """One step of runs whose goals move alike; all but the functions [run, ...] or [run, env, ...].
+
+    drawn: [run, step of the rollout, env, number], of which step `t` is taken.
+    """
+    runs, envs = elapsed.shape
+    for run in range(runs):
+        for env in range(envs):
+            flags[run, env] = step(
+                goal_policy,
+                parameters[run],
+                state[run, env],
+                elapsed[run, env],
+                actions[run, env],
+                drawn[run, t, env],
+                after[run, env],
+            )
 
 
 class Environments(ABC, Generic[TaskSpec]):
@@ -73,7 +86,8 @@ class Environments(ABC, Generic[TaskSpec]):
     #: [run, step, env, number], what is random in the steps of this rollout.
     drawn: Numbers
     _t: int  # the step of this rollout
-    _nothing: Numbers  # [env, 0], drawn where nothing is random
+    #: Runs that follow each other and whose goals move alike.
+    _alike: list[tuple[FirstClass, slice]]
     goal_size: int
     observation_size: int  # of a whole row: both goals and the observation
     action_size: int  # numbers in an action; a choice is one number
@@ -164,16 +178,19 @@ class Environments(ABC, Generic[TaskSpec]):
 
     def advance(self, actions: Tensor) -> Step:
         """One step from `state` and `elapsed`, which it leaves as they are."""
-        t, self._t = self._t, self._t + 1
+        t = self._t if self.drawn.shape[-1] else 0
+        if t >= self.drawn.shape[1]:
+            raise IndexError("prepare_rollout comes first, for as many steps as there are")
+        self._t += 1
         state, elapsed = self.state.cpu().contiguous().numpy(), self.elapsed.cpu().numpy()
         chosen = actions.cpu().float().reshape(*elapsed.shape, self.action_size)
         numbers = chosen.contiguous().numpy()
         after, flags = np.empty_like(state), np.empty_like(elapsed)
-        for run, parameters in enumerate(self.parameters):
-            drawn = self.drawn[run, t] if self.drawn.size else self._nothing
+        arrays = self.parameters, state, elapsed, numbers
+        for policy, runs in self._alike:
             _advance(
-                self.step_function.address, self.goal_policy(run).address, parameters,
-                state[run], elapsed[run], numbers[run], drawn, after[run], flags[run],
+                self.step_function.address, policy.address, *(x[runs] for x in arrays),
+                self.drawn[runs], t, after[runs], flags[runs],
             )  # fmt: skip
         next_obs, found = (torch.from_numpy(x).to(self.device) for x in (after, flags))
         terminated, truncated, success = (
@@ -263,8 +280,11 @@ class Environments(ABC, Generic[TaskSpec]):
         self._env = torch.arange(envs, device=self.device)[None, :]
         self._two_blocks = 2 * self.block.to(self.device)
         self.parameters = np.array([self.numbers(spec) for spec in self.specs], np.float64)
-        self.drawn, self._t = np.empty((runs, 0, envs, 0), np.float32), 0
-        self._nothing = np.empty((envs, 0), np.float32)
+        self.drawn, self._t = np.empty((runs, 1, envs, 0), np.float32), 0
+        policies = [self.goal_policy(run) for run in range(runs)]
+        firsts = [run for run in range(runs) if run == 0 or policies[run] is not policies[run - 1]]
+        bounds = pairwise([*firsts, runs])
+        self._alike = [(policies[first], slice(first, end)) for first, end in bounds]
         self.shortest_block = int(self.block.min())
         self._set_parameters()
 

@@ -13,7 +13,8 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,9 +123,16 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def single_threaded_products() -> AbstractContextManager[Any]:
-    """Inside, a product takes one thread: these matrices are small, and more threads wait."""
-    return _blas().limit(limits=1)
+def for_each_run(runs: int, threads: int, work: Callable[[int], None]) -> None:
+    """Call `work` with the number of each run, in so many threads."""
+    # A product takes one thread: these matrices are small, and more threads would wait.
+    with _blas().limit(limits=1):
+        if threads == 1 or runs == 1:
+            for run in range(runs):
+                work(run)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(work, range(runs)))
 
 
 @cache

@@ -99,6 +99,17 @@ def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu
 
 
 @compiled
+def _activation_gradient(grad: Numbers, y: Numbers, relu: bool) -> None:
+    """From the gradient behind the activation, and its output y, to that before, in place."""
+    if relu:
+        for j in range(len(grad)):
+            grad[j] = grad[j] if y[j] > 0 else np.float32(0)
+    else:
+        for j in range(len(grad)):
+            grad[j] *= np.float32(1) - y[j] * y[j]
+
+
+@compiled
 def backward(
     row: Numbers,
     sizes: Sizes,
@@ -135,13 +146,30 @@ def backward(
             here = 1 - here
             before = delta[here, : n * n_in]
             np.dot(d, row[weights].reshape(n_out, n_in), before.reshape(n, n_in))
-            y = layers[at : at + n * n_in]
-            if relu:
-                for j in range(n * n_in):
-                    before[j] = before[j] if y[j] > 0 else np.float32(0)
-            else:
-                for j in range(n * n_in):
-                    before[j] *= np.float32(1) - y[j] * y[j]
+            _activation_gradient(before, layers[at : at + n * n_in], relu)
+
+
+@compiled
+def input_gradient(
+    row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool, delta: Numbers
+) -> Numbers:
+    """The gradient [n, in] of the network's inputs; arguments as of `backward`."""
+    last = len(sizes) - 2
+    place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
+    here = 0
+    before = delta[here, : n * sizes[-1]]
+    for i in range(last, -1, -1):
+        n_in, n_out = sizes[i], sizes[i + 1]
+        place -= n_out * (n_in + 1)
+        at -= most * n_in
+        d = delta[here, : n * n_out].reshape(n, n_out)
+        here = 1 - here
+        before = delta[here, : n * n_in]
+        weight = row[place + n_out : place + n_out * (n_in + 1)].reshape(n_out, n_in)
+        np.dot(d, weight, before.reshape(n, n_in))
+        if i > 0:
+            _activation_gradient(before, layers[at : at + n * n_in], relu)
+    return before.reshape(n, sizes[0])
 
 
 @compiled

@@ -4,6 +4,7 @@
 environments.
 """
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.io.compiled import ENABLED
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
@@ -50,6 +52,10 @@ class OffPolicyRuns(Runs):
         rate = torch.full((len(self.seeds),), self.algorithm.learning_rate, device=self.device)
         rows = torch.stack([initial_row(spec, seed) for seed in self.seeds]).to(self.device)
         self.module = module_of(self.algorithm)
+        #: Where `update` is.
+        self.updater = self.module
+        if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
+            self.updater = importlib.import_module(self.algorithm.compiled_module)
         self.state = self.module.State(
             agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
         )
@@ -271,4 +277,4 @@ class OffPolicyRuns(Runs):
     def _learn(self, batch: Batch, noise: Tensor) -> Any:
         if (seen := self.standardiser) is not None:
             batch = replace(batch, obs=seen(batch.obs), next_obs=seen(batch.next_obs))
-        return self.module.update(self.state, batch, noise, self.algorithm)
+        return self.updater.update(self.state, batch, noise, self.algorithm)

@@ -15,6 +15,7 @@ class SACSpec(ContinuousSpec):
     """
 
     module: ClassVar[str] = "hindsight.algorithms.sac"
+    compiled_module: ClassVar[str] = "hindsight.algorithms.sac_compiled"
     passes: ClassVar[float] = 1.6
     ends_by_test: ClassVar[bool] = True
 

@@ -1,0 +1,243 @@
+"""SAC's update compiled, one run at a time: `update` of `sac`, faster.
+
+`algorithms.sac` is the text to read beside the paper, and what runs on a GPU; this function takes
+and returns the same and is held to it by a test.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hindsight.algorithms.sac import Diagnostics, State
+from hindsight.io.compiled import compiled, entry_point, for_each_run
+from hindsight.nn.compiled import (
+    Numbers,
+    Sizes,
+    adam,
+    backward,
+    forward,
+    input_gradient,
+    norm,
+)
+from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
+from hindsight.replay.transitions import Batch
+from hindsight.specs.algorithms.sac import SACSpec
+
+HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+#: What `_update` is told in `numbers`; the norm is infinite where nothing is clipped.
+GAMMA, TAU, TARGET_ENTROPY, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, LEARNING_RATE = range(7)
+#: What it tells, `sac.Diagnostics` in their order.
+CRITIC_LOSS, ACTOR_LOSS, CRITIC_NORM, ACTOR_NORM, Q_MEAN, ALPHA, ENTROPY = range(7)
+
+
+@compiled
+def _sample(head: Numbers, noise: Numbers, actions: Numbers, log_prob: Numbers) -> None:
+    """Squashed actions [sample, action] and log pi [sample]; `nn.squashed.sample` says which."""
+    n = noise.shape[1]
+    for i in range(len(noise)):
+        total = np.float32(0)
+        for j in range(n):
+            log_std = min(max(head[i, n + j], np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
+            # tanh, exact: where it saturates, the logarithm below sees its last digits
+            u = head[i, j] + np.exp(log_std) * noise[i, j]
+            e = np.exp(np.float32(-2) * abs(u))
+            a = math.copysign((np.float32(1) - e) / (np.float32(1) + e), u)
+            actions[i, j] = a
+            slope = np.float32(1) - a * a
+            total += np.log(slope + np.float32(EPSILON)) + log_std
+            total += np.float32(0.5) * noise[i, j] * noise[i, j]
+        log_prob[i] = -total - np.float32(HALF_LOG_2_PI * n)
+
+
+@compiled
+def _beside(obs: Numbers, actions: Numbers, layers: Numbers) -> None:
+    """Observations [n, obs] and actions [n, action] side by side, where `forward` looks."""
+    n_obs, n_actions = obs.shape[1], actions.shape[1]
+    at = 0
+    for i in range(len(obs)):
+        for j in range(n_obs):
+            layers[at + j] = obs[i, j]
+        for j in range(n_actions):
+            layers[at + n_obs + j] = actions[i, j]
+        at += n_obs + n_actions
+
+
+@compiled
+def _clipping(size: float, most: float) -> float:
+    """The factor that makes a gradient of this norm no longer than `most`."""
+    return min(most / (size + 1e-6), 1.0)
+
+
+@entry_point
+def _update(
+    critics: Numbers,
+    critics_m: Numbers,
+    critics_v: Numbers,
+    actor: Numbers,
+    actor_m: Numbers,
+    actor_v: Numbers,
+    target: Numbers,
+    steps: float,
+    critic_sizes: Sizes,
+    actor_sizes: Sizes,
+    obs: Numbers,
+    actions: Numbers,
+    rewards: Numbers,
+    next_obs: Numbers,
+    terminated: NDArray[np.bool_],
+    weight: Numbers,
+    noise: Numbers,
+    numbers: NDArray[np.float64],
+    result: NDArray[np.float64],
+    td_error: Numbers,
+) -> None:
+    """One gradient step of one run, number `steps` of Adam.
+
+    Args:
+        critics [2 critic], actor [actor + 1], target [2 critic]: parameters, changed; and the
+            moments of the first two.
+        obs ... weight: the batch, [sample, ...]; `weight` may be empty.
+        noise: [2 sample, action].
+        numbers, result: see above.  td_error: [sample], written.
+    """
+    n, n_obs = obs.shape
+    n_actions, each = noise.shape[1], len(critics) // 2
+    rate, decay = numbers[LEARNING_RATE], numbers[WEIGHT_DECAY]
+    policy = actor[:-1]
+    alpha = math.exp(actor[len(actor) - 1])
+    at_actor = np.empty(2 * n * actor_sizes.sum(), np.float32)
+    at_critic = np.empty((2, n * critic_sizes.sum()), np.float32)
+    widest = max(critic_sizes.max(), actor_sizes.max())
+    delta = np.empty((2, n * widest), np.float32)
+
+    # a at s, and a' at s'
+    at_actor[: n * n_obs] = obs.reshape(-1)
+    at_actor[n * n_obs : 2 * n * n_obs] = next_obs.reshape(-1)
+    head = forward(policy, actor_sizes, 2 * n, at_actor, 2 * n, True)
+    drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
+    _sample(head, noise, drawn, log_prob)
+
+    # J_Q, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
+    y = np.empty(n, np.float32)
+    for i in range(2):
+        _beside(next_obs, drawn[n:], at_critic[0])
+        row = target[i * each : (i + 1) * each]
+        q = forward(row, critic_sizes, n, at_critic[0], n, True)
+        for k in range(n):
+            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
+    for k in range(n):
+        value = 0.0 if terminated[k] else y[k] - alpha * log_prob[n + k]
+        y[k] = rewards[k] + numbers[GAMMA] * value
+    grad = np.empty(len(critics), np.float32)
+    q_sum = loss = 0.0
+    td_error[:] = 0
+    for i in range(2):
+        _beside(obs, actions, at_critic[i])
+        row = critics[i * each : (i + 1) * each]
+        q = forward(row, critic_sizes, n, at_critic[i], n, True)
+        for k in range(n):
+            error = q[k, 0] - y[k]
+            weighted = error * weight[k] if len(weight) else error
+            delta[0, k] = weighted / n
+            loss += 0.5 * weighted * error / n
+            q_sum += q[k, 0]
+            td_error[k] += 0.5 * abs(error)
+        stretch = grad[i * each : (i + 1) * each]
+        backward(row, critic_sizes, n, at_critic[i], n, True, delta, stretch)
+    size = norm(grad)
+    result[CRITIC_LOSS], result[Q_MEAN], result[CRITIC_NORM] = loss, q_sum / (2 * n), size
+    scale = _clipping(size, numbers[MAX_GRAD_NORM])
+    adam(critics, grad, scale, critics_m, critics_v, steps, rate, numbers[EPS], decay)
+
+    # J_pi, a = f(noise; s), by the new critics
+    q_pi = np.empty((2, n), np.float32)
+    for i in range(2):
+        _beside(obs, drawn[:n], at_critic[i])
+        row = critics[i * each : (i + 1) * each]
+        q_pi[i] = forward(row, critic_sizes, n, at_critic[i], n, True)[:, 0]
+    d_actions = np.zeros((n, n_actions), np.float32)
+    for i in range(2):
+        for k in range(n):
+            # Where both are the least, both are.
+            is_least = not q_pi[i, k] > q_pi[1 - i, k]
+            delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
+        row = critics[i * each : (i + 1) * each]
+        d = input_gradient(row, critic_sizes, n, at_critic[i], n, True, delta)
+        for k in range(n):
+            for j in range(n_actions):
+                d_actions[k, j] += d[k, n_obs + j]
+    d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
+    total = least = 0.0
+    for k in range(n):
+        total += log_prob[k]
+        least += min(q_pi[0, k], q_pi[1, k])
+        for j in range(n_actions):
+            a, log_std = drawn[k, j], head[k, n_actions + j]
+            slope = 1 - a * a
+            # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
+            d_u = (d_actions[k, j] + 2 * alpha / n * a / (slope + EPSILON)) * slope
+            inside = LOG_STD_MIN <= log_std <= LOG_STD_MAX
+            bound = min(max(log_std, np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
+            deviation = np.exp(bound) * noise[k, j]
+            d_head[k, j] = d_u
+            d_head[k, n_actions + j] = d_u * deviation - alpha / n if inside else 0.0
+    grad = np.empty(len(actor), np.float32)
+    backward(policy, actor_sizes, n, at_actor, 2 * n, True, delta, grad[:-1])
+    size = norm(grad[:-1])
+    result[ACTOR_LOSS], result[ACTOR_NORM] = alpha * total / n - least / n, size
+    result[ALPHA], result[ENTROPY] = alpha, -total / n
+    scale = _clipping(size, numbers[MAX_GRAD_NORM])
+    adam(policy, grad[:-1], scale, actor_m[:-1], actor_v[:-1], steps, rate, numbers[EPS], decay)
+    # J(alpha) by log alpha, which is no weight and does not decay
+    last = len(actor) - 1
+    grad[last] = -total / n - numbers[TARGET_ENTROPY]
+    moments = actor_m[last:], actor_v[last:]
+    adam(actor[last:], grad[last:], 1.0, *moments, steps, rate, numbers[EPS], 0.0)
+    tau = np.float32(numbers[TAU])
+    for j in range(len(target)):
+        target[j] += tau * (critics[j] - target[j])
+
+
+@torch.no_grad()
+def update(
+    state: State, batch: Batch, noise: Tensor, spec: SACSpec, threads: int = 1
+) -> Diagnostics:
+    """One gradient step of critics, policy and temperature; see `sac.update`."""
+    runs, n = batch.rewards.shape
+    agent, critics, actor = state.agent, state.critics, state.actor
+    obs, actions, rewards, next_obs, terminated, drawn = (
+        x.contiguous().numpy()
+        for x in (batch.obs, batch.actions, batch.rewards, batch.next_obs, batch.terminated, noise)
+    )
+    nothing = np.empty((runs, 0), np.float32)
+    weight = nothing if batch.weight is None else batch.weight.contiguous().numpy()
+    parameters = [
+        x.numpy()
+        for part in (critics, actor)
+        for x in (part.rows, part.m, part.v)
+    ]  # fmt: skip
+    target = state.target.numpy()
+    critics.steps += 1
+    actor.steps += 1
+    sizes = np.array(agent.critic.sizes), np.array(agent.actor.sizes)
+    entropy = -agent.n_actions if spec.target_entropy is None else spec.target_entropy
+    norm_limit = math.inf if spec.max_grad_norm is None else spec.max_grad_norm
+    rates, steps = critics.learning_rate.tolist(), critics.steps.tolist()
+    results, td_error = np.zeros((runs, ENTROPY + 1)), np.empty((runs, n), np.float32)
+
+    def learn(run: int) -> None:
+        numbers = np.array(
+            [spec.gamma, spec.tau, entropy, norm_limit, critics.eps, spec.weight_decay, rates[run]]
+        )
+        _update(
+            *(x[run] for x in parameters), target[run], steps[run], *sizes, obs[run], actions[run],
+            rewards[run], next_obs[run], terminated[run], weight[run], drawn[run], numbers,
+            results[run], td_error[run],
+        )  # fmt: skip
+
+    for_each_run(runs, threads, learn)
+    columns = [*torch.from_numpy(results.T.copy()).float(), torch.from_numpy(td_error)]
+    return Diagnostics(*columns)
