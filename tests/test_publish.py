@@ -54,6 +54,6 @@ def test_a_damaged_staged_cell_is_refused_and_stays(config: Config) -> None:
     first = next(iter(Plan.of(config).cells))
     staged = put(first, STAGED)
     staged.write_bytes(staged.read_bytes()[:-9])
-    with pytest.raises(Exception, match=r"not a readable parquet file"):
+    with pytest.raises(Exception, match=r"not a readable results file"):
         list(publish_cells(config))
     assert staged.exists() and not (PUBLISHED / "cells" / f"{first}.parquet").exists()

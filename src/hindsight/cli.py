@@ -118,19 +118,9 @@ def _set_aside(paths: Iterable[Path]) -> str:
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
     for path in made:
         set_aside(path)
-        cell = path.parent.name + "/" + path.stem
-        curves = TRAINED / "cells" / f"{cell}.parquet"
+        curves = TRAINED / "cells" / path.parent.name / f"{path.stem}.parquet"
         if TRAINED / "policies" in path.parents and curves.exists():
             set_aside(curves)  # one job makes both
-        # Snakemake makes a missing file again only for one that is missing, too, up to the page.
-        for plan in (TRAINED / "tables").glob("*/*/plan.json"):
-            # Of a plan that is damaged itself what can be read.
-            text = plan.read_text(encoding="utf-8", errors="replace")
-            about = path.parent == plan.parent or f"{cell}.parquet" in text
-            if about:
-                (plan.parent / "summary.csv").unlink(missing_ok=True)
-            if about or path.parent == plan.parents[1]:
-                Path("figures", plan.parents[1].name, "report.html").unlink(missing_ok=True)
     names = " and ".join(f"{path.name}.damaged" for path in made)
     return f"; set aside as {names}, and made again when the workflow next runs" if made else ""
 

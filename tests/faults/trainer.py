@@ -201,6 +201,15 @@ def value_changed(path: Path, rng: random.Random) -> str:
     return "one value changed"
 
 
+def word_changed(path: Path, rng: random.Random) -> str:
+    """A letter of a phase is none any more; no page is compressed, so that nothing else notices."""
+    pq.write_table(pq.read_table(path), path, compression="none")
+    data = path.read_bytes()
+    at = data.index(rng.choice([b"train", b"evaluation"]))
+    path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+    return "a bit of a word flipped"
+
+
 def metadata_changed(path: Path, rng: random.Random) -> str:
     table = pq.read_table(path)
     metadata = dict(table.schema.metadata)
@@ -236,7 +245,7 @@ def damaged_result(lab: Lab) -> str:
     lab.name = "ppo"
     lab.trained()
     plan, whole = plan_of(lab), lab.curves.read_bytes()
-    how = lab.rng.choice((*DAMAGE, rows_lost, value_changed, metadata_changed))
+    how = lab.rng.choice((*DAMAGE, rows_lost, value_changed, word_changed, metadata_changed))
     told = how(lab.curves, lab.rng)
     return _refused(lab, lab.start("summarise", str(plan)), lab.curves, told, whole)
 

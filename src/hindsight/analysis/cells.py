@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from hindsight.files import FileError
+from hindsight.files import FileError, reason
 from hindsight.integrity import is_whole
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
@@ -94,17 +93,23 @@ def load_cell(path: str | Path) -> Cell:
     """
     path = Path(path)
     try:
-        with pq.ParquetFile(path) as file:
-            _must_be_moderate(path, file.metadata)
-            table = file.read()
+        return _read(path)
+    except (FileError, MemoryError):
+        raise
     except FileNotFoundError:
         raise ResultError(f"{path}: there is no such results file") from None
-    except (pa.ArrowException, OSError) as error:
+    except Exception as error:  # of a damaged file a reader can raise anything
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {error.strerror}") from None
-        reason = str(error).splitlines()[0]
-        message = f"{path}: not a readable parquet file, truncated or damaged ({reason})"
-        raise ResultError(message) from None
+        raise ResultError(
+            f"{path}: not a readable results file, truncated or damaged ({reason(error)})"
+        ) from error
+
+
+def _read(path: Path) -> Cell:
+    with pq.ParquetFile(path) as file:
+        _must_be_moderate(path, file.metadata)
+        table = file.read()
     if not is_whole(table):
         raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
     _require(path, COLUMNS, table.column_names)

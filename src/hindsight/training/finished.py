@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from torch import Tensor
 
-from hindsight.files import FileError
 from hindsight.integrity import about, is_whole
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
@@ -56,7 +55,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
         runs = list(found["runs"])
         origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
         seconds = float(found["seconds"])
-    except (OSError, FileError, ValueError, TypeError, KeyError, pa.ArrowException):
+    except Exception:  # of a damaged file a reader can raise anything; it is trained again
         return None
     return Finished(table.replace_schema_metadata(), policies, runs, seconds, origin)
 
