@@ -85,6 +85,16 @@ class EnvironmentSpec(Spec):
         return ()
 
     @property
+    def own_code(self) -> str:
+        """A digest of its source, where that is a person's own; else empty."""
+        return ""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that a person's own environment uses, by their names."""
+        return {}
+
+    @property
     def words(self) -> str:
         """It, in the path of a cell."""
         return self.id.removesuffix("-v0")

@@ -178,6 +178,7 @@ class Record:
                 "python": platform.python_version(),
                 **{name: version(name) for name in PACKAGES},
                 **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
+                **self.spec.environment.versions,
             },
             "machine": machine(device),
             "device": device.type,
