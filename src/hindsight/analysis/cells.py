@@ -22,7 +22,7 @@ from hindsight.files import FileError, reason
 from hindsight.integrity import is_whole
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
-from hindsight.specs.from_file import must_be_moderate
+from hindsight.specs.limits import must_be_moderate
 
 #: The id of the papers' environment, which a cell without a word is of.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
