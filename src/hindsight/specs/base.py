@@ -39,7 +39,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 #: More than these is a slip of the finger: nobody trains so long, or so many.
 Count = Annotated[int, Field(ge=1, le=10**10)]
 Seeds = Annotated[int, Field(ge=1, le=10**4)]
-Width = Annotated[int, BeforeValidator(_no_truth), Field(ge=1, le=10**5)]
+Width = Annotated[int, Field(ge=1, le=10**5), BeforeValidator(_no_truth)]
 Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=100)]
 #: What the authors' code does, or what the papers say.
 Fidelity = Literal["released", "described"]
