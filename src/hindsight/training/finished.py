@@ -11,10 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from torch import Tensor
 
-from hindsight.integrity import about, is_whole
+from hindsight.integrity import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
 from hindsight.training.files import load
@@ -47,7 +46,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
     if not is_of(found := about(path), spec):
         return None
     try:
-        table = pq.read_table(path)
+        table = read_table(path)
         saved = load(root / "policies" / f"{spec.name}.pt")
         if not is_whole(table):
             return None
