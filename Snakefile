@@ -40,6 +40,7 @@ if not workflow.remote_exec:
             STAGE.drawn,
             # By name: one that is gone is not missed where its tables are still there.
             STAGE.trained,
+            STAGE.between,
 
     # Draws and judges what has been trained so far.
     rule figures:
@@ -48,3 +49,4 @@ if not workflow.remote_exec:
             STAGE.scoreboard,
             STAGE.claims,
             STAGE.present.drawn,
+            STAGE.present.between,

@@ -236,11 +236,11 @@ def test_a_policy_file_that_is_none(tmp_path, trained):
         assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: ")
 
 
-NOBODY = """
-import os, sys, hindsight.files as files, hindsight.training.cell as cell
+HEEDFUL = """
+import sys, hindsight.files as files, hindsight.training.cell as cell
 from pathlib import Path
-if os.getuid() == 0:
-    os.setegid(65534); os.seteuid(65534)
+from tests.permissions import heed_permissions
+heed_permissions()
 try:
     cell.train_cell(cell.CellSpec(seeds=1, steps=2048), Path(sys.argv[1]))
 except files.FileError as error:
@@ -251,8 +251,9 @@ except files.FileError as error:
 def test_a_folder_without_permission():
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
-        command = [sys.executable, "-c", NOBODY, folder]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-c", HEEDFUL, folder]
+        root = Path(__file__).parents[1]
+        result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         assert result.stdout.startswith("error: ") and "cannot be written" in result.stdout
         assert not os.listdir(folder)
 

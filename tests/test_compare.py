@@ -116,7 +116,7 @@ def test_what_cannot_be_compared_is_told(project):
         with pytest.raises(SpecError, match=said):
             compare(given, Path("out"))
     Path("b/repel.parquet").write_bytes(other.read_bytes()[:-20])
-    with pytest.raises(FileError, match=r"repel.parquet: not a readable parquet file"):
+    with pytest.raises(FileError, match=r"repel.parquet: not a readable results file"):
         compare(["x=a/static.parquet", "y=b"], Path("out"))
     assert not Path("out/summary.csv").exists()
 

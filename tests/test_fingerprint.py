@@ -10,8 +10,6 @@ import pytest
 
 import hindsight
 from hindsight import fingerprint as module
-from hindsight.figures import FIGURES
-from hindsight.figures.drawing import code_of as figure_code_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of, roots_of
 
@@ -103,10 +101,9 @@ def test_a_change_makes_stale_what_uses_it_and_nothing_else(sources, place, old,
 
 
 def stages() -> dict[str, str]:
-    """The fingerprints of the pipeline's stages, and of the figures, each by its own function."""
+    """The fingerprints of the pipeline's stages."""
     module.forget()
-    figures = {name: figure_code_of(spec) for name, spec in FIGURES.items()}
-    return {stage: module.of_stage(stage) for stage in module.STAGES} | figures
+    return {stage: module.of_stage(stage) for stage in module.STAGES}
 
 
 @pytest.mark.parametrize(

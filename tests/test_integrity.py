@@ -1,18 +1,20 @@
 """Checksums: nothing that was changed passes, nothing that is whole is refused."""
 
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.analysis.cells import ResultError, load_cell
-from hindsight.files import DamagedError
+from hindsight.files import DamagedError, FileError
 from hindsight.integrity import about, check_tables, file_sha256, is_whole, sealed
-from hindsight.training.files import write_curves
+from hindsight.training.files import load, write_curves
 from tests.analysis.synthetic import write_cell
 
 VALUES = {
@@ -85,3 +87,33 @@ def test_every_table_is_vouched_for_by_the_record_beside_it(tmp_path_factory, da
     with pytest.raises(DamagedError, match=changed) as caught:
         check_tables([folder])
     assert caught.value.paths == (folder / changed,)
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    """Whoever opens one waits for a writer for ever."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert about(path) == {}
+    for read in (load_cell, file_sha256, load):
+        with pytest.raises(FileError, match="pipe: is no regular file; remove it"):
+            read(path)
+
+
+def test_a_small_file_that_would_fill_the_memory_is_not_read(tmp_path):
+    """Columns of one value repeated, whose pages are a few bytes each."""
+    path = tmp_path / "wide.parquet"
+    zeros = pa.array(np.zeros(10**6, np.float32))
+    pq.write_table(pa.table({f"c{i}": zeros for i in range(101)}), path, compression="zstd")
+    assert path.stat().st_size < 10**6
+    with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are no results"):
+        load_cell(path)
+
+
+def test_a_checkpoint_of_lists_that_are_one_and_the_same_is_refused(tmp_path):
+    lists = [0]
+    for _ in range(60):
+        lists = [lists, lists]
+    path = tmp_path / "walk.pt"
+    torch.save({"runs": lists}, path)
+    with pytest.raises(DamagedError, match="holds more than 10,000,000 values"):
+        load(path)

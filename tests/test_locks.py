@@ -102,6 +102,22 @@ def test_the_only_head_removes_what_a_killed_snakemake_left(tmp_path, monkeypatc
         assert left.exists()
 
 
+def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatch):
+    shared, folders = tmp_path / "results", [tmp_path / "one", tmp_path / "two"]
+    shared.mkdir()
+    for folder in folders:
+        folder.mkdir()
+        (folder / "results").symlink_to(shared)
+    monkeypatch.chdir(folders[0])
+    with only_head():
+        monkeypatch.chdir(folders[1])
+        with pytest.raises(LockedError, match="another process is at work there"):
+            only_head()
+    with only_head():
+        pass
+    assert not list(shared.iterdir())
+
+
 ENDS = """
 import os, sys, time
 from hindsight.interruption import PARENT, end_with_parent

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hindsight import publish
+from hindsight.files import FileError
 from hindsight.publish import MANIFEST, STAGED, publish_cells
-from hindsight.specs.config import PUBLISHED, Config, parse
+from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config, parse
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 
@@ -54,6 +56,62 @@ def test_a_damaged_staged_cell_is_refused_and_stays(config: Config) -> None:
     first = next(iter(Plan.of(config).cells))
     staged = put(first, STAGED)
     staged.write_bytes(staged.read_bytes()[:-9])
-    with pytest.raises(Exception, match=r"not a readable parquet file"):
+    with pytest.raises(Exception, match=r"not a readable results file"):
         list(publish_cells(config))
     assert staged.exists() and not (PUBLISHED / "cells" / f"{first}.parquet").exists()
+
+
+@pytest.mark.parametrize("kind", ["cell", "policy", "episodes", "stranger"])
+def test_what_is_not_written_anew_is_verified_first(config: Config, kind: str) -> None:
+    """A manifest never vouches for damage, nor for a file that it has not seen."""
+    first, second = Plan.of(config).cells
+    for name in (first, second):
+        put(name, STAGED)
+    policy = STAGED / "policies" / f"{first}.pt"
+    policy.parent.mkdir(parents=True)
+    policy.write_bytes(b"a policy")
+    drawn = TRAINED / "tables" / Plan.of(config).config.source / EPISODES
+    drawn.parent.mkdir(parents=True)
+    drawn.write_bytes(b"episodes")
+    list(publish_cells(config))
+    drawn.unlink()
+    list(publish_cells(config))
+    manifest = MANIFEST.read_text()
+    path = {
+        "cell": PUBLISHED / "cells" / f"{second}.parquet",
+        "policy": PUBLISHED / "policies" / f"{first}.pt",
+        "episodes": PUBLISHED / EPISODES,
+        "stranger": PUBLISHED / "cells" / f"{second}.parquet",
+    }[kind]
+    if kind == "stranger":
+        files = json.loads(manifest)
+        del files[f"cells/{second}.parquet"]
+        manifest = json.dumps(files)
+        MANIFEST.write_text(manifest)
+    else:
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(FileError, match=path.name):
+        list(publish_cells(config))
+    assert MANIFEST.read_text() == manifest
+    put(second, TRAINED)
+    if path.suffix == ".parquet":  # what is published anew needs no word of before
+        list(publish_cells(config))
+
+
+def test_a_publication_that_is_killed_begins_anew(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is staged is not removed before the manifest is written."""
+    cells = list(Plan.of(config).cells)
+    staged = [put(name, STAGED) for name in cells]
+
+    def killed(files: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(publish, "_write_manifest", killed)
+        list(publish_cells(config))
+    assert all(path.exists() for path in staged)
+    assert list(publish_cells(config)) == [f"{MANIFEST}: 2 files"]
+    assert not any(path.exists() for path in staged)

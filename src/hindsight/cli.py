@@ -118,19 +118,9 @@ def _set_aside(paths: Iterable[Path]) -> str:
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
     for path in made:
         set_aside(path)
-        cell = path.parent.name + "/" + path.stem
-        curves = TRAINED / "cells" / f"{cell}.parquet"
+        curves = TRAINED / "cells" / path.parent.name / f"{path.stem}.parquet"
         if TRAINED / "policies" in path.parents and curves.exists():
             set_aside(curves)  # one job makes both
-        # Snakemake makes a missing file again only for one that is missing, too, up to the page.
-        for plan in (TRAINED / "tables").glob("*/*/plan.json"):
-            # Of a plan that is damaged itself what can be read.
-            text = plan.read_text(encoding="utf-8", errors="replace")
-            about = path.parent == plan.parent or f"{cell}.parquet" in text
-            if about:
-                (plan.parent / "summary.csv").unlink(missing_ok=True)
-            if about or path.parent == plan.parents[1]:
-                Path("figures", plan.parents[1].name, "report.html").unlink(missing_ok=True)
     names = " and ".join(f"{path.name}.damaged" for path in made)
     return f"; set aside as {names}, and made again when the workflow next runs" if made else ""
 
@@ -270,13 +260,14 @@ def train(
 
     if full_width:
         multiply_at_full_width()
+    home = out.absolute()  # before an environment's own code can change the folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory_for(spec)
     from hindsight.integrity import about
     from hindsight.training.cell import Execution
     from hindsight.training.finished import diverged_runs, finished
 
-    trained, files = finished(out, spec) is not None, files_of(spec, out)
+    trained, files = finished(home, spec) is not None, files_of(spec, home)
     if trained and not again:
         typer.echo("already trained, by the same code; --again trains it anew")
         if tensorboard is not None or checkpoint_every is not None:
@@ -286,10 +277,10 @@ def train(
         for path in files.values() if trained else ():
             path.unlink(missing_ok=True)
         execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
-        with _callbacks(spec, out, tensorboard, checkpoint_every) as callbacks:
+        with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
             typer.echo("\n".join(to_come(spec, out, her, runs_per_axis, checkpoint_every)))
-            _train([spec], out, execution, callbacks)
-    typer.echo("\n".join(outcome(spec, out)))
+            _train([spec], home, execution, callbacks)
+    typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
         raise SpecError(
@@ -335,6 +326,7 @@ def cell(
         multiply_at_full_width()
     from hindsight.specs.plan import read_spec
 
+    out = out.absolute()  # before an environment's own code can change the folder
     # Before torch takes its second.
     checked = [read_spec(spec, [env] if env else []) for spec in specs]
     _must_have_memory_for(*checked)

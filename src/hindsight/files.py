@@ -39,12 +39,19 @@ def reason(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+def must_be_regular(path: Path) -> None:
+    """Raise FileError for what is there and no regular file: reading a pipe would never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a folder is told by who opens it
+        raise FileError(f"{path}: is no regular file; remove it")
+
+
 def must_be_stored(path: Path) -> None:
     """Raise DamagedError for an archive that is larger inside than outside.
 
     Ours are not compressed: one that is could hold a thousand times its size, and fill the memory.
     Whatever zipfile raises for a file that is no archive is the caller's to tell.
     """
+    must_be_regular(path)
     with ZipFile(path) as archive:
         inside = archive.infolist()
     size = sum(entry.file_size for entry in inside)

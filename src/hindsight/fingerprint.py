@@ -51,7 +51,8 @@ def _is_module(name: str) -> bool:
     return name.split(".")[0] == PACKAGE and _file(name).exists()
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    """A syntax tree without what is written for readers alone."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             first = node.body[0] if node.body else None
@@ -79,7 +80,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Place]]:
 def _module(name: str) -> Module:
     """A module of this package, parsed once per process."""
     found = Module()
-    tree = _without_docstrings(ast.parse(_file(name).read_text(encoding="utf-8")))
+    tree = without_docstrings(ast.parse(_file(name).read_text(encoding="utf-8")))
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found.imports.update(_imported(node))

@@ -13,12 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hindsight.files import DamagedError, FileError, reason
+from hindsight.files import DamagedError, FileError, must_be_regular, reason
 
 #: Keys of a results file: what is known about it, and the checksum.
 ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
 #: The file that has the checksums of its neighbours, below this key.
 RECORD, SUMS = "record.json", "sha256"
+#: Of a results file: rows, rows times columns, and bytes before they are packed; what is larger
+#: would fill the memory.
+MOST_ROWS, MOST_VALUES, MOST_BYTES = 10**7, 10**8, 2 * 10**9
 
 
 def checksum(table: pa.Table, about: bytes) -> str:
@@ -48,17 +51,39 @@ def is_whole(table: pa.Table) -> bool:
     return checksum(table, metadata.get(ABOUT, b"")).encode() == metadata[SEAL]
 
 
+def read_table(path: Path) -> pa.Table:
+    """All of a results file.
+
+    Raises ValueError, before anything is read, for what would fill the memory, FileError for what
+    is no regular file, and whatever Arrow raises for a damaged one.
+    """
+    must_be_regular(path)
+    with pq.ParquetFile(path) as file:
+        found = file.metadata
+        groups = [found.row_group(i) for i in range(found.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups)
+        values = found.num_rows * found.num_columns
+        if found.num_rows > MOST_ROWS or values > MOST_VALUES or size > MOST_BYTES:
+            raise ValueError(
+                f"{found.num_rows:,} rows of {found.num_columns:,} columns, {size:,} bytes, are no "
+                f"results file's, which has at most {MOST_VALUES:,} values in {MOST_BYTES:,} bytes"
+            )
+        return file.read()
+
+
 def about(path: Path) -> dict[str, Any]:
     """What a results file says of itself, without a look at its rows; empty for what is none."""
     try:
+        must_be_regular(path)
         found = json.loads((pq.read_schema(path).metadata or {}).get(ABOUT, b"null"))
-    except (OSError, ValueError, pa.ArrowException):
+    except Exception:  # of a damaged file a reader can raise anything
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes; raises FileError."""
+    must_be_regular(path)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -87,12 +87,13 @@ def _tell(line: str) -> None:
 
 
 def only_head() -> ExitStack:
-    """Be the only Snakemake at work in this folder until the result is closed, or LockedError.
+    """Be the only Snakemake at work on these results until it is closed, or LockedError.
 
-    Snakemake's own locks stay behind when it is killed.  Whoever is the only one may remove them.
+    The lock lies in results/ itself, which two folders may share by a link.  Snakemake's own locks
+    stay behind when it is killed.  Whoever is the only one may remove them.
     """
     stack = ExitStack()
-    stack.enter_context(held(Path(".snakemake/head.lock"), f"the pipeline in {Path.cwd()}"))
+    stack.enter_context(held(Path("results/.head.lock"), f"the pipeline in {Path.cwd()}"))
     for left in Path(".snakemake/locks").glob("*.lock"):
         left.unlink(missing_ok=True)
     return stack

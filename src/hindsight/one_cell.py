@@ -134,13 +134,17 @@ def to_come(
     return lines
 
 
-def outcome(spec: CellSpec, out: Path) -> list[str]:
-    """What a trained cell has come to, its files, and the commands that use them."""
+def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
+    """What a trained cell has come to, its files, and the commands that use them.
+
+    Files lie below `home`, which is `out` as it was before an environment could change the folder.
+    """
     from hindsight.analysis.cells import load_cell
     from hindsight.analysis.reduce import reduce_cell
 
     files = files_of(spec, out)
-    cell = load_cell(files["cells"])
+    there = files_of(spec, home)
+    cell = load_cell(there["cells"])
     with warnings.catch_warnings():  # of runs without a single episode
         warnings.simplefilter("ignore", RuntimeWarning)
         runs = reduce_cell(cell).runs
@@ -161,7 +165,7 @@ def outcome(spec: CellSpec, out: Path) -> list[str]:
         f"training took  {duration(cell.metadata['seconds'])}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
-        *(best if files["best"].exists() else []),
+        *(best if there["best"].exists() else []),
         f"use it         hindsight evaluate {policy}{named}",
         f"               hindsight watch {policy} episodes.gif{named}",
     ]

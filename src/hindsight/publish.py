@@ -28,12 +28,17 @@ def publish_cells(config: Config) -> Iterator[str]:
 
     The manifest says of each file its checksum, what its cell says of itself, and of what commit
     and what lock file it was published; what was published before keeps its entry.
+
+    Raises FileError, before anything is written, for a file that stays and is not what the manifest
+    of before says: it would be vouched for anew.
     """
     plan = Plan.of(config)
     files: dict[str, Any] = {}
     whole = True
     before = _manifest() if MANIFEST.exists() else {}
     now = _now()
+    drawn = TRAINED / "tables" / plan.config.source / EPISODES
+    verify(_that_stay(plan, before, drawn))
     for name in plan.cells:
         trained, staged, target = (
             root / "cells" / f"{name}.parquet" for root in (TRAINED, STAGED, PUBLISHED)
@@ -41,7 +46,6 @@ def publish_cells(config: Config) -> Iterator[str]:
         for source in (staged, trained):
             if source.exists():
                 _ship(source, target)
-        staged.unlink(missing_ok=True)
         if not target.exists():
             whole = False
             yield f"missing: {name}"
@@ -49,7 +53,6 @@ def publish_cells(config: Config) -> Iterator[str]:
         if (policy := STAGED / "policies" / f"{name}.pt").exists():
             ships = PUBLISHED / "policies" / f"{name}.pt"
             write_whole(ships, partial(shutil.copyfile, policy))
-            policy.unlink()
             files[str(ships.relative_to(PUBLISHED))] = {"sha256": file_sha256(ships), **now}
         metadata = load_cell(target).metadata
         key, found = str(target.relative_to(PUBLISHED)), file_sha256(target)
@@ -70,7 +73,7 @@ def publish_cells(config: Config) -> Iterator[str]:
             policy = PUBLISHED / "policies" / path.relative_to(PUBLISHED / "cells")
             policy.with_suffix(".pt").unlink(missing_ok=True)
             yield f"removed: {path.relative_to(PUBLISHED)}, which the plan has no more"
-    drawn, target = TRAINED / "tables" / plan.config.source / EPISODES, PUBLISHED / EPISODES
+    target = PUBLISHED / EPISODES
     if drawn.exists():
         write_whole(target, partial(shutil.copyfile, drawn))
     if target.exists():
@@ -78,7 +81,21 @@ def publish_cells(config: Config) -> Iterator[str]:
     policies = {name: entry for name, entry in before.items() if _is_policy(name)}
     files = {**policies, **files}
     _write_manifest(files)
+    for name in files:  # only now: a publication that was killed begins anew with what is staged
+        (STAGED / name).unlink(missing_ok=True)
     yield f"{MANIFEST}: {len(files)} files"
+
+
+def _that_stay(plan: Plan, before: dict[str, Any], drawn: Path) -> Iterator[Path]:
+    """Published files that the next manifest names, and that are not written before."""
+    for name in plan.cells:
+        if not any((root / "cells" / f"{name}.parquet").exists() for root in (TRAINED, STAGED)):
+            yield PUBLISHED / "cells" / f"{name}.parquet"
+    for name in filter(_is_policy, before):
+        if not (STAGED / name).exists():
+            yield PUBLISHED / name
+    if not drawn.exists():
+        yield PUBLISHED / EPISODES
 
 
 def _ship(source: Path, target: Path) -> None:

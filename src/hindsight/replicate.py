@@ -47,7 +47,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
-    with held(Path(".snakemake/replicate.lock"), f"the pipeline in {Path.cwd()}"):
+    with held(Path("results/.replicate.lock"), f"the pipeline in {Path.cwd()}"):
         for line in [*what_comes(stage, None if own else cores), *_narrowed(stage)]:
             print(line, flush=True)
         started = time.time()

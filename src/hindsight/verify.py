@@ -17,6 +17,7 @@ from hindsight.analysis.cells import must_be_the_one
 from hindsight.files import FileError
 from hindsight.integrity import about
 from hindsight.publish import MANIFEST
+from hindsight.publish import verify as must_be_vouched_for
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.specs.cost import seconds
@@ -89,11 +90,15 @@ def kind_of(spec: CellSpec) -> tuple[Any, ...]:
 
 
 def published() -> dict[str, CellSpec]:
-    """Every published cell's specification by the cell's name; raises FileError, SpecError."""
+    """Every published cell's specification by the cell's name.
+
+    Raises FileError for one that its manifest does not vouch for, or that cannot be read.
+    """
     try:
         entries = json.loads(MANIFEST.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FileError(f"{MANIFEST}: cannot be read as a manifest: {error}") from error
+    must_be_vouched_for(PUBLISHED / name for name in entries)
     found = {}
     for name in entries:
         if name.endswith(".parquet"):

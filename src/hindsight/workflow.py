@@ -262,6 +262,18 @@ class Stage:
         return f"{self.tables}/cells.sha256"
 
     @property
+    def between(self) -> list[str]:
+        """What is made on the way from cells to figures and pages.
+
+        Targets name it.  Snakemake records the inputs of a job that failed as if it had ended well,
+        and does not miss its outputs where all that was made of them is still there: figures of old
+        tables would pass for new.
+        """
+        sums = [self.sums] * any(len(names) > 1 for names in self.summarising.values())
+        episodes = [self.episodes] * ("environment" in self.drawn_experiments)
+        return [*self.all_tables, *sums, *episodes]
+
+    @property
     def papers(self) -> str:
         """What the papers' own grids are: by it the page tells what is missing."""
         return f"{self.tables}/papers.json"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
+from hindsight.integrity import about
 from tests.analysis.synthetic import N_STEPS, write_cell
 
 
@@ -94,12 +95,29 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_a_truncated_file(path: Path, share: float) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
-    assert "not a readable parquet file" in refused(path)
+    assert "not a readable results file" in refused(path)
+
+
+def test_a_phase_of_which_a_bit_is_flipped(path: Path) -> None:
+    """Its reader raises neither an Arrow error nor an OSError."""
+    pq.write_table(pq.read_table(path), path, compression="none")
+    data = path.read_bytes()
+    at = data.index(b"evaluation")
+    path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+    assert "not a readable results file" in refused(path)
+
+
+@pytest.mark.parametrize("told", [b"[" * 100_000, b"\xff", b'{"spec": 1', b"1"])
+def test_what_a_file_says_of_itself_is_no_json(path: Path, told: bytes) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({b"hindsight": told}), path)
+    assert about(path) == {}
+    assert "metadata" in refused(path)
 
 
 def test_a_file_of_another_kind(path: Path) -> None:
     path.write_text("seed,env_steps\n0,2048\n")
-    assert "not a readable parquet file" in refused(path)
+    assert "not a readable results file" in refused(path)
 
 
 def test_a_foreign_parquet_file(tmp_path: Path) -> None:

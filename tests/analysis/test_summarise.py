@@ -27,8 +27,8 @@ from tests.analysis.synthetic import (
 
 TABLES = [
     "aggregate.csv", "best_level.csv", "curves.parquet", "evaluations.parquet", "m_c.csv",
-    "made_of.txt", "plan.json", "record.json", "runs.parquet", "seed_curves.parquet",
-    "sensitivity.csv", "summary.csv", "summary.tex", "tests.csv", "time_saved.csv",
+    "plan.json", "record.json", "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
+    "summary.csv", "summary.tex", "tests.csv", "time_saved.csv",
 ]  # fmt: skip
 TWO = CONDITIONS[:2]
 
@@ -369,41 +369,8 @@ def test_the_same_cells_give_the_same_bytes(tmp_path: Path) -> None:
     names = [name for name in TABLES if name != "plan.json"]
     summarise(plan, tmp_path)
     first = [(plan.parent / name).read_bytes() for name in names]
-    (plan.parent / "made_of.txt").unlink()  # or they would stay
     summarise(plan, tmp_path)
     assert [(plan.parent / name).read_bytes() for name in names] == first
-
-
-def test_tables_are_made_again_only_of_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the same plan, cells and code they stay; a damaged one, or anything else, makes them."""
-    plan = write_experiment(tmp_path, "algorithms", conditions=TWO, fidelities=("released",))
-    made: list[int] = []
-    make = module.make_tables
-    monkeypatch.setattr(module, "make_tables", lambda *args: made.append(1) or make(*args))
-    summary, cell = plan.parent / "summary.csv", sorted(tmp_path.rglob("cells/**/*.parquet"))[0]
-
-    def makes() -> bool:
-        made.clear()
-        missing = summarise(plan, tmp_path)
-        assert len(missing) == (0 if cell.exists() else 1)
-        return bool(made)
-
-    assert makes()
-    first, when = summary.read_bytes(), summary.stat().st_mtime_ns
-    assert not makes()
-    assert summary.read_bytes() == first and summary.stat().st_mtime_ns > when
-    summary.write_bytes(first[:-10])
-    assert makes() and summary.read_bytes() == first
-    summary.unlink()
-    assert makes() and summary.read_bytes() == first
-    aside = cell.rename(tmp_path / "aside")
-    assert makes() and summary.read_bytes() != first
-    aside.rename(cell)
-    assert makes() and summary.read_bytes() == first
-    monkeypatch.setattr(module, "of_stage", lambda _: "other code")
-    assert makes() and not makes()
 
 
 def test_a_damaged_cell_is_named(tmp_path: Path) -> None:

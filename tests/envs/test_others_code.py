@@ -8,9 +8,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from hindsight.specs.errors import SpecError
+from hindsight.specs.goal_rules import success_in
 from tests.envs.test_goal_environments import children, gone
 
 ROOT = Path(__file__).parents[2]
@@ -104,3 +107,47 @@ def test_sys_exit_is_told_and_is_no_success(tmp_path, file, workers, code):
     assert pd.Series([line]).str.match(where)[0], line
     assert f"called sys.exit({code}" in line and "stubborn.py, line " in line
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("said", "success"),
+    [
+        (True, True), (np.False_, False), (1, True), (0.0, False), (np.ones(1), True),
+        (np.nan, None), ("no", None), (0.5, None), (None, None), ([], None),
+    ],
+)  # fmt: skip
+def test_what_is_neither_true_nor_false_is_no_success(said, success):
+    if success is None:
+        with pytest.raises(SpecError, match="success is True or False, or 1 or 0"):
+            success_in({"is_success": said})
+    else:
+        assert success_in({"is_success": said}) is success
+
+
+WANDERS = """
+import os
+import gymnasium as gym
+from tests.envs.corridor import Corridor
+
+class Wanders(Corridor):
+    def reset(self, **options):
+        os.makedirs("/tmp", exist_ok=True)
+        os.chdir("/tmp")
+        return super().reset(**options)
+
+gym.register("Wanders-v0", Wanders, max_episode_steps=12)
+"""
+
+
+def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
+    (tmp_path / "wanders.py").write_text(WANDERS.replace("/tmp", str(tmp_path / "elsewhere")))
+    words = [word.replace("tests.envs.stubborn:Stubborn", "wanders:Wanders") for word in COMMAND]
+    environment = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{ENVIRON['PYTHONPATH']}"}
+    done = subprocess.run(
+        [*words, "--workers", "1", "--out", "mine"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
+    assert list(tmp_path.glob("mine/cells/*/*.parquet"))
+    assert not list((tmp_path / "elsewhere").iterdir())

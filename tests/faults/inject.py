@@ -1,6 +1,6 @@
 """Faults, injected at random moments, and what became of them.
 
-    python -m tests.faults.inject --cells 250 --pipeline 14 --out docs/survival.md
+    python -m tests.faults.inject --cells 250 --pipeline 19 --out docs/survival.md
 
 A fault of a cell strikes one small cell, run by the real command in a forked process; a fault of
 the pipeline strikes `hindsight replicate` on a small configuration.  After each: no traceback, no
@@ -191,7 +191,7 @@ def main() -> int:
     """Inject, print the table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=250)
-    parser.add_argument("--pipeline", type=int, default=14)
+    parser.add_argument("--pipeline", type=int, default=19)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--only", default="", help="words of the kinds that are injected")

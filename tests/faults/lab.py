@@ -21,6 +21,7 @@ from hindsight import (
 )
 from hindsight.specs.cell import CellSpec
 from hindsight.training import cell as cell_module
+from tests.permissions import heed_permissions
 
 CLOCKS = ["wall_seconds", "cpu_seconds"]
 SPECS = {
@@ -48,7 +49,6 @@ SPECS = {
         "evaluation": {"points": 2, "episodes": 5},
     },
 }
-NOBODY = 65534
 
 
 class Survived(AssertionError):
@@ -90,13 +90,16 @@ class Lab:
     def curves(self) -> Path:
         return self.path("cells", ".parquet")
 
-    def start(self, *command: str, nobody: bool = False) -> "Process":
-        """One of the project's commands, in this folder, in a process of its own."""
+    def start(self, *command: str, heedful: bool = False) -> "Process":
+        """One of the project's commands, in this folder, in a process of its own.
+
+        heedful: permissions count for it, also where it is root's.
+        """
         if not command:
             spec = self.folder / "spec.json"
             spec.write_text(self.spec.model_dump_json())
             command = ("cell", str(spec), "--out", "results")
-        return Process(self, command, nobody)
+        return Process(self, command, heedful)
 
     def moment(self) -> None:
         """Any moment of a training."""
@@ -128,12 +131,12 @@ class Lab:
 class Process:
     """A forked process that runs one command of the project, with what it says."""
 
-    def __init__(self, lab: Lab, command: tuple[str, ...], nobody: bool = False) -> None:
+    def __init__(self, lab: Lab, command: tuple[str, ...], heedful: bool = False) -> None:
         self.log = Path(tempfile.mkstemp(dir=lab.folder.parent, suffix=".log")[1])
         self.lab, self.status = lab, None
         self.pid = os.fork()
         if self.pid == 0:
-            _become(lab.folder, self.log, command, nobody)
+            _become(lab.folder, self.log, command, heedful)
 
     @property
     def runs(self) -> bool:
@@ -160,7 +163,7 @@ class Process:
         return self.log.read_text(errors="replace")
 
 
-def _become(folder: Path, log: Path, command: tuple[str, ...], nobody: bool) -> None:
+def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) -> None:
     """In the forked process: the command, and nothing of the parent's."""
     status = 1
     try:
@@ -168,9 +171,8 @@ def _become(folder: Path, log: Path, command: tuple[str, ...], nobody: bool) -> 
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         os.chdir(folder)
-        if nobody and os.getuid() == 0:
-            os.setegid(NOBODY)
-            os.seteuid(NOBODY)
+        if heedful:
+            heed_permissions()
         # A small cell wants more checkpoints than one a minute.
         wanted = cell_module.Execution
         cell_module.Execution = lambda *a, **k: replace(wanted(*a, **k), checkpoint_seconds=0.02)

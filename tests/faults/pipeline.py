@@ -61,8 +61,31 @@ class Project:
         cell = path.relative_to(self.folder / "results/cells").with_suffix("")
         path.unlink()
         (self.folder / "results/policies" / f"{cell}.pt").unlink()
+        self.forget_derived()
+
+    def forget_derived(self) -> None:
+        """Nothing has been drawn."""
         shutil.rmtree(self.folder / "results/tables")
         shutil.rmtree(self.folder / "figures")
+
+    def edit_the_code(self) -> None:
+        """All cells are of other code than today's, which trains the same numbers."""
+        with (self.folder / "src/hindsight/algorithms/ppo.py").open("a") as file:
+            file.write("\n_EDITED = True\n")
+
+    def derived(self) -> dict[str, bytes]:
+        """Every table, figure and page."""
+        paths = [*self.folder.glob("results/tables/**/*"), *self.folder.glob("figures/**/*")]
+        return {str(path): path.read_bytes() for path in paths if path.is_file()}
+
+    def must_be_of_todays_cells(self) -> None:
+        """Demand that every derived file is the one that is made of the cells there are."""
+        found = self.derived()
+        self.forget_derived()
+        self.finish()
+        made = self.derived()
+        other = [name for name in found | made if found.get(name) != made.get(name)]
+        demand(not other, f"not of today's cells: {other}")
 
     def start(self, *command: str) -> "Command":
         """`hindsight replicate` of the small configuration, or another command."""
@@ -149,6 +172,19 @@ class Command:
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
         self.project.said += self.said.splitlines()
         return status
+
+
+def a_job_is_killed_at_an_update(project: Project, word: str) -> str:
+    """The job of a command, soon after it has begun; what it was to replace was there."""
+    command = project.start()
+    while not (found := project.processes(f"hindsight\0{word}")) and command.runs:
+        time.sleep(0.01)
+    time.sleep(project.rng.uniform(0.0, 1.0))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(project.rng.choice(found), signal.SIGKILL)
+    status = command.wait()
+    project.nobody_left()
+    return "ended; the restart made everything of the new cells" if status else "had finished"
 
 
 def struck(project: Project, word: str, number: signal.Signals) -> str:
@@ -322,8 +358,10 @@ def without_a_home(project: Project) -> str:
     return "another is lent"
 
 
-#: What each begins with: a project that is new, half or wholly run.
-NEW, HALF, WHOLE = "new", "half", "whole"
+#: What each begins with: a project that is new, half or wholly run, or run by other code.
+NEW, HALF, WHOLE, EDITED = "new", "half", "whole", "edited"
+#: The commands of the pipeline's jobs.
+JOBS = ("cell", "summarise", "draw", "claims", "report")
 FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
     "pipeline: a cell gets SIGKILL": (a_cell_is_killed, HALF),
     "pipeline: Snakemake gets SIGKILL": (snakemake_is_killed, HALF),
@@ -345,6 +383,12 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
     "pipeline: config.yaml cannot be read": (config_cannot_be_read, WHOLE),
     "pipeline: a number out of bounds": (a_number_out_of_bounds, WHOLE),
     "pipeline: no home": (without_a_home, WHOLE),
+} | {
+    f"pipeline: `{job}` gets SIGKILL at an update": (
+        partial(a_job_is_killed_at_an_update, word=job),
+        EDITED,
+    )
+    for job in JOBS
 }
 
 
@@ -393,12 +437,16 @@ def fault(
                 project.copy_finished(finished.folder)
             if begin == HALF:
                 project.forget_a_cell()
+            if begin == EDITED:
+                project.edit_the_code()
             happened = strike(project)
             project.nobody_left()
             before = project.cells().keys()
             project.finish()
             project.nobody_left()
             _equal(project.cells(), finished.cells())
+            if begin == EDITED:
+                project.must_be_of_todays_cells()
             demand(before <= finished.cells().keys(), "cells that nobody asked for")
         except Exception as error:
             raise AssertionError(f"fault {number} of seed {seed}, {kind}: {error!r}") from error

@@ -14,8 +14,10 @@ import torch
 
 from hindsight.analysis.cells import load_cell
 from hindsight.files import FileError
+from hindsight.report.provenance import _facts
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
+from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 
@@ -82,6 +84,23 @@ def test_a_resumed_cell_is_an_uninterrupted_one(tmp_path, after, runs_per_axis):
     assert list((tmp_path / "resumed/checkpoints").rglob("*.pt"))
     resumed = train_cell(SPEC, tmp_path / "resumed", execution)
     pd.testing.assert_frame_equal(curves(resumed), undisturbed, check_exact=True)
+
+
+def test_a_cell_that_is_continued_elsewhere_names_both_machines(tmp_path, monkeypatch):
+    def interrupt(progress):
+        raise Interrupted
+
+    execution = Execution(checkpoint_seconds=0)
+    for processor in ("first", "first", "second"):
+        found = {"system": "Linux", "processor": processor, "cores": 2}
+        monkeypatch.setattr(record, "machine", lambda device, found=found: found)
+        with pytest.raises(Interrupted):
+            train_cell(SPEC, tmp_path, execution, interrupt)
+    about = load_cell(train_cell(SPEC, tmp_path, execution)).metadata
+    assert [place["machine"]["processor"] for place in about["made_on"]] == ["first", "second"]
+    assert about["machine"] == found and about["versions"] == about["made_on"][-1]["versions"]
+    facts = [value for name, value in _facts(about) if name == "hardware"]
+    assert len(facts) == 2 and "first" in facts[0] and "second" in facts[1]
 
 
 def test_kill_minus_nine_at_a_random_moment(tmp_path):

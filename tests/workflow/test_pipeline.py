@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -211,6 +212,48 @@ def test_a_second_run_does_nothing(project):
 def test_the_default_profile_applies_by_itself(project):
     told = snakemake(project, "--dry-run", *SMOKE).stdout
     assert "workflow specific profile profiles/default" in told
+
+
+@pytest.mark.parametrize("killed", ["summarise", "draw"])
+def test_a_killed_job_leaves_nothing_old(project, stage, tmp_path, killed):
+    """At an update: what a job was to replace is gone once it was killed, and is made next time.
+
+    Also where all that is made of it is still there.
+    """
+    copy = tmp_path / "project"
+    shutil.copytree(project, copy, symlinks=True)
+    made = (
+        copy
+        / {
+            "summarise": f"{stage.tables}/to_meher/runs.parquet",
+            "draw": f"{stage.folder}/curves_to_meher.png",
+        }[killed]
+    )
+    assert made.exists()
+    if killed == "draw":
+        (copy / stage.drawn[0]).unlink()
+    else:
+        _take_longer(copy / "results/cells" / f"{stage.plan.cells_of('to_meher')[0]}.parquet")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import os, sys\nif {killed!r} in sys.orig_argv: os.kill(os.getpid(), 9)\n"
+    )
+    environment = environment_of(copy)
+    deadly = {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{tmp_path}"}
+    ended = commands.snakemake("--cores", "1", *SMOKE, project=copy, environment=deadly)
+    assert ended.returncode != 0 and "Error in rule" in ended.stdout
+    assert not made.exists()
+    told = commands.snakemake("-n", *SMOKE, project=copy, environment=environment).stdout
+    assert {f"{killed}_all", "report"} <= jobs(told).keys()
+
+
+def _take_longer(curves):
+    """Let a cell say that its runs took longer, as after another training."""
+    table = pq.read_table(curves)
+    seconds = pa.array(table["cpu_seconds"].to_numpy() + 1000, pa.float32())
+    place = table.column_names.index("cpu_seconds")
+    said = table.schema.metadata[ABOUT].decode()
+    table = table.set_column(place, "cpu_seconds", seconds).replace_schema_metadata()
+    pq.write_table(sealed(table, said), curves)
 
 
 def test_drawing_does_not_import_torch(project, stage):

@@ -1,4 +1,4 @@
-# Figures, from tables only.  A job leaves alone what is drawn already, of the same tables.
+# Figures, from tables only.
 
 
 def shown(path, experiment):
@@ -22,13 +22,7 @@ for job, experiments in STAGE.drawing.items():
         input:
             STAGE.drawn_from(experiments),
         output:
-            update(
-                [
-                    shown(path, name)
-                    for name in experiments
-                    for path in STAGE.drawn_of(name)
-                ]
-            ),
+            [shown(path, name) for name in experiments for path in STAGE.drawn_of(name)],
         log:
             f"results/logs/figures/{STAGE.source}-{job}.log",
         priority: 5000

@@ -1,4 +1,5 @@
-# From experiments' cells to their tables.  A job leaves alone what is made already, of the same cells.
+# From experiments' cells to their tables.  No derived file is an update(): Snakemake restores those
+# of a failed job with a new time, and what is old would then count as made.
 for job, experiments in STAGE.summarising.items():
 
     if len(experiments) > 1:
@@ -29,13 +30,11 @@ for job, experiments in STAGE.summarising.items():
             plans=[f"{STAGE.tables}/{name}/plan.json" for name in experiments],
             cells=STAGE.sums if len(experiments) > 1 else cells_of(experiments),
         output:
-            update(
-                [
-                    f"{STAGE.tables}/{name}/{table}"
-                    for name in experiments
-                    for table in STAGE.TABLES
-                ]
-            ),
+            [
+                f"{STAGE.tables}/{name}/{table}"
+                for name in experiments
+                for table in STAGE.TABLES
+            ],
         log:
             f"results/logs/summarise/{STAGE.source}-{job}.log",
         priority: 5000

@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from hindsight.files import FileError
-from hindsight.integrity import is_whole
+from hindsight.files import FileError, reason
+from hindsight.integrity import is_whole, read_table
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
-from hindsight.specs.from_file import must_be_moderate
+from hindsight.specs.limits import must_be_moderate
 
 #: The id of the papers' environment, which a cell without a word is of.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
@@ -48,8 +46,6 @@ METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",
 )  # fmt: skip
-#: A thousand runs of ten thousand iterations; what is larger would fill the memory.
-MOST_ROWS, MOST_BYTES = 10**7, 2 * 10**9
 RUN_KEYS = ("seed", "perfect_step", "end_step", "ended")
 CLOCKS = {"cpu": "cpu_seconds", "wall": "wall_seconds"}
 
@@ -94,17 +90,21 @@ def load_cell(path: str | Path) -> Cell:
     """
     path = Path(path)
     try:
-        with pq.ParquetFile(path) as file:
-            _must_be_moderate(path, file.metadata)
-            table = file.read()
+        return _read(path)
+    except (FileError, MemoryError):
+        raise
     except FileNotFoundError:
         raise ResultError(f"{path}: there is no such results file") from None
-    except (pa.ArrowException, OSError) as error:
+    except Exception as error:  # of a damaged file a reader can raise anything
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {error.strerror}") from None
-        reason = str(error).splitlines()[0]
-        message = f"{path}: not a readable parquet file, truncated or damaged ({reason})"
-        raise ResultError(message) from None
+        raise ResultError(
+            f"{path}: not a readable results file, truncated or damaged ({reason(error)})"
+        ) from error
+
+
+def _read(path: Path) -> Cell:
+    table = read_table(path)
     if not is_whole(table):
         raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
     _require(path, COLUMNS, table.column_names)
@@ -164,17 +164,6 @@ def _failing(
         return_mean=worst, success_rate=0.0,
     )  # fmt: skip
     return found.astype(rows.dtypes)
-
-
-def _must_be_moderate(path: Path, about: pq.FileMetaData) -> None:
-    """Raise ResultError before a file is read that would fill the memory."""
-    groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    size = sum(group.total_byte_size for group in groups)
-    if about.num_rows > MOST_ROWS or size > MOST_BYTES:
-        raise ResultError(
-            f"{path}: {about.num_rows:,} rows of {size:,} bytes are no results file's, which has "
-            f"at most {MOST_ROWS:,} of {MOST_BYTES:,}"
-        )
 
 
 def _require(path: Path, columns: Iterable[str], present: list[str]) -> None:

@@ -1,7 +1,6 @@
 """The tables of one experiment, from its plan and its cells' results files.
 
-Each cell is reduced once to arrays `[seed, step]`; every table is then a function of those.  A file
-beside them says what they were made of: tables of the same are not made again.
+Each cell is reduced once to arrays `[seed, step]`; every table is then a function of those.
 Statistics draw from a generator seeded 0 anew each time, so that a row's numbers do not depend on
 which other rows exist.
 """
@@ -9,7 +8,6 @@ which other rows exist.
 from __future__ import annotations
 
 import gc
-import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,14 +36,11 @@ from hindsight.analysis.reduce import (
 from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.time_saved import time_saved
 from hindsight.files import DamagedError, write_whole
-from hindsight.fingerprint import of_stage
-from hindsight.integrity import RECORD, SUMS, check_tables, file_sha256, record_sum
+from hindsight.integrity import RECORD, SUMS, file_sha256, record_sum
 from hindsight.process import side_by_side
 
 #: Columns of a table by name, equally long.
 Columns = Mapping[str, NDArray[Any]]
-#: The file that has a digest of what the tables beside it were made of.
-MADE_OF = "made_of.txt"
 CURVE_POINTS = 250
 SEED_CURVE_POINTS = 250
 MINUTE_BINS = 100  # of curves that are drawn; numbers are read from BINS
@@ -121,9 +116,6 @@ def summarise(plan_path: Path) -> list[dict[str, Any]]:
     paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
     paths = {name: path for name, path in paths.items() if path.exists()}
     missing = [entry for entry in plan["entries"] if entry["cell"] not in paths]
-    digest = _made_of(plan_path, list(paths.values()))
-    if _are_made(out, digest):
-        return missing
     cells = _load(paths)
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
     present = [
@@ -152,30 +144,7 @@ def summarise(plan_path: Path) -> list[dict[str, Any]]:
     sums[RECORD] = record_sum(found)
     record = json.dumps(found, indent=1) + "\n"
     write_whole(out / RECORD, lambda part: part.write_text(record))
-    write_whole(out / MADE_OF, lambda part: part.write_text(digest))
     return missing
-
-
-def _made_of(plan: Path, cells: Sequence[Path]) -> str:
-    """A digest of the code, the plan and the cells that tables are made of."""
-    digest = hashlib.sha256(of_stage("summarise").encode())
-    for path in (plan, *cells):
-        digest.update(f"{path} {file_sha256(path)}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def _are_made(folder: Path, digest: str) -> bool:
-    """Whether whole tables of the same are there; they then count as made now."""
-    try:
-        if (folder / MADE_OF).read_text(encoding="utf-8") != digest:
-            return False
-        check_tables([folder])
-        tables = json.loads((folder / RECORD).read_text(encoding="utf-8"))[SUMS]
-    except (OSError, ValueError, DamagedError):
-        return False
-    for name in tables:
-        (folder / name).touch()
-    return True
 
 
 def _load(paths: dict[str, Path]) -> dict[str, Cell]:

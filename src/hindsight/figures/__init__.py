@@ -397,9 +397,9 @@ def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> Figure:
         return spec.function(Tables(tables_root / spec.experiment, spec.fidelity))
 
 
-def draw(name: str, tables_root: Path, out_stem: Path, made_of: str = "") -> tuple[Path, Path]:
-    """Draw figure `name` to `<out_stem>.png` and `.pdf`, which says `made_of` in its keywords."""
-    return style.save(figure_of(name, tables_root), out_stem, made_of)
+def draw(name: str, tables_root: Path, out_stem: Path) -> tuple[Path, Path]:
+    """Draw figure `name` to `<out_stem>.png` and `.pdf`."""
+    return style.save(figure_of(name, tables_root), out_stem)
 
 
 def draw_for_paper(name: str, tables_root: Path, out_stem: Path) -> Path:

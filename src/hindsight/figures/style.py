@@ -682,14 +682,13 @@ def _save_png(fig: Figure, path: Path) -> None:
     few.save(path, "PNG", compress_level=6, dpi=(DPI, DPI))
 
 
-def save(fig: Figure, stem: str | Path, made_of: str = "") -> tuple[Path, Path]:
+def save(fig: Figure, stem: str | Path) -> tuple[Path, Path]:
     """Write `<stem>.png` and `<stem>.pdf`; the same figure gives the same bytes (no dates)."""
     stem = Path(stem)
     png, pdf = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".pdf")
-    about = {"CreationDate": None, "Keywords": made_of or None}
     with styled(), pdf_fonts.shared():
         write_whole(png, lambda path: _save_png(fig, path))
-        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata=about))
+        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}))
     return png, pdf
 
 

@@ -63,12 +63,15 @@ def metadata_of(path: Path) -> dict[str, Any]:
 def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Names and values as a reader wants them."""
     yield "code fingerprint", str(metadata["code"])
-    yield "hardware", ", ".join(f"{k} {v}" for k, v in metadata["machine"].items())
+    made_on = metadata.get("made_on", [metadata])  # a checkpoint may have been continued elsewhere
+    for place in made_on:
+        yield "hardware", ", ".join(f"{k} {v}" for k, v in place["machine"].items())
     yield "device", str(metadata["device"])
     yield "precision", str(metadata["precision"])
     clock = {"cpu": "CPU time of the process", "wall": "wall time"}[metadata["clock"]]
     yield "training time is", f"{clock}, shared among the runs that train together"
-    yield "packages", ", ".join(f"{k} {v}" for k, v in metadata["versions"].items())
+    for place in made_on:
+        yield "packages", ", ".join(f"{k} {v}" for k, v in place["versions"].items())
 
 
 def made_by() -> dict[str, str]:

@@ -8,12 +8,30 @@ numbers: what they import, directly or not, is all of it.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+)
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     import gymnasium
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no number")
+    return value
+
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -21,7 +39,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 #: More than these is a slip of the finger: nobody trains so long, or so many.
 Count = Annotated[int, Field(ge=1, le=10**10)]
 Seeds = Annotated[int, Field(ge=1, le=10**4)]
-Width = Annotated[int, Field(ge=1, le=10**5)]
+Width = Annotated[int, Field(ge=1, le=10**5), BeforeValidator(_no_truth)]
 Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=100)]
 #: What the authors' code does, or what the papers say.
 Fidelity = Literal["released", "described"]
@@ -32,6 +50,15 @@ DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 
 
+def _kinds(annotation: Any) -> set[Any]:
+    """The types of a field that it leaves a choice of."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return set().union(*map(_kinds, get_args(annotation)))
+    return {annotation}
+
+
 class Spec(BaseModel):
     """Immutable, and strict: an unknown key is an error."""
 
@@ -39,6 +66,17 @@ class Spec(BaseModel):
 
     #: Keys that are only values on the run axis: runs with different ones may train together.
     values: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, values: Any) -> Any:
+        """True would be 1 where a number is asked for."""
+        for key, value in values.items() if isinstance(values, dict) else ():
+            if isinstance(value, bool) and key in cls.model_fields:
+                kinds = _kinds(cls.model_fields[key].annotation)
+                if {int, float} & kinds and bool not in kinds:
+                    raise ValueError(f"{key}: {str(value).lower()} is no number")
+        return values
 
 
 class EnvironmentSpec(Spec):
@@ -83,6 +121,16 @@ class EnvironmentSpec(Spec):
     def notes(self) -> tuple[str, ...]:
         """What a person should know of it before training, one sentence each."""
         return ()
+
+    @property
+    def own_code(self) -> str:
+        """A digest of its source, where that is a person's own; else empty."""
+        return ""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that a person's own environment uses, by their names."""
+        return {}
 
     @property
     def words(self) -> str:

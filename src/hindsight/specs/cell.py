@@ -12,6 +12,7 @@ the modules of the two specifications.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
@@ -22,6 +23,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.limits import LONGEST_NAME, MOST_WEIGHTS, must_be_moderate
 from hindsight.specs.replay import ReplaySpec
 
 
@@ -91,6 +93,14 @@ class CellSpec(Spec):
             if isinstance(values.get(key), dict):
                 values[key] = {**tag, **values[key]}
         return values
+
+    @model_validator(mode="after")
+    def _is_moderate(self) -> "CellSpec":
+        must_be_moderate(self.model_dump())
+        widths = (self.environment.observation_size, *self.algorithm.hidden, 1)
+        if (count := sum(a * b for a, b in pairwise(widths))) > MOST_WEIGHTS:
+            raise ValueError(f"a network of {count:,} weights is larger than {MOST_WEIGHTS:,}")
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> "CellSpec":
@@ -172,14 +182,18 @@ class CellSpec(Spec):
 
     @property
     def name(self) -> str:
-        """The path of the cell, in words: `<environment>/<algorithm>-<hash>`."""
+        """The path of the cell, in words: `<environment>/<algorithm>-<hash>`.
+
+        Words too long for a file's name are cut: the hash alone tells cells apart.
+        """
         how = self.algorithm
         parts = [how.words, self.replay.words if self.replay is not None else ""]
         parts += ["end-test" if self.end_test is not None else ""]
         parts += [self.hindsight.words if self.hindsight is not None else ""]
         network = "x".join(map(str, how.hidden))
         parts += [f"lr{how.learning_rate:g}-{network}-{self.seeds}seeds-{self.steps}steps"]
-        return f"{self.environment.words}/{'-'.join(filter(None, [*parts, self.hash]))}"
+        words = "-".join(filter(None, parts))
+        return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
 
 
 #: What a part of a cell is, by its id or name.

@@ -2,9 +2,10 @@
 
 A cell depends on its specification, on the loop that trains it, on its own algorithm and on its own
 environment, and on what these use.  No shared code names an algorithm or an environment: each is
-found by what its specification says of itself.
+found by what its specification says of itself.  A person's own environment counts by its source.
 """
 
+import hashlib
 from typing import Any
 
 from hindsight.fingerprint import fingerprint
@@ -27,4 +28,5 @@ def is_of(about: dict[str, Any], spec: CellSpec) -> bool:
 
 def code_of(spec: CellSpec) -> str:
     """Fingerprint of the code that decides a cell's numbers."""
-    return fingerprint(*roots_of(spec))
+    ours, own = fingerprint(*roots_of(spec)), spec.environment.own_code
+    return hashlib.sha256(f"{ours} {own}".encode()).hexdigest()[:12] if own else ours

@@ -6,33 +6,19 @@ imported only if the person who types names it, too.
 """
 
 import json
-import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from hindsight.files import FileError, reason
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.cost import weights
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.gymnasium import is_known
+from hindsight.specs.limits import must_be_moderate
 
-#: The largest numbers of a specification out of a file, by key, and of all other keys.  Each is ten
-#: times and more what this field trains; what lies far beyond would fill the memory, or never end.
-LARGEST = {
-    "steps": 10**10, "until_steps": 10**10,
-    "log_interval": 10**9, "learning_starts": 10**9, "target_update_interval": 10**9,
-    "buffer_size": 10**8,
-    "seeds": 10_000, "hidden": 10_000, "n_bits": 10_000,
-    "max_steps": 10_000, "max_episode_steps": 10_000,
-    "n_dims": 100,
-    "width": 4096, "height": 4096,  # of pictures
-}  # fmt: skip
-LARGEST_OF_OTHERS = 10**6
-MOST_WEIGHTS = 10**8
-#: Letters of the text, levels of it, values of a list.
-LONGEST_TEXT, DEEPEST, MOST_VALUES = 100_000, 8, 1000
+#: Letters of the text.
+LONGEST_TEXT = 100_000
 
 
 def values_of(text: Any, where: Path) -> dict[str, Any]:
@@ -63,43 +49,9 @@ def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
         must_be_moderate(values)
         _must_be_named(values.get("environment") if isinstance(values, dict) else None, named)
         spec = validated(CellSpec, values)
-        if (count := weights(spec)) > MOST_WEIGHTS:
-            raise SpecError(f"a network of {count:,} weights is larger than {MOST_WEIGHTS:,}")
     except SpecError as error:
         raise FileError(f"{where}: {error}") from None
     return spec
-
-
-def must_be_moderate(value: Any, place: str = "specification", depth: int = 0) -> None:
-    """Raise SpecError for a number of a specification, as plain values, that is beyond all use."""
-    key = place.rpartition(".")[2]
-    if depth > DEEPEST:
-        raise SpecError(f"{place}: more than {DEEPEST} levels are not allowed")
-    if isinstance(value, dict | list) and len(value) > MOST_VALUES:
-        raise SpecError(f"{place}: more than {MOST_VALUES} values are not allowed")
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            must_be_moderate(inner, f"{place}.{name}", depth + 1)
-    elif isinstance(value, list):
-        for inner in value:
-            must_be_moderate(inner, place, depth + 1)
-    elif isinstance(value, str):
-        if ".kwargs" not in place and _is_number(value):
-            raise SpecError(f"{place}: {value!r} is text, not a number")
-    elif isinstance(value, int | float):
-        largest = LARGEST.get(key, LARGEST_OF_OTHERS)
-        if abs(value) > largest or not math.isfinite(value):
-            raise SpecError(
-                f"{place}: {str(value)[:24]} is not allowed; in a file it is at most {largest:,}"
-            )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def wants_naming(name: str) -> bool:

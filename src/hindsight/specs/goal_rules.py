@@ -14,6 +14,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight.specs.errors import SpecError
+
 Array = NDArray[Any]
 #: (achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n] bool
 SuccessTest = Callable[[Array, Array], NDArray[np.bool_]]
@@ -41,8 +43,17 @@ class Tried(NamedTuple):
 
 
 def success_in(info: Mapping[str, Any]) -> bool | None:
-    """What a step's `info` says of success; None: nothing."""
-    return next((bool(np.all(info[key])) for key in SUCCESS_KEYS if key in info), None)
+    """What a step's `info` says of success; None: nothing.
+
+    Raises SpecError for what is neither true nor false: NaN or a word would count as a success.
+    """
+    key = next((key for key in SUCCESS_KEYS if key in info), None)
+    if key is None:
+        return None
+    found = np.asarray(info[key])
+    if found.size and found.dtype.kind in "biuf" and np.isin(found, (0, 1)).all():
+        return bool(found.all())
+    raise SpecError(f"info[{key!r}] was {info[key]!r}; success is True or False, or 1 or 0")
 
 
 def as_success_test(

@@ -34,6 +34,7 @@ from hindsight.specs.goal_rules import (
     success_in,
     tried,
 )
+from hindsight.specs.own_code import digest_of, versions_of
 
 #: Packages whose environments may be made without anybody's naming them.
 KNOWN = ("hindsight.envs", "gymnasium_robotics")
@@ -167,6 +168,16 @@ class GymnasiumSpec(EnvironmentSpec):
     def notes(self) -> tuple[str, ...]:
         """What a person should know of it before training, one sentence each."""
         return self.facts.notes
+
+    @property
+    def own_code(self) -> str:
+        """A digest of its source, where that is a person's own; else empty."""
+        return "" if is_known(self.id) else digest_of(self.id, registered(self.id).entry_point)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that a person's own environment uses, by their names."""
+        return {} if is_known(self.id) else versions_of(self.id, registered(self.id).entry_point)
 
     @property
     def words(self) -> str:

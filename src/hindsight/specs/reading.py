@@ -1,9 +1,11 @@
 """YAML that a person wrote, as plain values; what is wrong with it is said with its line.
 
-YAML lets the last of two equal keys win without a word, and its parser in C ends the process where
-brackets are nested deeply: both are looked for first, among the parser's events.
+YAML lets the last of two equal keys win without a word, its parser in C ends the process where
+brackets are nested deeply, merges of merges grow without bounds, and YAML 1.1 reads `yes` as true,
+010 as eight and 1:00:00 as 3600: all are looked for first, among the parser's events.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,12 @@ from hindsight.specs.errors import SpecError
 YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Deeper than any configuration is nested.
 DEEPEST = 50
+#: Values of a configuration with each alias written out.
+MOST_VALUES = 10**6
+#: Plain words that YAML 1.1 reads as another value than YAML 1.2, and than a person means.
+AMBIGUOUS = re.compile(
+    r"(?i:yes|no|on|off)|[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"
+)
 
 
 def read_keys(path: Path) -> dict[str, Any]:
@@ -42,6 +50,8 @@ def values_of(text: str, where: str) -> Any:
     try:
         _must_be_plain(text, where)
         return yaml.load(text, YAML)
+    except SpecError:
+        raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         # At the end of the text the parser's mark is on a line that there is not.
@@ -54,16 +64,30 @@ def values_of(text: str, where: str) -> Any:
 
 
 def _must_be_plain(text: str, where: str) -> None:
-    """Raise SpecError for a key that is given twice, or for what is nested too deeply."""
+    """Raise SpecError for a key that is given twice, a plain word that can be read in two ways, or
+    for what is nested too deeply or too large.
+    """
     #: Of each collection that is open the lines of its keys, or None for a list; whether a key is
     #: next in it.
     inside: list[tuple[dict[str, int] | None, bool]] = []
+    #: Of each collection that is open its anchor, and its values with each alias written out.
+    sizes: list[tuple[str | None, int]] = [(None, 0)]
+    anchored: dict[str | None, int] = {}
     for event in yaml.parse(text, YAML):
         if isinstance(event, yaml.CollectionEndEvent):
             inside.pop()
+            anchor, size = sizes.pop()
+            anchored[anchor] = size
+            sizes[-1] = sizes[-1][0], sizes[-1][1] + size
             continue
         if not isinstance(event, yaml.NodeEvent):
             continue
+        more = anchored.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
+        sizes[-1] = sizes[-1][0], sizes[-1][1] + more
+        if sizes[-1][1] > MOST_VALUES:
+            raise SpecError(f"{where}: holds more than {MOST_VALUES:,} values, by its aliases")
+        if isinstance(event, yaml.ScalarEvent) and event.style in (None, ""):
+            _must_be_read_in_one_way(event, where)
         if inside:
             keys, is_key = inside[-1]
             if keys is not None and is_key and isinstance(event, yaml.ScalarEvent):
@@ -77,3 +101,13 @@ def _must_be_plain(text: str, where: str) -> None:
             if len(inside) == DEEPEST:
                 raise SpecError(f"{where}: is nested more than {DEEPEST} deep")
             inside.append(({} if isinstance(event, yaml.MappingStartEvent) else None, True))
+            sizes.append((event.anchor, 0))
+
+
+def _must_be_read_in_one_way(event: yaml.ScalarEvent, where: str) -> None:
+    if AMBIGUOUS.fullmatch(event.value):
+        line = f" in line {event.start_mark.line + 1}" if event.start_mark is not None else ""
+        raise SpecError(
+            f"{where}: {event.value}{line} can be read in two ways: write true, false or a decimal "
+            f"number, or '{event.value}' for a word"
+        )

@@ -13,6 +13,9 @@ import torch
 from hindsight.files import DamagedError, FileError, must_be_stored, reason, write_whole
 from hindsight.integrity import sealed
 
+#: Tensors, numbers and words in a checkpoint, each time that one is mentioned.
+MOST_VALUES = 10**7
+
 
 def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
     """A cell's curves, with what is known about them, as parquet.
@@ -80,7 +83,7 @@ def load(path: Path) -> dict[str, Any]:
             raise DamagedError(f"{path}: is damaged: the checksum of {broken} is wrong", path)
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         _must_hold_what_they_say(state)
-    except DamagedError:
+    except FileError:
         raise
     except Exception as error:  # a foreign file can make the loader raise anything
         if isinstance(error, OSError) and error.errno:
@@ -94,12 +97,19 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
-def _must_hold_what_they_say(value: Any) -> None:
-    """ValueError for a tensor of more numbers than are stored, as one repeated a billion times."""
-    if isinstance(value, dict | list | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            _must_hold_what_they_say(inner)
-        return
-    said = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
-    if said and said > value.untyped_storage().nbytes():
-        raise ValueError(f"a tensor of {value.numel():,} numbers is not all there")
+def _must_hold_what_they_say(state: Any) -> None:
+    """ValueError for a tensor of more numbers than are stored, as one repeated a billion times, and
+    for lists of lists that are one and the same, which a walk would not come to the end of.
+    """
+    todo, count = [state], 0
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict | list | tuple):
+            count += len(value)
+            if count > MOST_VALUES:
+                raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+            todo += value.values() if isinstance(value, dict) else value
+            continue
+        said = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+        if said and said > value.untyped_storage().nbytes():
+            raise ValueError(f"a tensor of {value.numel():,} numbers is not all there")

@@ -11,11 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from torch import Tensor
 
-from hindsight.files import FileError
-from hindsight.integrity import about, is_whole
+from hindsight.integrity import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
 from hindsight.training.files import load
@@ -48,7 +46,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
     if not is_of(found := about(path), spec):
         return None
     try:
-        table = pq.read_table(path)
+        table = read_table(path)
         saved = load(root / "policies" / f"{spec.name}.pt")
         if not is_whole(table):
             return None
@@ -56,7 +54,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
         runs = list(found["runs"])
         origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
         seconds = float(found["seconds"])
-    except (OSError, FileError, ValueError, TypeError, KeyError, pa.ArrowException):
+    except Exception:  # of a damaged file a reader can raise anything; it is trained again
         return None
     return Finished(table.replace_schema_metadata(), policies, runs, seconds, origin)
 

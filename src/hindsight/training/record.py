@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ class Record:
         self.steps_done = 0
         #: What multiplied; a checkpoint may have been continued elsewhere.
         self.products = set(products_of(torch.device(device), spec.algorithm.hidden))
+        #: Machines and versions that trained it before this process, if a checkpoint is continued.
+        self.earlier: list[dict[str, Any]] = []
         #: The most runs that trained together, its own among them, and of how many cells.
         self.runs_per_axis = self.cells_per_axis = 0
         #: Runs that another number of seeds has left to train nothing of.
@@ -134,6 +137,7 @@ class Record:
             "seconds": self.seconds,
             "steps_done": self.steps_done,
             "products": sorted(self.products),
+            "made_on": self._made_on(),
             "per_axis": [self.runs_per_axis, self.cells_per_axis],
         }
         save(self.path("checkpoints", ".pt"), state)
@@ -168,18 +172,29 @@ class Record:
             curves[name] = column if integer else column.fill_null(math.nan)
         return pa.table(curves)
 
+    @cached_property
+    def _here(self) -> dict[str, Any]:
+        """The machine and the versions of this process."""
+        versions = {
+            "python": platform.python_version(),
+            **{name: version(name) for name in PACKAGES},
+            **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
+            **self.spec.environment.versions,
+        }
+        return {"machine": machine(torch.device(self.device)), "versions": versions}
+
+    def _made_on(self) -> list[dict[str, Any]]:
+        """Machines and versions that have trained it, each once, this process's last."""
+        return [*(other for other in self.earlier if other != self._here), self._here]
+
     def _metadata(self) -> dict[str, Any]:
-        device = torch.device(self.device)
+        device, made_on = torch.device(self.device), self._made_on()
         return {
             "spec": self.spec.model_dump(mode="json"),
             "spec_hash": self.spec.hash,
             "code": self.code,
-            "versions": {
-                "python": platform.python_version(),
-                **{name: version(name) for name in PACKAGES},
-                **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
-            },
-            "machine": machine(device),
+            **made_on[-1],
+            **({"made_on": made_on} if len(made_on) > 1 else {}),
             "device": device.type,
             "precision": "float32",
             "products": sorted(self.products),
@@ -251,9 +266,10 @@ class Record:
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
         self.runs_per_axis, self.cells_per_axis = saved["per_axis"]
-        kept = saved["steps_done"], saved["seconds"]
+        kept, earlier = (saved["steps_done"], saved["seconds"]), list(saved["made_on"])
         self.columns.update(columns)
         self.products |= set(saved["products"])
+        self.earlier = earlier
         self.ended, self.policies = ended, policies
         self.steps_done, self.seconds = kept
         self.under_way = state

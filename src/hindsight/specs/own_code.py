@@ -1,0 +1,156 @@
+"""The source of a person's own environment, which decides the numbers of its cells as ours does.
+
+Its code is the module of its class, the module that registers it, and whatever these import that is
+not installed: files below no `site-packages`, and none of Python's own.  Of installed packages the
+versions are noted with the results instead.  What a module imports by a name that it puts together,
+and data that it reads, is not found.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from hindsight.fingerprint import ROOT, without_docstrings
+
+#: Folders of what is installed, by their names, and of Python itself.
+INSTALLED = {"site-packages", "dist-packages"}
+STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+
+
+def digest_of(name: str, entry_point: Any) -> str:
+    """Hexadecimal digits, equal for equal source; empty where all of it is installed.
+
+    Args:
+        name: the environment's id, as `module:Name-v0` where importing `module` registers it.
+        entry_point: what gymnasium makes it with, `module:class` or something to be called.
+    """
+    digests = {_digest(path) for path in _files(name, entry_point)}
+    if getattr(entry_point, "__module__", None) == "__main__":
+        digests |= _typed(entry_point)
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest() if digests else ""
+
+
+def versions_of(name: str, entry_point: Any) -> dict[str, str]:
+    """Versions of the installed packages that the environment is of, or that its source imports."""
+    modules = set(_beginnings(name, entry_point))
+    for path, module in _files(name, entry_point).items():
+        modules |= set(_imported(path, module))
+    found = packages_distributions()
+    tops = sorted({module.partition(".")[0] for module in modules})
+    packages = sorted({package for top in tops for package in found.get(top, ())})
+    return {package: version(package) for package in packages if package != "hindsight-rl"}
+
+
+def _beginnings(name: str, entry_point: Any) -> Iterator[str]:
+    """The modules in which an environment's code begins."""
+    if module := name.rpartition(":")[0]:
+        yield module
+    if isinstance(entry_point, str):
+        yield entry_point.partition(":")[0]
+    elif module := getattr(entry_point, "__module__", ""):
+        yield module
+
+
+def _files(name: str, entry_point: Any) -> dict[Path, str]:
+    """An environment's own files, each with the name of its module."""
+    found: dict[Path, str] = {}
+    todo = list(_beginnings(name, entry_point))
+    seen = set[str]()
+    while todo:
+        module = todo.pop()
+        if module in seen or module == "__main__":  # a script's other lines decide nothing
+            continue
+        seen.add(module)
+        for path, inner in _places(module):
+            if path not in found and _is_own(path):
+                found[path] = inner
+                todo += _imported(path, inner)
+    return found
+
+
+def _is_own(path: Path) -> bool:
+    place = path.resolve()
+    return not (
+        INSTALLED & set(place.parts)
+        or STDLIB in place.parents
+        or ROOT / "hindsight" in place.parents
+    )
+
+
+def _places(module: str) -> Iterator[tuple[Path, str]]:
+    """Files of a module and of the packages that it lies in, each with its module's name.
+
+    Nothing is imported.  A name that is no module's, as that of a class, ends the search.
+    """
+    top, *parts = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return
+    if spec.has_location and spec.origin:
+        yield Path(spec.origin), top
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    for i, part in enumerate(parts, 2):
+        inside = [folder / part for folder in folders]
+        files = [path / "__init__.py" for path in inside]
+        files += [path.with_name(f"{part}.py") for path in inside]
+        if file := next((path for path in files if path.is_file()), None):
+            yield file, ".".join(module.split(".")[:i])
+        folders = [path for path in inside if path.is_dir()]
+
+
+@cache
+def _tree(path: Path) -> ast.Module | None:
+    """A file's syntax tree; none of what is no Python, as a compiled module."""
+    try:
+        return without_docstrings(ast.parse(path.read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+@cache
+def _digest(path: Path) -> bytes:
+    tree = _tree(path)
+    data = path.read_bytes() if tree is None else ast.dump(tree).encode()
+    return hashlib.sha256(data).digest()
+
+
+def _imported(path: Path, module: str) -> Iterator[str]:
+    """Names that a file imports, each of a module or of something in one."""
+    parts = module.split(".")
+    if path.name != "__init__.py":
+        del parts[-1]
+    for node in ast.walk(_tree(path) or ast.Module([], [])):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = parts[: len(parts) + 1 - node.level] if node.level else []
+            home = ".".join([*package, *([node.module] if node.module else [])])
+            yield from (f"{home}.{alias.name}" for alias in node.names)
+
+
+def _typed(entry_point: Any) -> set[bytes]:
+    """Digests of a class that stands in the script that is run, and of those it is derived from."""
+    digests = set()
+    for kind in inspect.getmro(entry_point) if inspect.isclass(entry_point) else (entry_point,):
+        if getattr(kind, "__module__", None) == "__main__":
+            try:
+                digests.add(hashlib.sha256(inspect.getsource(kind).encode()).digest())
+            except (OSError, TypeError):  # typed at a prompt
+                continue
+    return digests
+
+
+def forget() -> None:
+    """Read the sources anew: for tests, which edit them."""
+    for remembered in (_tree, _digest):
+        remembered.cache_clear()

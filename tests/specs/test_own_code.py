@@ -1,0 +1,112 @@
+"""A person's own environment: its source, and what it imports, is the code of its cells."""
+
+import json
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from typer.testing import CliRunner
+
+from hindsight.cli import app
+from hindsight.integrity import about
+from hindsight.specs import own_code
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
+from hindsight.specs.own_code import digest_of, versions_of
+from tests.envs.corridor import Corridor
+
+MINE = """
+import gymnasium as gym
+
+from paying import scale
+from tests.envs.corridor import Corridor
+
+class Mine(Corridor):
+    def compute_reward(self, achieved, desired, info):
+        return scale() * super().compute_reward(achieved, desired, info)
+
+gym.register("Mine-v0", Mine, max_episode_steps=12)
+"""
+TRAIN = (
+    *("train", "--env", "mine:Mine-v0", "--algorithm", "sac", "--her", "future", "--hidden", "8"),
+    *("--seeds", "1", "--steps", "150", "--evaluation-episodes", "2", "--workers", "1"),
+    *("--set", "learning_starts=100", "--set", "log_interval=50"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A folder with an environment in two modules, and a third that has nothing to do with it."""
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "paying.py").write_text(
+        "from deep.inside import one\n\ndef scale():\n    return one"
+    )
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/__init__.py").touch()
+    (tmp_path / "deep/inside.py").write_text("from . import beside\none = beside.one\n")
+    (tmp_path / "deep/beside.py").write_text("one = 1.0\n")
+    (tmp_path / "other.py").write_text("two = 2\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    own_code.forget()
+    yield tmp_path
+    own_code.forget()
+    gym.registry.pop("Mine-v0", None)
+    for name in ("mine", "paying", "deep", "deep.inside", "deep.beside"):
+        sys.modules.pop(name, None)
+
+
+def digest() -> str:
+    own_code.forget()
+    return digest_of("mine:Mine-v0", "mine:Mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("mine.py", True), ("paying.py", True), ("deep/beside.py", True), ("other.py", False)],
+)
+def test_every_module_that_it_imports_counts(folder, name, counts):
+    before, path = digest(), folder / name
+    text = path.read_text()
+    path.write_text(f"{text}\n# words\n")
+    assert digest() == before
+    path.write_text(f"{text}\nmore = True\n")
+    assert (digest() != before) is counts
+    path.write_text(text)
+    assert digest() == before != ""
+
+
+def test_an_edited_reward_is_other_code(folder):
+    spec = CellSpec.model_validate({"environment": {"id": "mine:Mine-v0"}, "steps": 4096})
+    ours = CellSpec.model_validate({"environment": {"id": "PointReach-v0"}, "steps": 4096})
+    before = code_of(spec), code_of(ours)
+    (folder / "paying.py").write_text("def scale():\n    return 0.5\n")
+    own_code.forget()
+    after = code_of(spec), code_of(ours)
+    assert after[0] != before[0] and after[1] == before[1]
+
+
+def test_it_is_trained_anew_and_what_it_was_made_with_is_noted(folder):
+    def trained() -> str:
+        own_code.forget()
+        done = CliRunner().invoke(app, TRAIN)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "trains sac" in trained()
+    assert trained().startswith("already trained, by the same code")
+    (curves,) = folder.glob("results/cells/*/*.parquet")
+    assert {"gymnasium", "numpy"} <= about(curves)["versions"].keys()
+    (folder / "paying.py").write_text("def scale():\n    return 0.5\n")
+    assert "trains sac" in trained()
+
+
+def test_what_is_installed_has_a_version_instead():
+    assert (
+        digest_of("FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv") == ""
+    )
+    found = versions_of("FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv")
+    assert "gymnasium-robotics" in found
+    assert digest_of("Corridor-v0", Corridor) != ""
+    assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))
