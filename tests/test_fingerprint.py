@@ -89,7 +89,7 @@ def test_a_cell_does_not_depend_on_drawing_judging_or_other_algorithms():
         ("algorithms/td3.py", "def update(", "def update(_x, ", {"td3"}),
         ("algorithms/sac.py", "0.5 / delta", "0.25 / delta", {"sac"}),
         ("algorithms/dqn.py", "def update(", "def update(_x, ", {"dqn, bits"}),
-        ("envs/bit_flipping.py", "advance(self", "advance(me", WITH_BITS),
+        ("envs/bit_flipping.py", "elapsed + 1 >=", "elapsed + 2 >=", WITH_BITS),
         ("relabel/on_policy.py", "MOVED = 0.01", "MOVED = 0.02", {"ppo", "ppo-her", "ppo, bits"}),
         ("replay/buffer.py", "def sample(", "def sample(_x, ", OFF_POLICY),
     ],
@@ -127,7 +127,7 @@ def test_a_verdict_redoes_the_scoreboard_and_td3_no_table_and_no_figure(
 
 def test_a_prey_is_no_part_of_bits(sources):
     before = codes()
-    replace(sources / "envs/prey.py", "2 * draws", "3 * draws")
+    replace(sources / "envs/prey.py", "2 * drawn", "3 * drawn")
     assert changed(before) == {name for name in CELLS if "bits" not in name}
 
 

@@ -59,7 +59,7 @@ class OnPolicyRuns(Runs):
         self.module = module_of(self.algorithm)
         #: Where `collect` and `update` are; another's environments are stepped by the reference.
         self.collector = self.updater = self.module
-        if ENABLED and self.device.type == "cpu":
+        if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
             self.updater = importlib.import_module(self.algorithm.compiled_module)
             if isinstance(self.env, Environments):
                 self.collector = self.updater
