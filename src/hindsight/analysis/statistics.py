@@ -76,6 +76,16 @@ def bootstrap(
     return percentile_interval(statistic(np.concatenate(pooled, axis=1)), confidence)
 
 
+def stratified_means(strata: Sequence[ArrayLike], seed: int = 0, draws: int = DRAWS) -> Array:
+    """Mean over conditions, each counting alike, of the means of resampled seeds `[draw]`.
+
+    `strata`: one `[seed]` array per condition. The conditions are fixed (Agarwal et al. 2021).
+    """
+    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    drawn = _drawn(seed, tuple(map(len, arrays)), draws)
+    return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
+
+
 @lru_cache(maxsize=8)  # most cells have as many seeds as another
 def _drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
     """Of values of so many, those of each draw `[draw, size]`."""
