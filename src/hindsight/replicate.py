@@ -310,9 +310,9 @@ def _what_came_out(stage: Stage) -> None:
         return
     print("\nThe claims")
     for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
-        print(f"  {row['claim']:3} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
+        print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
         if " missing of " in row["why"]:
-            print(f"      {row['why']}")
+            print(f"     {row['why']}")
     print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     print(f"Tables     {stage.tables}/*/summary.csv, .tex")
     print(f"Scoreboard {stage.scoreboard}")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 
+from hindsight.analysis.authors import CURVES, compare
 from hindsight.analysis.summarise import read_table
 from hindsight.claims import CLAIMS, Verdict, evaluate
 from hindsight.claims.evidence import Measured
@@ -485,6 +486,36 @@ def test_what_switching_off_saves(
     agrees(verdicts["M5a", fidelity].measured, cost)
     time = verdicts["M5c", fidelity]
     assert alike == 12 or f"alike in {alike} of 12 conditions" in time.why
+
+
+def test_the_authors_curves_beside_ours(plan: Plan, tables: Path) -> None:
+    """Returns at five steps, from our cells; tests by Monte Carlo, where the exact count all."""
+    rows = read_table(tables / "algorithms" / "seed_curves.parquet")
+    found = compare(ROOT / CURVES, rows, "64x64").set_index(["condition", "arm", "network"])
+    ours = curves_of(plan, "algorithms")
+    theirs: dict[tuple[str, str, str], list[Any]] = {}
+    for key, curve in json.loads((ROOT / CURVES).read_text()).items():
+        prey, spawn, arm, network, _ = key.split("|")
+        theirs.setdefault((f"{spawn} {prey}", arm, network), []).append(curve)
+    for place, runs in theirs.items():
+        row = found.loc[place]
+        assert row["theirs"] == len(runs)
+        if place[2] != "64x64":
+            assert row["ours"] == 0 and np.isnan(row["p_holm"])
+            continue
+        own, gaps, p = ours["released", place[1], "", place[0]], [], []
+        for i in range(1, 6):
+            at = max(run[-1][0] for run in runs) * i / 5
+            a = [[value for step, value, *_ in run if step <= at][-1] for run in runs]
+            b = own[own.index <= at].iloc[-1].to_numpy()
+            gaps.append(np.median(a) - np.median(b))
+            ranks = scipy.stats.rankdata([*a, *b])
+            generator = np.random.default_rng(i)
+            sums = np.array([generator.permutation(ranks)[:6].sum() for _ in range(4000)])
+            off = abs(ranks[:6].sum() - 6 * ranks.mean())
+            p.append(np.mean(np.abs(sums - 6 * ranks.mean()) >= off - 1e-9))
+        assert row["difference"] == pytest.approx(max(gaps, key=abs), abs=5e-5)
+        assert row["p_holm"] == pytest.approx(min(1.0, 5 * min(p)), abs=0.1)
 
 
 def test_no_verdict_hangs_on_how_many_there_are(verdicts: dict[tuple[str, str], Verdict]) -> None:

@@ -413,6 +413,7 @@ def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project: Project) -> None
     text = repository.read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
     assert "◐" not in text and "**partly**" not in text
+    assert "can its learning curves be told apart from ours" in text
     assert "## Coverage" in text and "Coverage" not in project.markdown  # without papers.json
     rows = re.findall(r"^\| (?:PPO-HER|MEHER) Figs?\. .*$", text, re.M)
     assert len(rows) >= 10 and all("missing" not in row for row in rows)

@@ -64,15 +64,15 @@ RULES = {
         "that stopped earlier leaves the condition open.",
         race,
     ),
-    "level": Rule("Yes if it lies {bounds}.", level),
-    "lean": Rule("Yes if its 95 % interval lies {bounds}.", lean),
-    "equal": Rule("Yes if its 95 % interval lies between −{within:g} and {within:g}.", equal),
+    "level": Rule("Yes if it is {bounds}.", level),
+    "lean": Rule("Yes if its 95 % interval is {bounds}.", lean),
+    "equal": Rule("Yes if its 95 % interval is between −{within:g} and {within:g}.", equal),
 }
 
 
 def text(rule: str, limits: dict[str, Any]) -> str:
     """A claim's rule in a sentence."""
-    names = {"at_least": "at {:g} or more", "at_most": "at {:g} or less", "above": "above {:g}",
+    names = {"at_least": "{:g} or more", "at_most": "at most {:g}", "above": "above {:g}",
              "below": "below {:g}"}  # fmt: skip
     bounds = [words.format(limits[name]) for name, words in names.items() if name in limits]
     return RULES[rule].text.format(bounds=" and ".join(bounds), **limits)
