@@ -193,10 +193,29 @@ def test_a_planned_cell_that_is_missing_is_named(tmp_path: Path) -> None:
     assert found["P4"].verdict != "not tested"  # it asks for PPO and PPO-HER alone
 
 
+def test_where_nothing_is_learned_nothing_is_tested(tmp_path: Path) -> None:
+    """All arms being equally bad is no evidence for any."""
+    nothing = constant(0.0)
+    for name in ("learning_rate", "agent_size", "grid_size", "dimensions"):
+        judged(tmp_path, name, lambda *_: nothing, conditions=CONDITIONS[:2], iterations=4)
+    for name, arm in (("s_ratio", "MEHER"), ("targeted", "targeted MEHER")):
+        judged(tmp_path, name, lambda *_: nothing, conditions=CONDITIONS[:2], iterations=4,
+               arms=[arm], levels=S_RATIOS)  # fmt: skip
+    judged(tmp_path, "stop_her", lambda *_: nothing, conditions=CONDITIONS[:2], iterations=4,
+           arms=("PPO-HER", "PPO-HER-2-PPO"))  # fmt: skip
+    found = judged(tmp_path, "algorithms", lambda *_: nothing, arms=ALL_ARMS, iterations=4)
+    assert {v.verdict for v in found.values()} == {"not tested"}
+    assert found["P1"].why == "no arm learns in any condition"
+    assert found["P2a"].why == found["M1"].why == "no run reaches a training return of 0.8"
+    assert found["P6a"].why == "one of the two never succeeds at the easiest level"
+
+
 def test_four_seeds_have_no_interval(tmp_path: Path) -> None:
     curves = by_arm(PPO=rise(12, 0.95), PPO_HER=rise(4))
     p2 = judged(tmp_path, "algorithms", curves, seeds=4)["P2a"]
     assert (p2.verdict, p2.why) == ("not tested", "4 seeds, and an interval needs five")
+    p4 = judged(tmp_path, "algorithms", curves, seeds=4)["P4"]
+    assert (p4.verdict, p4.why) == (p2.verdict, p2.why)
 
 
 DECAYS = [{"weight_decay": x} for x in (1e-2, 1e-3, 1e-4, 1e-5)]

@@ -37,12 +37,17 @@ COUNTED = {"n_conditions": 12, "words": {"compared": 5}}
     ],
 )  # fmt: skip
 def test_each_rule(rule: str, limits: dict[str, Any], found: dict[str, Any], holds: bool) -> None:
-    assert RULES[rule].holds(Measured(**{"value": 0.0, **found}), **limits) is holds
+    assert RULES[rule].holds(Measured(**{"value": 0.0, "low": 0.0, **found}), **limits) is holds
 
 
 @pytest.mark.parametrize(
     ("rule", "limits"),
-    [("race", {"more_than": 6}), ("lean", {"above": 0}), ("equal", {"within": 0.1})],
+    [
+        ("race", {"more_than": 6}),
+        ("level", {"at_least": 1}),
+        ("lean", {"above": 0}),
+        ("equal", {"within": 0.1}),
+    ],
 )
 def test_without_an_interval_there_is_no_verdict(rule: str, limits: dict[str, Any]) -> None:
     found = Measured(0.5, n_seeds=4, ahead=12, **COUNTED)

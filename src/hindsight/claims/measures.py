@@ -19,7 +19,7 @@ from hindsight.analysis import statistics
 from hindsight.analysis.arms import names_of, select
 from hindsight.analysis.best_level import S_RATIO, lean, resampled_medians
 from hindsight.analysis.effects import CONDITION, FOUND_AT, NAN, RUN, paired
-from hindsight.analysis.metrics import LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
+from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL
 from hindsight.claims.evidence import (
     Evidence,
@@ -35,6 +35,7 @@ DRAWS = 1000
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
 BOTH = ("subject", "baseline")
 FOUR = (*BOTH, "reference")
+NOTHING = "no run reaches a training return of 0.8"
 SMOOTHED = 5  # points of a curve of at most 250
 #: Where PPO-HER's runs at the defaults are: experiment, and its role there.
 HER_RUNS = {"stop_her": "baseline", "algorithms": "subject"}
@@ -77,7 +78,7 @@ def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
     leads, won, seeds = {}, [], int(summary["n_seeds"].min())
     most = summary.groupby(CONDITION).size().max()
     for place, arms in summary.groupby(CONDITION, sort=False):
-        if len(arms) < most:
+        if len(arms) < most or scaled(arms["coarse_max_median_return"]).max() < LEARNT - ROUNDING:
             continue
         her = select(arms, "subject")["arm"].iloc[0]
         top = arms.set_index("arm")[column]
@@ -88,6 +89,8 @@ def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
             tops = {str(arm): _tops(own, spacing) for arm, own in here.groupby("arm")}
             others = np.max([own for arm, own in tops.items() if arm != her], axis=0)
             won.append(tops[her] >= others - tie + ROUNDING)
+    if not leads:
+        raise Untested("no arm learns in any condition")
     ahead = sum(lead > -tie + ROUNDING for lead in leads.values())
     low, high = _interval(np.sum(won, axis=0), seeds) if won else (NAN, NAN)
     return Measured(
@@ -109,6 +112,8 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
     her, other = select(runs, "subject"), chosen(runs, **rivals)
     if other.empty:
         raise Untested("the rival has no results")
+    if other[time].isna().all() and her[time].isna().all():
+        raise Untested(NOTHING)
     ratios, sides, ratio_of = [], dict[str, int](), dict[str, float]()
     for place, mine in her.groupby(CONDITION, sort=False):
         arms = [own for _, own in other[other[CONDITION] == place].groupby("arm", sort=False)]
@@ -175,6 +180,8 @@ def solves(evidence: Evidence) -> Measured:
         shares[role] = by_place.mean()
         draws[role] = [own.to_numpy()[_draws(len(own))].mean(axis=1) for _, own in by_place]
     her, ppo = shares["subject"], shares["baseline"].reindex(shares["subject"].index)
+    if not (runs["solved"].any()):
+        raise Untested("no run solves its task")
     gained, lost = (her >= 0.5) & (ppo < 0.5), (her < 0.5) & (ppo >= 0.5)
     replicates = (np.array(draws["subject"]) >= 0.5) & (np.array(draws["baseline"]) < 0.5)
     seeds = int(runs.groupby(["role", CONDITION]).size().min())
@@ -188,6 +195,8 @@ def solves(evidence: Evidence) -> Measured:
 def reaches(evidence: Evidence) -> Measured:
     """P5a: share of runs that learn, over the rates, PPO-HER less PPO."""
     runs = evidence.table("learning_rate", "runs.parquet", *BOTH)
+    if runs["learn_step"].isna().all():
+        raise Untested(NOTHING)
     medians = runs.groupby(["role", CONDITION, "level"])["learn_step"].apply(_median)
     learn = np.isfinite(medians).groupby(level="role").agg(["sum", "size"])
     hits = runs.assign(hit=runs["learn_step"].notna().astype(float))
@@ -251,7 +260,10 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
     def kept(means: Array) -> Array:
         """`[..., condition, level]`."""
         mean = means.mean(axis=-2)
-        return np.asarray((mean[..., 1:] / mean[..., :1]).mean(axis=-1))
+        return np.asarray((mean[..., 1:] / np.maximum(mean[..., :1], FLOOR)).mean(axis=-1))
+
+    if min(float(own[levels[0]].mean()) for own in arms) < FLOOR:
+        raise Untested("one of the two never succeeds at the easiest level")
 
     seeds = min(map(len, strata[0]))
     by_seed, by_place, drawn = [], [], np.random.default_rng(1)
@@ -334,6 +346,8 @@ def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
     """
     runs = evidence.table("s_ratio", "runs.parquet", "subject")
     budgets = evidence.table("s_ratio", "summary.csv", "subject")
+    if runs["learn_step"].isna().all():
+        raise Untested(NOTHING)
     if runs[S_RATIO].nunique() < 3:
         raise Untested(f"only {runs[S_RATIO].nunique()} S have results")
     own = {s: _log_time(rows) for s, rows in runs.groupby(S_RATIO)}
@@ -456,6 +470,8 @@ def targeting(evidence: Evidence) -> Measured:
             "the targeted runs are the untargeted ones, the same files, because the authors' "
             "targeted experiment runs its untargeted code"
         )
+    if all(own["learn_step"].isna().all() for own in sides):
+        raise Untested(NOTHING)
     gains = paired(sides[1], sides[0], "log", keys)
     return of_values(
         gains.groupby(level=RUN, sort=False).mean(),
@@ -463,12 +479,16 @@ def targeting(evidence: Evidence) -> Measured:
     )
 
 
-def difference(evidence: Evidence, *, experiment: str, column: str) -> Measured:
+def difference(
+    evidence: Evidence, *, experiment: str, column: str, once: str | None = None
+) -> Measured:
     """M5a: a column of runs.parquet, of the arm that the experiment is about less that of the one
-    to compare with, paired by seed.
+    to compare with, paired by seed; once: a column without which there is nothing to compare.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH)
     own, other = (select(runs, role) for role in BOTH)
+    if once is not None and own[once].isna().all():
+        raise Untested(f"no run has a {once.replace('_', ' ')}")
     return of_values(paired(own, other, column))
 
 

@@ -33,8 +33,19 @@ def race(m: Measured, *, more_than: int) -> bool:
     return m.ahead > share * m.n_conditions + ROUNDING and sooner
 
 
-def level(m: Measured, *, at_least: float, at_most: float = float("inf"), of: int = 0) -> bool:
-    """Within bounds; of: conditions that the bounds count, of fewer that share of them."""
+def level(
+    m: Measured,
+    *,
+    at_least: float,
+    at_most: float = float("inf"),
+    of: int = 0,
+    interval: bool = True,
+) -> bool:
+    """Within bounds; of: conditions that the bounds count, of fewer that share of them; interval:
+    whether there must be one.
+    """
+    if interval:
+        _has_interval(m)
     scale = m.n_conditions / of if of else 1.0
     return at_least * scale - ROUNDING <= m.value <= at_most * scale + ROUNDING
 
@@ -53,7 +64,7 @@ def equal(m: Measured, *, within: float) -> bool:
 
 def _has_interval(m: Measured) -> Measured:
     if m.low != m.low:
-        raise Untested(f"{m.n_seeds} seeds, and an interval needs five")
+        raise Untested(f"{m.n_seeds} seed{'s' * (m.n_seeds > 1)}, and an interval needs five")
     return m
 
 
