@@ -1,6 +1,6 @@
 """Every number that the published results lead to: written down, and compared with those of before.
 
-    python -m bench.published_numbers write FOLDER     tables, verdicts and answers, into FOLDER
+    python -m bench.published_numbers write FOLDER     tables and verdicts, into FOLDER
     python -m bench.published_numbers compare OLD NEW  what differs, table by table and key by key
 
 A move of code changes none; a correction changes those that its commit lists.
@@ -27,7 +27,7 @@ SHOWN = 8  # differing rows of a column that are printed
 
 
 def write(folder: Path) -> None:
-    """Make every table of the published results below `folder`, then verdicts and answers."""
+    """Make every table of the published results below `folder`, then the verdicts."""
     plan = Plan.of(load(Path("config.yaml"), {"results": "published"}))
     paths = []
     for experiment in plan.experiments:
@@ -51,12 +51,11 @@ def compare(old: Path, new: Path) -> int:
             found += 1
             continue
         found += _compare_tables(str(name), _read(path), _read(new / name))
-    for name in ("claims.json", "answers.json"):
-        before, after = (dict(_leaves(json.loads((f / name).read_text()))) for f in (old, new))
-        for key in before:
-            if key not in after or not _same(before[key], after[key]):
-                print(f"{name} {key}: {before[key]!r} -> {after.get(key)!r}")
-                found += 1
+    before, after = (dict(_leaves(json.loads((f / "claims.json").read_text()))) for f in (old, new))
+    for key in before:
+        if key not in after or not _same(before[key], after[key]):
+            print(f"claims.json {key}: {before[key]!r} -> {after.get(key)!r}")
+            found += 1
     print(f"{found} differences")
     return found
 

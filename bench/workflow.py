@@ -35,7 +35,7 @@ case $1 in
   summarise) for table in TABLES; do make "$(dirname "$2")/$table"; done ;;
   episodes) make "$2" ;;
   draw) for word; do out=${word#--out=}; [ "$out" = "$word" ] || make "$out.png" "$out.pdf"; done ;;
-  claims) make "$2" "$(dirname "$2")/answers.json" ;;
+  claims) make "$2" ;;
   report) make "$3" "$4" ;;
 esac
 """

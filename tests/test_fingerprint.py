@@ -109,10 +109,15 @@ def stages() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("place", "old", "new", "redone"),
     [
-        ("claims/ppo_her.py", "int(her.sum())", "int(ppo.sum())", {"claims"}),
-        ("claims/meher.py", "found.low <= 0", "found.low < 0", {"claims"}),
+        (
+            "claims/measures.py",
+            "(her >= 0.5) & (ppo < 0.5)",
+            "(her > 0.5) & (ppo < 0.5)",
+            {"claims"},
+        ),
+        ("claims/rules.py", "m.low > above", "m.low >= above", {"claims", "report"}),
         ("algorithms/td3.py", "def update(", "def update(_x, ", set()),
-        ("report/words.py", "Not tested: ", "Untested: ", {"report"}),
+        ("report/words.py", "The old rule said", "The old rule had said", {"report"}),
     ],
 )
 def test_a_verdict_redoes_the_scoreboard_and_td3_no_table_and_no_figure(

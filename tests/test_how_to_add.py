@@ -175,16 +175,15 @@ ENTRY_OF_P10 = """
   P10:
     sentence: PPO-HER ends near its best.
     source: section 5
-    figure: entropy
-    metric: share of PPO-HER's runs that end within {lost:g} of their best return
     published: seen
-    thresholds: {lost: 0.05, most: 0.9}
-    needs: {experiment: algorithms, roles: [subject], arms: 1, conditions: 12, seeds: 4}
-    parts:
-      most: at least {most:g} of the runs do
-    reproduced: at least {most:g} of the runs do
-    partly: at least half of the runs do
-    test: none
+    metric: share of PPO-HER's runs that end within 0.05 of their best return
+    measure: {ends_at_its_best: {lost: 0.05}}
+    rule: {level: {at_least: 0.9}}
+    unit: share
+    says: "{value} of the runs do."
+    figure: entropy
+    experiments: [algorithms]
+    dated: 2026-12-01
 """
 #: Judges the claims on some tables, and tells the verdicts with their words.
 JUDGE = """
@@ -194,13 +193,14 @@ from hindsight.claims import write_claims
 from hindsight.report.build import read_claims
 write_claims(Path(sys.argv[1]))
 claims = {c.claim.id: c for c in read_claims(Path(sys.argv[1], "claims.json"))}
-print(json.dumps({i: c.verdicts["released"] | {"rule": c.claim.rule} for i, c in claims.items()}))
+from hindsight.report.words import rule
+print(json.dumps({i: c.verdicts["released"] | {"rule": rule(c.claim)} for i, c in claims.items()}))
 """
 
 
-@pytest.mark.parametrize(("her", "word"), [(0.9, "partly"), (0.45, "not reproduced")])
+@pytest.mark.parametrize(("her", "word"), [(0.9, "yes"), (0.45, "no")])
 def test_a_claim(package, tmp_path, her, word):
-    """P9 by a rule that is there, P10 by a function of its own; other verdicts stay as they are."""
+    """P9 by a measure that is there, P10 by one of its own; other verdicts stay as they are."""
     tables = tmp_path / "project"
     plan = write_experiment(
         tables, "algorithms", arms=("PPO", "PPO-HER"), seeds=5, iterations=10,
@@ -212,13 +212,13 @@ def test_a_claim(package, tmp_path, her, word):
     where = str(plan.parent.parent)
     before = json.loads(ran(package, "-c", JUDGE, where))
     entries = package / "src/hindsight/claims/ppo_her.yaml"
-    functions = package / "src/hindsight/claims/ppo_her.py"
+    functions = package / "src/hindsight/claims/measures.py"
     with entries.open("a", encoding="utf-8") as file:
         file.write(BLOCKS["src/hindsight/claims/ppo_her.yaml"] + ENTRY_OF_P10)
     text = functions.read_text(encoding="utf-8")
-    block = BLOCKS["src/hindsight/claims/ppo_her.py"]
-    text = text.replace("VERDICTS: dict", f"{block}\n\nVERDICTS: dict")
-    text = text.replace('    "P8": loses', '    "P10": ends_at_its_best,\n    "P8": loses')
+    block = BLOCKS["src/hindsight/claims/measures.py"]
+    text = text.replace("MEASURES: Mapping", f"{block}\n\nMEASURES: Mapping")
+    text = text.replace("        highest, first,", "        ends_at_its_best, highest, first,")
     functions.write_text(text, encoding="utf-8")
     after = json.loads(ran(package, "-c", JUDGE, where))
     p9, p10 = after.pop("P9"), after.pop("P10")
@@ -227,8 +227,8 @@ def test_a_claim(package, tmp_path, her, word):
     }
     # Success is as given in every step of every run; six of twelve conditions are there.
     assert p9["verdict"] == word
-    assert p9["effect"] == pytest.approx(her - 0.5, abs=0.01)
-    assert p9["numbers"]["ahead"] == (6 if her > 0.55 else 0)
-    assert p9["measured"].startswith("Mean success over training, PPO-HER less PPO, paired")
-    assert f"{her - 0.5:+.3f}" in p9["measured"] and "above 0.05" in p9["rule"]
-    assert p10["verdict"] == "reproduced" and p10["effect"] == 1
+    assert p9["measured"]["value"] == pytest.approx(her - 0.5, abs=0.01)
+    assert p9["measured"]["ahead"] == (6 if her > 0.55 else 0)
+    assert f"differs by {100 * (her - 0.5):+.1f}".replace("-", "−") in p9["says"]
+    assert "above 0.05" in p9["rule"]
+    assert p10["verdict"] == "yes" and p10["measured"]["value"] == 1

@@ -123,8 +123,8 @@ def _now() -> dict[str, str]:
 
 
 def _is_policy(name: str) -> bool:
-    """Whether an entry of the manifest is a policy that is there."""
-    return name.startswith("policies/") and (PUBLISHED / name).exists()
+    """Whether an entry of the manifest is a policy, or a curve of the authors', that is there."""
+    return name.startswith(("policies/", "authors/")) and (PUBLISHED / name).exists()
 
 
 def _write_manifest(files: dict[str, Any]) -> None:

@@ -308,13 +308,11 @@ def _what_came_out(stage: Stage) -> None:
     """The verdicts, and where everything is."""
     if not Path(stage.claims).exists():  # only some figures were asked for
         return
-    from hindsight.report.words import measured  # which loads pandas
-
     print("\nThe claims")
     for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
-        print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:15} {row['sentence']}")
-        if " missing of " in measured(row):
-            print(f"     {measured(row)}")
+        print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
+        if " missing of " in row["why"]:
+            print(f"     {row['why']}")
     print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     print(f"Tables     {stage.tables}/*/summary.csv, .tex")
     print(f"Scoreboard {stage.scoreboard}")

@@ -36,44 +36,41 @@ def test_solved_or_not_can_be_paired() -> None:
     assert paired(a, b, "solved").tolist() == [1.0, 0.0]
 
 
-def test_five_conditions_are_the_unit() -> None:
-    means = np.array([0.1, 0.2, 0.3, -0.1, 0.4])
-    found = effect(indexed(means[:, None] + np.array([-0.5, 0.5])))
-    assert found.mean == pytest.approx(0.18)
-    assert found.unit == "conditions"
-    assert (found.ahead, found.behind, found.n_conditions, found.n_seeds) == (4, 1, 5, 2)
-    low, high = statistics.bootstrap([means], statistics.mean)
-    assert (found.low, found.high) == pytest.approx((low, high))
-    # As extreme as 0.9 are +-1.1, all of one sign, and +-0.9, with either 0.1 of the other.
-    assert found.p_value == 6 / 32
-
-
-def test_seeds_are_the_unit_of_fewer_conditions() -> None:
-    found = effect(indexed(np.array([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]])))
-    assert found.unit == "seeds"
-    assert found.p_value == 2 / 64
-    assert 0.1 < found.low < 0.35 < found.high < 0.6
-    assert found.sign() == 1
-    narrow = effect(indexed(np.array([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]])), confidence=0.9)
+def test_conditions_are_fixed_and_count_alike() -> None:
+    """Three conditions of unequal numbers of seeds: each mean counts a third."""
+    own = [[0.1, 0.2, 0.3, 0.4, 0.5], [0.0] * 6, [-0.2, 0.0, -0.4, -0.2, -0.2, -0.1, -0.3]]
+    index = pd.MultiIndex.from_tuples(
+        [(f"c{i}", seed) for i, values in enumerate(own) for seed in range(len(values))], names=RUN
+    )
+    values = pd.Series(np.concatenate(own), index)
+    found = effect(values)
+    assert found.mean == pytest.approx((0.3 + 0.0 - 0.2) / 3)
+    assert (found.ahead, found.behind, found.n_conditions, found.n_seeds) == (1, 1, 3, 5)
+    # The standard error of a mean of means, by hand.
+    error = np.sqrt(sum(np.var(x) / len(x) for x in own)) / 3
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.05)
+    assert found.detectable == pytest.approx((1.95996 + 0.84162) * error, rel=0.05)
+    assert np.isnan([found.wide_low, found.wide_high]).all()  # over three conditions there is none
+    narrow = effect(values, confidence=0.9)
     assert found.low < narrow.low < narrow.high < found.high
 
 
-def test_few_seeds_in_few_conditions_carry_no_interval() -> None:
+def test_over_conditions_the_interval_is_wide() -> None:
+    means = np.array([0.1, 0.2, 0.3, -0.1, 0.4])
+    found = effect(indexed(means[:, None] + np.linspace(-0.01, 0.01, 6)))
+    assert (found.wide_low, found.wide_high) == pytest.approx(
+        statistics.bootstrap([means], statistics.mean)
+    )
+    assert found.wide_low < found.low < found.mean < found.high < found.wide_high
+
+
+def test_few_seeds_carry_no_interval() -> None:
     found = effect(indexed(np.array([[0.1, 0.2], [0.3, 0.4]])))
     assert found.mean == pytest.approx(0.25)
-    assert np.isnan(found.low) and np.isnan(found.high)
-    assert found.sign() == 0
+    assert np.isnan([found.low, found.high, found.detectable]).all()
 
 
 def test_nothing_has_no_effect() -> None:
     found = effect(indexed(np.empty((0, 0))))
     assert np.isnan(found.mean)
-    assert (found.n_conditions, found.n_seeds, found.sign()) == (0, 0, 0)
-
-
-def test_an_effect_below_zero_says_so() -> None:
-    found = effect(indexed(np.full((1, 6), -0.25)))
-    assert found.sign() == -1
-    assert found.numbers() == {
-        "mean": -0.25, "low": -0.25, "high": -0.25, "n_seeds": 6, "n_conditions": 1
-    }  # fmt: skip
+    assert (found.n_conditions, found.n_seeds) == (0, 0)

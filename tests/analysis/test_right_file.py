@@ -16,7 +16,6 @@ from hindsight.integrity import ABOUT, sealed
 from hindsight.report.provenance import collect
 from hindsight.specs.cell import CellSpec, hash_of
 from tests.analysis.synthetic import specification, summarise, write_cell, write_experiment
-from tests.claims.said import measured
 
 PUBLISHED = Path(__file__).parents[2] / "results/published/cells"
 
@@ -94,7 +93,7 @@ def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, mo
     plan = write_experiment(tmp_path, "learning_rate", conditions=conditions, iterations=6)
     summarise(plan, tmp_path)
     whole = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
-    assert whole["P5", "described"].verdict != "not tested"
+    assert whole["P5a", "described"].verdict != "not tested"
     entries = json.loads(plan.read_text())["entries"]
     others = {e["cell"] for e in entries if e["fidelity"] == "released"}  # some serve both
     lost = [e for e in entries if e["cell"] not in others and e["prey"] == "repel"][:2]
@@ -102,19 +101,17 @@ def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, mo
         (tmp_path / entry["cell"]).unlink()
     summarise(plan, tmp_path)
     found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
-    verdict = found["P5", "described"]
+    verdict = found["P5a", "described"]
     names = [Path(e["cell"]).parent.name + "/" + Path(e["cell"]).stem for e in lost]
-    assert verdict.verdict == "not tested" and np.isnan(verdict.effect)
-    assert measured(verdict) == (
-        f"Not tested: 2 cells are missing of learning_rate: {names[0]}, {names[1]}."
-    )
-    assert found["P5", "released"] == whole["P5", "released"]
+    assert verdict.verdict == "not tested" and np.isnan(verdict.measured.value)
+    assert verdict.why == f"2 cells are missing of learning_rate: {names[0]}, {names[1]}"
+    assert found["P5a", "released"] == whole["P5a", "released"]
     # On the console, too.
     stage = type("Stage", (), {"claims": plan.parents[1] / "claims.json"})
     for name in ("folder", "tables", "scoreboard", "page"):
         monkeypatch.setattr(stage, name, name, raising=False)
     replicate._what_came_out(stage)
-    assert measured(verdict) in capsys.readouterr().out
+    assert verdict.why in capsys.readouterr().out
 
 
 def test_a_verdict_does_without_the_cells_of_arms_that_it_does_not_look_at(tmp_path):
@@ -127,8 +124,8 @@ def test_a_verdict_does_without_the_cells_of_arms_that_it_does_not_look_at(tmp_p
             (tmp_path / entry["cell"]).unlink(missing_ok=True)
     summarise(plan, tmp_path)
     found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
-    assert "cells are missing of algorithms" in measured(found["P1", "released"])
-    assert "missing of algorithms" not in measured(found["P4", "released"])
+    assert "cells are missing of algorithms" in found["P1", "released"].why
+    assert "missing of algorithms" not in found["P4", "released"].why
     assert found["P4", "released"].verdict != "not tested"
 
 
@@ -141,7 +138,7 @@ def test_a_fidelity_of_which_every_cell_is_missing_is_told(tmp_path):
             (tmp_path / entry["cell"]).unlink()
     summarise(plan, tmp_path)
     found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
-    assert "cells are missing of learning_rate" in measured(found["P5", "described"])
+    assert "cells are missing of learning_rate" in found["P5a", "described"].why
 
 
 def test_a_plan_opens_no_files_elsewhere(tmp_path):

@@ -1,4 +1,4 @@
-"""What an arm is called decides nothing: renamed, it is judged, answered and drawn as before."""
+"""What an arm is called decides nothing: renamed, it is judged and drawn as before."""
 
 import json
 import shutil
@@ -9,37 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hindsight.claims import answers, evaluate
+from hindsight.claims import evaluate
 from hindsight.figures.style import method_of
 from hindsight.figures.tables import look_of
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from tests.analysis.synthetic import CONDITIONS, summarise
-from tests.figures import second_paper, synthetic_tasks
+from tests.figures import second_paper
 
 FIRST = ("algorithms", "learning_rate", "agent_size")
-SECOND = ("s_ratio", "targeted", "stop_her", "rarely_moves", "stability", "stochasticity")
-OTHERS = ("point_reach", "bit_flipping", "generalise", "fetch", "moving_goals", "fetch_off_policy")
+SECOND = ("s_ratio", "targeted", "stop_her")
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Experiments that claims and questions are about, small."""
+    """Experiments that claims are about, small."""
     from tests.analysis import synthetic
 
     root = tmp_path_factory.mktemp("named")
     for name in FIRST:
         arms = ("PPO", "PPO-HER", "SAC", "SAC-HER") if name == "algorithms" else None
         plan = synthetic.write_experiment(
-            root, name, arms=arms, conditions=CONDITIONS[:6], seeds=4, iterations=10,
+            root, name, arms=arms, conditions=CONDITIONS[:6], seeds=5, iterations=10,
             fidelities=("described",),
         )  # fmt: skip
         summarise(plan, root)
     for name in SECOND:
-        second_paper.write(root, name, CONDITIONS[:2], fidelities=("described",), seeds=4)
-    for name in OTHERS:
-        synthetic_tasks.write(root, name, seeds=4)
+        second_paper.write(root, name, CONDITIONS[:2], fidelities=("described",), seeds=5)
     return root
 
 
@@ -68,7 +65,7 @@ def without_names(value: Any) -> Any:
     return None if isinstance(value, str) else value
 
 
-def test_a_renamed_arm_changes_no_verdict_and_no_answer(project: Path, tmp_path: Path) -> None:
+def test_a_renamed_arm_changes_no_verdict(project: Path, tmp_path: Path) -> None:
     before = next(project.glob("results/tables/*"))
     after = renamed(project, tmp_path)
     verdicts = evaluate(before), evaluate(after)
@@ -77,11 +74,6 @@ def test_a_renamed_arm_changes_no_verdict_and_no_answer(project: Path, tmp_path:
     assert sum(verdict != "not tested" for *_, verdict in words[0]) >= 10
     for one, other in zip(*verdicts, strict=True):
         assert without_names(asdict(one)) == without_names(asdict(other)), one.claim
-    told = answers(before), answers(after)
-    assert sum(answer.status == "answered" for answer in told[0]) >= 9
-    for first, second in zip(*told, strict=True):
-        assert first.status == second.status
-        assert without_names(first.numbers) == without_names(second.numbers), first.id
 
 
 def test_every_arm_of_the_published_plan_is_drawn_by_what_it_is() -> None:

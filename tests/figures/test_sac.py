@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from hindsight.figures import figure_of, grids, style
 from hindsight.figures.tables import Tables, levels_of
 from hindsight.specs.config import condition_name
-from tests.analysis import synthetic
-from tests.claims import unequal
+from tests.analysis import synthetic, unequal
 from tests.figures.test_figures import labels, pixels, texts
 
 SAID = "SAC, SAC-HER: 4 seeds, 10\u00a0240 steps, static or random"

@@ -71,6 +71,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     write_claims(root / tables)
     (root / "docs").mkdir()
     (root / "docs/deviations.md").write_text(DEVIATIONS)
+    (root / "docs/findings.md").write_text(
+        "# What else\n\n## Does anything hang on the small network?\n"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         places = (figures / "report.html", Path("REPLICATION.md"), Path("results/appendix"))

@@ -4,7 +4,6 @@ rule claims:
         STAGE.all_tables,
     output:
         claims=STAGE.claims,
-        answers=f"{STAGE.tables}/answers.json",
     log:
         f"results/logs/claims/{STAGE.source}.log",
     localrule: True
@@ -19,7 +18,6 @@ rule claims:
 rule report:
     input:
         claims=STAGE.claims,
-        answers=f"{STAGE.tables}/answers.json",
         papers=STAGE.papers,
         tables=STAGE.all_tables,
         figures=lambda wildcards: asked().drawn,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
+import scipy
 
 from hindsight.analysis import statistics
 
@@ -16,32 +16,30 @@ RUN = [CONDITION, "seed"]
 NAN = float("nan")
 
 
+#: Standard errors that a difference must have to be found four times in five (two-sided, 5 %).
+FOUND_AT = float(scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8))
+
+
 @dataclass(frozen=True)
 class Effect:
-    """A mean over conditions, with its bootstrap interval and sign-flip test.
+    """A mean over conditions, each counting alike.
 
-    unit: what is resampled and flipped; seeds within conditions under five conditions. NaN where
-    there is no value, or no interval; ahead, behind: conditions whose own mean is above or below 0.
+    low, high: the interval over seeds, the conditions being fixed; wide_low, wide_high: over
+    conditions, for claims about tasks in general; detectable: the difference that would be found
+    four times in five; ahead, behind: conditions whose own mean is above or below 0. NaN where
+    there is no value, or too few seeds or conditions for an interval.
     """
 
     mean: float
     low: float
     high: float
-    p_value: float
-    unit: Literal["conditions", "seeds"]
+    wide_low: float
+    wide_high: float
+    detectable: float
     ahead: int
     behind: int
     n_conditions: int
     n_seeds: int
-
-    def numbers(self) -> dict[str, float]:
-        """The mean and its interval, and what they rest on, as data."""
-        bounds = {"mean": self.mean, "low": self.low, "high": self.high}
-        return bounds | {"n_seeds": self.n_seeds, "n_conditions": self.n_conditions}
-
-    def sign(self) -> int:
-        """1 or -1 where the interval lies above or below 0, else 0."""
-        return int(self.low > 0) - int(self.high < 0)
 
 
 def paired(
@@ -54,22 +52,18 @@ def paired(
 
 def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
     """The effect of values indexed by condition and seed."""
-    by_condition = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
-    means = np.array([group.mean() for group in by_condition])
-    n = len(means)
-    if not n:
-        return Effect(NAN, NAN, NAN, NAN, "seeds", 0, 0, 0, 0)
-    over_conditions = n >= statistics.FEWEST_SEEDS
-    strata = [means] if over_conditions else by_condition
-    low, high = statistics.bootstrap(strata, statistics.mean, confidence=confidence)
+    strata = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
+    means = np.array([group.mean() for group in strata])
+    if not means.size:
+        return Effect(NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 0)
+    n_seeds = min(map(len, strata))
+    interval, detectable = statistics.NO_INTERVAL, NAN
+    if n_seeds >= statistics.FEWEST_SEEDS:
+        replicates = statistics.stratified_means(strata)
+        interval = statistics.percentile_interval(replicates, confidence)
+        detectable = FOUND_AT * float(replicates.std())
+    wide = statistics.bootstrap([means], statistics.mean, confidence=confidence)
     return Effect(
-        float(means.mean()),
-        low,
-        high,
-        statistics.sign_flip_test(np.concatenate(strata)),
-        "conditions" if over_conditions else "seeds",
-        int((means > 0).sum()),
-        int((means < 0).sum()),
-        n,
-        min(len(group) for group in by_condition),
-    )
+        float(means.mean()), *interval, *wide, detectable,
+        int((means > 0).sum()), int((means < 0).sum()), len(means), n_seeds,
+    )  # fmt: skip

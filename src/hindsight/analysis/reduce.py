@@ -26,8 +26,10 @@ RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
     "solved", "solve_step", "perfect_step", "end_step", "ended", "switch_step", "minutes",
     "updates", "hindsight_log_ratio_max", "forgetting", "auc", "success_auc", "max_success",
-    "goal_moved_first", "goal_moved_mean", "goal_displacement_first",
+    "goal_moved_first", "goal_moved_mean", "goal_displacement_first", "learn_step", "learn_minutes",
 )  # fmt: skip
+#: The return by which a run counts as having learned: nine of ten episodes succeed.
+LEARNED_RETURN = 0.8
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
     "policy_entropy", "log_std", "s_ratio_after", "hindsight_log_ratio_max",
@@ -107,6 +109,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
     area = np.nanmean(metrics.scaled(full), axis=1)
     unit_returns = _task(cell) == PAPERS_ENVIRONMENT
+    learn_step, learn_minutes = first_reached(returns, env_steps, minutes)
     runs = pd.DataFrame({
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
@@ -130,6 +133,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "goal_moved_first": goal_moved[:, 0],
         "goal_moved_mean": metrics.mean_over_seeds(goal_moved.T),  # turned: over steps
         "goal_displacement_first": matrix("goal_displacement")[:, 0],
+        "learn_step": learn_step if unit_returns else np.nan,
+        "learn_minutes": learn_minutes if unit_returns else np.nan,
     })  # fmt: skip
     solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
     return Reduced(
@@ -137,6 +142,16 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()), _timed_on(cell),
     )  # fmt: skip
+
+
+def first_reached(returns: Array, env_steps: Array, minutes: Array) -> tuple[Array, Array]:
+    """Steps and minutes `[seed]` after which each run's return `[seed, step]` is first at least
+    LEARNED_RETURN; NaN of a run that ends before.
+    """
+    met = returns >= LEARNED_RETURN - metrics.ROUNDING
+    first, reaches = met.argmax(axis=1), met.any(axis=1)
+    at = minutes[np.arange(len(first)), first]
+    return np.where(reaches, env_steps[first], np.nan), np.where(reaches, at, np.nan)
 
 
 def _timed_on(cell: Cell) -> str:

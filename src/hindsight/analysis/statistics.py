@@ -22,7 +22,6 @@ Statistic = Callable[[Array], Array]  # [..., value] -> [...]
 DRAWS = 2000
 FLIPS = 20_000
 EXACT_UP_TO = 12
-PAIRINGS_UP_TO = 7
 FEWEST_SEEDS = 5
 
 
@@ -74,6 +73,16 @@ def bootstrap(
     drawn = _drawn(seed, tuple(map(len, arrays)), draws)
     pooled = [a[index] for a, index in zip(arrays, drawn, strict=True)]
     return percentile_interval(statistic(np.concatenate(pooled, axis=1)), confidence)
+
+
+def stratified_means(strata: Sequence[ArrayLike], seed: int = 0, draws: int = DRAWS) -> Array:
+    """Mean over conditions, each counting alike, of the means of resampled seeds `[draw]`.
+
+    `strata`: one `[seed]` array per condition. The conditions are fixed (Agarwal et al. 2021).
+    """
+    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    drawn = _drawn(seed, tuple(map(len, arrays)), draws)
+    return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
 
 
 @lru_cache(maxsize=8)  # most cells have as many seeds as another
@@ -212,13 +221,6 @@ def logrank(
     return 1.0 if np.isnan(p) else p
 
 
-def sign_test(wins: int, losses: int) -> float:
-    """Two-sided binomial test of wins against losses; ties do not count; 1 without either."""
-    if wins + losses == 0:
-        return 1.0
-    return float(scipy.stats.binomtest(wins, wins + losses).pvalue)
-
-
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
     """Spearman's rank correlation of two `[step]` curves; NaN under three common points or if one
     is flat.
@@ -233,24 +235,3 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
     if norms.min() == 0.0:
         return float("nan")
     return float(deviations[0] @ deviations[1] / norms.prod())
-
-
-def spearman_test(a: ArrayLike, b: ArrayLike, seed: int = 0) -> float:
-    """Two-sided permutation test of no rank correlation of `[pair]` values; NaN where `spearman`
-    is.
-
-    Exact up to 7 pairs, else 20 000 draws with the observed pairing counted among them.
-    """
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    both = ~(np.isnan(a) | np.isnan(b))
-    if np.isnan(spearman(a, b)):
-        return float("nan")
-    # Ranks are halves at the finest: their products, and sums of them, are exact.
-    ranks = scipy.stats.rankdata(np.stack([a[both], b[both]]), axis=1)
-    test = scipy.stats.permutation_test(
-        (ranks[0],), lambda drawn, axis: np.sum(drawn * ranks[1], axis=axis),
-        permutation_type="pairings", vectorized=True,
-        n_resamples=np.inf if ranks.shape[1] <= PAIRINGS_UP_TO else FLIPS,
-        rng=np.random.default_rng(seed),
-    )  # fmt: skip
-    return float(test.pvalue)

@@ -12,13 +12,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hindsight.claims.fetch import LEARNED, best_decays, gains, goal_movement
+from hindsight.analysis.tasks import best_decays, gains, goal_movement
+from hindsight.claims.data import CLAIMS
 from hindsight.figures import points, style, success
 from hindsight.figures.grids import say_absent, subtitle
 from hindsight.figures.points import Along
 from hindsight.figures.tables import Tables, arms_of, in_role, level_text, look_of
 
 FINAL = "final_evaluation_success"
+LEARNED: float = CLAIMS["P7"].arguments["learned"]  # share of episodes that succeed
 #: How an untrained policy's achieved goal moves, as `goal_movement` names it.
 MOVEMENT = {
     "often": "share of untrained episodes in which the achieved goal moves",

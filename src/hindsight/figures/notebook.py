@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hindsight.claims.other_systems import (
+from hindsight.analysis.tasks import (
     NOTEBOOK_EPISODES,
     NOTEBOOK_LAST,
     NOTEBOOK_SUCCESS,

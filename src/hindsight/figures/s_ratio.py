@@ -18,7 +18,10 @@ from hindsight.figures.tables import Tables, levels_of, look_of
 from hindsight.specs.config import condition_name
 
 #: MEHER: the S-ratios with the highest M_c.
-PUBLISHED_BEST: tuple[float, float] = tuple(CLAIMS["M1"].thresholds["best"])
+PUBLISHED_BEST: tuple[float, float] = (
+    CLAIMS["M1"].limits["at_least"],
+    CLAIMS["M1"].limits["at_most"],
+)
 _INK = style.Look(style.TEXT, "-", "v", 1.5)
 
 

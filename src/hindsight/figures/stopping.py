@@ -11,7 +11,7 @@ from hindsight.analysis.arms import select
 from hindsight.analysis.effects import CONDITION, RUN, effect
 from hindsight.analysis.reduce import ALL
 from hindsight.claims.data import CLAIMS
-from hindsight.claims.meher import HER_RUNS
+from hindsight.claims.measures import HER_RUNS
 from hindsight.figures import points, style
 from hindsight.figures.grids import subtitle
 from hindsight.figures.points import Along, Dots, Spread
@@ -19,9 +19,9 @@ from hindsight.figures.s_ratio import arm_of, m_c_along, read_m_c
 from hindsight.figures.tables import Tables, arms_of, levels_of, look_of
 
 #: MEHER: share of computation time saved by PPO-HER-2-PPO.
-PUBLISHED_SAVING: tuple[float, float] = tuple(CLAIMS["M5"].thresholds["published"])
+PUBLISHED_SAVING: tuple[float, float] = (CLAIMS["M5b"].limits["at_least"], 0.56)
 #: Return within which two arms count as equally good.
-MARGIN: float = CLAIMS["M5"].thresholds["equal"]
+MARGIN: float = CLAIMS["M5a"].limits["within"]
 RUNS = ["seed", "final_evaluation_return", "solved", "minutes", "updates", "end_step"]
 
 

@@ -7,13 +7,14 @@ experiment, the figures, the metadata of the cells, and the page of deviations.
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures import ALSO_READ, FIGURES, name_under, specs_of
@@ -21,21 +22,23 @@ from hindsight.figures.style import level_label, network_note
 from hindsight.figures.tables import levels_of
 from hindsight.files import write_whole
 from hindsight.integrity import RECORD
+from hindsight.publish import verify
 from hindsight.report import coverage, html, present, words
 from hindsight.report.charts import Chart, charts
 from hindsight.report.hyperparameters import LISTED, table_of
 from hindsight.report.provenance import Provenance, collect, made_by
 
-MARKS = {"reproduced": "✔", "partly": "◐", "not reproduced": "✘", "not tested": "○"}
+MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
 FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
 }
 #: The same where there is little room.
 CALLED = {"released": "authors' code", "described": "papers' words"}
-#: Figures that replicate published ones; the others stand beside them.
-PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook")
-DEVIATIONS = Path("docs/deviations.md")
+#: Figures that replicate published ones, or answer what the papers leave open; the others stand
+#: beside them.
+PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook", "question_")
+DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
 ENVIRONMENT = "environment"
 TABLES = {
     "aggregate.csv": "All conditions together",
@@ -65,28 +68,13 @@ class Judged:
         """What to say of it in short: fidelities of which the same is to be said share an item."""
         found: list[dict[str, Any]] = []
         for fidelity, row in self.verdicts.items():
-            item = {"verdict": row["verdict"], "words": words.in_short(row)}
+            item = {"verdict": row["verdict"], "words": row["says"]}
             alike = next((other for other in found if other.items() >= item.items()), None)
             if alike is None:
                 found.append({"fidelities": [fidelity], **item})
             else:
                 alike["fidelities"].append(fidelity)
         return found
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question of a section of the report: by fidelity what these runs answer, and its figure.
-
-    answers: rows of answers.json, with their words; pictures: those that were drawn.
-    """
-
-    id: str
-    question: str
-    experiment: str
-    answers: dict[str, dict[str, Any]]
-    pictures: dict[str, "Picture"]
-    section: str = "open questions"
 
 
 @dataclass(frozen=True)
@@ -124,7 +112,7 @@ class Report:
     """Everything the pages show.
 
     coverage: what there is of the papers' figures, then of the experiments beside them; diverged:
-    in which experiments runs did, in words.
+    in which experiments runs did, in words; authors: rows of `analysis.authors`.
     """
 
     source: str
@@ -132,22 +120,22 @@ class Report:
     fidelities: list[str]
     coverage: list[present.Table]
     claims: list[Judged]
-    questions: list[Asked]
     chapters: list[Chapter]
     charts: list[Chart]
     provenance: Provenance
     made_by: dict[str, str]
     deviations: str
     diverged: str
+    authors: list[dict[str, Any]]
 
 
 #: Pages of the appendix that are no experiment's, whose names begin with a letter.
-CLAIMS_PAGE, QUESTIONS_PAGE, PRODUCED_PAGE = "0-claims", "0-questions", "0-produced"
+CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
 
 
 def appendix_pages(experiments: Sequence[str]) -> list[str]:
     """Names of the appendix's pages, of a plan with these experiments."""
-    return [CLAIMS_PAGE, QUESTIONS_PAGE, PRODUCED_PAGE, ENVIRONMENT, *experiments]
+    return [CLAIMS_PAGE, PRODUCED_PAGE, ENVIRONMENT, *experiments]
 
 
 def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Path) -> None:
@@ -181,9 +169,6 @@ def gather(tables: Path, figures: Path) -> Report:
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
     notes = diverged_in(tables, plans)
     drawn = {name: _with_diverged(own, notes) for name, own in _drawn(tables, figures).items()}
-    questions = read_questions(tables / "answers.json", drawn)
-    # A question's figure stands beside its answer, and there alone.
-    shown = {picture.name for question in questions for picture in question.pictures.values()}
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
     return Report(
         source=tables.name,
@@ -191,16 +176,16 @@ def gather(tables: Path, figures: Path) -> Report:
         fidelities=[f for f in FIDELITIES if f in found],
         coverage=coverage.tables(coverage.coverage(plans, tables / "papers.json")),
         claims=read_claims(tables / "claims.json", drawn),
-        questions=questions,
         chapters=[
             _environment(drawn),
-            *(_chapter(plan, tables, drawn, shown, notes) for plan in plans),
+            *(_chapter(plan, tables, drawn, notes) for plan in plans),
         ],
         charts=charts(tables),
         provenance=collect(plans),
         made_by=made_by(),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
         diverged=_diverged(notes),
+        authors=_authors(tables, plans),
     )
 
 
@@ -211,8 +196,7 @@ def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> lis
     claims: dict[str, Judged] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
         judged = claims.setdefault(row["claim"], Judged(CLAIMS[row["claim"]], {}))
-        tellers = (words.brief, words.why, words.measured, words.note, words.test)
-        judged.verdicts[row["fidelity"]] = row | {tell.__name__: tell(row) for tell in tellers}
+        judged.verdicts[row["fidelity"]] = row | {"says": words.says(row)}
     return [
         replace(
             judged,
@@ -222,6 +206,18 @@ def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> lis
         )
         for judged in claims.values()
     ]  # fmt: skip
+
+
+def _authors(tables: Path, plans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The authors' own curves beside ours, a row a setting; none if either is not there."""
+    ours = tables / "algorithms" / "seed_curves.parquet"
+    if not (authors.CURVES.exists() and ours.exists()):
+        return []
+    verify([authors.CURVES])
+    network = "x".join(map(str, plans[0]["preset"]["hidden"]))
+    rows = authors.compare(authors.CURVES, read_table(ours), network).to_dict("records")
+    return [{str(name): x for name, x in row.items()} | {"apart": row["p_holm"] < 0.05}
+            for row in rows]  # fmt: skip
 
 
 def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
@@ -234,21 +230,6 @@ def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
         for name, spec in specs_of(found).items()
         if (spec.experiment, spec.fidelity) in known and (path := figures / f"{name}.png").exists()
     }
-
-
-def read_questions(path: Path, drawn: dict[str, Picture]) -> list[Asked]:
-    """answers.json, one row per question and fidelity; none if there is no such file."""
-    if not path.exists():
-        return []
-    questions: dict[str, Asked] = {}
-    for row in json.loads(path.read_text(encoding="utf-8")):
-        named = (row["id"], row["question"], row["experiment"])
-        new = Asked(*named, {}, {}, row["section"])
-        question = questions.setdefault(row["id"], new)
-        question.answers[row["fidelity"]] = row | {"answer": words.answer(row)}
-        if picture := drawn.get(row["figure"]):
-            question.pictures[row["fidelity"]] = picture
-    return list(questions.values())
 
 
 def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
@@ -300,10 +281,9 @@ def _chapter(
     plan: dict[str, Any],
     tables: Path,
     drawn: dict[str, Picture],
-    elsewhere: Collection[str],
     notes: Mapping[tuple[str, str], str],
 ) -> Chapter:
-    """An experiment's tables, of one fidelity each, and its figures but those shown `elsewhere`.
+    """An experiment's tables, of one fidelity each, and its figures.
 
     notes: what stands below its tables, by experiment and fidelity.
     """
@@ -332,8 +312,7 @@ def _chapter(
             table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"])
             note = notes.get((name, str(fidelity)), "")
             shown.setdefault(file, []).append(replace(table, note=note))
-    pictures = [picture for picture in _pictures(name, drawn) if picture.name not in elsewhere]
-    return Chapter(name, plan["title"], plan["figures"], shown, files, pictures)
+    return Chapter(name, plan["title"], plan["figures"], shown, files, _pictures(name, drawn))
 
 
 def _settings_of_tasks(plan: dict[str, Any]) -> dict[str, str]:
@@ -364,9 +343,7 @@ def render_markdown(report: Report, page: Path, pages: Mapping[str, Path]) -> st
         page,
         report,
         pages=pages,
-        verdicts={judged.claim.id: judged.verdicts for judged in report.claims},
         shown=_first_shown(report.claims),
-        published_saving=CLAIMS["M5"].thresholds["saved"],
     )
 
 
@@ -383,7 +360,6 @@ def render_appendix(report: Report, name: str, page: Path, main: Path) -> str:
     """One page of the appendix; main: where the answer in short is."""
     templates = {
         CLAIMS_PAGE: "claims.md.j2",
-        QUESTIONS_PAGE: "questions.md.j2",
         PRODUCED_PAGE: "produced.md.j2",
     }
     chapter = next((chapter for chapter in report.chapters if chapter.name == name), None)
@@ -395,7 +371,7 @@ def _markdown(template: str, page: Path, report: Report, **more: Any) -> str:
     environment = _jinja(autoescape=False)
     environment.filters["link"] = lambda path: html.link(path, page)
     environment.filters["cell"] = as_text
-    names = {**_names(report), "deviations": DEVIATIONS, **more}
+    names = {**_names(report), "deviations": DEVIATIONS, "findings": FINDINGS, **more}
     text = environment.get_template(template).render(**names)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -442,24 +418,8 @@ def _names(report: Report) -> Mapping[str, Any]:
         "meaning": FIDELITIES,
         "called": CALLED,
         "counts": counts,
-        "sections": _sections(report.questions),
-        "effect": lambda row: present.interval(row["effect"], row["low"], row["high"]),
+        "words": words,
     }
-
-
-#: Sections of questions, and what is said before them.
-SECTIONS = {
-    "open questions": "What the papers leave open.",
-    "other systems": "Tasks that other systems show hindsight replay on. What counts is success: "
-    "the tasks' returns have no common scale.",
-}
-
-
-def _sections(questions: Sequence[Asked]) -> list[tuple[str, str, list[Asked]]]:
-    """Names, opening words and questions of the sections that have any."""
-    parts = [(name, SECTIONS[name], [q for q in questions if q.section == name])
-             for name in SECTIONS]  # fmt: skip
-    return [part for part in parts if part[2]]
 
 
 def write_text(path: Path, text: str) -> None:

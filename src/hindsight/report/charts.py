@@ -202,7 +202,7 @@ def _sensitivity(tables: Path) -> Chart | None:
         "sensitivity", "What a badly chosen learning rate costs",
         "Each bar reaches from the return with the worst learning rate to that with the best (dot),"
         " condition by condition: the shorter, the less it matters.",
-        "P5", spec,
+        "P5b", spec,
     )  # fmt: skip
 
 

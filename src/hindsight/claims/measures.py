@@ -1,0 +1,532 @@
+"""What the papers' claims are about, measured in the tables: a function each.
+
+Steps and minutes are those to a training return of 0.8 (`learn_step`); a run that ends before is
+censored and counts with its last step, so that its log-ratio is a bound. Ratios are log2; positive
+is in the claim's favour. Tests are a run's last evaluation, without random actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hindsight.analysis import statistics
+from hindsight.analysis.arms import names_of, select
+from hindsight.analysis.best_level import S_RATIO, lean, resampled_medians
+from hindsight.analysis.effects import CONDITION, FOUND_AT, NAN, RUN, paired
+from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
+from hindsight.analysis.reduce import ALL
+from hindsight.claims.evidence import (
+    Evidence,
+    Measured,
+    Untested,
+    by_condition,
+    chosen,
+    of_values,
+)
+
+Array = NDArray[np.float64]
+DRAWS = 1000
+LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
+BOTH = ("subject", "baseline")
+FOUR = (*BOTH, "reference")
+NOTHING = "no run reaches a training return of 0.8"
+SMOOTHED = 5  # points of a curve of at most 250
+#: Where PPO-HER's runs at the defaults are: experiment, and its role there.
+HER_RUNS = {"stop_her": "baseline", "algorithms": "subject"}
+
+
+def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
+    """log2 of the time to learn, by condition and seed; of a run that has not, of its last."""
+    found = runs[time].fillna(runs[LAST[time]]).astype(float)
+    return pd.Series(np.log2(found.to_numpy()), pd.MultiIndex.from_frame(runs[RUN]))
+
+
+def _interval(replicates: Array, fewest: int, confidence: float = 0.95) -> tuple[float, float]:
+    """None under five seeds."""
+    if fewest < statistics.FEWEST_SEEDS:
+        return statistics.NO_INTERVAL
+    return statistics.percentile_interval(replicates, confidence)
+
+
+def _draws(n: int) -> NDArray[np.int64]:
+    """Seeds that are drawn anew `[draw, seed]`, the same ones for all that have as many."""
+    return np.random.default_rng(0).integers(0, n, size=(DRAWS, n))
+
+
+def _tops(rows: pd.DataFrame, spacing: float) -> Array:
+    """Maximum median returns `[draw]` of resampled seeds, of one cell's rows of seed_curves, read
+    at multiples of `spacing`.
+    """
+    wide = rows.pivot(index="env_steps", columns="seed", values="return_mean").ffill()
+    grid = np.arange(spacing, wide.index[-1] + spacing, spacing)
+    curve = wide.reindex(grid, method="ffill").to_numpy(dtype=np.float64)
+    return np.asarray(np.nanmax(resampled_medians(curve, _draws(curve.shape[1])), axis=0))
+
+
+def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
+    """P1: conditions in which PPO-HER's maximum median return (a column of summary.csv) is the
+    highest, or within a tie of it.
+    """
+    summary = evidence.table("algorithms", "summary.csv", *FOUR)
+    curves = evidence.table("algorithms", "seed_curves.parquet", *FOUR)
+    leads, won, seeds = {}, [], int(summary["n_seeds"].min())
+    most = summary.groupby(CONDITION).size().max()
+    for place, arms in summary.groupby(CONDITION, sort=False):
+        if len(arms) < most or scaled(arms["coarse_max_median_return"]).max() < LEARNT - ROUNDING:
+            continue
+        her = select(arms, "subject")["arm"].iloc[0]
+        top = arms.set_index("arm")[column]
+        leads[str(place)] = float(top[her] - top.drop(her).max())
+        if column.startswith("coarse"):
+            here = curves[curves[CONDITION] == place]
+            spacing = here.groupby("arm")["env_steps"].min().max()
+            tops = {str(arm): _tops(own, spacing) for arm, own in here.groupby("arm")}
+            others = np.max([own for arm, own in tops.items() if arm != her], axis=0)
+            won.append(tops[her] >= others - tie + ROUNDING)
+    if not leads:
+        raise Untested("no arm learns in any condition")
+    ahead = sum(lead > -tie + ROUNDING for lead in leads.values())
+    low, high = _interval(np.sum(won, axis=0), seeds) if won else (NAN, NAN)
+    return Measured(
+        float(ahead), low, high, n_conditions=len(leads), n_seeds=seeds, ahead=ahead,
+        behind=len(leads) - ahead, conditions=leads,
+        words={"alone": sum(lead >= tie - ROUNDING for lead in leads.values())},
+        missing=sizes(summary),
+    )  # fmt: skip
+
+
+def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
+    """P2, P3: whether PPO-HER's median run learns before those of the rivals, by steps or minutes.
+
+    value: log2 of the fastest rival's time over PPO-HER's, mean over the conditions where both
+    medians learn.
+    """
+    runs = evidence.table("algorithms", "runs.parquet", "subject", rivals["role"])
+    summary = evidence.table("algorithms", "summary.csv", "subject", rivals["role"])
+    her, other = select(runs, "subject"), chosen(runs, **rivals)
+    if other.empty:
+        raise Untested("the rival has no results")
+    if other[time].isna().all() and her[time].isna().all():
+        raise Untested(NOTHING)
+    ratios, sides, ratio_of = [], dict[str, int](), dict[str, float]()
+    for place, mine in her.groupby(CONDITION, sort=False):
+        arms = [own for _, own in other[other[CONDITION] == place].groupby("arm", sort=False)]
+        if not arms:
+            continue
+        fastest = min(arms, key=lambda own: _median(own[time]))
+        sides[str(place)] = min(_before(mine, own, time) for own in arms)
+        if np.isfinite([_median(mine[time]), _median(fastest[time])]).all():
+            values = (_log_time(fastest, time) - _log_time(mine, time)).dropna()
+            ratios.append(values)
+            ratio_of[str(place)] = float(values.mean())
+    empty = pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[], []], names=RUN))
+    values = pd.concat(ratios) if ratios else empty
+    count = {side: sum(own == side for own in sides.values()) for side in (1, 0, -1)}
+    counts: dict[str, Any] = {
+        "n_conditions": len(sides), "ahead": count[1], "behind": count[-1], "open": count[0],
+        "missing": sizes(summary[summary["arm"].isin({*her["arm"], *other["arm"]})]),
+        "conditions": ratio_of, "words": {
+            "compared": len(ratios), "never": int(other[time].isna().sum()), "runs": len(other)
+        },
+    }  # fmt: skip
+    if not ratios:
+        return Measured(NAN, n_seeds=int(summary["n_seeds"].min()), **counts)
+    return of_values(values, **counts)
+
+
+def _median(times: pd.Series) -> float:
+    """Of all runs: one that never learns takes longer than any."""
+    return float(np.median(times.fillna(np.inf)))
+
+
+def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> int:
+    """1: my median run learns first; -1: the other; 0: neither does, or one had stopped before."""
+    at = [_median(own[time]) for own in (mine, other)]
+    if at[0] == at[1]:
+        return 0
+    winner, loser = int(np.argmin(at)), (other, mine)[int(np.argmin(at))]
+    watched = float(loser[time].fillna(loser[LAST[time]]).median())
+    is_open = not np.isfinite(at[1 - winner]) and watched < at[winner]
+    return 0 if is_open else (1, -1)[winner]
+
+
+def sizes(summary: pd.DataFrame) -> list[str]:
+    """Seeds and budgets of the arms, where they differ."""
+    found = {
+        str(arm): f"{own['n_seeds'].min()} seeds and {own['budget'].min():,} steps".replace(
+            ",", " "
+        )
+        for arm, own in summary.groupby("arm", sort=False)
+    }
+    if len(set(found.values())) < 2:
+        return []
+    same = {size: [arm for arm in found if found[arm] == size] for size in found.values()}
+    return ["; ".join(f"{' and '.join(arms)} had {size}" for size, arms in same.items())]
+
+
+def solves(evidence: Evidence) -> Measured:
+    """P4: conditions that most runs of PPO-HER solve and most of PPO's do not, by their tests."""
+    runs = evidence.table("algorithms", "runs.parquet", *BOTH)
+    runs = runs.assign(solved=runs["final_evaluation_success"] >= SOLVED_SUCCESS - ROUNDING)
+    shares, draws = dict[str, pd.Series](), dict[str, list[Array]]()
+    for role in BOTH:
+        by_place = select(runs, role).groupby(CONDITION, sort=False)["solved"]
+        shares[role] = by_place.mean()
+        draws[role] = [own.to_numpy()[_draws(len(own))].mean(axis=1) for _, own in by_place]
+    her, ppo = shares["subject"], shares["baseline"].reindex(shares["subject"].index)
+    if not (runs["solved"].any()):
+        raise Untested("no run solves its task")
+    gained, lost = (her >= 0.5) & (ppo < 0.5), (her < 0.5) & (ppo >= 0.5)
+    replicates = (np.array(draws["subject"]) >= 0.5) & (np.array(draws["baseline"]) < 0.5)
+    seeds = int(runs.groupby(["role", CONDITION]).size().min())
+    return Measured(
+        float(gained.sum()), *_interval(replicates.sum(axis=0), seeds), n_conditions=len(her),
+        n_seeds=seeds, ahead=int(gained.sum()), behind=int(lost.sum()),
+        open=int((~gained & ~lost).sum()), conditions=by_condition(her - ppo),
+    )  # fmt: skip
+
+
+def reaches(evidence: Evidence) -> Measured:
+    """P5a: share of runs that learn, over the rates, PPO-HER less PPO."""
+    runs = evidence.table("learning_rate", "runs.parquet", *BOTH)
+    if runs["learn_step"].isna().all():
+        raise Untested(NOTHING)
+    medians = runs.groupby(["role", CONDITION, "level"])["learn_step"].apply(_median)
+    learn = np.isfinite(medians).groupby(level="role").agg(["sum", "size"])
+    hits = runs.assign(hit=runs["learn_step"].notna().astype(float))
+    gains = paired(select(hits, "subject"), select(hits, "baseline"), "hit", [*RUN, "level"])
+    return of_values(
+        gains.groupby(level=RUN, sort=False).mean(),
+        words={"her": int(learn["sum"]["subject"]), "ppo": int(learn["sum"]["baseline"]),
+               "pairs": int(learn["size"]["subject"])},
+    )  # fmt: skip
+
+
+def sensitivity(evidence: Evidence) -> Measured:
+    """P5b: log2 of best over worst maximum median return over the rates, PPO's less PPO-HER's,
+    where both learn at some rate.
+    """
+    table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
+    curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH)
+    each = table[table[CONDITION] != ALL].set_index([CONDITION, "role"])
+    best, worst = (each[name].unstack("role").dropna() for name in ("best", "worst"))
+    learnt = best.index[best.min(axis=1) >= LEARNT - ROUNDING]
+    if learnt.empty:
+        raise Untested("no condition in which both learn at some rate")
+    ratio = (best / worst).loc[learnt]
+    values = pd.Series(np.log2((ratio["baseline"] / ratio["subject"]).to_numpy()), learnt)
+    replicates = []
+    for place in learnt:
+        spread = {}
+        for role in BOTH:
+            here = curves[(curves[CONDITION] == place) & (curves["role"] == role)]
+            spacing = here["env_steps"].min()
+            tops = [scaled(_tops(own, spacing)) for _, own in here.groupby("level")]
+            spread[role] = np.max(tops, axis=0) / np.min(tops, axis=0)
+        replicates.append(np.log2(spread["baseline"] / spread["subject"]))
+    mean, seeds = np.mean(replicates, axis=0), int(each["n_seeds"].min())
+    worst_case = table[table[CONDITION] == ALL].set_index("role").reindex(list(BOTH))
+    percent = 100 * (ratio.max() - 1)
+    return Measured(
+        float(values.mean()), *_interval(mean, seeds),
+        *statistics.bootstrap([values], statistics.mean), FOUND_AT * float(mean.std()),
+        len(learnt), seeds, int((values > ROUNDING).sum()), int((values < -ROUNDING).sum()),
+        conditions=by_condition(values),
+        words={"her": percent["subject"], "ppo": percent["baseline"],
+               "her_worst": worst_case.loc["subject", "sensitivity_percent"],
+               "ppo_worst": worst_case.loc["baseline", "sensitivity_percent"],
+               "ppo_best": worst_case.loc["baseline", "best"]},
+    )  # fmt: skip
+
+
+def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> Measured:
+    """P6: success in tests at the harder levels as a share of that at the easiest, mean over them,
+    PPO-HER less PPO. Success is a mean over conditions.
+    """
+    runs = evidence.table(experiment, "runs.parquet", *BOTH)
+    wide = runs.pivot(index=RUN, columns=["role", key], values="final_evaluation_success").dropna()
+    if wide.empty or runs[key].nunique() < 2:
+        raise Untested(f"the experiment {experiment} has fewer than two levels")
+    levels = sorted(runs[key].unique(), reverse=hardest == "smallest")
+    arms = [wide[role][levels] for role in BOTH]
+    strata = [[own.loc[[place]].to_numpy() for place in wide.index.unique(0)] for own in arms]
+
+    def kept(means: Array) -> Array:
+        """`[..., condition, level]`."""
+        mean = means.mean(axis=-2)
+        return np.asarray((mean[..., 1:] / np.maximum(mean[..., :1], FLOOR)).mean(axis=-1))
+
+    if min(float(own[levels[0]].mean()) for own in arms) < FLOOR:
+        raise Untested("one of the two never succeeds at the easiest level")
+
+    seeds = min(map(len, strata[0]))
+    by_seed, by_place, drawn = [], [], np.random.default_rng(1)
+    places = drawn.integers(0, len(strata[0]), size=(DRAWS, len(strata[0])))
+    for own in strata:
+        means = np.array([values.mean(axis=0) for values in own])
+        draws = np.stack([values[_draws(len(values))].mean(axis=1) for values in own], axis=1)
+        by_seed.append(np.append(kept(means)[None], kept(draws)))
+        by_place.append(kept(means[places]))
+    value, replicates = by_seed[0][0] - by_seed[1][0], by_seed[0][1:] - by_seed[1][1:]
+    harder = (arms[0].to_numpy() - arms[1].to_numpy())[:, 1:].mean(axis=1)
+    gain = pd.Series(harder, wide.index).groupby(level=0, sort=False).mean()
+    enough = len(places[0])
+    return Measured(
+        float(value), *_interval(replicates, seeds),
+        *_interval(by_place[0] - by_place[1], enough), FOUND_AT * float(replicates.std()),
+        enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
+        conditions=by_condition(gain),
+        words={"her": float(by_seed[0][0]), "ppo": float(by_seed[1][0])},
+    )  # fmt: skip
+
+
+def tasks_learned(
+    evidence: Evidence, *, only: str, others: list[str], learned: float, needs: dict[str, int]
+) -> Measured:
+    """P7: tasks that PPO-HER learns at some weight decay, median over seeds of a run's best hundred
+    episodes or last test; 0 unless `only` is one. Runs shorter than needed do not count.
+    """
+    runs = evidence.table("fetch", "runs.parquet", *BOTH)
+    budgets = evidence.table("fetch", "summary.csv", *BOTH)
+    whole = budgets[budgets["budget"] >= needs["steps"]].set_index(["arm", "level", "task"]).index
+    runs = runs[pd.MultiIndex.from_frame(runs[["arm", "level", "task"]]).isin(whole)]
+    her = select(runs, "subject")
+    cells = her.groupby(["task", "level"])["seed"].nunique()
+    enough = cells[cells >= needs["seeds"]].groupby(level="task").size()
+    few = [f"{task} {enough.get(task, 0)} of {needs['weight_decays']}" for task in (only, *others)
+           if enough.get(task, 0) < needs["weight_decays"]]  # fmt: skip
+    if few:
+        runs_of = f"{needs['seeds']} runs of {needs['steps']:,} steps".replace(",", " ")
+        raise Untested(f"weight decays with {runs_of}: {', '.join(few)}")
+    success = runs[["max_success", "final_evaluation_success"]].max(axis=1)
+    medians = runs.assign(s=success).groupby(["role", "task", "level"])["s"].median()
+    best = medians.groupby(level=["role", "task"]).max()
+    found, ppo = ({t for t, x in best[role].items() if x >= learned - ROUNDING} for role in BOTH)
+    return Measured(
+        float(len(found)) if only in found else 0.0, n_conditions=len(others) + 1,
+        n_seeds=int(cells.min()), conditions=by_condition(best["subject"]),
+        words={"tasks": ", ".join(sorted(found)) or "none", "ppo": len(ppo)},
+    )  # fmt: skip
+
+
+def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
+    """P8: rank correlation of entropy and (smoothed) return after a run's best, of runs that then
+    lose so much, in conditions in which five do.
+    """
+    curves = evidence.table("algorithms", "seed_curves.parquet", "subject")
+    found, runs, rise = dict[tuple[Any, ...], float](), 0, []
+    for run, curve in curves.groupby(RUN, sort=False):
+        runs += 1
+        smooth = curve["return_mean"].rolling(SMOOTHED, min_periods=1).mean()
+        best = int(np.nanargmax(smooth))
+        if smooth.iloc[best] - smooth.iloc[-1] >= lost - ROUNDING:
+            entropy = curve["policy_entropy"]
+            found[run] = statistics.spearman(entropy[best:], smooth[best:])
+            rise.append(entropy.iloc[-1] - entropy.iloc[best])
+    index = pd.MultiIndex.from_tuples(list(found), names=RUN)
+    values = pd.Series(list(found.values()), index, dtype=float)
+    count = values.groupby(level=0).transform("size")
+    enough = values[count >= statistics.FEWEST_SEEDS].dropna()
+    if enough.empty:
+        raise Untested(f"in no condition do five runs lose {lost:g} of return after their best")
+    conditions = curves[CONDITION].nunique()
+    return of_values(enough, words={"runs": runs, "losing": len(enough), "rise": np.mean(rise),
+                                    "of": conditions})  # fmt: skip
+
+
+def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
+    """log2 of MEHER's steps to learn by condition and seed, a column per S, in conditions that have
+    every S; and the budget by condition.
+    """
+    runs = evidence.table("s_ratio", "runs.parquet", "subject")
+    budgets = evidence.table("s_ratio", "summary.csv", "subject")
+    if runs["learn_step"].isna().all():
+        raise Untested(NOTHING)
+    if runs[S_RATIO].nunique() < 3:
+        raise Untested(f"only {runs[S_RATIO].nunique()} S have results")
+    own = {s: _log_time(rows) for s, rows in runs.groupby(S_RATIO)}
+    wide = pd.DataFrame(own).dropna().sort_index(level=0, sort_remaining=False)
+    if wide.empty:
+        raise Untested("no condition has results at every S")
+    return wide, budgets.groupby(CONDITION)["budget"].min()
+
+
+def _cube(wide: pd.DataFrame) -> list[Array]:
+    """One array `[seed, column]` per condition."""
+    return [own.to_numpy() for _, own in wide.groupby(level=0, sort=False)]
+
+
+def best_s(evidence: Evidence, *, within: float) -> Measured:
+    """M1: the S that needs the fewest steps; those that need at most so much more are as good."""
+    wide, _ = _by_s(evidence)
+    levels, cube = wide.columns.to_numpy(dtype=float), _cube(wide)
+    mean = np.mean([own.mean(axis=0) for own in cube], axis=0)
+    draws = np.mean([own[_draws(len(own))].mean(axis=1) for own in cube], axis=0)
+    places = np.random.default_rng(1).integers(0, len(cube), size=(DRAWS, len(cube)))
+    wider = np.array([own.mean(axis=0) for own in cube])[places].mean(axis=1)
+    good = levels[mean <= mean.min() + np.log2(1 + within) + ROUNDING]
+    table = evidence.table("s_ratio", "best_level.csv", "subject")
+    together = table[table[CONDITION] == ALL]
+    each = wide.groupby(level=0, sort=False).mean().idxmin(axis=1)
+    seeds = min(map(len, cube))
+    return Measured(
+        float(levels[mean.argmin()]), *_interval(levels[draws.argmin(axis=1)], seeds),
+        *_interval(levels[wider.argmin(axis=1)], len(cube)), n_conditions=len(cube),
+        n_seeds=seeds, conditions=by_condition(each), missing=_absent(levels),
+        words={"flat": f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S",
+               "more": f"{100 * within:.0f} %",
+               "m_c": f"{together['best_level'].iloc[0]:g}" if len(together) else "–"},
+    )  # fmt: skip
+
+
+def _absent(levels: Array) -> list[str]:
+    """Which of the paper's S have no results."""
+    absent = [s / 10 for s in range(11) if not np.isclose(levels, s / 10).any()]
+    return [f"S = {', '.join(f'{s:g}' for s in absent)} absent"] if absent else []
+
+
+def leaning(evidence: Evidence, *, ends: bool) -> Measured:
+    """M3: log2 steps to learn at S below 1/2, less at the mirrored S above; ends: also 0 and 1."""
+    wide, _ = _by_s(evidence)
+    levels = wide.columns.to_numpy(dtype=float)
+    kept = np.full(len(levels), ends) | ((levels > ROUNDING) & (levels < 1 - ROUNDING))
+    values = pd.Series(-lean(levels[kept], wide.to_numpy()[:, kept]), wide.index)
+    if values.isna().all():
+        raise Untested("no S has results together with its mirror image 1 - S")
+    return of_values(values, missing=_absent(levels))
+
+
+def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured:
+    """M2: log2 of PPO-HER's steps to learn over MEHER's, S chosen on the other half of the seeds;
+    count: in how many conditions it is above a tie.
+    """
+    wide, budgets = _by_s(evidence)
+    odd = wide.index.get_level_values("seed") % 2 == 1
+    if not odd.any() or odd.all():
+        raise Untested("S cannot be chosen on half of the seeds")
+    best = [float(str(wide[half].groupby(level=0).mean().mean().idxmin())) for half in (~odd, odd)]
+    meher = wide[best[0]].where(odd, wide[best[1]])
+    values = (_her(evidence, budgets) - meher).dropna()
+    more: dict[str, Any] = {
+        "words": {"s": " and ".join(f"{s:g}" for s in sorted(set(best)))},
+        "missing": _absent(wide.columns.to_numpy(dtype=float)),
+    }
+    found = of_values(values, **more)
+    if not count:
+        return found
+    each = [own.to_numpy() for _, own in values.groupby(level=0, sort=False)]
+    draws = np.array([own[_draws(len(own))].mean(axis=1) for own in each])
+    means = np.array([own.mean() for own in each])
+    ahead, behind = int((means >= tie).sum()), int((means <= -tie).sum())
+    return Measured(
+        float(ahead), *_interval((draws >= tie).sum(axis=0), found.n_seeds), ahead=ahead,
+        behind=behind, open=len(each) - ahead - behind, n_conditions=len(each),
+        n_seeds=found.n_seeds, conditions=found.conditions, **more,
+    )  # fmt: skip
+
+
+def _her(evidence: Evidence, budgets: pd.Series) -> pd.Series:
+    """log2 of PPO-HER's steps to learn at the defaults, within these budgets by condition."""
+    found: list[pd.Series] = []
+    for experiment, role in HER_RUNS.items():
+        try:
+            runs = evidence.table(experiment, "runs.parquet", role)
+            own = evidence.table(experiment, "summary.csv", role)
+        except Untested:
+            continue
+        has = own.groupby(CONDITION)["budget"].min()
+        runs = runs[runs[CONDITION].map(has) >= runs[CONDITION].map(budgets)]
+        if runs.empty:
+            continue
+        cap = runs[CONDITION].map(budgets)
+        late = runs["learn_step"] > cap
+        found.append(_log_time(runs.assign(
+            learn_step=runs["learn_step"].mask(late),
+            end_step=np.minimum(runs["end_step"], cap),
+        )))  # fmt: skip
+    if not found:
+        raise Untested("PPO-HER has no results over as many steps")
+    return reduce(lambda a, b: a.combine_first(b), found)
+
+
+def targeting(evidence: Evidence) -> Measured:
+    """M4: log2 of untargeted MEHER's steps to learn over targeted MEHER's, mean over S below 1."""
+    keys = [*RUN, S_RATIO]
+    sides, cells = [], []
+    for experiment, failures in (("targeted", "targeted"), ("s_ratio", None)):
+        runs = select(evidence.table(experiment, "runs.parquet", "subject"), failures=failures)
+        if runs.empty:
+            raise Untested("targeted and untargeted MEHER have no results to compare")
+        cells.append(evidence.cells(experiment, names_of(runs)[0]))
+        sides.append(runs.assign(log=_log_time(runs).to_numpy())[runs[S_RATIO] < 1 - ROUNDING])
+    if all(cells[1].get(place) == cell for place, cell in cells[0].items()):
+        raise Untested(
+            "the targeted runs are the untargeted ones, the same files, because the authors' "
+            "targeted experiment runs its untargeted code"
+        )
+    if all(own["learn_step"].isna().all() for own in sides):
+        raise Untested(NOTHING)
+    gains = paired(sides[1], sides[0], "log", keys)
+    return of_values(
+        gains.groupby(level=RUN, sort=False).mean(),
+        missing=_absent(np.append(sides[0][S_RATIO].unique(), 1.0)),
+    )
+
+
+def difference(
+    evidence: Evidence, *, experiment: str, column: str, once: str | None = None
+) -> Measured:
+    """M5a: a column of runs.parquet, of the arm that the experiment is about less that of the one
+    to compare with, paired by seed; once: a column without which there is nothing to compare.
+    """
+    runs = evidence.table(experiment, "runs.parquet", *BOTH)
+    own, other = (select(runs, role) for role in BOTH)
+    if once is not None and own[once].isna().all():
+        raise Untested(f"no run has a {once.replace('_', ' ')}")
+    return of_values(paired(own, other, column))
+
+
+def saved_after(evidence: Evidence, *, column: str) -> Measured:
+    """M5b, M5c: share saved after the switch, over the same steps; column: `updates` or `minutes`,
+    the latter where both were timed alike.
+    """
+    runs = evidence.table("stop_her", "runs.parquet", *BOTH)
+    curves = evidence.table("stop_her", "seed_curves.parquet", *BOTH)
+    summary = evidence.table("stop_her", "summary.csv", *BOTH)
+    switch = select(runs, "subject").set_index(RUN)["switch_step"].dropna()
+    clocks = summary.groupby(CONDITION)["timed_on"].nunique()
+    alike = [place for place in switch.index.unique(0) if clocks[place] == 1]
+    if column == "minutes" and len(alike) < switch.index.unique(0).size:
+        raise Untested(f"both arms were timed alike in {len(alike)} of "
+                       f"{switch.index.unique(0).size} conditions")  # fmt: skip
+    stopped, always = (dict(list(select(curves, role).groupby(RUN))) for role in BOTH)
+    after, whole = dict[tuple[Any, ...], float](), []
+    for run, step in zip(switch.index, switch, strict=True):
+        if run not in stopped or run not in always:
+            continue
+        pair = stopped[run], always[run]
+        last = min(curve["env_steps"].iloc[-1] for curve in pair)
+        spent = np.array([np.interp([step, last], c["env_steps"], c[column]) for c in pair])
+        if last > step:
+            after[run] = 1.0 - np.diff(spent[0])[0] / np.diff(spent[1])[0]
+            whole.append(1.0 - spent[0, 1] / spent[1, 1])
+    if not after:
+        raise Untested("no run succeeds often enough to switch")
+    index = pd.MultiIndex.from_tuples(list(after), names=RUN)
+    values = pd.Series(list(after.values()), index, dtype=float)
+    return of_values(values, words={"whole": float(np.mean(whole)), "switch": switch.median()})
+
+
+MEASURES: Mapping[str, Callable[..., Measured]] = {
+    own.__name__: own
+    for own in (
+        highest, first, solves, reaches, sensitivity, retained, tasks_learned, after_the_best,
+        best_s, leaning, meher_gain, targeting, difference, saved_after,
+    )
+}  # fmt: skip

@@ -1,0 +1,76 @@
+"""Arms of unequal budgets, seeds and conditions are compared within what they had in common."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from hindsight.analysis.summarise import read_table
+from tests.analysis import unequal
+from tests.analysis.synthetic import CONDITIONS, N_STEPS
+from tests.analysis.unequal import BUDGET, SAC_BUDGET
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unequal.write(tmp_path_factory.mktemp("unequal"))
+
+
+def pair(table: pd.DataFrame, baseline: str, arm: str, metric: str) -> pd.Series:
+    here = (table["prey"] == "static") & (table["metric"] == metric)
+    rows = table[here & (table["baseline"] == baseline) & (table["arm"] == arm)]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_pairs_are_compared_within_the_steps_that_both_had(folder: Path) -> None:
+    table = read_table(folder / "tests.csv")
+    row = pair(table, "PPO-HER", "SAC-HER", "auc")
+    assert (row["steps"], row["n_seeds"]) == (SAC_BUDGET, 4)
+    # Of the five rollouts' ends in common, SAC-HER is at 0.9 in four, PPO-HER at 0.99 in two.
+    assert row["mean_difference"] == pytest.approx(0.9 * 4 / 5 - 0.99 * 2 / 5)
+    assert pair(table, "PPO-HER", "SAC-HER", "final_return")["mean_difference"] == pytest.approx(
+        0.8 - 0.98
+    )
+    # Every run of PPO-HER solves the task by then, none of SAC's.
+    assert (row["solved_baseline"], row["solved_arm"]) == (1.0, 0.0)
+    # The two that had as many steps are compared over all of them.
+    row = pair(table, "PPO", "PPO-HER", "auc")
+    assert (row["steps"], row["n_seeds"]) == (BUDGET, 5)
+    assert row["mean_difference"] == pytest.approx(0.99 * 17 / 20 - 0.7 * 3 / 20)
+
+
+def test_solved_after_the_common_steps_is_not_solved(folder: Path) -> None:
+    table = read_table(folder / "tests.csv")
+    late = table[(table["prey"] == "random") & (table["arm"] == "SAC-HER")]
+    assert set(late["baseline"]) == {"PPO", "PPO-HER", "SAC"}
+    assert (late["solved_baseline"] == 0.0).all()
+    own = table[(table["prey"] == "random") & (table["arm"] == "PPO-HER")]
+    assert (own["solved_arm"] == 1.0).all()
+
+
+def test_summary_has_both_its_own_budget_and_the_common(folder: Path) -> None:
+    summary = read_table(folder / "summary.csv").set_index(["arm", "prey"])
+    her = summary.loc[("PPO-HER", "random")]
+    assert (her["budget"], her["common_steps"]) == (BUDGET, SAC_BUDGET)
+    assert her["max_median_return"] == pytest.approx(0.98)
+    assert her["common_steps_max_median_return"] == -1.0
+    assert her["common_minutes"] == pytest.approx(BUDGET * 1e-3 / 60)
+    assert her["common_minutes_to_learn"] == pytest.approx(10 * 1.6e-3 * N_STEPS / 60, rel=0.02)
+    # Without SAC nothing is cut off.
+    alone = summary.loc[("PPO-HER", "attract")]
+    assert alone["common_steps"] == BUDGET
+    assert alone["common_steps_to_learn"] == alone["time_to_learn_steps"] == 10 * N_STEPS
+
+
+def test_curves_end_with_the_budget(tmp_path: Path) -> None:
+    folder = unequal.write(tmp_path, 1e-3, conditions=CONDITIONS[:1])
+    curves = read_table(folder / "curves.parquet").groupby(["clock", "arm"])["x"].max()
+    assert curves["env_steps"].to_dict() == {
+        "PPO": BUDGET, "PPO-HER": BUDGET, "SAC": SAC_BUDGET, "SAC-HER": SAC_BUDGET,
+    }  # fmt: skip
+    # A run of PPO took 1 ms a step, one of PPO-HER 1.6 ms, one of SAC 1 ms: each to its own end.
+    minutes = curves["minutes"]
+    assert minutes["PPO"] == pytest.approx(BUDGET * 1e-3 / 60)
+    assert minutes["PPO-HER"] == pytest.approx(BUDGET * 1.6e-3 / 60)
+    assert minutes["SAC"] == minutes["SAC-HER"] == pytest.approx(SAC_BUDGET * 1e-3 / 60)

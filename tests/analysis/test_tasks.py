@@ -1,0 +1,167 @@
+"""Tables of other systems' tasks, on results whose answer is known."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hindsight.analysis.summarise import read_table
+from hindsight.analysis.tasks import best_decays, early_success, gains, goal_movement
+from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment
+
+TASK = [("", "PointReach")]
+MOVES = {"predator-prey": 0.9, "PointReach": 1.0, "FetchReach": 0.7, "FetchPush": 0.06}
+GAINS = {"predator-prey": 0.3, "PointReach": 0.4, "FetchReach": 0.2, "FetchPush": -0.1}
+
+
+def written(
+    root: Path, name: str, success: Callable[[str, dict[str, Any], int], float], **settings: Any
+) -> Path:
+    """The tables of an experiment whose runs have one success rate throughout."""
+    task = settings.get("conditions", TASK)[0][1]
+
+    def more(arm: str, level: dict[str, Any], *_: str) -> dict[str, Any]:
+        def extra(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
+            row = np.arange(1.0, len(steps) + 1)
+            share = success(arm, level, seed)
+            # Of every twenty episodes, this share succeed, the last ones first.
+            lucky = (row % 20 >= 20 * (1 - share) - 1e-9).astype(float)
+            return {
+                "episodes": row, "return_mean": -50 + 20 * np.full(len(steps), share),
+                "episode_success": lucky,
+            }  # fmt: skip
+
+        return {"extra": extra, "spec_overrides": {"environment.id": f"{task}-v0"}}
+
+    plan = write_experiment(
+        root, name, curve_of=lambda arm, level, *_: lambda seed, steps: np.full(
+            len(steps), success(arm, level, seed)
+        ),
+        more_of=more, **({"fidelities": ("described",), "seeds": 6, "iterations": 10,
+                          "conditions": TASK} | settings),
+    )  # fmt: skip
+    summarise(plan, root)
+    return plan.parent.parent
+
+
+@pytest.fixture(scope="module")
+def movement(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of four tasks, whose goals move more or less; PPO succeeds in 0.3 of the episodes,
+    PPO-HER in a gain more.
+    """
+
+    def more(arm: str, level: dict[str, Any], spawn: str, task: str) -> dict[str, Any]:
+        def columns(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
+            often = np.where(steps == N_STEPS, MOVES[task] + 0.01 * (seed - 2.5), 0.5)
+            return {
+                "goal_moved": often,
+                "goal_displacement": np.where(steps == N_STEPS, 2 - often, 0.1),
+            }
+
+        here = {} if task == "predator-prey" else {"environment.id": f"{task}-v4"}
+        return {"extra": columns, "spec_overrides": here}
+
+    plan = write_experiment(
+        tmp_path_factory.mktemp("movement"), "moving_goals", arms=("PPO", "PPO-HER"),
+        conditions=[("", task) for task in GAINS], more_of=more, fidelities=("described",),
+        iterations=10,
+        curve_of=lambda arm, level, spawn, task: constant(0.3 + GAINS[task] * (arm != "PPO")),
+    )  # fmt: skip
+    root = plan.parents[4]
+    summarise(plan, root)
+    return plan.parent
+
+
+def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(
+    tmp_path: Path,
+) -> None:
+    success = {"DDPG": 0.2, "DDPG + HER": 0.6}
+    folder = written(
+        tmp_path, "point_reach", lambda arm, _, seed: success[arm] + 0.01 * seed, arms=success
+    ) / "point_reach"  # fmt: skip
+    runs = read_table(folder / "runs.parquet")
+    assert runs["auc"].isna().all()
+    her = runs[runs["arm"] == "DDPG + HER"].sort_values("seed")
+    np.testing.assert_allclose(her["success_auc"], 0.6 + 0.01 * np.arange(6), atol=1e-6)
+    row = read_table(folder / "summary.csv").set_index("arm").loc["DDPG + HER"]
+    assert np.isnan(row["time_to_learn_steps"]) and np.isnan(row["time_to_learn_minutes"])
+    assert row["mean_success"] == row["mean_success_auc"] == pytest.approx(0.625)
+    assert 0.6 <= row["success_low"] < 0.625 < row["success_high"] <= 0.65
+    assert row["max_median_return"] == pytest.approx(-50 + 20 * 0.625)  # in the task's own units
+    assert np.isposinf(row["solve_step_median"])
+    for name in ("aggregate.csv", "sensitivity.csv", "m_c.csv", "best_level.csv"):
+        assert read_table(folder / name).empty
+    tests = read_table(folder / "tests.csv").set_index("metric")
+    assert set(tests.index) == {"success_auc", "final_evaluation_success"}
+    np.testing.assert_allclose(tests["mean_difference"], 0.4, atol=1e-6)
+
+
+def test_the_papers_task_keeps_its_statistics_and_has_success_beside(tmp_path: Path) -> None:
+    plan = write_experiment(
+        tmp_path, "algorithms", conditions=[("random", "static")], seeds=5, iterations=8,
+        fidelities=("released",), curve_of=lambda *_: constant(0.25),
+    )  # fmt: skip
+    summarise(plan, tmp_path)
+    runs = read_table(plan.parent / "runs.parquet")
+    np.testing.assert_allclose(runs["auc"], 0.25)
+    np.testing.assert_allclose(runs["success_auc"], 0.25)
+    assert set(read_table(plan.parent / "tests.csv")["metric"]) == {"auc", "final_return"}
+
+
+def test_rows_of_one_episode_each_are_all_kept(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path, "point_reach", lambda *_: 0.5, arms=("DDPG",), iterations=400, seeds=2
+    ) / "point_reach"  # fmt: skip
+    curves = read_table(folder / "seed_curves.parquet")
+    assert (curves.groupby("seed").size() == 400).all()
+    first = curves[curves["seed"] == 0].sort_values("env_steps")
+    np.testing.assert_allclose(first["updates"], 320.0 * np.arange(1, 401))  # since the beginning
+
+
+def test_the_printed_window_is_episodes_126_to_150() -> None:
+    episodes = np.arange(1, 201)
+    inside = (episodes >= 126) & (episodes <= 150)
+    rows = pd.concat(
+        pd.DataFrame({"arm": "x", "seed": seed, "env_steps": 50 * episodes,
+                      "episode_success": np.where(inside, 0.5 * seed, 1.0)})
+        for seed in range(2)
+    )  # fmt: skip
+    short = rows[(rows["env_steps"] <= 140 * 50)].assign(arm="short")
+    found = early_success(pd.concat([rows, short]).sample(frac=1, random_state=0))
+    assert found.to_dict() == {("x", 0): 0.0, ("x", 1): 0.5}
+
+
+def test_how_often_the_goal_moves_is_a_number_of_each_run(movement: Path) -> None:
+    runs = read_table(movement / "runs.parquet")
+    run = runs[(runs["task"] == "FetchReach") & (runs["arm"] == "PPO") & (runs["seed"] == 3)]
+    assert run["goal_moved_first"].item() == pytest.approx(0.705)
+    assert run["goal_moved_mean"].item() == pytest.approx((0.705 + 9 * 0.5) / 10)
+    assert run["goal_displacement_first"].item() == pytest.approx(2 - 0.705)
+    moved = goal_movement(runs)
+    assert moved["often"].to_dict() == pytest.approx(MOVES)
+    assert moved["far"].to_dict() == pytest.approx({task: 2 - x for task, x in MOVES.items()})
+
+
+def test_a_gain_has_the_same_sign_whichever_arm_was_planned_first(movement: Path) -> None:
+    tests = read_table(movement / "tests.csv")
+    assert set(tests["metric"]) == {"success_auc", "final_evaluation_success"}
+    found = gains(tests, "PPO-HER", "PPO")
+    assert found["mean_difference"].to_dict() == pytest.approx(GAINS)
+    turned = gains(tests, "PPO", "PPO-HER")
+    assert turned["mean_difference"].to_dict() == pytest.approx({t: -x for t, x in GAINS.items()})
+    assert (turned["low"] <= turned["high"]).all()
+
+
+def test_the_best_weight_decay_is_that_of_the_highest_mean_over_training() -> None:
+    rows = [("FetchReach", "0.1", 0.2), ("FetchReach", "1", 0.4), ("FetchPush", "0.1", 0.3)]
+    runs = pd.DataFrame(rows, columns=["task", "level", "success_auc"]).assign(arm="PPO")
+    assert best_decays(runs) == {("PPO", "FetchReach"): "1", ("PPO", "FetchPush"): "0.1"}
+
+
+def test_an_older_file_has_no_movement(tmp_path: Path) -> None:
+    folder = written(tmp_path, "point_reach", lambda *_: 0.5, arms=("DDPG",), seeds=2)
+    runs = read_table(folder / "point_reach/runs.parquet")
+    assert runs[["goal_moved_first", "goal_displacement_first"]].isna().all().all()

@@ -1,0 +1,69 @@
+"""The rules, and the claims' entries."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from hindsight.claims import CLAIMS
+from hindsight.claims.evidence import Measured, Untested
+from hindsight.claims.measures import MEASURES
+from hindsight.claims.rules import RULES, text
+from hindsight.figures import FIGURES
+from hindsight.report import words
+
+COUNTED = {"n_conditions": 12, "words": {"compared": 5}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "limits", "found", "holds"),
+    [
+        ("race", {"more_than": 6}, {"ahead": 7, "low": 0.1, "high": 0.2, **COUNTED}, True),
+        ("race", {"more_than": 6}, {"ahead": 6, "low": 0.1, "high": 0.2, **COUNTED}, False),
+        # Seven of them because the rival never arrives: not ahead where both do.
+        ("race", {"more_than": 6}, {"ahead": 8, "low": -0.1, "high": 0.2, **COUNTED}, False),
+        ("race", {"more_than": 6}, {"ahead": 8, **COUNTED, "words": {"compared": 0}}, True),
+        ("race", {"more_than": 6}, {"ahead": 2, "low": 0.1, **COUNTED, "n_conditions": 3}, True),
+        ("level", {"at_least": 0.5, "at_most": 0.7}, {"value": 0.7 + 1e-9}, True),
+        ("level", {"at_least": 0.5, "at_most": 0.7}, {"value": 0.4}, False),
+        ("level", {"at_least": 10, "of": 12}, {"value": 5, "n_conditions": 6}, True),
+        ("level", {"at_least": 10, "of": 12}, {"value": 4, "n_conditions": 6}, False),
+        ("lean", {"above": 0}, {"low": 0.1, "high": 0.3}, True),
+        ("lean", {"above": 0}, {"low": -0.1, "high": 0.3}, False),
+        ("lean", {"below": 0.1}, {"low": -0.3, "high": 0.09}, True),
+        ("lean", {"below": 0.1}, {"low": -0.3, "high": 0.11}, False),
+        ("equal", {"within": 0.1}, {"low": -0.09, "high": 0.05}, True),
+        ("equal", {"within": 0.1}, {"low": -0.11, "high": 0.05}, False),
+    ],
+)  # fmt: skip
+def test_each_rule(rule: str, limits: dict[str, Any], found: dict[str, Any], holds: bool) -> None:
+    assert RULES[rule].holds(Measured(**{"value": 0.0, "low": 0.0, **found}), **limits) is holds
+
+
+@pytest.mark.parametrize(
+    ("rule", "limits"),
+    [
+        ("race", {"more_than": 6}),
+        ("level", {"at_least": 1}),
+        ("lean", {"above": 0}),
+        ("equal", {"within": 0.1}),
+    ],
+)
+def test_without_an_interval_there_is_no_verdict(rule: str, limits: dict[str, Any]) -> None:
+    found = Measured(0.5, n_seeds=4, ahead=12, **COUNTED)
+    with pytest.raises(Untested, match="4 seeds, and an interval needs five"):
+        RULES[rule].holds(found, **limits)
+
+
+def test_every_entry_is_whole() -> None:
+    found = " ".join(dict.fromkeys(name.rstrip("abc") for name in CLAIMS))
+    assert found == "P1 P2 P3 P4 P5 P6 P7 P8 M1 M2 M3 M4 M5"
+    for claim in CLAIMS.values():
+        assert claim.figure in FIGURES and claim.measure in MEASURES
+        assert set(claim.experiments) and "  " not in claim.says
+        assert text(claim.rule, claim.limits).startswith("Yes if ")
+        assert claim.unit in words.UNITS
+        assert claim.dated == claim.changes[-1].date
+        assert set(claim.changes[-1].before) == {"released", "described"}
+        said = claim.says.format_map(defaultdict(float, value="1", wide="0 to 2"))
+        assert "{" not in said and said.endswith(".")
