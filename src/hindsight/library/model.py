@@ -125,7 +125,7 @@ class Model:
         self.spec, self.evaluate_every, self.device, self.workers = (
             spec, evaluate_every, device, workers,
         )  # fmt: skip
-        self.seeds = list(range(spec.seeds))
+        self.seeds = list(spec.run_seeds)
         self._runs: Runs | None = None
         self._resumes: dict[str, Any] | None = None
         self._steps = 0

@@ -105,11 +105,13 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     of_each = (x.repeat_interleave(spec.k, dim=2) for x in (step, step - first, last - step + 1))
     chosen = goals.drawn(goals.STRATEGIES[spec.strategy](*of_each), uniform.flatten(2))
     copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
-    if not spec.only_if_moved:
-        return copies
-    away = _away(rollout.achieved, rollout.achieved, first)
-    moved = (_so_far(away, first).gather(-1, last) > 0) & (last < steps - 1)
-    return replace(copies, valid=moved.repeat_interleave(spec.k, dim=2))
+    copied = torch.ones_like(rollout.success)
+    if spec.copies == "failed":
+        copied = copied & ~rollout.success.gather(-1, last)
+    if spec.only_if_moved:
+        away = _away(rollout.achieved, rollout.achieved, first)
+        copied = copied & (_so_far(away, first).gather(-1, last) > 0) & (last < steps - 1)
+    return replace(copies, valid=copied.repeat_interleave(spec.k, dim=2))
 
 
 def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
@@ -145,6 +147,8 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     k, steps = spec.k, rollout.rewards.shape[-1]
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     learned = rollout.whole
+    if spec.copies == "failed":
+        learned = learned & ~rollout.success.gather(-1, last)
     away = _away(rollout.next_achieved, rollout.achieved, first)
     if spec.only_if_moved:
         learned = learned & (_so_far(away, first).gather(-1, last) > 0)

@@ -77,6 +77,8 @@ class CellSpec(Spec):
     #: Of an off-policy algorithm, in place of `hindsight`.
     replay: ReplaySpec | None = None
     seeds: Seeds = 16
+    #: Runs have the seeds from this one on: tuning has seeds of its own.
+    first_seed: Annotated[int, Field(ge=0, le=10**6)] = 0
     steps: Count = 1_000_000
     early_end: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = 1.3
     end_test: EndTestSpec | None = None
@@ -167,6 +169,11 @@ class CellSpec(Spec):
         return self
 
     @property
+    def run_seeds(self) -> range:
+        """The seeds of its runs."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
     def iteration_steps(self) -> int:
         """Environment steps of a run between two rows of its curves: one rollout, for PPO."""
         return self.algorithm.iteration_steps * self.algorithm.n_envs
@@ -191,7 +198,8 @@ class CellSpec(Spec):
         parts += ["end-test" if self.end_test is not None else ""]
         parts += [self.hindsight.words if self.hindsight is not None else ""]
         network = "x".join(map(str, how.hidden))
-        parts += [f"lr{how.learning_rate:g}-{network}-{self.seeds}seeds-{self.steps}steps"]
+        seeds = f"{self.seeds}seeds" + (f"-from{self.first_seed}" if self.first_seed else "")
+        parts += [f"lr{how.learning_rate:g}-{network}-{seeds}-{self.steps}steps"]
         words = "-".join(filter(None, parts))
         return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
 
@@ -263,7 +271,7 @@ SECTIONS = ("environment", "algorithm", "hindsight", "replay")
 
 def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Give a cell's values a key, where it belongs; SpecError, beginning with `where`."""
-    if key == "early_end":
+    if key in ("early_end", "first_seed"):
         values[key] = value
         return
     if key == "fidelity":

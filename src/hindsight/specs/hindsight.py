@@ -19,6 +19,11 @@ class HindsightSpec(Spec):
 
     strategy: EpisodeStrategy = "final"
     k: Count = 1
+    #: Which episodes are copied: all, or those that failed, where there is something to add.
+    copies: Literal["all", "failed"] = "all"
+    #: What a copy's advantages are multiplied by: 1, or the importance ratio of its actions,
+    #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1).
+    weight: Literal["none", "truncated"] = "none"
     fidelity: Fidelity = "released"
     #: Only segments in which the achieved goal moves are copied (PPO-HER: trajectory filter), ...
     only_if_moved: bool = False
@@ -61,6 +66,7 @@ class HindsightSpec(Spec):
     @model_validator(mode="after")
     def _s_ratio_is_of_final(self) -> "HindsightSpec":
         chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
+        chooses += ["copies 'failed'"] if self.copies == "failed" else []
         if self.s_ratio is not None and (self.strategy != "final" or chooses):
             without = ", ".join(chooses) or "only_if_moved"
             raise ValueError(
@@ -103,6 +109,8 @@ class HindsightSpec(Spec):
         """It, in the path of a cell."""
         how = f"her-{self.strategy}" + (f"-k{self.k}" if self.strategy != "final" else "")
         how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
+        how += "-failed" if self.copies == "failed" else ""
+        how += "-weighted" if self.weight == "truncated" else ""
         how += "-contact" if self.after_contact else ""
         how += "-goals" if self.moved_goals else ""
         how += f"-inside{self.inside:g}" if self.inside is not None else ""

@@ -65,16 +65,16 @@ def reusable(root: Path, spec: CellSpec) -> Finished | None:
     for seeds in (*more, *fewer):
         other = spec.model_copy(update={"seeds": seeds})
         if (found := finished(root, other)) is not None:
-            return _first(found, spec.seeds)
+            return _within(found, spec.run_seeds)
     return None
 
 
-def _first(found: Finished, seeds: int) -> Finished:
-    """The first runs of a cell."""
-    runs = [run for run in found.runs if run["seed"] < seeds]
+def _within(found: Finished, seeds: range) -> Finished:
+    """Those of a cell's runs that have these seeds."""
+    runs = [run for run in found.runs if run["seed"] in seeds]
     return Finished(
-        found.table.filter(pc.less(found.table["seed"], seeds)),
-        {seed: row for seed, row in found.policies.items() if seed < seeds},
+        found.table.filter(pc.less(found.table["seed"], seeds.stop)),
+        {seed: row for seed, row in found.policies.items() if seed in seeds},
         runs,
         found.seconds * len(runs) / len(found.runs),
         {**found.origin, "seeds": [run["seed"] for run in runs]},

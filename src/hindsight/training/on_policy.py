@@ -6,7 +6,7 @@
 import importlib
 import math
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -128,10 +128,13 @@ class OnPolicyRuns(Runs):
         samples = self.module.estimate(self.agent, part.rows, real, spec)
         ends_it = task.terminates_on_success
         before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
-        log_ratio = torch.full_like(before[0], math.nan)
+        log_ratio = None
         if copies is not None:
             relabelled = self.module.estimate(self.agent, part.rows, copies, spec)
-            log_ratio = log_ratio_max(samples, relabelled, rollout, copies)
+            log_ratio = log_ratios(samples, relabelled, rollout, copies)
+            if self.spec.hindsight is not None and self.spec.hindsight.weight == "truncated":
+                weight = log_ratio.exp().clamp(max=1)
+                relabelled = replace(relabelled, advantage=relabelled.advantage * weight)
             samples = samples.with_copies(relabelled)
             after = after + success_counts(copies, ends_it)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
@@ -143,7 +146,7 @@ class OnPolicyRuns(Runs):
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
             "hindsight": torch.full_like(before[0], copies is not None),
-            "hindsight_log_ratio_max": log_ratio,
+            **mechanism(self.agent, part.rows, samples, log_ratio),
             "relabelled_share": 1 - n_real / samples.valid.sum(1),
             "s_ratio_before": before[0] / before[1],
             "s_ratio_after": after[0] / after[1],
@@ -268,10 +271,8 @@ class OnPolicyRuns(Runs):
         return columns
 
 
-def log_ratio_max(
-    real: "Samples", copies: "Samples", rollout: Rollout, paths: Trajectories
-) -> Tensor:
-    """Largest log pi(a|s, g') / pi(a|s, g), [run], over the copies (those of `paths`), in nats.
+def log_ratios(real: "Samples", copies: "Samples", rollout: Rollout, paths: Trajectories) -> Tensor:
+    """log pi(a|s, g') / pi(a|s, g), [run, sample], of the copies (those of `paths`), in nats.
 
     The importance weight that learning from copies as if they were on-policy leaves out.
     """
@@ -280,9 +281,49 @@ def log_ratio_max(
     side_by_side = paths.rewards.shape[1] // envs, paths.rewards.shape[2] // steps
     original = real.log_prob.view(runs, envs, steps)
     original = original.repeat_interleave(side_by_side[0], 1).repeat_interleave(side_by_side[1], 2)
-    difference = copies.log_prob - original.flatten(1)
-    largest = torch.where(copies.valid, difference, -math.inf).amax(1)
-    return torch.where(copies.valid.any(1), largest, math.nan)
+    return copies.log_prob - original.flatten(1)
+
+
+def mechanism(
+    agent: "ActorCritic", rows: Tensor, samples: "Samples", log_ratio: Tensor | None
+) -> dict[str, Tensor]:
+    """What learning from copies does to a Gaussian policy, each [run]; NaN where there is none.
+
+    hindsight_log_ratio_max, _mean: of the copies' log importance ratios [run, sample], in nats.
+    advantage, relabelled_advantage: mean advantage of real samples and of copies, all being
+        normalised together as in the update.
+    z_squared, relabelled_z_squared: mean of ((a - mu) / sigma)^2 - 1 over samples and coordinates
+        of the action: where it is above 0, learning to do those actions widens sigma.
+    """
+    is_real = torch.arange(samples.valid.shape[1], device=rows.device) < samples.n_real
+    real, copies = samples.valid & is_real, samples.valid & ~is_real
+
+    def mean(values: Tensor, among: Tensor) -> Tensor:
+        return torch.where(among, values, 0).sum(1) / among.sum(1)
+
+    centre = mean(samples.advantage, samples.valid)[:, None]
+    spread = mean((samples.advantage - centre).square(), samples.valid).sqrt()[:, None]
+    advantage = (samples.advantage - centre) / (spread + 1e-8)
+    z_squared = torch.full_like(advantage, math.nan)
+    if not agent.discrete:
+        # log N(a; mu, sigma) = -1/2 sum z^2 - sum log sigma - n/2 log 2 pi
+        log_std = agent.split(rows)[2]
+        constant = log_std.sum(1, keepdim=True) + 0.5 * math.log(2 * math.pi) * agent.n_sigmas
+        z_squared = -2 * (samples.log_prob + constant) / agent.n_sigmas - 1
+    columns = {
+        "advantage": mean(advantage, real),
+        "relabelled_advantage": mean(advantage, copies),
+        "z_squared": mean(z_squared, real),
+        "relabelled_z_squared": mean(z_squared, copies),
+    }
+    nothing = torch.full_like(columns["advantage"], math.nan)
+    if log_ratio is None:
+        return {**columns, "hindsight_log_ratio_max": nothing, "hindsight_log_ratio_mean": nothing}
+    valid = samples.valid[:, samples.n_real :]
+    largest = torch.where(valid, log_ratio, -math.inf).amax(1)
+    columns["hindsight_log_ratio_max"] = torch.where(valid.any(1), largest, math.nan)
+    columns["hindsight_log_ratio_mean"] = mean(log_ratio, valid)
+    return columns
 
 
 def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:

@@ -82,7 +82,7 @@ class Record:
     def missing(self) -> list[int]:
         """Seeds of the runs that have not ended."""
         taken = {run["seed"] for run in self._all_ended()}
-        return [seed for seed in range(self.spec.seeds) if seed not in taken]
+        return [seed for seed in self.spec.run_seeds if seed not in taken]
 
     @property
     def steps(self) -> int:
