@@ -1,12 +1,10 @@
-"""Steps per second beside Stable-Baselines3, in one run, on one core with one thread.
+"""Steps per second beside Stable-Baselines3 and rejax, in one run, on one core with one thread.
 
 Each contender trains a few rollouts; the contenders take turns, so that a machine that slows down
 slows all of them.  Times are of the processor, so that waiting for it does not count.  Prints a
 table, writes bench/results/ppo.json.  A step is an environment step of one run, whatever is learned
-from it.
-
-With --full-width ours multiply as `hindsight train --full-width` does; the others, each in a
-process of its own, as they come.
+from it.  rejax trains plain PPO on the same task written in JAX, its seeds under `vmap`; where it
+is not installed, it is left out, and a line says so.
 """
 
 import argparse
@@ -22,12 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hindsight.full_width import multiply_at_full_width
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-if "--full-width" in sys.argv:
-    multiply_at_full_width()
+# JAX reads it when it is imported: one thread for it, too.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
+import importlib.util
 import itertools
 
 import gymnasium as gym
@@ -40,8 +39,6 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 
 import hindsight.envs  # noqa: F401  (registers the environment)
-from hindsight.nn.products import products_of
-from hindsight.processor import hides_width, is_full_width
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
 from hindsight.training.on_policy import OnPolicyRuns
@@ -51,7 +48,7 @@ ROLLOUT = 2048
 
 
 def ours(runs: int, her: bool, hidden: tuple[int, ...], **keys: Any) -> Callable[[int], int]:
-    """So many runs of ours on one axis; the result trains rollouts and returns the steps.
+    """So many runs of ours; the result trains rollouts and returns the steps.
 
     keys: of the hindsight.
     """
@@ -165,62 +162,110 @@ def timed(train: Callable[[int], int], rollouts: int) -> float:
     return steps / (after - before)
 
 
+def in_jax(runs: int, hidden: tuple[int, ...]) -> Callable[[int], int]:
+    """So many seeds of rejax's PPO under `vmap`, on predator-prey with a prey that rests.
+
+    All compiled: an iteration is a rollout of 2048 steps and 10 epochs of 32 minibatches.
+    """
+    import jax
+    import jax.numpy as jnp
+    from gymnax.environments import environment, spaces
+    from rejax import PPO as JaxPPO
+
+    class Chase(environment.Environment):  # type: ignore[misc]
+        """Predator-prey in three dimensions, half-width 10, a distance of 1, 21 steps."""
+
+        @property
+        def default_params(self) -> environment.EnvParams:
+            return environment.EnvParams(max_steps_in_episode=21)
+
+        def reset_env(self, key: Any, params: Any) -> Any:
+            places = jax.random.uniform(key, (6,), minval=-10.0, maxval=10.0)
+            state = (places, jnp.zeros((), jnp.int32))
+            return self.get_obs(state), state
+
+        def step(self, key: Any, state: Any, action: Any, params: Any = None) -> Any:
+            # What rejax 0.1.3 asks for: five things, an episode that is over begun anew.
+            places, t = state
+            predator = jnp.clip(places[:3] + jnp.clip(action, -1, 1), -10, 10)
+            caught = jnp.linalg.norm(predator - places[3:]) <= 1
+            late = t + 1 > 20
+            reward, over = jnp.where(caught, 1.0, jnp.where(late, -1.0, 0.0)), caught | late
+            after = (jnp.concatenate([predator, places[3:]]), t + 1)
+            _, begun = self.reset_env(key, params)
+            after = jax.tree.map(lambda a, b: jnp.where(over, a, b), begun, after)
+            return self.get_obs(after), after, reward, over, {}
+
+        def get_obs(self, state: Any, params: Any = None, key: Any = None) -> Any:
+            return jnp.concatenate([state[0], jnp.zeros(3)])
+
+        def action_space(self, params: Any = None) -> Any:
+            return spaces.Box(-1.0, 1.0, (3,))
+
+        def observation_space(self, params: Any = None) -> Any:
+            return spaces.Box(-10.0, 10.0, (9,))
+
+    env = Chase()
+    algorithm = JaxPPO.create(
+        env=env, env_params=env.default_params, num_envs=1, num_steps=ROLLOUT, num_epochs=10,
+        num_minibatches=32, learning_rate=3e-4, gamma=0.99, gae_lambda=0.95, clip_eps=0.2,
+        ent_coef=0.0, vf_coef=0.5, max_grad_norm=0.5, total_timesteps=ROLLOUT,
+        agent_kwargs={"activation": "tanh", "hidden_layer_sizes": hidden},
+    )  # fmt: skip
+    seeds = jax.random.split(jax.random.PRNGKey(0), runs)
+    state = jax.jit(jax.vmap(algorithm.init_state))(seeds)
+    iterate = jax.jit(jax.vmap(algorithm.train_iteration))
+
+    def train(rollouts: int) -> int:
+        nonlocal state
+        for _ in range(rollouts):
+            state = iterate(state)
+        jax.block_until_ready(state)
+        return rollouts * ROLLOUT * runs
+
+    return train
+
+
 CONTENDERS: dict[str, tuple[Callable[[], Callable[[int], int]], int]] = {
     "Stable-Baselines3 PPO 2x64": (lambda: theirs(PPO, (64, 64)), 2),
+    "ours PPO 2x64, 1 run": (lambda: ours(1, False, (64, 64)), 20),
+    "ours PPO 2x64, 4 runs": (lambda: ours(4, False, (64, 64)), 6),
     "ours PPO 2x64, 16 runs": (lambda: ours(16, False, (64, 64)), 3),
     "ours PPO 2x64, 64 runs": (lambda: ours(64, False, (64, 64)), 1),
-    "ours PPO 2x64, 128 runs": (lambda: ours(128, False, (64, 64)), 1),
-    "ours PPO 2x64, 1 run": (lambda: ours(1, False, (64, 64)), 4),
+    "rejax PPO 2x64, 1 run": (lambda: in_jax(1, (64, 64)), 20),
+    "rejax PPO 2x64, 4 runs": (lambda: in_jax(4, (64, 64)), 6),
+    "rejax PPO 2x64, 16 runs": (lambda: in_jax(16, (64, 64)), 3),
+    "rejax PPO 2x64, 64 runs": (lambda: in_jax(64, (64, 64)), 1),
     "per-step hindsight on Stable-Baselines3 2x64": (lambda: theirs(PerStepHindsight, (64, 64)), 2),
+    "ours PPO-HER 2x64, 1 run": (lambda: ours(1, True, (64, 64)), 10),
     "ours PPO-HER 2x64, 16 runs": (lambda: ours(16, True, (64, 64)), 2),
     "ours PPO-HER 2x64, 64 runs": (lambda: ours(64, True, (64, 64)), 1),
-    "ours PPO-HER 2x64, 128 runs": (lambda: ours(128, True, (64, 64)), 1),
-    "ours PPO-HER 2x64, 1 run": (lambda: ours(1, True, (64, 64)), 3),
-    # At S = 0.5 the described buffers hold as many samples as PPO-HER's, to within a per cent.
-    "ours PPO-HER 2x64, 16 runs, described": (
-        lambda: ours(16, True, (64, 64), fidelity="described"),
-        2,
-    ),
-    "ours MEHER 2x64, 16 runs, untargeted": (
-        lambda: ours(16, True, (64, 64), fidelity="described", s_ratio=0.5),
-        2,
-    ),
-    "ours MEHER 2x64, 16 runs, targeted": (
-        lambda: ours(16, True, (64, 64), fidelity="described", s_ratio=0.5, failures="targeted"),
-        2,
-    ),
     "Stable-Baselines3 PPO 3x512": (lambda: theirs(PPO, (512, 512, 512)), 1),
     "ours PPO 3x512, 1 run": (lambda: ours(1, False, (512, 512, 512)), 1),
-    "ours PPO 3x512, 2 runs": (lambda: ours(2, False, (512, 512, 512)), 1),
+    "rejax PPO 3x512, 1 run": (lambda: in_jax(1, (512, 512, 512)), 1),
     "per-step hindsight on Stable-Baselines3 3x512": (
         lambda: theirs(PerStepHindsight, (512, 512, 512)),
         1,
     ),
     "ours PPO-HER 3x512, 1 run": (lambda: ours(1, True, (512, 512, 512)), 1),
 }
-FULL = is_full_width()
-#: On a core that MKL takes for a narrow one, large products are oneDNN's.
-WIDE = hides_width()
+THEIRS, PER_STEP = "Stable-Baselines3 PPO", "per-step hindsight on Stable-Baselines3"
 #: contender, its peer, the ratio that is asked of it
 BARS = [
-    ("ours PPO 2x64, 16 runs", "Stable-Baselines3 PPO 2x64", 10.0),
-    ("ours PPO-HER 2x64, 16 runs", "per-step hindsight on Stable-Baselines3 2x64", 12.0),
-    ("ours PPO-HER 2x64, 1 run", "per-step hindsight on Stable-Baselines3 2x64", 2.5),
-    ("ours PPO 2x64, 64 runs", "Stable-Baselines3 PPO 2x64", 36.0 if FULL else 28.0),
-    (
-        "ours PPO-HER 2x64, 64 runs",
-        "per-step hindsight on Stable-Baselines3 2x64",
-        35.0 if FULL else 25.0,
+    *(
+        (f"ours PPO 2x64, {n}", f"rejax PPO 2x64, {n}", 1.3)
+        for n in ("1 run", "4 runs", "16 runs", "64 runs")
     ),
-    ("ours PPO 3x512, 1 run", "Stable-Baselines3 PPO 3x512", 2.3 if FULL else 2 if WIDE else 1.3),
-    (
-        "ours PPO-HER 3x512, 1 run",
-        "per-step hindsight on Stable-Baselines3 3x512",
-        3.5 if FULL else 2 if WIDE else 1.3,
+    *(
+        bar
+        for n in ("1 run", "16 runs", "64 runs")
+        for bar in (
+            (f"ours PPO 2x64, {n}", f"{THEIRS} 2x64", 60.0),
+            (f"ours PPO-HER 2x64, {n}", f"{PER_STEP} 2x64", 45.0),
+        )
     ),
-    # MEHER may cost a tenth more than PPO-HER
-    ("ours MEHER 2x64, 16 runs, untargeted", "ours PPO-HER 2x64, 16 runs, described", 0.91),
-    ("ours MEHER 2x64, 16 runs, targeted", "ours PPO-HER 2x64, 16 runs, described", 0.91),
+    ("ours PPO 3x512, 1 run", "rejax PPO 3x512, 1 run", 1.0),
+    ("ours PPO-HER 3x512, 1 run", f"{PER_STEP} 3x512", 2.0),
 ]
 
 
@@ -256,7 +301,6 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--full-width", action="store_true", help="see above")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -265,9 +309,13 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     prepare_process("cpu")
+    there = importlib.util.find_spec("rejax") is not None
+    if not there:
+        print("rejax is not installed, and left out: pip install rejax")
     trainers = {
         name: make() if name.startswith("ours") else Elsewhere(name)
         for name, (make, _) in CONTENDERS.items()
+        if there or not name.startswith("rejax")
     }
     for train in trainers.values():
         train(1)  # warm-up
@@ -284,6 +332,8 @@ def main() -> None:
     Console(width=110).print(table)
     ratios = {}
     for name, peer, bar in BARS:
+        if peer not in rates:
+            continue
         pairs = [a / b for a, b in zip(rates[name], rates[peer], strict=True)]
         ratios[f"{name} / {peer}"] = pairs
         ratio = statistics.median(pairs)
@@ -294,12 +344,10 @@ def main() -> None:
         memory[name] = peak_megabytes(options)
         verdict = "met" if memory[name] <= bar else "MISSED"
         print(f"{memory[name]:5.0f} MiB  (bar {bar}: {verdict})  {name}")
-    name = "ppo_full_width.json" if FULL else "ppo.json"
-    out = Path(__file__).parent / "results" / name
+    out = Path(__file__).parent / "results" / "ppo.json"
     out.parent.mkdir(exist_ok=True)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     measured = {"machine": machine(torch.device("cpu")), "versions": versions}
-    measured |= {"products": products_of(torch.device("cpu"), (512, 512))}
     measured |= {"repeats": arguments.repeats, "steps_per_second": rates, "ratios": ratios}
     measured |= {"peak_megabytes": memory}
     out.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")

@@ -41,7 +41,7 @@ def missing(plan: Plan) -> Iterator[str]:
             yield name
 
 
-def train(names: list[str], plan: Plan, full_width: bool) -> int:
+def train(names: list[str], plan: Plan) -> int:
     """Train cells together, or what is left of them, and stage the curves of those that are done.
 
     Returns the exit status.
@@ -56,7 +56,7 @@ def train(names: list[str], plan: Plan, full_width: bool) -> int:
     command = [hindsight, "cell", *map(str, specs), "--workers", "1", "--out", str(WORK)]
     with log.open("a", encoding="utf-8") as told:
         status = subprocess.run(
-            [*command, *(["--full-width"] if full_width else [])],
+            command,
             stdout=told, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "HINDSIGHT_PARENT": str(os.getpid())},
         ).returncode  # fmt: skip
@@ -82,7 +82,6 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--preset", default="next")
     options.add_argument("--cores", type=int, default=os.cpu_count())
-    options.add_argument("--full-width", action="store_true", help="MKL's, on AMD cores")
     asked = options.parse_args()
     os.nice(19 - os.nice(0))
     plan = Plan.of(load(Path("config.yaml"), {"preset": asked.preset}))
@@ -96,7 +95,7 @@ def main() -> None:
             if names is None:
                 return
             began = time.time()
-            status = train(names, plan, asked.full_width)
+            status = train(names, plan)
             told = "trained" if status == 0 else f"status {status}"
             print(
                 f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {' '.join(names)}",

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hindsight.full_width import multiply_at_full_width
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 
 
@@ -33,10 +32,6 @@ app = typer.Typer(
 
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
-]
-FullWidthOption = Annotated[
-    bool,
-    typer.Option("--full-width", help="MKL's AVX-512 on an AMD core (see docs/speed.md)"),
 ]
 WorkersOption = Annotated[
     int | None,
@@ -242,7 +237,6 @@ def train(
         int | None, typer.Option(min=1, help="runs that train together")
     ] = None,
     workers: WorkersOption = None,
-    full_width: FullWidthOption = False,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
     again: Annotated[bool, typer.Option("--again", help="anew, also what is trained")] = False,
     tensorboard: Annotated[
@@ -258,8 +252,6 @@ def train(
     """
     from hindsight.one_cell import files_of, outcome, spec_of, to_come
 
-    if full_width:
-        multiply_at_full_width()
     home = out.absolute()  # before an environment's own code can change the folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory_for(spec)
@@ -317,13 +309,10 @@ def cell(
     runs_per_axis: Annotated[int | None, typer.Option()] = None,
     workers: WorkersOption = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
-    full_width: FullWidthOption = False,
     env: NamedOption = None,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cells of specification files (a job of the workflow)."""
-    if full_width:
-        multiply_at_full_width()
     from hindsight.specs.plan import read_spec
 
     out = out.absolute()  # before an environment's own code can change the folder
@@ -531,14 +520,11 @@ def publish_policies(
     env: Annotated[
         str | None, typer.Option(help="of such cells, if its module has to be imported")
     ] = None,
-    full_width: FullWidthOption = False,
 ) -> None:
     """Write a policy of each published cell of an experiment to results/published/policies.
 
     Of each cell the run in the middle; where its policies are not at hand, it alone is trained.
     """
-    if full_width:
-        multiply_at_full_width()
     from hindsight.publish_policies import publish_policies as write
     from hindsight.publish_policies import publish_trained
 

@@ -307,8 +307,6 @@ class Stage:
         options = f"--device {execution.device}"
         if execution.runs_per_axis is not None:
             options += f" --runs-per-axis {execution.runs_per_axis}"
-        if execution.full_width:
-            options += " --full-width"
         if "checkpoint_seconds" in execution.model_fields_set:
             options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
         return options

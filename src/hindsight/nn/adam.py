@@ -24,7 +24,7 @@ class Adam:
     """Adam (Kingma & Ba 2015, Algorithm 1) on `rows` [run, parameter], in place.
 
     Long rows on a CPU take `torch.optim.Adam`'s one pass over memory instead of seven: 0.56 instead
-    of 2.4 ms for 1 066 000 parameters (bench/kernels.py).  It rounds differently, so short rows,
+    of 2.4 ms for 1 066 000 parameters.  It rounds differently, so short rows,
     which gain little of a training's time, keep the operations that published cells were made by.
 
     A run that is not active in a step keeps its parameters, moments and step count.  Weight decay

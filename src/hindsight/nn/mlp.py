@@ -5,7 +5,7 @@ layer as bias `[out]`, weight `[out, in]`.  Forward and backward pass are one ba
 product per layer.  The backward pass is written out: it returns the gradient as the pieces of a
 row, so that one concatenation makes the gradient of all networks of an agent, where automatic
 differentiation through views of rows would pay per view (forward and backward of 16 networks of
-2 x 64: 0.44 against 0.92 ms, bench/kernels.py).
+2 x 64: 0.44 against 0.92 ms).
 """
 
 import math
@@ -18,15 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.nn.products import is_for_onednn, linear
-
 Activation = Literal["tanh", "relu"]
 
 
 def tanh_(x: Tensor) -> Tensor:
     """tanh in place, of a tensor without gradient."""
     if x.device.type == "cpu":
-        # NumPy's tanh takes 12 us for 65 536 numbers, torch's 136 (bench/kernels.py).
+        # NumPy's tanh takes 12 us for 65 536 numbers, torch's 136.
         np.tanh(x.numpy(), out=x.numpy())
         return x
     return x.tanh_()
@@ -148,13 +146,11 @@ class Network:
 
 
 # MKL's products are slow where the right operand is narrow: the transposed product, with the narrow
-# operand on the left, is up to four times as fast (bench/kernels.py).
+# operand on the left, is up to four times as fast.
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W^T + b, [run, batch, out]; bias [run, 1, out], or [run, out, 1] if out < in."""
-    if is_for_onednn(x, weight[0].numel()):
-        return linear(x, weight, bias.flatten(1))
     if weight.shape[1] < weight.shape[2]:
         return torch.baddbmm(bias, weight, x.transpose(1, 2)).transpose(1, 2)
     return torch.baddbmm(bias, x, weight.transpose(1, 2))
@@ -165,8 +161,6 @@ def _times(grad: Tensor, weight: Tensor) -> Tensor:
     n_out, n_in = weight.shape[1:]
     if n_out == 1:
         return grad * weight
-    if is_for_onednn(grad, n_out * n_in):
-        return linear(grad, weight.transpose(1, 2))
     if n_in < n_out:
         return torch.bmm(weight.transpose(1, 2), grad.transpose(1, 2)).transpose(1, 2)
     return torch.bmm(grad, weight)
@@ -174,8 +168,6 @@ def _times(grad: Tensor, weight: Tensor) -> Tensor:
 
 def _outer(grad: Tensor, x: Tensor) -> Tensor:
     """grad^T x, [run, out, in], for grad [run, batch, out] and x [run, batch, in]."""
-    if is_for_onednn(x, grad.shape[-1] * x.shape[-1]):
-        return linear(grad.transpose(1, 2), x.transpose(1, 2))
     if x.shape[-1] < grad.shape[-1]:
         return torch.bmm(x.transpose(1, 2), grad).transpose(1, 2)
     return torch.bmm(grad.transpose(1, 2), x)

@@ -217,7 +217,7 @@ class Size(Spec):
 
 
 class Execution(Spec):
-    """How cells are trained, which changes no number but their clocks (but see `full_width`)."""
+    """How cells are trained, which changes no number but their clocks."""
 
     device: Device = "cpu"
     runs_per_axis: Count | None = None
@@ -225,8 +225,6 @@ class Execution(Spec):
     checkpoint_seconds: Positive = 60.0
     #: Of a cluster: short cells follow each other until a job is (estimated) so long.
     job_minutes: NonNegative = 5.0
-    #: On an AMD core MKL's products at AVX-512's width, which round differently.
-    full_width: bool = False
 
 
 class Config(Spec):

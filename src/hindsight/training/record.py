@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from hindsight.files import DamagedError, reason, set_aside
-from hindsight.nn.products import products_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
@@ -49,8 +48,6 @@ class Record:
         self.policies: dict[int, Tensor] = {}
         self.seconds = 0.0  # its share, of the runs that have ended
         self.steps_done = 0
-        #: What multiplied; a checkpoint may have been continued elsewhere.
-        self.products = set(products_of(torch.device(device), spec.algorithm.hidden))
         #: Machines and versions that trained it before this process, if a checkpoint is continued.
         self.earlier: list[dict[str, Any]] = []
         #: The most runs that trained together, its own among them, and of how many cells.
@@ -136,7 +133,6 @@ class Record:
             "policies": self.policies,
             "seconds": self.seconds,
             "steps_done": self.steps_done,
-            "products": sorted(self.products),
             "made_on": self._made_on(),
             "per_axis": [self.runs_per_axis, self.cells_per_axis],
         }
@@ -197,7 +193,6 @@ class Record:
             **({"made_on": made_on} if len(made_on) > 1 else {}),
             "device": device.type,
             "precision": "float32",
-            "products": sorted(self.products),
             "clock": "cpu" if device.type == "cpu" else "wall",
             "share_of_time": "what runs do together, of this cell and of those that share its "
             "axis, is shared among them alike; the updates of runs with and without hindsight "
@@ -268,7 +263,6 @@ class Record:
         self.runs_per_axis, self.cells_per_axis = saved["per_axis"]
         kept, earlier = (saved["steps_done"], saved["seconds"]), list(saved["made_on"])
         self.columns.update(columns)
-        self.products |= set(saved["products"])
         self.earlier = earlier
         self.ended, self.policies = ended, policies
         self.steps_done, self.seconds = kept
