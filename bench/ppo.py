@@ -54,7 +54,7 @@ def ours(runs: int, her: bool, hidden: tuple[int, ...], **keys: Any) -> Callable
     """
     hindsight = {"strategy": "final", **keys} if her else None
     spec = CellSpec(algorithm={"hidden": hidden}, hindsight=hindsight, seeds=runs)
-    training = OnPolicyRuns([spec] * runs, range(runs), "cpu")
+    training = OnPolicyRuns(spec, range(runs), "cpu")
 
     def train(rollouts: int) -> int:
         for _ in range(rollouts):

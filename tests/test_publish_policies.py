@@ -159,25 +159,6 @@ def test_without_trained_cells_the_run_alone_is_trained_again(small, tmp_path, m
     assert next(publish_policies(config, ["PPO-HER"], tmp_path / "nowhere")).endswith("is there")
 
 
-def test_those_of_several_cells_are_trained_again_together():
-    """As alone; some end before the others."""
-    where = {"n_dims": 2, "grid_size": 4.0, "interception_distance": 1.9}
-    specs = [
-        CellSpec.model_validate({
-            "environment": {**where, "prey": prey}, "algorithm": {"hidden": [8], "n_steps": 256},
-            "seeds": 8, "steps": 1280, "end_test": {"every": 256, "episodes": 1},
-        })
-        for prey in ("attract", "repel", "static")
-    ]  # fmt: skip
-    middles = [shipping.Middle(spec, seed, 0, (0.0, 0.0), 8) for seed, spec in enumerate(specs)]
-    ends = shipping.train_again(middles)
-    assert len({steps for _, steps, _ in ends}) > 1
-    for middle, (row, steps, score) in zip(middles, ends, strict=True):
-        ((alone, alone_steps, alone_score),) = shipping.train_again([middle])
-        assert steps == alone_steps and score == pytest.approx(alone_score)
-        torch.testing.assert_close(row, alone, rtol=0, atol=1e-4)
-
-
 def test_a_policy_may_be_staged_until_its_cell_is_published(small, tmp_path):
     config, spec = small
     stage_policy(spec, tmp_path / "nowhere")

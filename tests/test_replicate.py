@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hindsight.replicate import Pace, _Watch, kind_of, what_comes
-from hindsight.specs.axis import by_axis
 from hindsight.specs.config import load
+from hindsight.specs.cost import seconds
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
 
@@ -22,7 +22,7 @@ CONFIG = Path(__file__).parents[1] / "config.yaml"
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
     stage: Any = SimpleNamespace(
         plan=SimpleNamespace(cells={}), there=set(), root=tmp_path, folder=str(tmp_path),
-        shares=lambda slots: {}, jobs=lambda cells, slots: [],
+        jobs=lambda cells: [],
     )  # fmt: skip
     (tmp_path / "of_yesterday.png").touch()
     os.utime(tmp_path / "of_yesterday.png", (0, 0))
@@ -45,18 +45,17 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
     its own, up to 1.4; a program needs four seconds before anything is seen of it.
     """
     stage = Stage.of(Plan.of(load(CONFIG, {"preset": "laptop"})))
-    work, cells, chance = stage.shares(slots=2), stage.plan.cells, random.Random(0)
-    queue = sorted(stage.jobs(cells, slots=2), key=lambda names: -stage.priority(*names))
+    cells, chance = stage.plan.cells, random.Random(0)
+    queue = sorted(stage.jobs(cells), key=lambda names: -stage.priority(*names))
     free, parts, starts = [0.0, 0.0], [], []
     for names in queue:
         begins = free[0] + 4
         starts.append(begins)
-        for together in by_axis(cells[name] for name in names):
-            spec = together[0]
+        for spec in (cells[name] for name in names):
             factor = foreign if spec.environment.foreign else off_policy
             own = spec.algorithm.on_policy and not spec.environment.foreign
             factor = on_policy if own else factor
-            worth = sum(work[each.name] for each in together)
+            worth = seconds(spec)
             ends = begins + factor * chance.uniform(1 / 1.4, 1.4) * worth
             parts.append((begins, ends, kind_of(spec), worth))
             begins = ends
@@ -89,7 +88,7 @@ def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.Monk
     first, how_long, where = what_comes(stage, "2")
     total = len(stage.cells)
     assert first == f"Preset smoke: {total} of {total} cells are to be trained."
-    work = sum(stage.shares(slots=1).values())
+    work = sum(map(seconds, stage.plan.cells.values()))
     assert f"{work / 120:.0f} minutes on 2 of this machine's cores" in how_long
     assert where.endswith("figures and the page to figures/smoke/.")
     # On a cluster the profile says how many cores there are; all are those that this process has.

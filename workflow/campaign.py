@@ -26,7 +26,6 @@ from hindsight.analysis.cells import load_cell
 from hindsight.files import write_whole
 from hindsight.publish import STAGED
 from hindsight.publish_policies import stage_policy
-from hindsight.specs.bundles import bundles_of
 from hindsight.specs.config import PUBLISHED, TRAINED, load
 from hindsight.specs.plan import Plan, spec_document
 from hindsight.workflow import MAIN_EXPERIMENT
@@ -86,19 +85,19 @@ def main() -> None:
     os.nice(19 - os.nice(0))
     plan = Plan.of(load(Path("config.yaml"), {"preset": asked.preset}))
     cells = {name: plan.cells[name] for name in missing(plan)}
-    bundles, lock = iter(bundles_of(cells, plan.timed)), threading.Lock()
+    left, lock = iter(cells), threading.Lock()
 
     def work() -> None:
         while True:
             with lock:
-                names = next(bundles, None)
-            if names is None:
+                name = next(left, None)
+            if name is None:
                 return
             began = time.time()
-            status = train(names, plan)
+            status = train([name], plan)
             told = "trained" if status == 0 else f"status {status}"
             print(
-                f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {' '.join(names)}",
+                f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {name}",
                 flush=True,
             )
             if status < 0 or status >= 128:  # a signal: somebody wants it to end

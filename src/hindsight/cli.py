@@ -138,15 +138,14 @@ def plan(
     from rich.console import Console
     from rich.table import Table
 
-    from hindsight.specs.cost import file_bytes, wall_seconds
+    from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import Plan, left_out
     from hindsight.workflow import Stage
 
     chosen = _config(config)
     stage = Stage.of(Plan.of(chosen))
     size, cells = chosen.size, stage.plan.cells
-    # A cell's share of its bundle, if all are trained.
-    hours = {name: seconds / 3600 for name, seconds in stage.shares(slots=1).items()}
+    hours = {name: seconds(spec) / 3600 for name, spec in cells.items()}
     table = Table(title=f"{stage.source}: networks {size.hidden}, at most {size.steps:,} steps")
     for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
         table.add_column(column, justify="left" if column == "experiment" else "right")
@@ -168,17 +167,16 @@ def plan(
 
     for line in left_out(stage.plan):
         typer.echo(line)
-    queue = stage.queue(max(jobs or [1]))
+    queue = stage.queue()
     everything = sum(hours.values())
     on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
-    jobs_alone = stage.jobs(cells, slots=1, on_cluster=True)
-    most = max((stage.memory(*names) for names in jobs_alone), default=0)
+    most = max((stage.memory(*names) for names in stage.jobs(cells)), default=0)
     disk = sum(map(file_bytes, cells.values()))
     typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
     for slots in jobs or (10, 100, 1000):
-        took = wall_seconds(stage.queue(slots), slots)
+        took = wall_seconds(queue, slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
     typer.echo("Estimates, without early ends, from measurements of one CPU core.")
 
@@ -233,9 +231,6 @@ def train(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    runs_per_axis: Annotated[
-        int | None, typer.Option(min=1, help="runs that train together")
-    ] = None,
     workers: WorkersOption = None,
     out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
     again: Annotated[bool, typer.Option("--again", help="anew, also what is trained")] = False,
@@ -268,9 +263,9 @@ def train(
         # What was begun anew and then interrupted is continued.
         for path in files.values() if trained else ():
             path.unlink(missing_ok=True)
-        execution = Execution(device, runs_per_axis, workers=workers, reuses=not again)
+        execution = Execution(device, workers=workers, reuses=not again)
         with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
-            typer.echo("\n".join(to_come(spec, out, her, runs_per_axis, checkpoint_every)))
+            typer.echo("\n".join(to_come(spec, out, her, checkpoint_every)))
             _train([spec], home, execution, callbacks)
     typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]
@@ -306,7 +301,6 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 def cell(
     specs: list[Path],
     device: Annotated[str, typer.Option()] = "cpu",
-    runs_per_axis: Annotated[int | None, typer.Option()] = None,
     workers: WorkersOption = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
     env: NamedOption = None,
@@ -325,7 +319,7 @@ def cell(
     from hindsight.training.cell import Execution
 
     shares_a_job = len(checked) > 1
-    execution = Execution(device, runs_per_axis, checkpoint_seconds, workers, shares_a_job)
+    execution = Execution(device, checkpoint_seconds, workers, shares_a_job)
     for path in _train(checked, out, execution):
         typer.echo(f"curves: {path}")
 
@@ -342,10 +336,9 @@ def finish(specs: list[Path], out: Annotated[Path, typer.Option()] = Path("resul
 
 def _must_have_memory_for(*specs: Any) -> None:
     from hindsight.process import LIBRARIES_MB, must_have_memory
-    from hindsight.specs.axis import by_axis
-    from hindsight.specs.cost import as_one, megabytes
+    from hindsight.specs.cost import megabytes
 
-    must_have_memory(LIBRARIES_MB + max(megabytes(as_one(cells)) for cells in by_axis(specs)))
+    must_have_memory(LIBRARIES_MB + max(map(megabytes, specs)))
 
 
 def _train(

@@ -107,9 +107,7 @@ def folder_on_the_way(spec: CellSpec, out: Path) -> Path:
     return out / "steps" / spec.name
 
 
-def to_come(
-    spec: CellSpec, out: Path, asked: str, runs_per_axis: int | None, every: int | None
-) -> list[str]:
+def to_come(spec: CellSpec, out: Path, asked: str, every: int | None) -> list[str]:
     """What trains, about how long it will take, and where its files go.
 
     `asked` for --her, `every` for --checkpoint-every.
@@ -121,7 +119,7 @@ def to_come(
     files = files_of(spec, out)
     lines = [
         f"trains {spec.algorithm.name}{how} on {spec.environment.id}: {runs} of {spec.steps:,} "
-        f"steps, about {duration(seconds(spec, runs_per_axis))} on one core if none ends early",
+        f"steps, about {duration(seconds(spec))} on one core if none ends early",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]
     if asked not in ("none", strategy):

@@ -5,7 +5,7 @@ acts.  Where cells' policies are not at hand, those runs alone are trained again
 may share an axis together: a run's numbers do not depend on its neighbours.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,18 @@ from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.files import FileError
 from hindsight.publish import STAGED, verify, vouch
-from hindsight.specs.axis import axis_key
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.config import PUBLISHED, TRAINED, Config
-from hindsight.specs.cost import axis_size
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import cell_of
-from hindsight.specs.kinds import entry
 from hindsight.specs.plan import Plan
 from hindsight.training.cell import prepare_process
 from hindsight.training.files import load, save
 from hindsight.training.finished import finished
 from hindsight.training.policies import acting_places
 from hindsight.training.progress import Progress, show
-from hindsight.training.runs import Runs
+from hindsight.training.runs import runs_of
 from hindsight.workflow import MAIN_EXPERIMENT
 
 
@@ -77,18 +74,11 @@ def publish_policies(
                 yield told
             else:
                 again_of.append(Middle.of(spec, curves))
-    alike: dict[str, list[Middle]] = {}
     for middle in again_of:
-        alike.setdefault(axis_key(middle.spec), []).append(middle)
-    for middles in alike.values():
-        size = axis_size(middles[0].spec)
-        for first in range(0, len(middles), size):
-            part = middles[first : first + size]
-            for middle, end in zip(part, train_again(part), strict=True):
-                out = PUBLISHED / "policies" / f"{middle.spec.name}.pt"
-                told = middle.write(out, *end)
-                vouch(out)
-                yield f"{told}, trained again (its curves say {middle.score[0]:.3f})"
+        out = PUBLISHED / "policies" / f"{middle.spec.name}.pt"
+        told = middle.write(out, *train_again(middle))
+        vouch(out)
+        yield f"{told}, trained again (its curves say {middle.score[0]:.3f})"
 
 
 def publish_trained(curves: Path, named: Collection[str] = ()) -> str:
@@ -185,40 +175,24 @@ class Middle:
 End = tuple[Tensor, int, tuple[float, float]]
 
 
-def train_again(middles: Sequence[Middle]) -> list[End]:
-    """Train these runs, of cells that may share an axis, to their ends."""
+def train_again(middle: Middle) -> End:
+    """Train this run to its end."""
     prepare_process("cpu")
-    specs, seeds = [m.spec for m in middles], [m.seed for m in middles]
-    loop: type[Runs] = entry(specs[0].algorithm.loop)
-    runs = loop(specs, seeds, "cpu")
-    ends: dict[int, End] = {}
+    spec, seed = middle.spec, middle.seed
+    runs = runs_of(spec, [seed], "cpu")
     with show() as tell:
-        while len(ends) < len(middles):
+        ended = False
+        while not ended:
             columns = runs.iterate()
-            finite = runs.rows.isfinite().all(1)
-            for i in (~finite).nonzero()[:, 0].tolist():
-                spec, seed = runs.specs[i], runs.seeds[i]
+            if not runs.rows.isfinite().all():
                 raise FileError(f"{spec.name}: run {seed} diverged at step {runs.env_steps:,}")
-            ended = runs.ended(columns["return_mean"])
-            seconds = max(float(runs.clock.wall.sum()), 1e-9)
-            n, of = len(runs.seeds), runs.spec.steps
-            tell(
-                Progress(
-                    tuple(spec.name for spec in runs.specs), n * runs.env_steps, n * of,
-                    n * runs.env_steps / seconds,
-                    float(columns["return_mean"].nanmean()),
-                    float(columns["success_rate"].nanmean()),
-                )
-            )  # fmt: skip
-            if not ended.any():
-                continue
-            tested = runs.evaluate()
-            for i in ended.nonzero()[:, 0].tolist():
-                score = float(tested["return_mean"][i]), float(tested["success_rate"][i])
-                ends[runs.numbers[i]] = runs.rows[i].detach().cpu().clone(), runs.env_steps, score
-            if not ended.all():
-                runs.select((~ended).nonzero()[:, 0])
-    return [ends[number] for number in range(len(middles))]
+            ended = bool(runs.ended(columns["return_mean"]))
+            rate = runs.env_steps / max(float(runs.clock.wall.sum()), 1e-9)
+            score = float(columns["return_mean"]), float(columns["success_rate"])
+            tell(Progress((spec.name,), runs.env_steps, spec.steps, rate, *score))
+    tested = runs.evaluate()
+    found = float(tested["return_mean"]), float(tested["success_rate"])
+    return runs.rows[0].detach().cpu().clone(), runs.env_steps, found
 
 
 def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict[str, Any]) -> None:

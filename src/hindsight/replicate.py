@@ -20,6 +20,7 @@ from hindsight.interruption import PARENT, noticed
 from hindsight.locks import held
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load, overrides_of
+from hindsight.specs.cost import seconds
 from hindsight.specs.plan import Plan, left_out
 from hindsight.training.progress import display, shown
 from hindsight.workflow import Stage, files_below
@@ -78,7 +79,7 @@ def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
         for name in stage.damaged:
             yield f"{stage.curves(name)} is damaged: it is set aside, and trained again."
         fresh = stage.there - set(stage.stale)
-        left = [work for name, work in stage.shares(slots=1).items() if name not in fresh]
+        left = [seconds(spec) for name, spec in stage.plan.cells.items() if name not in fresh]
         yield f"Preset {stage.source}: {len(left)} of {len(stage.cells)} cells are to be trained."
         if left:
             there = len(os.sched_getaffinity(0))
@@ -91,9 +92,9 @@ def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
     yield f"Results go to results/, figures and the page to {stage.folder}/."
 
 
-def _duration(seconds: float) -> str:
+def _duration(length: float) -> str:
     """`40 minutes`, `3 hours`."""
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
+    return f"{length / 60:.0f} minutes" if length < 5400 else f"{length / 3600:.0f} hours"
 
 
 def _narrowed(stage: Stage) -> list[str]:
@@ -205,9 +206,9 @@ class _Watch:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.work = stage.shares(slots=1)
+        self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
         #: Cells that one process trains, and those that a process was seen to train.
-        self.jobs = [set(names) for names in stage.jobs(stage.plan.cells, slots=1)]
+        self.jobs = [set(names) for names in stage.jobs(stage.plan.cells)]
         self.seen: set[str] = set()
         self.kinds = {name: kind_of(spec) for name, spec in stage.plan.cells.items()}
         self.there = set(stage.there)

@@ -21,18 +21,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from hindsight.files import as_json, set_aside, write_if_changed
 from hindsight.integrity import RECORD, about
-from hindsight.specs.axis import by_axis
-from hindsight.specs.bundles import bundles_of, jobs_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED
-from hindsight.specs.cost import as_one, megabytes, one_after_another
+from hindsight.specs.cost import START_SECONDS, megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import is_known
@@ -44,13 +41,6 @@ NODE_START_SECONDS = 60  # of a job on a cluster, before it trains: a slow file 
 SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the cell
 #: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
-#: Seconds (estimated) below which a bundle is not divided to keep another core busy ...
-SHORTEST_BUNDLE = 60
-#: ... and how many that long each core, or job at a time, has at least.
-BUNDLES_PER_SLOT = 2
-#: Seconds of one machine's job that has short bundles follow each other: at least, at most, and
-#: how many jobs each core has at least, so that all end together.
-LEAST_JOB, MOST_JOB, JOBS_PER_SLOT = 20, 60, 8
 #: Seconds of a core (estimated) below which all training ends soon enough to be drawn at once.
 SHORT_TRAINING = 600
 #: What every training job has as its input, and no other: of cells that train together Snakemake
@@ -215,7 +205,7 @@ class Stage:
         longer than an experiment's tables.  Else an experiment is shown as soon as it is trained.
         """
         published = self.plan.config.results == "published"
-        return published or sum(self.shares(1).values()) < SHORT_TRAINING
+        return published or sum(map(seconds, self.plan.cells.values())) < SHORT_TRAINING
 
     @cached_property
     def summarising(self) -> dict[str, list[str]]:
@@ -305,13 +295,11 @@ class Stage:
         """Options of every training job."""
         execution = self.plan.config.execution
         options = f"--device {execution.device}"
-        if execution.runs_per_axis is not None:
-            options += f" --runs-per-axis {execution.runs_per_axis}"
         if "checkpoint_seconds" in execution.model_fields_set:
             options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
         return options
 
-    # -- what trains together ----------------------------------------------------------------
+    # -- what one job trains ------------------------------------------------------------------
 
     @cached_property
     def to_train(self) -> dict[str, CellSpec]:
@@ -325,44 +313,52 @@ class Stage:
         undone = self.plan.cells.keys() - self.there | lost | set(self.stale)
         return {name: spec for name, spec in self.plan.cells.items() if name in undone}
 
-    def bundles(self, cells: dict[str, CellSpec], slots: int) -> list[list[str]]:
-        """Of these cells those that train together, so that as many jobs at a time have work."""
-        execution = self.plan.config.execution
-        how = (self.plan.timed, execution.device, execution.runs_per_axis)
-        undivided = bundles_of(cells, *how)
-        everything = sum(self.seconds(*names) for names in undivided)
-        longest = max(SHORTEST_BUNDLE, everything / slots / BUNDLES_PER_SLOT)
-        return bundles_of(cells, *how, longest)
+    @cached_property
+    def _experiment_of(self) -> dict[str, str]:
+        """The first experiment that a cell is of."""
+        found: dict[str, str] = {}
+        for experiment in self.experiments:
+            found |= {n: experiment for n in self.plan.cells_of(experiment) if n not in found}
+        return found
 
-    def jobs(
-        self, cells: dict[str, CellSpec], slots: int, on_cluster: bool = False
-    ) -> list[list[str]]:
-        """Of these cells those that one process trains, of this machine or of a cluster's job."""
-        bundles = self.bundles(cells, slots)
-        execution = self.plan.config.execution
-        if on_cluster:
-            long = 60 * execution.job_minutes
-        else:
-            everything = sum(self.seconds(*names) for names in bundles)
-            long = min(MOST_JOB, max(LEAST_JOB, everything / slots / JOBS_PER_SLOT))
-        return jobs_of(bundles, cells, long, execution.runs_per_axis)
+    def jobs(self, cells: dict[str, CellSpec]) -> list[list[str]]:
+        """Of these cells those that one process trains, one after the other.
 
-    def together(self, slots: int, on_cluster: bool) -> dict[str, list[str]]:
-        """Cells of the jobs that train several, by the job's name, which says which they are.
+        They are an experiment's, because starting a process takes seconds.  A job is no longer than
+        `job_minutes` (estimated), unless it is a single cell.  What runs somebody else's code
+        shares its process with nothing.
+        """
+        most = 60 * self.plan.config.execution.job_minutes
+        jobs: list[list[str]] = []
+        last: dict[str, list[str]] = {}
+        for name, spec in cells.items():
+            experiment = self._experiment_of[name]
+            job = last.get(experiment)
+            if job is None or spec.environment.foreign or self.seconds(*job, name) > most:
+                jobs.append([name])
+                if not spec.environment.foreign:
+                    last[experiment] = jobs[-1]
+            else:
+                job.append(name)
+        return jobs
+
+    @cached_property
+    def together(self) -> dict[str, list[str]]:
+        """Cells of the jobs that train several, by the job's name.
 
         Written for the jobs of a cluster, which do not plan.
         """
-        found = {}
+        found: dict[str, list[str]] = {}
         todo = {} if self.never_train else self.to_train
         # Apart: of a job with a file missing Snakemake does not look at how old the others are.
         missing = {name: spec for name, spec in todo.items() if name not in self.there}
         stale = {name: spec for name, spec in todo.items() if name in self.there}
-        both = (self.jobs(cells, slots, on_cluster) for cells in (missing, stale))
-        for names in chain.from_iterable(both):
+        for names in (*self.jobs(missing), *self.jobs(stale)):
             if len(names) > 1:
-                which = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
-                found[f"train_{len(names)}_cells_{which}"] = names
-                write_if_changed(bundle_path(f"train_{len(names)}_cells_{which}"), as_json(names))
+                which = hashlib.sha256("\n".join(names).encode()).hexdigest()[:4]
+                job = f"train_{self._experiment_of[names[0]]}_{which}"
+                found[job] = names
+                write_if_changed(bundle_path(job), as_json(names))
         return found
 
     @property
@@ -398,13 +394,11 @@ class Stage:
 
     def seconds(self, *names: str) -> float:
         """How long a job of these cells is expected to take."""
-        runs_per_axis = self.plan.config.execution.runs_per_axis
-        return one_after_another(self.specs_of(*names), runs_per_axis)
+        return sum(map(seconds, self.specs_of(*names))) - START_SECONDS * (len(names) - 1)
 
     def memory(self, *names: str, attempt: int = 1) -> int:
         """Megabytes to ask for, more at each attempt."""
-        parts = map(as_one, by_axis(self.specs_of(*names)))
-        return attempt * (SNAKEMAKE_MB + max(map(megabytes, parts)))
+        return attempt * (SNAKEMAKE_MB + max(map(megabytes, self.specs_of(*names))))
 
     def runtime(self, *names: str, attempt: int = 1) -> int:
         """Minutes to ask for, more at each attempt."""
@@ -416,21 +410,9 @@ class Stage:
         """Whether cells are trained on GPUs."""
         return self.plan.config.execution.device.startswith("cuda")
 
-    def shares(self, slots: int) -> dict[str, float]:
-        """Seconds of each cell, its share of its job's, if all are to be trained."""
-        found: dict[str, float] = {}
-        for names in self.jobs(self.plan.cells, slots):
-            parts = by_axis(self.specs_of(*names))
-            apart = [self.seconds(*(spec.name for spec in part)) for part in parts]
-            for part, alone in zip(parts, apart, strict=True):
-                each = self.seconds(*names) * alone / sum(apart) / as_one(part).seeds
-                found |= {spec.name: each * spec.seeds for spec in part}
-        return found
-
-    def queue(self, slots: int) -> list[float]:
-        """Seconds of the jobs that all cells make on a cluster, as they start."""
-        jobs = self.jobs(self.plan.cells, slots, on_cluster=True)
-        jobs.sort(key=lambda names: -self.priority(*names))
+    def queue(self) -> list[float]:
+        """Seconds of the jobs that all cells make, as they start."""
+        jobs = sorted(self.jobs(self.plan.cells), key=lambda names: -self.priority(*names))
         return [self.seconds(*names) for names in jobs]
 
     # -- beginning and end of a run -----------------------------------------------------------

@@ -356,7 +356,7 @@ def pusher(spec: CellSpec, gain: float = 3.0) -> Tensor:
 @pytest.mark.parametrize("n", [2, 3])
 def test_the_episodes_are_those_of_the_evaluation(prey: Prey, n: int) -> None:
     spec = cell(prey, n_dims=n, interception_distance=2.0)
-    runs = OnPolicyRuns([spec], [4], "cpu")
+    runs = OnPolicyRuns(spec, [4], "cpu")
     runs.optimiser.rows.copy_(pusher(spec)[None])
     beginnings = runs.evaluation_env.state[0].clone()
     evaluated = runs.evaluate()

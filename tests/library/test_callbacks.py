@@ -29,7 +29,7 @@ SPEC = CellSpec.model_validate(
         "evaluation": {"points": 8, "episodes": 20},
     }
 )
-IN_GROUPS = Execution(runs_per_axis=2)
+ONCE = Execution()
 
 
 class Recorder:
@@ -53,7 +53,7 @@ def evaluations(path: Path) -> pd.DataFrame:
 
 def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
     best = tmp_path / "best.pt"
-    path = train_cell(SPEC, tmp_path, IN_GROUPS, callbacks=[KeepBest(best, SPEC)])
+    path = train_cell(SPEC, tmp_path, ONCE, callbacks=[KeepBest(best, SPEC)])
     saved = load(best)
     assert saved["seeds"] == [0, 1, 2]
     for seed, rows in evaluations(path).groupby("seed"):
@@ -70,7 +70,7 @@ def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
 
 
 def test_the_best_survive_an_interruption(tmp_path):
-    train_cell(SPEC, tmp_path / "a", IN_GROUPS, callbacks=[KeepBest(tmp_path / "a.pt", SPEC)])
+    train_cell(SPEC, tmp_path / "a", ONCE, callbacks=[KeepBest(tmp_path / "a.pt", SPEC)])
 
     class Interruption(Exception):
         pass
@@ -79,7 +79,7 @@ def test_the_best_survive_an_interruption(tmp_path):
         if progress.steps > 64 * 8 * 2 + 64 * 5:
             raise Interruption
 
-    often = Execution(runs_per_axis=2, checkpoint_seconds=0)
+    often = Execution(checkpoint_seconds=0)
     with pytest.raises(Interruption):
         train_cell(SPEC, tmp_path / "b", often, interrupt, [KeepBest(tmp_path / "b.pt", SPEC)])
     train_cell(SPEC, tmp_path / "b", often, callbacks=[KeepBest(tmp_path / "b.pt", SPEC)])
@@ -99,7 +99,7 @@ def test_a_file_of_another_training_is_written_over(tmp_path):
 
 
 def test_policies_on_the_way_are_those_of_their_step(tmp_path):
-    train_cell(SPEC, tmp_path, IN_GROUPS, callbacks=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
+    train_cell(SPEC, tmp_path, ONCE, callbacks=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
     steps = {int(path.stem) for path in (tmp_path / "way").glob("*.pt")}
     assert steps == {256, 448}  # the first iterations to pass 200 and 400
     saved = load(tmp_path / "way/256.pt")
@@ -120,7 +120,7 @@ def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_pat
         return made[-1]
 
     board = TensorBoard(tmp_path / "tb", SPEC, writer)
-    rows = pd.read_parquet(train_cell(SPEC, tmp_path, IN_GROUPS, callbacks=[board]))
+    rows = pd.read_parquet(train_cell(SPEC, tmp_path, ONCE, callbacks=[board]))
     board.close()
     assert [one.folder for one in made] == [
         tmp_path / "tb" / SPEC.name / f"run_{i}" for i in (0, 1, 2)

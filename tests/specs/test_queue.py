@@ -43,32 +43,32 @@ def test_a_clock_that_ticks_agrees(jobs, slots):
 
 
 def test_short_cells_share_jobs_and_the_main_figure_comes_first():
-    """Jobs as long as asked for, but those of one long bundle; each saves a start of a program."""
+    """A job is an experiment's, and as long as asked for; each saves a start of a program."""
     config = load(ROOT / "config.yaml", {"preset": "laptop"})
     queues = {}
-    for minutes in (0, 5, 60):
+    for minutes in (0, 1, 60):
         execution = config.execution.model_copy(update={"job_minutes": minutes})
         stage = Stage.of(Plan.of(config.model_copy(update={"execution": execution})))
-        bundles = stage.bundles(stage.plan.cells, 10)
-        jobs = stage.jobs(stage.plan.cells, 10, on_cluster=True)
-        queues[minutes] = stage.queue(10)
-        alone = {tuple(names) for names in bundles}
+        jobs = stage.jobs(stage.plan.cells)
+        queues[minutes] = stage.queue()
         for names in jobs:
-            assert tuple(names) in alone or stage.seconds(*names) <= 60 * minutes
+            assert len(names) == 1 or stage.seconds(*names) <= 60 * minutes
+            experiments = [set(stage.plan.cells_of(name)) for name in stage.experiments]
+            assert any(set(names) <= cells for cells in experiments)
         assert sorted(queues[minutes]) == sorted(stage.seconds(*names) for names in jobs)
         first = max(jobs, key=lambda names: stage.priority(*names))
         assert queues[minutes][0] == stage.seconds(*first)
         assert set(first) & set(stage.plan.cells_of("algorithms"))
-    assert len(queues[0]) == len(bundles) > len(queues[5]) > len(queues[60])
-    saved = START_SECONDS * (len(queues[0]) - len(queues[5]))
-    assert sum(queues[0]) - sum(queues[5]) == pytest.approx(saved)
+    assert len(queues[0]) == len(stage.plan.cells) > len(queues[1]) > len(queues[60])
+    saved = START_SECONDS * (len(queues[0]) - len(queues[1]))
+    assert sum(queues[0]) - sum(queues[1]) == pytest.approx(saved)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
 def test_nothing_of_a_preset_is_lost_in_the_queue(preset):
     stage = Stage.of(Plan.of(load(ROOT / "config.yaml", {"preset": preset})))
-    queue = stage.queue(10)
-    jobs = stage.jobs(stage.plan.cells, 10, on_cluster=True)
+    queue = stage.queue()
+    jobs = stage.jobs(stage.plan.cells)
     work = sum(stage.seconds(*names) for names in jobs)
     assert sorted(name for names in jobs for name in names) == sorted(stage.plan.cells)
     assert sum(queue) == pytest.approx(work)

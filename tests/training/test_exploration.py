@@ -44,7 +44,7 @@ def cell(
 
 
 def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns([spec] * len(seeds), seeds, "cpu")
+    return OnPolicyRuns(spec, seeds, "cpu")
 
 
 @pytest.fixture

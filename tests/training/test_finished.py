@@ -124,7 +124,7 @@ def test_runs_of_other_code_are_not_reused(tmp_path, trained_seeds):
 
 def test_reusing_survives_an_interruption(tmp_path, trained_seeds):
     train_cell(with_seeds(1), tmp_path)
-    undisturbed = curves(train_cell(SPEC, tmp_path / "alone", Execution(runs_per_axis=2)))
+    undisturbed = curves(train_cell(SPEC, tmp_path / "alone"))
 
     class Interruption(Exception):
         pass

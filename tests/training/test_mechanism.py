@@ -44,8 +44,8 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[Samples]:
 
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_only_failed_episodes_are_copied(fidelity: str, learned: list[Samples]) -> None:
-    runs = OnPolicyRuns([cell(fidelity, copies="failed")] * 2, [1, 2], "cpu")
-    everything = OnPolicyRuns([cell(fidelity)] * 2, [1, 2], "cpu")
+    runs = OnPolicyRuns(cell(fidelity, copies="failed"), [1, 2], "cpu")
+    everything = OnPolicyRuns(cell(fidelity), [1, 2], "cpu")
     runs.iterate()
     everything.iterate()
     some, whole = learned
@@ -68,8 +68,8 @@ def test_only_failed_episodes_are_copied(fidelity: str, learned: list[Samples]) 
 def test_copies_weigh_by_the_truncated_importance_ratio(
     fidelity: str, learned: list[Samples]
 ) -> None:
-    weighted = OnPolicyRuns([cell(fidelity, weight="truncated")], [3], "cpu")
-    plain = OnPolicyRuns([cell(fidelity)], [3], "cpu")
+    weighted = OnPolicyRuns(cell(fidelity, weight="truncated"), [3], "cpu")
+    plain = OnPolicyRuns(cell(fidelity), [3], "cpu")
     weighted.iterate()
     plain.iterate()
     found, expected = learned

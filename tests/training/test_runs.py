@@ -48,7 +48,7 @@ def cell(hindsight: HindsightSpec | None = None, **algorithm: Any) -> CellSpec:
 
 
 def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns([spec] * len(seeds), seeds, "cpu")
+    return OnPolicyRuns(spec, seeds, "cpu")
 
 
 @pytest.fixture
@@ -106,87 +106,6 @@ def test_a_seed_alone_equals_itself_among_others(variant, n_envs, collected):
     torch.testing.assert_close(among.optimiser.rows[1:2], alone.optimiser.rows, rtol=0, atol=1e-5)
     part = {name: value[1:2] for name, value in columns.items()}
     assert_same(part, columns_alone, rtol=1e-3, atol=1e-5)
-
-
-#: Of each value that may differ: what it is for a run, and what for its two neighbours.
-DIFFERENT: dict[str, tuple[Any, Any, Any]] = {
-    "prey": ("static", "repel", "random_direction"),
-    "spawn": ("apart", "random", "random"),
-    "grid_size": (6.0, 4.0, 5.0),
-    "interception_distance": (1.0, 1.9, 0.6),
-    "fidelity": ("described", "released", "released"),
-    "learning_rate": (1e-3, 1e-5, 2e-3),
-    "s_ratio": (0.3, 0.9, 0.6),
-    "until_success": (0.9, 0.0, 0.2),
-    "seeds": (4, 1, 2),
-}
-
-
-def with_value(spec: CellSpec, key: str, value: Any) -> CellSpec:
-    """The same with another value, wherever that belongs."""
-    values = spec.model_dump()
-    homes = [values, values["environment"], values["algorithm"], values["hindsight"] or {}]
-    home = next(home for home in homes if key in home)
-    home[key] = value
-    return CellSpec.model_validate(values)
-
-
-def test_every_value_that_may_differ_is_tested():
-    kinds = (CellSpec, PredatorPreySpec, PPOSpec, HindsightSpec)
-    assert set().union(*(kind.values for kind in kinds)) == DIFFERENT.keys()
-
-
-@pytest.mark.parametrize("hindsight", ["ppo", "released-meher", "described-meher"])
-@pytest.mark.parametrize("key", DIFFERENT)
-def test_a_run_among_runs_of_other_cells_equals_itself_alone(key, hindsight, collected):
-    """Draws bit for bit, parameters and curves as among other seeds; evaluations and signals, too.
-
-    The neighbours have the run's own seed, so that nothing can be told apart by it.
-    """
-    her = VARIANTS[hindsight]
-    if her is None and key in HindsightSpec.values:
-        pytest.skip("PPO alone has no hindsight")
-    if her is not None and key == "until_success":
-        her = her.model_copy(update={"until_success": 0.5})
-    common = cell(her, n_epochs=4, learning_rate=3e-4)
-    if key == "prey":
-        common = with_value(common, "max_steps", 12)
-    own, *others = (with_value(common, key, value) for value in DIFFERENT[key])
-    assert len({own.name, *(other.name for other in others)}) >= 2
-    among = OnPolicyRuns([others[0], own, others[1]], [5, 5, 5], "cpu")
-    alone = OnPolicyRuns([own], [5], "cpu")
-    assert torch.equal(among.optimiser.rows[1:2], alone.optimiser.rows)
-    for _ in range(2):
-        among_columns, alone_columns = among.iterate(), alone.iterate()
-        (noise, draws, rollout), (noise_alone, draws_alone, rollout_alone) = collected[-2:]
-        assert torch.equal(noise[:, 1:2], noise_alone)
-        if alone.env.drawn.size:
-            assert torch.equal(draws[1:2], draws_alone)
-        expected = vars(rollout.select(torch.tensor([1])))
-        for name, value in vars(rollout_alone).items():
-            if value is not None:
-                torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-4, msg=name)
-        part = {name: value[1:2] for name, value in among_columns.items()}
-        assert_same(part, alone_columns, rtol=1e-3, atol=1e-4)
-        rows = among.optimiser.rows
-        torch.testing.assert_close(rows[1:2], alone.optimiser.rows, rtol=0, atol=1e-4)
-    assert key == "seeds" or not torch.equal(rows[0], rows[1]), "the value matters"
-    evaluated = {name: value[1:2] for name, value in among.evaluate().items()}
-    assert_same(evaluated, alone.evaluate(), rtol=1e-3, atol=1e-4)
-
-
-def test_what_is_more_than_a_value_separates():
-    """Another width, dimension, horizon or relabelling, or none, changes shapes or the code."""
-    one = cell(HindsightSpec(s_ratio=0.5))
-    for key, value in (
-        ("hidden", (8, 9)), ("n_dims", 2), ("n_steps", 32), ("k", 2), ("max_steps", 9),
-        ("s_ratio", None), ("until_success", 0.5), ("steps", 9999), ("pushes_object", True),
-    ):  # fmt: skip
-        other = with_value(one.model_copy(), key, value)
-        if key == "k":
-            other = cell(HindsightSpec(strategy="episode", k=2))
-        with pytest.raises(ValueError, match="differ in more than values"):
-            OnPolicyRuns([one, other], [1, 1], "cpu")
 
 
 def test_seeds_differ_in_all_they_draw(collected):

@@ -137,7 +137,7 @@ def test_the_columns_are_of_what_the_last_iteration_learned_from(exploration, hi
         evaluation=EvaluationSpec(episodes=3),
         steps=1000,
     )
-    runs = OnPolicyRuns([spec] * 2, [3, 4], "cpu")
+    runs = OnPolicyRuns(spec, [3, 4], "cpu")
     runs.iterate()
     runs.iterate()
     found = runs.evaluate()

@@ -18,7 +18,7 @@ from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training import clock, files
-from hindsight.training.cell import Execution, train_cell
+from hindsight.training.cell import train_cell
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.runs import runs_of
 
@@ -63,9 +63,9 @@ def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
 def mode(runs: OnPolicyRuns, run: int) -> str:
     """How a run has learned in the last iteration, by what it learned from."""
     ((place, copies, real),) = [
-        (numbers.index(runs.numbers[run]), copies, real)
-        for numbers, _, real, copies in runs.learned
-        if runs.numbers[run] in numbers
+        (seeds.index(runs.seeds[run]), copies, real)
+        for seeds, _, real, copies in runs.learned
+        if runs.seeds[run] in seeds
     ]
     if copies is None:
         return "ppo"
@@ -257,8 +257,7 @@ def test_who_has_switched_survives_a_checkpoint(variant, tmp_path):
     assert torch.equal(whole.optimiser.rows, resumed.optimiser.rows)
 
 
-@pytest.mark.parametrize("runs_per_axis", [None, 1])
-def test_the_results_tell_when_each_run_switched(tmp_path, runs_per_axis):
+def test_the_results_tell_when_each_run_switched(tmp_path):
     """The curves' first row without hindsight is at that step, and so is every later one."""
     spec = CellSpec.model_validate(
         {
@@ -268,7 +267,7 @@ def test_the_results_tell_when_each_run_switched(tmp_path, runs_per_axis):
             "early_end": None,
         }
     )
-    path = train_cell(spec, tmp_path, Execution(runs_per_axis=runs_per_axis))
+    path = train_cell(spec, tmp_path)
     metadata = json.loads(pq.read_schema(path).metadata[b"hindsight"])
     curves = pd.read_parquet(path)
     found = []

@@ -86,7 +86,7 @@ def test_an_idler_fails_after_21_steps() -> None:
 @pytest.mark.parametrize("gain", [3.0, 0.12])
 def test_the_episodes_are_those_of_the_evaluation(prey: Prey, gain: float) -> None:
     spec = cell(prey)
-    runs = OnPolicyRuns([spec], [4], "cpu")
+    runs = OnPolicyRuns(spec, [4], "cpu")
     runs.optimiser.rows.copy_(hunter(spec, gain)[None])
     evaluated = runs.evaluate()
     episodes = play(spec, hunter(spec, gain), spec.evaluation.episodes, seed=4)

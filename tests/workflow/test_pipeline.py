@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from hindsight.analysis.cells import load_cell
-from hindsight.integrity import ABOUT, about, sealed
+from hindsight.integrity import ABOUT, sealed
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.workflow import Stage
@@ -130,26 +130,24 @@ def test_every_figure_is_there_and_not_blank(project, stage):
 
 def test_every_cell_has_its_curves_policy_log_and_benchmark(project, stage):
     """Of cells that one process trained the first one's log and benchmark are all of theirs."""
-    jobs, bundles = (how(stage.plan.cells, slots=2) for how in (stage.jobs, stage.bundles))
-    assert len(jobs) < len(bundles) / 2 < len(stage.cells) / 2
+    jobs = stage.jobs(stage.plan.cells)
+    assert len(jobs) < len(stage.cells)
     for names in jobs:
         assert (project / "results/logs" / f"{names[0]}.log").exists()
         assert (project / "results/benchmarks" / f"{names[0]}.tsv").exists()
-    for names in bundles:
         for name in names:
             curves = pd.read_parquet(project / "results/cells" / f"{name}.parquet")
             assert curves.seed.nunique() == stage.plan.cells[name].seeds
-            assert about(project / f"results/cells/{name}.parquet")["cells_per_axis"] == len(names)
             assert (project / "results/policies" / f"{name}.pt").exists()
     assert not list((project / "results/checkpoints").rglob("*.pt"))
 
 
 def test_of_cells_that_train_together_only_what_is_missing_or_changed_trains(project, stage):
     """One is gone, of one another code has made the curves; the job leaves the others alone."""
-    names = max(stage.bundles(stage.plan.cells, slots=2), key=len)
+    names = max(stage.jobs(stage.plan.cells), key=len)
     gone, stale, *kept = names
     assert kept
-    twin = next(x for x in stage.bundles(stage.plan.cells, slots=2) if len(x) == 2)
+    twin = next(x for x in stage.jobs(stage.plan.cells) if len(x) == 2)
     paths = {name: project / "results/cells" / f"{name}.parquet" for name in names}
     before = {name: paths[name].stat().st_mtime_ns for name in kept}
     clocks = ["wall_seconds", "cpu_seconds"]
@@ -162,7 +160,7 @@ def test_of_cells_that_train_together_only_what_is_missing_or_changed_trains(pro
     pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(told)), paths[stale])
     told = snakemake(project, "--dry-run", *SMOKE, "--cores", "2").stdout
     assert set(cells_to_train(told)) == {gone, stale, *twin}, told
-    assert [job for job in jobs(told) if job.startswith("train_2_cells_")]
+    assert [job for job in jobs(told) if job.startswith("train_")]
     ran = snakemake(project, "--cores", "2", *SMOKE)
     assert ran.returncode == 0, ran.stdout
     assert {name: paths[name].stat().st_mtime_ns for name in kept} == before
@@ -413,7 +411,7 @@ def test_plan_counts_what_is_there(project):
 
 def test_curves_are_the_same_wherever_they_are_trained(project, stage, tmp_path):
     """A cell of the workflow is the cell of `hindsight cell`, number for number."""
-    name = next(names[0] for names in stage.bundles(stage.plan.cells, 2) if len(names) == 1)
+    name = next(names[0] for names in stage.jobs(stage.plan.cells) if len(names) == 1)
     spec = project / "results/specs" / f"{name}.json"
     result = run(project, "hindsight", "cell", str(spec), "--out", str(tmp_path))
     assert result.returncode == 0, result.stdout

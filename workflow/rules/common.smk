@@ -24,14 +24,6 @@ from hindsight.workflow import (
 )
 
 
-def slots():
-    """Jobs at a time: those in a cluster's queue, or the cores; and whether it is a cluster's."""
-    try:
-        return workflow.nodes or workflow.cores, bool(workflow.nodes)
-    except WorkflowError:  # whoever only looks at the rules names none
-        return 1, False
-
-
 try:
     if workflow.is_main_process and not workflow.output_settings.dryrun:
         end_with_parent(signal.SIGKILL)
@@ -43,7 +35,7 @@ try:
         if workflow.is_main_process and not workflow.output_settings.dryrun:
             STAGE.set_damaged_aside()
         STAGE.write_plans()
-        TOGETHER = STAGE.together(*slots())
+        TOGETHER = STAGE.together
     else:
         # Its rules are named on its command line, which Snakemake has not told yet when it reads this.
         jobs = {

@@ -1,5 +1,5 @@
-# One job per cell, all seeds of one algorithm variant in one condition; or for several: cells that
-# differ in values only train together, and short ones follow each other.
+# One job per cell, all seeds of one algorithm variant in one condition; or for short cells of an
+# experiment, one after the other.
 #
 # All jobs have the same input, none of the parameters that Snakemake compares, and the same command:
 # a cell is as well trained by the one as by the other, and needs no job when it is there.

@@ -64,9 +64,6 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
-    #: Keys that are only values on the run axis: runs with different ones may train together.
-    values: ClassVar[frozenset[str]] = frozenset()
-
     @model_validator(mode="before")
     @classmethod
     def _truth_is_no_number(cls, values: Any) -> Any:

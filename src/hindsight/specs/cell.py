@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
@@ -68,8 +68,6 @@ else:
 
 class CellSpec(Spec):
     """Everything that decides the numbers of one cell."""
-
-    values: ClassVar[frozenset[str]] = frozenset({"seeds"})
 
     environment: AnyEnvironment = ENVIRONMENTS["PredatorPrey-v0"]()
     algorithm: AnyAlgorithm = ALGORITHMS["ppo"]()

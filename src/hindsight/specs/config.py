@@ -93,8 +93,6 @@ class Experiment(Spec):
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
     seeds: Seeds = 16
-    #: Its arms are compared in minutes, too: what trains beside a cell must not tell them apart.
-    timed: bool = False
 
     @property
     def published_as(self) -> str:
@@ -220,11 +218,10 @@ class Execution(Spec):
     """How cells are trained, which changes no number but their clocks."""
 
     device: Device = "cpu"
-    runs_per_axis: Count | None = None
     #: Between checkpoints of a cell: what an interruption loses at most.
     checkpoint_seconds: Positive = 60.0
-    #: Of a cluster: short cells follow each other until a job is (estimated) so long.
-    job_minutes: NonNegative = 5.0
+    #: Cells of an experiment follow each other in one job until it is (estimated) so long.
+    job_minutes: NonNegative = 1.0
 
 
 class Config(Spec):

@@ -1,25 +1,18 @@
 """What a cell costs on one core, by a rule fitted to measurements.
 
-PPO: bench/ppo.py, one core of an AMD EPYC of 2025; off-policy: cells trained on one of an Intel
-Xeon of 2023.  Good to some tens of per cent there, three times too low on older cores: meant for
-planning, not for claims.
+PPO and SAC: bench/ppo.py and bench/off_policy.py, one core of an AMD EPYC of 2025; other off-policy
+algorithms: cells trained on one of an Intel Xeon of 2023.  Good to some tens of per cent there,
+three times too low on older cores: meant for planning, not for claims.
 """
 
 import heapq
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hindsight.specs.axis import by_axis
 from hindsight.specs.cell import CellSpec
 
-COLLECT_MS, COLLECT_RUN_MS = 0.049, 0.0007  # per step of a rollout: fixed, and per run
-UPDATE_MS, UPDATE_RUN_MS = 0.57, 1.33e-5  # per minibatch: fixed, and per run and weight
-#: Weights of a network above which fewer runs share an axis on a CPU (measured: bench/ppo.py).
-LARGE_NETWORK = 100_000
-
-
-#: Runs on an axis from which on more gain nothing (measured: bench/growth.py, networks of 2 x 64).
-AXIS_RUNS = 64
+#: Of one run: a step of a rollout, and a minibatch, fixed and per weight.
+COLLECT_MS, UPDATE_MS, UPDATE_WEIGHT_MS = 0.003, 0.012, 6.5e-6
 #: An off-policy update: fixed, and per run and sample for each weight and each hidden unit; a step
 #: and its storage (SAC and DQN of 64, DDPG of 2 x 256).
 OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 1.0, 0.25
@@ -45,23 +38,6 @@ def weights(spec: CellSpec) -> int:
     return sum(a * b for a, b in pairwise(widths))
 
 
-def axis_size(spec: CellSpec, device: str = "cpu") -> int:
-    """How many runs, of this cell and of others, share an axis at most.
-
-    A large network fills a CPU's cache and arithmetic units by itself: sharing gains nothing there.
-    Small ones of PPO gain up to 64 runs (bench/growth.py); off-policy cells keep to themselves.
-    """
-    if device.startswith("cpu") and weights(spec) > LARGE_NETWORK:
-        return 1
-    shares = spec.algorithm.on_policy and not spec.environment.foreign
-    return AXIS_RUNS if shares else spec.seeds
-
-
-def as_one(specs: Sequence[CellSpec]) -> CellSpec:
-    """A cell that costs what these do, trained together: all of their runs."""
-    return specs[0].model_copy(update={"seeds": sum(spec.seeds for spec in specs)})
-
-
 def foreign_seconds(spec: CellSpec) -> float:
     """Seconds that foreign environments take on one core, evaluations included."""
     if not spec.environment.foreign:
@@ -70,32 +46,23 @@ def foreign_seconds(spec: CellSpec) -> float:
     return spec.seeds * (spec.steps + tests) * FOREIGN_STEP_MS / 1e3
 
 
-def seconds(spec: CellSpec, runs_per_axis: int | None = None) -> float:
+def seconds(spec: CellSpec) -> float:
     """Seconds on one core, if no run ends early."""
-    return foreign_seconds(spec) + _own_seconds(spec, runs_per_axis)
+    return foreign_seconds(spec) + _own_seconds(spec)
 
 
-def one_after_another(specs: Sequence[CellSpec], runs_per_axis: int | None = None) -> float:
-    """Seconds of one process that trains these, each axis's cells together."""
-    parts = [seconds(as_one(cells), runs_per_axis) for cells in by_axis(specs)]
-    return sum(parts) - START_SECONDS * (len(parts) - 1)
-
-
-def _own_seconds(spec: CellSpec, runs_per_axis: int | None) -> float:
-    how, runs = spec.algorithm, min(runs_per_axis or axis_size(spec), spec.seeds)
-    groups = -(-spec.seeds // runs)
-    if how.on_policy:
-        step = COLLECT_MS + COLLECT_RUN_MS * runs * how.n_envs
-        update = UPDATE_MS + UPDATE_RUN_MS * runs * weights(spec)
-    else:
-        sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
-        step = OFF_POLICY_STEP_MS
-        update = OFF_POLICY_UPDATE_MS + runs * how.batch_size * how.passes * sample
+def _own_seconds(spec: CellSpec) -> float:
+    how = spec.algorithm
     # Of each environment, in whole iterations.
     steps = spec.steps // spec.iteration_steps * how.iteration_steps
-    return (
-        START_SECONDS + groups * (steps * step + how.updates(steps, _copies(spec)) * update) / 1e3
-    )
+    updates = how.updates(steps, _copies(spec))
+    if how.on_policy:
+        of_run = steps * how.n_envs * COLLECT_MS
+        of_run += updates * (UPDATE_MS + UPDATE_WEIGHT_MS * weights(spec))
+        return START_SECONDS + spec.seeds * of_run / 1e3
+    sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
+    update = OFF_POLICY_UPDATE_MS + spec.seeds * how.batch_size * how.passes * sample
+    return START_SECONDS + (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
 
 
 def _copies(spec: CellSpec) -> int:
@@ -104,7 +71,7 @@ def _copies(spec: CellSpec) -> int:
 
 def megabytes(spec: CellSpec) -> int:
     """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
-    runs, how = min(axis_size(spec), spec.seeds), spec.algorithm
+    runs, how = spec.seeds, spec.algorithm
     obs, widest = spec.environment.observation_size, max(how.hidden)
     of_each = 3 * obs + (20 + 3 * widest if how.on_policy else 8)
     numbers = runs * how.most_stored(spec.steps // how.n_envs, _copies(spec)) * of_each

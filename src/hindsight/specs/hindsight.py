@@ -1,6 +1,6 @@
 """Hindsight relabelling of rollouts: its specification."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,8 +14,6 @@ DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
 
 class HindsightSpec(Spec):
     """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3, MEHER)."""
-
-    values: ClassVar[frozenset[str]] = frozenset({"s_ratio", "until_success"})
 
     strategy: EpisodeStrategy = "final"
     k: Count = 1

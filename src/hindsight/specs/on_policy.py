@@ -15,7 +15,6 @@ class OnPolicySpec(AlgorithmSpec):
 
     loop: ClassVar[str] = "hindsight.training.on_policy:OnPolicyRuns"
     on_policy: ClassVar[bool] = True
-    values: ClassVar[frozenset[str]] = frozenset({"learning_rate"})
 
     hidden: Widths = (64, 64)
     learning_rate: Positive = 3e-4

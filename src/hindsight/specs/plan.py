@@ -6,7 +6,7 @@ the largest is trained, because a run does not depend on its neighbours.
 
 import itertools
 import json
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -326,22 +326,6 @@ class Plan:
         """Names of the published cells that it reads beside them."""
         places = self.experiments[experiment]
         return list(dict.fromkeys(name for entry, name in places if entry.published))
-
-    @cached_property
-    def timed(self) -> dict[str, Hashable]:
-        """Where a cell stands in the experiments that compare minutes, but for its condition.
-
-        Of those that stand nowhere there is nothing.  Cells that train together have this in
-        common: arms are then timed alike, each among its own cells.
-        """
-        places: dict[str, set[Hashable]] = {}
-        for experiment, rows in self.experiments.items():
-            if self.config.experiments[experiment].timed:
-                for entry, name in rows:
-                    level = tuple(sorted((key, str(x)) for key, x in entry.level.items()))
-                    place = (experiment, entry.fidelity, entry.arm, level)
-                    places.setdefault(name, set()).add(place)
-        return {name: frozenset(found) for name, found in places.items()}
 
     def document(self, experiment: str) -> dict[str, Any]:
         """The experiment's plan as plain data: what analysis reads (a plan.json)."""

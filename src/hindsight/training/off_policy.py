@@ -38,13 +38,12 @@ class OffPolicyRuns(Runs):
 
     def __init__(
         self,
-        specs: "Sequence[CellSpec]",
+        spec: "CellSpec",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        super().__init__(specs, seeds, device, workers)
-        spec = self.spec
+        super().__init__(spec, seeds, device, workers)
         # The specification itself has named this loop; a cell of it has a replay.
         self.algorithm = cast(OffPolicySpec, spec.algorithm)
         self.replay = cast(ReplaySpec, spec.replay)

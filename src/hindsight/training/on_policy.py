@@ -22,7 +22,6 @@ from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
-from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.policies import Policy, agent_of, initial_row, module_of, policy_of
@@ -47,13 +46,12 @@ class OnPolicyRuns(Runs):
 
     def __init__(
         self,
-        specs: "Sequence[CellSpec]",
+        spec: "CellSpec",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        super().__init__(specs, seeds, device, workers)
-        spec = self.spec
+        super().__init__(spec, seeds, device, workers)
         self.algorithm = cast(OnPolicySpec, spec.algorithm)  # which has named this loop
         self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
         self.module = module_of(self.algorithm)
@@ -64,14 +62,14 @@ class OnPolicyRuns(Runs):
             if isinstance(self.env, Environments):
                 self.collector = self.updater
         self.agent: ActorCritic = agent_of(spec)
-        rows = [initial_row(*run) for run in zip(self.specs, self.seeds, strict=True)]
+        rows = [initial_row(spec, seed) for seed in self.seeds]
         self.optimiser = Adam(
             torch.stack(rows).to(self.device),
             self._learning_rate(),
             eps=ADAM_EPS,
             weight_decay=self.algorithm.weight_decay,
         )
-        #: What the last iteration learned from: runs' numbers, samples, and their trajectories.
+        #: What the last iteration learned from: runs' seeds, samples, and their trajectories.
         self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 
     @property
@@ -120,7 +118,7 @@ class OnPolicyRuns(Runs):
         part = self.optimiser if everyone else self.optimiser.take(runs)
         task = self.env.task if everyone else self.env.task.select(runs)
         rollout = rollout if everyone else rollout.select(runs)
-        seeds, numbers = ([of[i] for i in runs.tolist()] for of in (self.seeds, self.numbers))
+        seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
 
         whole = Trajectories.real(rollout)
@@ -141,7 +139,7 @@ class OnPolicyRuns(Runs):
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
         if not everyone:
             self.optimiser.put(runs, part)
-        self.learned.append((numbers, samples, real, copies))
+        self.learned.append((seeds, samples, real, copies))
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
@@ -164,8 +162,7 @@ class OnPolicyRuns(Runs):
         if mode == "copies":
             _, envs, steps = rollout.rewards.shape
             return real, hindsight.relabel(rollout, spec, task, draw(envs, steps, spec.k))
-        target = torch.tensor([self._hindsight(i).s_ratio or 0.0 for i in runs.tolist()])
-        target = target.to(self.device)
+        target = torch.full((len(runs),), spec.s_ratio or 0.0, device=self.device)
         if mode == "mixture":
             return real, s_ratio.mixture(rollout, task, target, draw)
         return s_ratio.BALANCE[spec.fidelity](rollout, spec, task, target, draw)
@@ -184,10 +181,7 @@ class OnPolicyRuns(Runs):
         before: Mode = "copies" if spec.s_ratio is None or goes_over else "balance"
         over = torch.zeros(len(runs), dtype=torch.bool)
         if spec.until_success is not None:
-            over = success_rate > torch.tensor(
-                [self._hindsight(i).until_success or 0.0 for i in range(len(runs))],
-                dtype=success_rate.dtype,
-            )
+            over = success_rate > spec.until_success
         elif spec.until_steps is not None:
             over[:] = self.env_steps > spec.until_steps
         self._note_first(self.switched, over.tolist())
@@ -214,14 +208,9 @@ class OnPolicyRuns(Runs):
             self.agent.split(self.rows)[2].fill_(first + done * (last - first))
 
     def _learning_rate(self, share: float = 1.0) -> Tensor:
-        """A share of each run's own, [run]."""
-        rates = [share * spec.algorithm.learning_rate for spec in self.specs]
-        return torch.tensor(rates, device=self.device)
-
-    def _hindsight(self, run: int) -> HindsightSpec:
-        spec = self.specs[run].hindsight
-        assert spec is not None
-        return spec
+        """A share of the specified one, [run]."""
+        rate = share * self.algorithm.learning_rate
+        return torch.full((len(self.seeds),), rate, device=self.device)
 
     def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
         """Entropy of the policy in nats, [run]; its mean over the rollout where states matter."""
@@ -256,9 +245,9 @@ class OnPolicyRuns(Runs):
         """Entropies of what the last iteration learned from, each [run]; some may have left."""
         columns: dict[str, Tensor] = {}
         n_choices = self.env.n_choices
-        for numbers, samples, *paths in self.learned:
-            here = [i for i, number in enumerate(numbers) if number in self.numbers]
-            runs = [self.numbers.index(numbers[i]) for i in here]
+        for seeds, samples, *paths in self.learned:
+            here = [i for i, seed in enumerate(seeds) if seed in self.seeds]
+            runs = [self.seeds.index(seeds[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
             if n_choices is None:

@@ -1,8 +1,7 @@
 """What is known of one cell while it trains: its curves so far, its runs' ends, its files.
 
 Files of a cell `<name>`: `cells/<name>.parquet` (the curves), `policies/<name>.pt` (the parameters
-at the end), `checkpoints/<name>.pt` (while it trains).  A checkpoint holds the cell's own runs, and
-nothing of those that it shares an axis with.
+at the end), `checkpoints/<name>.pt` (while it trains).
 """
 
 import glob
@@ -11,7 +10,6 @@ import os
 import platform
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
@@ -50,12 +48,10 @@ class Record:
         self.steps_done = 0
         #: Machines and versions that trained it before this process, if a checkpoint is continued.
         self.earlier: list[dict[str, Any]] = []
-        #: The most runs that trained together, its own among them, and of how many cells.
-        self.runs_per_axis = self.cells_per_axis = 0
+        #: The most runs that trained together.
+        self.runs_per_axis = 0
         #: Runs that another number of seeds has left to train nothing of.
         self.reused: Finished | None = None
-        #: Of runs that an earlier process has begun: their state.
-        self.under_way: dict[str, Any] | None = None
 
     def path(self, kind: str, suffix: str) -> Path:
         """Where a file of this cell lies."""
@@ -134,7 +130,7 @@ class Record:
             "seconds": self.seconds,
             "steps_done": self.steps_done,
             "made_on": self._made_on(),
-            "per_axis": [self.runs_per_axis, self.cells_per_axis],
+            "runs_per_axis": self.runs_per_axis,
         }
         save(self.path("checkpoints", ".pt"), state)
 
@@ -194,11 +190,9 @@ class Record:
             "device": device.type,
             "precision": "float32",
             "clock": "cpu" if device.type == "cpu" else "wall",
-            "share_of_time": "what runs do together, of this cell and of those that share its "
-            "axis, is shared among them alike; the updates of runs with and without hindsight "
-            "count apart",
+            "share_of_time": "what runs do together is shared among them alike; the updates of "
+            "runs with and without hindsight count apart",
             "runs_per_axis": self.runs_per_axis or len(self._all_ended()),
-            "cells_per_axis": self.cells_per_axis or 1,
             "seconds": self.seconds + (self.reused.seconds if self.reused else 0.0),
             **({"reused": self.reused.origin} if self.reused else {}),
             "runs": sorted(self._all_ended(), key=lambda run: run["seed"]),
@@ -260,33 +254,13 @@ class Record:
         columns = {
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
-        self.runs_per_axis, self.cells_per_axis = saved["per_axis"]
+        self.runs_per_axis = saved["runs_per_axis"]
         kept, earlier = (saved["steps_done"], saved["seconds"]), list(saved["made_on"])
         self.columns.update(columns)
         self.earlier = earlier
         self.ended, self.policies = ended, policies
         self.steps_done, self.seconds = kept
-        self.under_way = state
         return runs
-
-
-def rows_of(state: Any, runs: Sequence[int]) -> Any:
-    """The part of a state (`Runs.state_dict`) that is of the runs with these indices."""
-    if isinstance(state, dict):
-        return {name: rows_of(value, runs) for name, value in state.items()}
-    if isinstance(state, Tensor):
-        return state[torch.tensor(runs, device=state.device)]
-    return [state[i] for i in runs] if isinstance(state, list) else state
-
-
-def joined(states: Sequence[Any]) -> Any:
-    """The state of all runs of some states, in their order: the inverse of `rows_of`."""
-    first = states[0]
-    if isinstance(first, dict):
-        return {name: joined([state[name] for state in states]) for name in first}
-    if isinstance(first, Tensor):
-        return torch.cat(list(states))
-    return [x for state in states for x in state] if isinstance(first, list) else first
 
 
 def tell_diverged(name: str, steps: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""What all training loops share: runs on one axis, from their environments to their checkpoints."""
+"""What all training loops share: a cell's runs, from their environments to their checkpoints."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
-from hindsight.specs.axis import must_share_axis
 from hindsight.specs.kinds import entry
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy
@@ -23,10 +22,8 @@ OF_RUNS = ("seeds", "perfect", "passed", "switched")
 
 
 class Runs(ABC):
-    """Runs that train together, and everything that a checkpoint must keep.
+    """Runs of a cell that train together, and everything that a checkpoint must keep.
 
-    They are of one cell or of several that may share an axis (`specs.axis`): whatever may differ
-    between these is read from `specs`, a run at a time; `spec` says what all have in common.
     A subclass is a loop: `iterate` is one iteration, `policy` what the runs do when evaluated.
     """
 
@@ -35,23 +32,18 @@ class Runs(ABC):
 
     def __init__(
         self,
-        specs: "Sequence[CellSpec]",
+        spec: "CellSpec",
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        """`specs` and `seeds` [run]; ValueError for cells that cannot share an axis.
-
-        `workers`: processes that step foreign environments; None: one for each core.
+        """`seeds` [run]; `workers`: processes that step foreign environments; None: one for each
+        core.
         """
-        must_share_axis(specs)
-        self.specs, self.seeds, self.device = list(specs), list(seeds), torch.device(device)
-        self.spec = spec = self.specs[0]
+        self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
-        #: [run] where it stood when the axis was made: its name, since cells have the same seeds.
-        self.numbers = list(range(runs))
-        where, episodes = [one.environment for one in self.specs], spec.evaluation.episodes
+        where, episodes = [spec.environment] * runs, spec.evaluation.episodes
         self.env = make(where, self.seeds, n_envs, self.device, workers=workers)
         at_once = self.env.parallel_episodes(episodes)
         self.evaluation_env = make(where, self.seeds, at_once, self.device, True, workers)
@@ -190,7 +182,7 @@ class Runs(ABC):
 
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices; the others leave the axis."""
-        for name in ("specs", "numbers", *OF_RUNS):
+        for name in OF_RUNS:
             values = getattr(self, name)
             setattr(self, name, [values[i] for i in runs.tolist()])
         tested = [self.end_test_env] if self.end_test_env is not None else []
@@ -229,5 +221,5 @@ def runs_of(
     spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
 ) -> Runs:
     """Runs of one cell, with these seeds, in the loop of its algorithm; see `Runs`."""
-    runs: Runs = entry(spec.algorithm.loop)([spec] * len(seeds), seeds, device, workers)
+    runs: Runs = entry(spec.algorithm.loop)(spec, seeds, device, workers)
     return runs

@@ -17,9 +17,6 @@ class PredatorPreySpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.predator_prey:PredatorPrey"
     goals_in_box: ClassVar[bool] = True
-    values: ClassVar[frozenset[str]] = frozenset(
-        {"grid_size", "interception_distance", "prey", "spawn", "fidelity"}
-    )
 
     id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
     n_dims: Annotated[int, Field(ge=2)] = 3
