@@ -245,6 +245,93 @@ TARGET_KL, CLIP_RANGE_VF, CLIP_RANGE, VF_COEF, ENT_COEF, MAX_GRAD_NORM, EPS, WEI
 POLICY_LOSS, VALUE_LOSS, KL, CLIPPED, NORM, SEEN, MOVES, RATIO_MAX, COPIES_RATIO_MAX = range(9)
 
 
+@compiled
+def _policy_loss(
+    samples: Numbers,
+    is_copy: Flags,
+    n_obs: int,
+    advantage: Numbers,
+    outputs: Numbers,
+    log_std: Numbers,
+    discrete: bool,
+    learns_sigma: bool,
+    numbers: NDArray[np.float64],
+    d_outputs: Numbers,
+    d_log_std: Numbers,
+    result: NDArray[np.float64],
+) -> float:
+    """L^CLIP (eq. 7), to be maximised, of a minibatch; written so that NaN stays NaN.
+
+    Args:
+        samples: [sample, number], rows of `_update`'s table.  is_copy, advantage: [sample].
+        outputs: [sample, output] of the policy network.
+        d_outputs, d_log_std: the loss's gradient, written.
+
+    Returns Schulman's estimate of the KL divergence, E[(r - 1) - log r].
+    """
+    n, n_outputs = outputs.shape
+    n_actions = samples.shape[1] - n_obs - 4
+    clip, weight = numbers[CLIP_RANGE], numbers[ENT_COEF]
+    log_p = np.empty(n_outputs, np.float32)
+    d_log_std[:] = -weight if learns_sigma else 0.0
+    kl = 0.0
+    for i in range(n):
+        action = samples[i, n_obs : n_obs + n_actions]
+        chosen, entropy = int(action[0]), 0.0
+        if discrete:
+            entropy = _log_softmax(outputs[i], log_p)
+            log_prob = np.float64(log_p[chosen])
+        else:
+            log_prob = _gaussian_log_prob(outputs[i], log_std, action)
+        log_ratio = log_prob - samples[i, n_obs + n_actions]
+        ratio, a = math.exp(log_ratio), np.float64(advantage[i])
+        held = (a > 0 and ratio > 1 + clip) or (a < 0 and ratio < 1 - clip)
+        bound = 1 + clip if a > 0 else 1 - clip
+        slope = ratio * (0.0 if held else -a / n)  # d loss / d log pi
+        for j in range(n_outputs):
+            if discrete:
+                p = math.exp(log_p[j])
+                d = slope * ((1.0 if j == chosen else 0.0) - p)
+                d_outputs[i, j] = d + weight / n * p * (log_p[j] + entropy)
+            else:
+                inverse = math.exp(-log_std[j])
+                z = (action[j] - outputs[i, j]) * inverse
+                d_outputs[i, j] = slope * z * inverse
+                if learns_sigma:
+                    d_log_std[j] += slope * (z * z - 1)
+        kl += (ratio - 1 - log_ratio) / n
+        result[POLICY_LOSS] -= (bound * a if held else ratio * a) / n
+        result[CLIPPED] += (1.0 if abs(ratio - 1) > clip else 0.0) / n
+        result[RATIO_MAX] = max(result[RATIO_MAX], ratio)
+        if is_copy[i]:
+            result[COPIES_RATIO_MAX] = max(result[COPIES_RATIO_MAX], ratio)
+    return kl
+
+
+@compiled
+def _value_loss(
+    samples: Numbers, values: Numbers, numbers: NDArray[np.float64], d_values: Numbers
+) -> float:
+    """The mean of (V - return)^2 of a minibatch, V clipped around its old value; its gradient times
+    the loss's weight into `d_values`.
+
+    Args:
+        samples: [sample, number], rows of `_update`'s table.  values: [sample, 1].
+    """
+    n, last = len(samples), samples.shape[1] - 1
+    clip, loss = numbers[CLIP_RANGE_VF], 0.0
+    for i in range(n):
+        old, target = np.float64(samples[i, last - 2]), np.float64(samples[i, last])
+        new, passes = np.float64(values[i, 0]), 1.0
+        if clip > 0 and new - old > clip:
+            new, passes = old + clip, 0.0
+        elif clip > 0 and new - old < -clip:
+            new, passes = old - clip, 0.0
+        loss += (new - target) ** 2 / n
+        d_values[i] = numbers[VF_COEF] * 2 * (new - target) / n * passes
+    return loss
+
+
 @entry_point
 def _update(
     row: Numbers,
@@ -272,97 +359,37 @@ def _update(
         numbers, result: see above.
     """
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
-    n_actions = table.shape[1] - n_obs - 4
     n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
     most = min(batch_size, order.shape[1])
     seen = np.empty(most * policy_sizes.sum(), np.float32)
     valued = np.empty(most * value_sizes.sum(), np.float32)
-    widest = max(policy_sizes.max(), value_sizes.max())
-    delta, d_value = np.empty((2, most * widest), np.float32), np.empty(most, np.float32)
-    advantage, log_p = np.empty(most, np.float32), np.empty(n_outputs, np.float32)
+    delta = np.empty((2, most * max(policy_sizes.max(), value_sizes.max())), np.float32)
     grad = np.zeros(len(row), np.float32)
     policy, value = row[:n_policy], row[n_policy : n_policy + n_value]
-    log_std = row[n_policy + n_value :]
-    d_log_std = grad[n_policy + n_value :]
-    clip, clip_vf = numbers[CLIP_RANGE], numbers[CLIP_RANGE_VF]
+    d_policy, d_value = grad[:n_policy], grad[n_policy : n_policy + n_value]
+    log_std, d_log_std = row[n_policy + n_value :], grad[n_policy + n_value :]
     for epoch in range(len(order)):
         for begin in range(0, order.shape[1], batch_size):
             batch = order[epoch, begin : begin + batch_size]
-            n = len(batch)
-            for i in range(n):
-                sample = table[batch[i]]
-                for j in range(n_obs):
-                    seen[i * n_obs + j] = sample[j]
-                advantage[i] = sample[n_obs + n_actions + 2]
+            n, samples = len(batch), table[batch]
+            seen[: n * n_obs] = samples[:, :n_obs].copy().reshape(-1)
             valued[: n * n_obs] = seen[: n * n_obs]
-            _normalise(advantage[:n])
+            advantage = samples[:, -2].copy()
+            _normalise(advantage)
             outputs = forward(policy, policy_sizes, n, seen, most, False)
-            values = forward(value, value_sizes, n, valued, most, False)
             d_outputs = delta[0, : n * n_outputs].reshape(n, n_outputs)
-            d_log_std[:] = -numbers[ENT_COEF] if learns_sigma else 0.0
-            policy_loss = value_loss = kl = 0.0
-            clipped = 0
-            ratio_max = copies_ratio_max = 0.0
-            for i in range(n):
-                sample = table[batch[i]]
-                action = sample[n_obs : n_obs + n_actions]
-                old_log_prob, old_value, _, target = sample[n_obs + n_actions :]
-                entropy = 0.0
-                if discrete:
-                    entropy = _log_softmax(outputs[i], log_p)
-                    log_prob = np.float64(log_p[int(action[0])])
-                else:
-                    log_prob = _gaussian_log_prob(outputs[i], log_std, action)
-                log_ratio = log_prob - old_log_prob
-                ratio = math.exp(log_ratio)
-                a = np.float64(advantage[i])
-                # L^CLIP (eq. 7), to be maximised; written so that NaN stays NaN
-                held = (a > 0 and ratio > 1 + clip) or (a < 0 and ratio < 1 - clip)
-                bound = 1 + clip if a > 0 else 1 - clip
-                policy_loss -= (bound * a if held else ratio * a) / n
-                slope = 0.0 if held else -a / n
-                slope *= ratio  # d loss / d log pi
-                if discrete:
-                    for j in range(n_outputs):
-                        p = math.exp(log_p[j])
-                        chosen = 1.0 if j == int(action[0]) else 0.0
-                        d = slope * (chosen - p)
-                        d += numbers[ENT_COEF] / n * p * (log_p[j] + entropy)
-                        d_outputs[i, j] = d
-                else:
-                    for j in range(n_actions):
-                        inverse = math.exp(-log_std[j])
-                        z = (action[j] - outputs[i, j]) * inverse
-                        d_outputs[i, j] = slope * z * inverse
-                        if learns_sigma:
-                            d_log_std[j] += slope * (z * z - 1)
-                new, passes = np.float64(values[i, 0]), 1.0
-                if clip_vf > 0:
-                    change = new - old_value
-                    if change > clip_vf:
-                        new, passes = old_value + clip_vf, 0.0
-                    elif change < -clip_vf:
-                        new, passes = old_value - clip_vf, 0.0
-                value_loss += (new - target) ** 2 / n
-                d_value[i] = numbers[VF_COEF] * 2 * (new - target) / n * passes
-                kl += (ratio - 1 - log_ratio) / n
-                clipped += abs(ratio - 1) > clip
-                ratio_max = max(ratio_max, ratio)
-                if batch[i] >= n_real:
-                    copies_ratio_max = max(copies_ratio_max, ratio)
-            backward(policy, policy_sizes, n, seen, most, False, delta, grad[:n_policy])
-            delta[0, :n] = d_value[:n]
-            stretch = grad[n_policy : n_policy + n_value]
-            backward(value, value_sizes, n, valued, most, False, delta, stretch)
+            kl = _policy_loss(
+                samples, batch >= n_real, n_obs, advantage, outputs, log_std, discrete,
+                learns_sigma, numbers, d_outputs, d_log_std, result,
+            )  # fmt: skip
+            backward(policy, policy_sizes, n, seen, most, False, delta, d_policy)
+            values = forward(value, value_sizes, n, valued, most, False)
+            result[VALUE_LOSS] += _value_loss(samples, values, numbers, delta[0])
+            backward(value, value_sizes, n, valued, most, False, delta, d_value)
             size = norm(grad)
-            result[POLICY_LOSS] += policy_loss
-            result[VALUE_LOSS] += value_loss
             result[KL] += kl
             result[NORM] += size
-            result[CLIPPED] += clipped / n
             result[SEEN] += 1
-            result[RATIO_MAX] = max(result[RATIO_MAX], ratio_max)
-            result[COPIES_RATIO_MAX] = max(result[COPIES_RATIO_MAX], copies_ratio_max)
             if numbers[TARGET_KL] > 0 and kl > 1.5 * numbers[TARGET_KL]:
                 return steps
             result[MOVES] += 1

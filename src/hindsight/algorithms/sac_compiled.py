@@ -71,6 +71,118 @@ def _clipping(size: float, most: float) -> float:
     return min(most / (size + 1e-6), 1.0)
 
 
+@compiled
+def _targets(
+    target: Numbers,
+    sizes: Sizes,
+    next_obs: Numbers,
+    next_actions: Numbers,
+    next_log_prob: Numbers,
+    rewards: Numbers,
+    terminated: NDArray[np.bool_],
+    alpha: float,
+    gamma: float,
+    layers: Numbers,
+) -> Numbers:
+    """y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s')), [sample]."""
+    n, each = len(rewards), len(target) // 2
+    y = np.empty(n, np.float32)
+    for i in range(2):
+        _beside(next_obs, next_actions, layers)
+        q = forward(target[i * each : (i + 1) * each], sizes, n, layers, n, True)
+        for k in range(n):
+            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
+    for k in range(n):
+        value = 0.0 if terminated[k] else y[k] - alpha * next_log_prob[k]
+        y[k] = rewards[k] + gamma * value
+    return y
+
+
+@compiled
+def _critic_gradient(
+    critics: Numbers,
+    sizes: Sizes,
+    obs: Numbers,
+    actions: Numbers,
+    y: Numbers,
+    weight: Numbers,
+    layers: Numbers,
+    delta: Numbers,
+    grad: Numbers,
+    result: NDArray[np.float64],
+    td_error: Numbers,
+) -> None:
+    """J_Q (eq. 5): the mean of 1/2 (Q_i(s, a) - y)^2, the sum over both critics; into `grad`."""
+    n, each = len(y), len(critics) // 2
+    td_error[:] = 0
+    for i in range(2):
+        _beside(obs, actions, layers)
+        row, stretch = critics[i * each : (i + 1) * each], grad[i * each : (i + 1) * each]
+        q = forward(row, sizes, n, layers, n, True)
+        for k in range(n):
+            error = q[k, 0] - y[k]
+            weighted = error * weight[k] if len(weight) else error
+            delta[0, k] = weighted / n
+            result[CRITIC_LOSS] += 0.5 * weighted * error / n
+            result[Q_MEAN] += q[k, 0] / (2 * n)
+            td_error[k] += 0.5 * abs(error)
+        backward(row, sizes, n, layers, n, True, delta, stretch)
+
+
+@compiled
+def _action_gradient(
+    critics: Numbers,
+    sizes: Sizes,
+    obs: Numbers,
+    actions: Numbers,
+    layers: Numbers,
+    delta: Numbers,
+    result: NDArray[np.float64],
+) -> Numbers:
+    """That of the mean of -min_i Q_i(s, a) by the actions, [sample, action].
+
+    layers: [2, ...], for each critic.
+    """
+    (n, n_actions), n_obs, each = actions.shape, obs.shape[1], len(critics) // 2
+    q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
+    for i in range(2):
+        _beside(obs, actions, layers[i])
+        q[i] = forward(critics[i * each : (i + 1) * each], sizes, n, layers[i], n, True)[:, 0]
+    for k in range(n):
+        result[ACTOR_LOSS] -= min(q[0, k], q[1, k]) / n
+    for i in range(2):
+        for k in range(n):
+            # Where both are the least, both are.
+            is_least = not q[i, k] > q[1 - i, k]
+            delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
+        row = critics[i * each : (i + 1) * each]
+        d = input_gradient(row, sizes, n, layers[i], n, True, delta)
+        for k in range(n):
+            for j in range(n_actions):
+                d_actions[k, j] += d[k, n_obs + j]
+    return d_actions
+
+
+@compiled
+def _head_gradient(
+    head: Numbers, noise: Numbers, actions: Numbers, d_actions: Numbers, d_log_prob: float,
+    d_head: Numbers,
+) -> None:  # fmt: skip
+    """From the actions' gradient and that of log pi to the head's; see `nn.squashed.gradient`."""
+    n, n_actions = d_actions.shape
+    for k in range(n):
+        for j in range(n_actions):
+            a, log_std = actions[k, j], head[k, n_actions + j]
+            slope = 1 - a * a
+            # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
+            d_u = (d_actions[k, j] + 2 * d_log_prob * a / (slope + EPSILON)) * slope
+            inside = LOG_STD_MIN <= log_std <= LOG_STD_MAX
+            bound = min(max(log_std, np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
+            deviation = np.exp(bound) * noise[k, j]
+            d_head[k, j] = d_u
+            d_head[k, n_actions + j] = d_u * deviation - d_log_prob if inside else 0.0
+
+
 @entry_point
 def _update(
     critics: Numbers,
@@ -104,98 +216,49 @@ def _update(
         numbers, result: see above.  td_error: [sample], written.
     """
     n, n_obs = obs.shape
-    n_actions, each = noise.shape[1], len(critics) // 2
-    rate, decay = numbers[LEARNING_RATE], numbers[WEIGHT_DECAY]
-    policy = actor[:-1]
-    alpha = math.exp(actor[len(actor) - 1])
-    at_actor = np.empty(2 * n * actor_sizes.sum(), np.float32)
-    at_critic = np.empty((2, n * critic_sizes.sum()), np.float32)
-    widest = max(critic_sizes.max(), actor_sizes.max())
-    delta = np.empty((2, n * widest), np.float32)
+    n_actions, last = noise.shape[1], len(actor) - 1
+    rate, decay, eps = numbers[LEARNING_RATE], numbers[WEIGHT_DECAY], numbers[EPS]
+    policy, alpha = actor[:last], math.exp(actor[last])
+    seen = np.empty(2 * n * actor_sizes.sum(), np.float32)
+    valued = np.empty((2, n * critic_sizes.sum()), np.float32)
+    delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
 
     # a at s, and a' at s'
-    at_actor[: n * n_obs] = obs.reshape(-1)
-    at_actor[n * n_obs : 2 * n * n_obs] = next_obs.reshape(-1)
-    head = forward(policy, actor_sizes, 2 * n, at_actor, 2 * n, True)
+    seen[: n * n_obs] = obs.reshape(-1)
+    seen[n * n_obs : 2 * n * n_obs] = next_obs.reshape(-1)
+    head = forward(policy, actor_sizes, 2 * n, seen, 2 * n, True)
     drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, drawn, log_prob)
 
-    # J_Q, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
-    y = np.empty(n, np.float32)
-    for i in range(2):
-        _beside(next_obs, drawn[n:], at_critic[0])
-        row = target[i * each : (i + 1) * each]
-        q = forward(row, critic_sizes, n, at_critic[0], n, True)
-        for k in range(n):
-            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
-    for k in range(n):
-        value = 0.0 if terminated[k] else y[k] - alpha * log_prob[n + k]
-        y[k] = rewards[k] + numbers[GAMMA] * value
+    y = _targets(
+        target, critic_sizes, next_obs, drawn[n:], log_prob[n:], rewards, terminated, alpha,
+        numbers[GAMMA], valued[0],
+    )  # fmt: skip
     grad = np.empty(len(critics), np.float32)
-    q_sum = loss = 0.0
-    td_error[:] = 0
-    for i in range(2):
-        _beside(obs, actions, at_critic[i])
-        row = critics[i * each : (i + 1) * each]
-        q = forward(row, critic_sizes, n, at_critic[i], n, True)
-        for k in range(n):
-            error = q[k, 0] - y[k]
-            weighted = error * weight[k] if len(weight) else error
-            delta[0, k] = weighted / n
-            loss += 0.5 * weighted * error / n
-            q_sum += q[k, 0]
-            td_error[k] += 0.5 * abs(error)
-        stretch = grad[i * each : (i + 1) * each]
-        backward(row, critic_sizes, n, at_critic[i], n, True, delta, stretch)
+    _critic_gradient(
+        critics, critic_sizes, obs, actions, y, weight, valued[0], delta, grad, result, td_error
+    )
     size = norm(grad)
-    result[CRITIC_LOSS], result[Q_MEAN], result[CRITIC_NORM] = loss, q_sum / (2 * n), size
     scale = _clipping(size, numbers[MAX_GRAD_NORM])
-    adam(critics, grad, scale, critics_m, critics_v, steps, rate, numbers[EPS], decay)
+    adam(critics, grad, scale, critics_m, critics_v, steps, rate, eps, decay)
+    result[CRITIC_NORM] = size
 
-    # J_pi, a = f(noise; s), by the new critics
-    q_pi = np.empty((2, n), np.float32)
-    for i in range(2):
-        _beside(obs, drawn[:n], at_critic[i])
-        row = critics[i * each : (i + 1) * each]
-        q_pi[i] = forward(row, critic_sizes, n, at_critic[i], n, True)[:, 0]
-    d_actions = np.zeros((n, n_actions), np.float32)
-    for i in range(2):
-        for k in range(n):
-            # Where both are the least, both are.
-            is_least = not q_pi[i, k] > q_pi[1 - i, k]
-            delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
-        row = critics[i * each : (i + 1) * each]
-        d = input_gradient(row, critic_sizes, n, at_critic[i], n, True, delta)
-        for k in range(n):
-            for j in range(n_actions):
-                d_actions[k, j] += d[k, n_obs + j]
+    # J_pi (eq. 9), a = f(noise; s), by the new critics
+    d_actions = _action_gradient(critics, critic_sizes, obs, drawn[:n], valued, delta, result)
     d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
-    total = least = 0.0
-    for k in range(n):
-        total += log_prob[k]
-        least += min(q_pi[0, k], q_pi[1, k])
-        for j in range(n_actions):
-            a, log_std = drawn[k, j], head[k, n_actions + j]
-            slope = 1 - a * a
-            # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
-            d_u = (d_actions[k, j] + 2 * alpha / n * a / (slope + EPSILON)) * slope
-            inside = LOG_STD_MIN <= log_std <= LOG_STD_MAX
-            bound = min(max(log_std, np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
-            deviation = np.exp(bound) * noise[k, j]
-            d_head[k, j] = d_u
-            d_head[k, n_actions + j] = d_u * deviation - alpha / n if inside else 0.0
+    _head_gradient(head, noise, drawn, d_actions, alpha / n, d_head)
     grad = np.empty(len(actor), np.float32)
-    backward(policy, actor_sizes, n, at_actor, 2 * n, True, delta, grad[:-1])
-    size = norm(grad[:-1])
-    result[ACTOR_LOSS], result[ACTOR_NORM] = alpha * total / n - least / n, size
-    result[ALPHA], result[ENTROPY] = alpha, -total / n
+    backward(policy, actor_sizes, n, seen, 2 * n, True, delta, grad[:last])
+    size, entropy = norm(grad[:last]), -log_prob[:n].mean()
     scale = _clipping(size, numbers[MAX_GRAD_NORM])
-    adam(policy, grad[:-1], scale, actor_m[:-1], actor_v[:-1], steps, rate, numbers[EPS], decay)
-    # J(alpha) by log alpha, which is no weight and does not decay
-    last = len(actor) - 1
-    grad[last] = -total / n - numbers[TARGET_ENTROPY]
+    adam(policy, grad[:last], scale, actor_m[:last], actor_v[:last], steps, rate, eps, decay)
+    result[ACTOR_LOSS] -= alpha * entropy
+    result[ACTOR_NORM], result[ALPHA], result[ENTROPY] = size, alpha, entropy
+
+    # J(alpha) (eq. 18) by log alpha, which is no weight and does not decay
+    grad[last] = entropy - numbers[TARGET_ENTROPY]
     moments = actor_m[last:], actor_v[last:]
-    adam(actor[last:], grad[last:], 1.0, *moments, steps, rate, numbers[EPS], 0.0)
+    adam(actor[last:], grad[last:], 1.0, *moments, steps, rate, eps, 0.0)
     tau = np.float32(numbers[TAU])
     for j in range(len(target)):
         target[j] += tau * (critics[j] - target[j])

@@ -179,8 +179,13 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
 
 def _say(function: Callable[..., Any]) -> None:
     if function.__module__.startswith("hindsight.algorithms"):
-        print(
-            "compiling the training loop for this processor, once: up to a minute",
-            file=sys.stderr,
-            flush=True,
-        )
+        _say_once()
+
+
+@cache
+def _say_once() -> None:
+    print(
+        "compiling the training loop for this processor, once: up to a minute",
+        file=sys.stderr,
+        flush=True,
+    )
