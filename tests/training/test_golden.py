@@ -5,7 +5,7 @@ writes them anew, and says so:
 
     python -m tests.training.test_golden
 
-On the processor and the build of PyTorch that `golden.json` names the numbers are the same bit for
+On the processor and with the libraries that `golden.json` names the numbers are the same bit for
 bit; elsewhere products round differently, and they agree up to what two iterations make of that.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from hindsight.io.compiled import ENABLED, _blas
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
 from hindsight.training.record import machine
@@ -82,8 +83,10 @@ def trained(kind: str) -> dict[str, list[float]]:
 
 def here() -> dict[str, str]:
     """What decides the last bits."""
+    blas = {x.architecture for x in _blas().lib_controllers} if ENABLED else set()
     return {
         "processor": machine(torch.device("cpu"))["processor"],
+        "blas": ", ".join(sorted(blas)),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "torch": str(torch.__version__),
     }

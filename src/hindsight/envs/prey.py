@@ -39,10 +39,12 @@ def numbers_of(uniform: Numbers) -> Numbers:
     return np.concatenate([uniform, normal], axis=-1)
 
 
-@compiled
 def top_speed(n: int) -> float:
     """v_max = |(1, ..., 1)| / 2."""
     return math.sqrt(n) / 2
+
+
+_top_speed = compiled(top_speed)
 
 
 @compiled
@@ -114,7 +116,7 @@ def mix(
     """The velocity along m o + (1 - m) v at top speed, m ~ U(least, 1), o orthogonal to v."""
     n = len(v)
     somewhere = v.copy()
-    if length(v) == 0:  # which has no orthogonal direction
+    if np.count_nonzero(v) == 0:  # which has no orthogonal direction
         for i in range(n):
             somewhere[i] = 0.01 + 0.99 * drawn[VECTOR + n + i]
     o = (
@@ -125,7 +127,7 @@ def mix(
     m = least + (1 - least) * drawn[MIX]
     for i in range(n):
         velocity[i] = m * o[i] + (1 - m) * v[i]
-    scale(velocity, top_speed(n))
+    scale(velocity, _top_speed(n))
 
 
 @first_class(GOAL_POLICY)
@@ -145,7 +147,7 @@ def _anywhere(drawn: Numbers, speed: float, velocity: Numbers) -> None:
 @first_class(GOAL_POLICY)
 def random(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Along a uniform vector, at a uniform speed."""
-    _anywhere(drawn, top_speed(len(d)) * drawn[SPEED], velocity)
+    _anywhere(drawn, _top_speed(len(d)) * drawn[SPEED], velocity)
 
 
 @first_class(GOAL_POLICY)
@@ -164,13 +166,13 @@ def repel(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> Non
 def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Against the line of sight at top speed."""
     velocity[:] = -d
-    scale(velocity, top_speed(len(d)))
+    scale(velocity, _top_speed(len(d)))
 
 
 @first_class(GOAL_POLICY)
 def random_direction(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Along a uniform vector at top speed."""
-    _anywhere(drawn, top_speed(len(d)), velocity)
+    _anywhere(drawn, _top_speed(len(d)), velocity)
 
 
 class Policy(NamedTuple):

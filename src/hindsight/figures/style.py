@@ -162,6 +162,7 @@ ARMS = {
     # Beside the same methods with a small network: wider.
     "PPO, 3 × 512": Look("#001A2E", (0, (9, 2)), "H", 2.6),
     "PPO-HER, 3 × 512": Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6),
+    "PPO-HER-2-PPO, 3 × 512": Look("#00513B", (0, (6, 1, 1, 1)), (3, 0, 0), 2.6),
     "SAC-HER, 3 × 512": Look("#DDA0C4", (0, (1.5, 1.5)), (5, 0, 180), 2.6),
 }
 #: Arms of the experiments on other tasks; no figure shows both these and those above, but those of
@@ -213,6 +214,7 @@ _DQN: dict[str, Any] = {"algorithm": "dqn"}
 _PAPERS: dict[str, Any] = {"hidden": [512, 512, 512]}
 METHODS: tuple[tuple[dict[str, Any], str], ...] = (
     (_PPO | _PAPERS | {"her": None}, "PPO, 3 × 512"),
+    (_PPO | _PAPERS | {"until_success": SET}, "PPO-HER-2-PPO, 3 × 512"),
     (_PPO | _PAPERS, "PPO-HER, 3 × 512"),
     ({"algorithm": "sac"} | _PAPERS, "SAC-HER, 3 × 512"),
     (_PPO | {"then": "meher", "until_steps": SET}, "PPO-HER-2-MEHER (steps)"),

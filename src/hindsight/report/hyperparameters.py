@@ -60,6 +60,7 @@ MEANINGS = {
     },
     "": {
         "seeds": "runs, each with random numbers of its own",
+        "first_seed": "the seed of the first run; the others follow it",
         "steps": "environment steps of a run",
         "end_test": "an evaluation of its own that may end a run (SAC, as released)",
         "early_end": "a run ends at this times the steps to its first perfect hundred episodes",
