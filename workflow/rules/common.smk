@@ -23,7 +23,6 @@ from hindsight.workflow import (
     written_bundle,
 )
 
-
 try:
     if workflow.is_main_process and not workflow.output_settings.dryrun:
         end_with_parent(signal.SIGKILL)

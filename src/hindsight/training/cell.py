@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hindsight.files import FileError
 from hindsight.interruption import Interrupted, Notice, noticed
+from hindsight.io.compiled import ENABLED
 from hindsight.locks import held
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
@@ -41,6 +42,11 @@ class Execution:
     reuses: bool = True
 
 
+#: What is said where nothing is compiled.
+SLOWLY = (
+    "Numba is not installed, or switched off by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, "
+    "up to twenty times slower"
+)
 #: Called with a cell's runs, the phase ("train" or "evaluation") and the columns [run] that were
 #: recorded.
 Callback = Callable[[Runs, str, dict[str, Tensor]], None]
@@ -232,6 +238,8 @@ def train_cells(
     execution = execution or Execution()
     must_be_usable(execution.device)
     prepare_process(execution.device)
+    if not ENABLED and execution.device == "cpu":
+        print(SLOWLY, file=sys.stderr)
     failed: list[FileError] = []
     with noticed() as notice:
         for spec in specs:

@@ -1,0 +1,84 @@
+"""Compiled functions, and the folder in which their machine code is kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hindsight.io.compiled import ENABLED
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import train_cell
+
+#: Velocities of a prey: one entry point, and one first-class function.
+PROGRAM = """
+import numpy as np
+from hindsight.envs.prey import velocities
+generator = np.random.default_rng(0)
+d = generator.random((50, 3), dtype=np.float32)
+uniform = generator.random((50, 8), dtype=np.float32)
+print(velocities("repel", d, uniform, False).tobytes().hex())
+"""
+
+
+def started(caches: Path, **environment: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "XDG_CACHE_HOME": str(caches), **environment}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_two_processes_fill_the_folder_at_once_and_a_third_compiles_nothing(tmp_path: Path) -> None:
+    told = [process.communicate()[0] for process in (started(tmp_path), started(tmp_path))]
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb*")}
+    assert len(files) == 4, "an index and machine code of two functions"
+    third, _ = started(tmp_path).communicate()
+    assert told == [third, third] and len(third) == 50 * 3 * 8 + 1
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb*")} == files
+
+
+@pytest.mark.parametrize("how", ["no folder for it", "not compiled"])
+def test_without_the_folder_or_without_compiling_the_numbers_are_the_same(
+    tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "file").touch()
+    without = {
+        "no folder for it": started(tmp_path / "file"),
+        "not compiled": started(tmp_path, NUMBA_DISABLE_JIT="1"),
+    }[how]
+    found, expected = (
+        np.frombuffer(bytes.fromhex(process.communicate()[0]), np.float32)
+        for process in (without, started(tmp_path / "there"))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert not list(tmp_path.glob("hindsight/**/*.nb*"))
+
+
+def test_a_cell_trains_without_numba_says_so_and_finds_the_same_numbers(tmp_path: Path) -> None:
+    spec = CellSpec.model_validate(
+        {
+            "environment": {"n_dims": 2, "prey": "attract", "grid_size": 4.0},
+            "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 1},
+            "hindsight": {"strategy": "final"},
+            "seeds": 2, "steps": 128, "evaluation": {"points": 1, "episodes": 2},
+        }
+    )  # fmt: skip
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from hindsight.specs.cell import CellSpec\n"
+        "from hindsight.training.cell import train_cell\n"
+        "print(train_cell(CellSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2])))\n"
+    )
+    slow = subprocess.run(
+        [sys.executable, "-c", program, spec.model_dump_json(), str(tmp_path / "slow")],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "NUMBA_DISABLE_JIT" in slow.stderr and len(slow.stderr.splitlines()) == 1
+    found = pd.read_parquet(slow.stdout.strip())
+    expected = pd.read_parquet(train_cell(spec, tmp_path / "quick"))
+    columns = found.columns.difference(["wall_seconds", "cpu_seconds"])
+    pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-4, rtol=1e-4)
