@@ -33,13 +33,13 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(*n_epochs, steps=5120, preys=("static",), device="cpu"):
-    """A configuration with a cell of two small runs for each number of epochs (and prey); those of
-    each number are a job of their own.
+def arms(*n_epochs, steps=640_000, preys=("static",), device="cpu", job_minutes=0):
+    """A configuration with a cell of two small runs for each number of epochs (and prey), which
+    takes half a minute; each is a job of its own.
     """
     return {
         "preset": "tiny",
-        "execution": {"checkpoint_seconds": 0.3, "device": device, "job_minutes": 0},
+        "execution": {"checkpoint_seconds": 0.3, "device": device, "job_minutes": job_minutes},
         "experiments": {
             "faults": {
                 "title": "faults",
@@ -68,10 +68,13 @@ def stories(make_project):
         yield {
             "jobs": pool.submit(jobs_that_end_early, make_project(arms(40, 41, 42, 43))),
             "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
-            "disk": pool.submit(a_full_disk, make_project(arms(1, preys=("static", "repel")))),
-            "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, device="cuda"))),
+            "disk": pool.submit(
+                a_full_disk,
+                make_project(arms(1, steps=5120, preys=("static", "repel"), job_minutes=5)),
+            ),
+            "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke())),
-            "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=20480))),
+            "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=1_280_000))),
         }
 
 
