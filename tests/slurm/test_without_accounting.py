@@ -33,9 +33,9 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(*n_epochs, steps=640_000, preys=("static",), device="cpu", job_minutes=0):
+def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu", job_minutes=0):
     """A configuration with a cell of two small runs for each number of epochs (and prey), which
-    takes half a minute; each is a job of its own.
+    takes ten seconds; each is a job of its own.
     """
     return {
         "preset": "tiny",
@@ -74,7 +74,7 @@ def stories(make_project):
             ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke())),
-            "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=1_280_000))),
+            "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=512_000))),
         }
 
 
