@@ -131,6 +131,6 @@ def test_arms_that_differ_in_their_network(tmp_path: Path) -> None:
     looks = [(line.get_color(), line.get_linewidth()) for line in figure.axes[0].lines]
     assert len(set(looks)) == len(config["arms"])
     assert not {colour for colour, _ in looks} & {"#505050", "#686868", "#808080", "#989898"}
-    planned = Plan.of(parse(yaml.safe_load(CONFIG.read_text()) | {"preset": "next"}))
+    planned = Plan.of(parse(yaml.safe_load(CONFIG.read_text()) | {"preset": "large"}))
     preset = planned.document("network")["preset"]
     assert style.network_note(preset["hidden"]) == "unequal networks"
