@@ -24,10 +24,10 @@ print(velocities("repel", d, uniform, False).tobytes().hex())
 """
 
 
-def started(caches: Path, **environment: str) -> "subprocess.Popen[str]":
+def started(caches: Path, program: str = PROGRAM, **environment: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "XDG_CACHE_HOME": str(caches), **environment}
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -39,6 +39,29 @@ def test_two_processes_fill_the_folder_at_once_and_a_third_compiles_nothing(tmp_
     third, _ = started(tmp_path).communicate()
     assert told == [third, third] and len(third) == 50 * 3 * 8 + 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb*")} == files
+
+
+#: Steps of SAC, which calls many compiled functions.
+STEP = """
+import torch
+from hindsight.algorithms import sac, sac_compiled
+from hindsight.replay.transitions import Batch
+from hindsight.specs.algorithms.sac import SACSpec
+torch.manual_seed(0)
+agent = sac.Agent.of(6, 2, (16, 16))
+state = sac.State(agent, torch.stack([agent.initial_row(0)]), torch.full((1,), 1e-3))
+for _ in range(3):
+    obs, actions, rewards = torch.randn(1, 64, 6), torch.rand(1, 64, 2), torch.randn(1, 64)
+    batch = Batch(obs, actions, rewards, torch.randn(1, 64, 6), torch.rand(1, 64) < 0.1)
+    sac_compiled.update(state, batch, torch.randn(1, 128, 2), SACSpec())
+print(state.rows.numpy().tobytes().hex())
+"""
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_the_process_that_compiles_gets_the_same_bits_as_those_that_do_not(tmp_path: Path) -> None:
+    first, second = (started(tmp_path, program=STEP).communicate()[0] for _ in range(2))
+    assert first == second and len(first) > 1000
 
 
 @pytest.mark.parametrize("how", ["no folder for it", "not compiled"])

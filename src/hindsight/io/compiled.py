@@ -37,8 +37,12 @@ OPTIONS: dict[str, Any] = {
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function that compiled functions call."""
-    return numba.njit(**OPTIONS)(function) if ENABLED else function
+    """Compile a function that compiled functions call.
+
+    It is put in its caller's place.  Otherwise the process that compiles calls the one that was
+    compiled by itself, later ones that in its caller's machine code, and their last bits differ.
+    """
+    return numba.njit(forceinline=True, **OPTIONS)(function) if ENABLED else function
 
 
 def function_type(returns: str, *arguments: Any) -> Any:
