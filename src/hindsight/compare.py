@@ -7,7 +7,7 @@ their own, whose tables and figures are then made as those of any other: no stat
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -309,15 +309,14 @@ def _telling(result: Result) -> dict[str, Any]:
 
 
 def _draw(out: Path, fidelity: str) -> list[Path]:
-    """Draw the figures; returns their pictures."""
-    from hindsight.figures import comparison, style
-    from hindsight.figures.tables import Tables
+    """Draw the figures that any experiment can have; returns their pictures."""
+    from hindsight.figures import draw_spec, of_any, style
 
     drawn = []
-    for name, function in comparison.FIGURES.items():
-        with style.styled():
-            figure = function(Tables(out, fidelity))
-            drawn.append(style.save(figure, out / name)[0])
+    for name, spec in of_any(SOURCE).items():
+        if spec.fidelity == "released":
+            figure = draw_spec(replace(spec, fidelity=fidelity), out)
+            drawn.append(style.save(figure, out / name.removesuffix(f"_{SOURCE}"))[0])
     return drawn
 
 

@@ -1,347 +1,420 @@
-"""Every figure is drawn from tables, says what it shows, and shows it."""
+"""Every figure is drawn from tables and says what it shows; each kind shows what they hold."""
 
 import hashlib
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+import yaml
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
+from typer.testing import CliRunner
 
 from hindsight import figures
+from hindsight.analysis import statistics
+from hindsight.analysis.authors import CURVES
+from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
-from hindsight.figures import FIGURES, beside, environment, grids, style
-from hindsight.figures.tables import Tables, levels_of
+from hindsight.figures import FIGURES, drawing, environment, names, style
+from hindsight.figures.specs import measures, of_any
+from hindsight.figures.tables import Tables
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
+from tests.analysis import synthetic
+from tests.figures.reading import drawn, labels, line_of, texts
 from tests.figures.synthetic_tasks import EXPERIMENTS as TASKS
 
-# One function draws a figure under both fidelities: where they do not differ, one is enough.
-DRAWN = [
-    name
-    for name, spec in FIGURES.items()
-    if (spec.fidelity != "described" or spec.experiment == "algorithms")
-    and spec.experiment not in TASKS  # test_other_tasks.py draws those
-]
-GRIDS = [
-    name
-    for name, spec in FIGURES.items()
-    if name.startswith("ppo_her") and spec.experiment not in ("environment", *TASKS)
-]
+PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
+ROOT = Path(__file__).parents[2]
 
 
-@cache
-def drawn(name: str, tables: Path) -> Figure:
-    """The figure, drawn once for all tests."""
-    return figures.figure_of(name, tables)
+def test_every_figure_shows_something_and_says_where_it_is_from(tables: Path) -> None:
+    there = figures.names_there(tables)
+    assert {FIGURES[name].kind for name in there if name in FIGURES} == {
+        "curves", "along", "intervals", "episodes",
+    }  # fmt: skip
+    for name in there:
+        figure, spec = drawn(name, tables), figures.specs_of(["recipe"]).get(name)
+        picture = np.asarray(_pixels(figure))
+        for ax in figure.axes:
+            x0, y0, x1, y1 = (int(v) for v in ax.get_window_extent().extents)
+            assert picture[y0:y1, x0:x1].std() > 1.0, name
+            box = ax.get_tightbbox()
+            assert box.x0 >= -1 and box.x1 <= figure.bbox.width + 1, name
+        for text in [*figure.texts, *(t for g in figure.legends for t in g.get_texts())]:
+            assert text.get_window_extent().x1 <= figure.bbox.width, (name, text.get_text())
+        if spec is not None and spec.kind != "episodes":
+            said = texts(figure)
+            assert "preset laptop" in said and f"{spec.fidelity} fidelity" in said, name
+            assert re.search(r"up to [\d ]+ steps", said) and "seeds" in said, name
 
 
-def texts(figure: Figure) -> str:
-    """Everything written outside the panels, and the panels' own texts."""
-    inside = [text.get_text() for ax in figure.axes for text in ax.texts]
-    return " ".join([*(text.get_text() for text in figure.texts), *inside])
-
-
-def labels(figure: Figure) -> list[str]:
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def pixels(figure: Figure) -> np.ndarray:
+def _pixels(figure: Any) -> Any:
     """The figure as a picture, its lowest row first."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[::-1, :, :3].astype(float)
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_every_panel_of_every_figure_shows_something(name: str, tables: Path) -> None:
-    figure = drawn(name, tables)
-    picture = pixels(figure)
-    assert figure.axes
-    for ax in figure.axes:
-        x0, y0, x1, y1 = (int(v) for v in ax.get_window_extent().extents)
-        assert picture[y0:y1, x0:x1].std() > 1.0
+def _seeds(tables: Path, experiment: str, **where: Any) -> list[pd.DataFrame]:
+    rows = pd.read_parquet(tables / experiment / "seed_curves.parquet")
+    for column, value in ({"fidelity": "released"} | where).items():
+        rows = rows[rows[column] == value]
+    return [run.dropna(subset=["return_mean"]) for _, run in rows.groupby("seed")]
 
 
-@pytest.mark.parametrize("name", [name for name in DRAWN if name != "ppo_her_fig1"])
-def test_source_network_fidelity_and_seeds_are_on_the_figure(name: str, tables: Path) -> None:
-    said = texts(drawn(name, tables)).replace("\u00a0", " ").replace("\n", " ")
-    seeds = 4 if FIGURES[name].experiment == "learning_rate" else 5
-    plan = json.loads((tables / FIGURES[name].experiment / "plan.json").read_text())
-    steps = f"up to {max(entry['steps'] for entry in plan['entries']):,} steps".replace(",", " ")
-    fidelity = "described" if name.endswith("_described") else "released"
-    for expected in (
-        "preset laptop", "network 2 × 64", steps, f"{fidelity} fidelity", f"{seeds} seeds"
-    ):  # fmt: skip
-        assert expected in said
-    # A share of four seeds has its Wilson interval; a bootstrap over them would promise too much.
-    # Curves have bands of quartiles, which are no intervals.
-    warned = seeds < 5 and name.startswith("aggregate")
-    assert said.count("fewer than five seeds carry no interval") == warned
-
-
-@pytest.mark.parametrize("name", ["ppo_her_fig2", "ppo_her_fig3", "entropy"])
-def test_legend_names_all_arms(name: str, tables: Path) -> None:
-    assert labels(drawn(name, tables)) == ["PPO", "PPO-HER", "SAC", "SAC-HER"]
-
-
-def test_legend_names_all_levels_from_light_to_dark(tables: Path) -> None:
-    figure = drawn("ppo_her_figA2", tables)
-    assert labels(figure) == ["r = 0.1", "r = 0.2", "r = 0.5", "r = 1"]
-    lightness = [
-        float(np.dot([0.299, 0.587, 0.114], to_rgb(line.get_color())))
-        for line in figure.legends[0].get_lines()
-    ]
-    assert lightness == sorted(lightness, reverse=True)
-
-
-def test_strategy_figure_draws_final_once_per_panel_and_all_copies(tables: Path) -> None:
-    figure = drawn("ppo_her_figA1", tables)
-    assert labels(figure) == ["k = 1", "k = 2", "k = 4", "k = 8", "final (one copy)"]
-    assert len(figure.axes) == 2 * 2 * 2  # strategies, spawns, preys
-    assert {len(ax.lines) for ax in figure.axes} == {5}
-
-
-def test_dimensions_figures_show_one_arm_each(tables: Path) -> None:
-    assert "PPO-HER\nrandom spawn" in texts(drawn("ppo_her_figA4", tables))
-    without = texts(drawn("ppo_her_figA5", tables))
-    assert "PPO\nrandom spawn" in without and "PPO-HER\n" not in without
-
-
-@pytest.mark.parametrize("name", GRIDS)
-def test_every_seed_is_drawn_as_one_picture_per_panel(name: str, tables: Path) -> None:
-    seeds = 4 if FIGURES[name].experiment == "learning_rate" else 5
-    for ax in drawn(name, tables).axes:
-        bundles = [c for c in ax.collections if isinstance(c, LineCollection)]
-        assert len(bundles) == len(ax.lines)
-        assert all(len(bundle.get_segments()) == seeds for bundle in bundles)
+def test_curves_are_medians_and_quartiles_until_half_of_the_runs_have_ended(tables: Path) -> None:
+    """Against an interpolation of the seeds' rows by pandas."""
+    figure = drawn("ppo_her_fig2", tables)
+    assert [ax.get_title() for ax in figure.axes[:2]] == [
+        "static\nrandom spawn", "repel\nrandom spawn",
+    ]  # fmt: skip
+    for i, (spawn, prey) in enumerate(itertools.product(("random", "apart"), ("static", "repel"))):
+        for arm, colour in (("PPO", PPO), ("PPO-HER", HER), ("SAC", SAC)):
+            runs = _seeds(tables, "algorithms", arm=arm, spawn=spawn, prey=prey)
+            line = line_of(figure.axes[i], colour)
+            x = 1000 * np.asarray(line.get_xdata(), float)
+            ends = [run["env_steps"].max() for run in runs]
+            assert x[-1] == pytest.approx(np.median(ends)) and x[0] == 2048
+            wide = pd.DataFrame({
+                k: run.set_index("env_steps")["return_mean"].reindex(
+                    np.union1d(run["env_steps"], x)
+                ).interpolate("index").ffill().reindex(x)
+                for k, run in enumerate(runs)
+            })  # fmt: skip
+            np.testing.assert_allclose(line.get_ydata(), wide.median(axis=1), atol=1e-6)
+        bundles = [c for c in figure.axes[i].collections if isinstance(c, LineCollection)]
+        assert [len(bundle.get_segments()) for bundle in bundles] == [5] * 4
         assert all(bundle.get_rasterized() for bundle in bundles)
 
 
-def test_median_line_is_the_table_s(tables: Path) -> None:
-    view = Tables(tables / "algorithms", "released")
-    curves = view.read("curves.parquet")
-    where = (curves["arm"] == "SAC") & (curves["spawn"] == "apart") & (curves["prey"] == "repel")
-    curve = curves[where & (curves["clock"] == "env_steps")]
-    figure = drawn("ppo_her_fig2", tables)
-    line = figure.axes[3].lines[2]  # second row, second column; PPO, PPO-HER, SAC
-    np.testing.assert_allclose(line.get_ydata(), curve["median"])
-    np.testing.assert_allclose(np.asarray(line.get_xdata()) * 1000, curve["x"])
+def test_where_a_run_ends_before_the_axis_is_marked_with_the_reason(tables: Path) -> None:
+    runs = pd.read_parquet(tables / "algorithms/runs.parquet")
+    early = runs[(runs["fidelity"] == "released") & (runs["ended"] == "early")]
+    assert len(early)
+    assert any("hundred episodes" in label for label in labels(drawn("ppo_her_fig2", tables)))
+    for name in ("ppo_her_fig2", "meher_fig2", "ppo_her_fig3"):
+        figure = drawn(name, tables)
+        assert all(ax.get_xscale() == figure.axes[0].get_xscale() for ax in figure.axes)
 
 
-def test_solved_share_shows_the_table_s_shares_and_intervals(tables: Path) -> None:
-    row = (
-        Tables(tables / "algorithms", "released")
-        .read("summary.csv")
-        .set_index(["arm", "spawn", "prey"])
-        .loc[("PPO", "random", "repel")]
-    )
-    ax = drawn("solved_share_algorithms", tables).axes[0]
-    assert ax.lines[0].get_ydata()[1] == pytest.approx(row["solved_share"])
-    bar = ax.collections[0].get_segments()[1]
-    assert bar[:, 1] == pytest.approx([row["solved_low"], row["solved_high"]])
+def test_along_shows_means_with_intervals_and_every_condition(tables: Path) -> None:
+    runs = pd.read_parquet(tables / "s_ratio/runs.parquet")
+    runs = runs[runs["fidelity"] == "released"]
+    ax = drawn("s_ratio_summary", tables).axes[2]
+    assert ax.get_title() == measures()["over_training"].label
+    line = max(ax.lines, key=lambda one: one.get_linewidth())
+    s = runs["level"].str.removeprefix("s_ratio=").astype(float)
+    means = runs.groupby(s)["success_auc"].mean()
+    np.testing.assert_allclose(line.get_xdata(), means.index)
+    np.testing.assert_allclose(line.get_ydata(), means)
+    bars = next(c for c in ax.collections if isinstance(c, LineCollection)).get_segments()
+    strata = [own["success_auc"] for _, own in runs[s == 0.5].groupby("condition", sort=False)]
+    expected = statistics.bootstrap(strata, statistics.mean)
+    at = list(means.index).index(0.5)
+    np.testing.assert_allclose(bars[at][:, 1], expected)
+    assert len([one for one in ax.lines if one.get_linewidth() < 1]) == 2  # conditions
 
 
-def test_only_the_asked_fidelity_is_read(tables: Path) -> None:
-    for fidelity in ("released", "described"):
-        view = Tables(tables / "algorithms", fidelity)
-        assert {entry["fidelity"] for entry in view.plan["entries"]} == {fidelity}
-        for table in ("curves.parquet", "seed_curves.parquet", "summary.csv", "aggregate.csv"):
-            assert set(view.read(table)["fidelity"]) == {fidelity}
-            assert set(view.read(table)["level"]) == {""}
-
-
-def test_grid_shrinks_to_the_conditions_present(tables: Path) -> None:
-    assert len(drawn("ppo_her_fig2", tables).axes) == 4
-    assert [ax.get_title() for ax in drawn("ppo_her_fig2", tables).axes[:2]] == ["static", "repel"]
-
-
-def _altered(tables: Path, tmp_path: Path, change: Callable[[Path], object]) -> Tables:
-    """The algorithms' tables with another plan or fewer rows."""
-    folder = tmp_path / "altered"
-    folder.mkdir()
-    for path in (tables / "algorithms").iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    change(folder)
-    return Tables(folder, "released")
-
-
-def test_what_was_planned_and_is_missing_is_said_what_was_not_is_noted(
-    tables: Path, tmp_path: Path
-) -> None:
-    def change(folder: Path) -> None:
-        curves = pd.read_parquet(folder / "curves.parquet")
-        lost = (
-            (curves["arm"] == "SAC") & (curves["spawn"] == "apart") & (curves["prey"] == "static")
+def test_m_c_by_condition_is_the_table_s_with_what_never_learns_marked(tables: Path) -> None:
+    view = Tables(tables / "s_ratio", "released")
+    table, summary = view.read("m_c.csv"), view.read("summary.csv")
+    for ax in drawn("meher_fig3", tables).axes:
+        line = max(
+            ax.lines, key=lambda one: np.size(one.get_xdata()) * (one.get_linestyle() != "None")
         )
-        unplanned = (curves["spawn"] == "random") & (curves["prey"] == "repel")
-        curves[~lost & ~unplanned].to_parquet(folder / "curves.parquet")
-        plan = json.loads((folder / "plan.json").read_text())
-        plan["entries"] = [
-            e for e in plan["entries"] if (e["spawn"], e["prey"]) != ("random", "repel")
-        ]
-        (folder / "plan.json").write_text(json.dumps(plan))
-
-    with style.styled():
-        figure = grids.algorithms_by_steps(_altered(tables, tmp_path, change))
-    said = [[text.get_text() for text in ax.texts] for ax in figure.axes]
-    assert "not in this preset" in said[1]
-    assert said[2] == ["missing: SAC"]
-    assert not said[0]
+        values = np.asarray(line.get_ydata(), float)
+        own = next(
+            rows for _, rows in table.groupby("condition") if np.allclose(rows["m_c"], values)
+        )
+        np.testing.assert_allclose(line.get_xdata(), own["s_ratio"])
+        here = summary[summary["condition"] == own["condition"].iloc[0]]
+        lost = here.loc[here["steps_to_0.8"].isna(), "s_ratio"]
+        crosses = [one.get_xdata() for one in ax.lines if one.get_marker() == "x"]
+        np.testing.assert_allclose(np.concatenate([*crosses, []]), lost)
 
 
-@pytest.mark.parametrize(
-    ("lost", "said"),
-    [(2, "missing: PPO-HER variant 0,\nPPO-HER variant 1"), (6, "missing: 6 of 7")],
-)
-def test_a_list_of_what_is_missing_does_not_cover_the_curves(lost: int, said: str) -> None:
-    ax = Figure().subplots()
-    grids.say_absent(ax, [(f"PPO-HER variant {i}", True) for i in range(lost)], 7)
-    assert [text.get_text() for text in ax.texts] == [said]
+def test_intervals_show_every_run_its_mean_and_its_interval(tables: Path) -> None:
+    runs = pd.read_parquet(tables / "algorithms/runs.parquet")
+    runs = runs[(runs["fidelity"] == "released") & (runs["arm"] == "PPO")]
+    ax = drawn("solved_share_algorithms", tables).axes[0]
+    rows = [label.get_text() for label in ax.get_yticklabels()]
+    assert rows == [
+        "static, random spawn", "repel, random spawn", "static, spawn apart",
+        "repel, spawn apart", "all conditions",
+    ]  # fmt: skip
+    line = next(one for one in ax.lines if one.get_color() == PPO)
+    own = runs.groupby("condition", sort=False)["final_evaluation_success"]
+    expected = [own.get_group(f"{spawn} {prey}").mean() for spawn in SPAWNS
+                for prey in ("static", "repel")]  # fmt: skip
+    pooled = runs["final_evaluation_success"].mean()
+    np.testing.assert_allclose(line.get_xdata(), [*expected, pooled])
+    bars = next(c for c in ax.collections if isinstance(c, LineCollection)).get_segments()
+    strata = [values for _, values in own]
+    np.testing.assert_allclose(bars[-1][:, 0], statistics.bootstrap(strata, statistics.mean))
+    ticks = sum(len(c.get_offsets()) for c in ax.collections if not isinstance(c, LineCollection))
+    assert ticks == 4 * 4 * 5  # arms, conditions, seeds
 
 
-def test_a_preset_without_the_figure_s_arm_gets_a_note_instead_of_an_error(
+def test_gains_are_paired_by_seed_with_the_baseline(tables: Path) -> None:
+    view = Tables(tables / "rarely_moves", "released")
+    found = view.runs(measures()["gain"])
+    runs = view.read("runs.parquet", ["seed", "success_auc"]).set_index(
+        ["arm", "condition", "seed"]
+    )
+    assert set(found["arm"]) == {"PPO-HER", "PPO-HER, moved only"}
+    for row in found.to_dict("records"):
+        place = (row["condition"], row["seed"])
+        one, other = (runs.loc[(arm, *place), "success_auc"] for arm in (row["arm"], "PPO"))
+        assert row["value"] == pytest.approx(one - other)
+
+
+def test_levels_go_from_light_to_dark_and_many_have_a_bar(tables: Path) -> None:
+    figure = drawn("ppo_her_figA2", tables)
+    named = labels(figure)[:4]
+    assert named == ["r = 0.1", "r = 0.2", "r = 0.5", "r = 1"]
+    colours = [line.get_color() for line in figure.legends[0].get_lines()[:4]]
+    lightness = [float(np.dot([0.299, 0.587, 0.114], to_rgb(colour))) for colour in colours]
+    assert lightness == sorted(lightness, reverse=True)
+    looks = style.swept_looks([{"s_ratio": s / 10} for s in range(11)])
+    assert len({look.colour for look in looks}) == 11
+
+
+def test_final_is_drawn_once_and_in_every_panel(tables: Path) -> None:
+    figure = drawn("ppo_her_figA1", tables)
+    assert labels(figure)[:5] == ["k = 1", "k = 2", "k = 4", "k = 8", "final"]
+    assert len(figure.axes) == 2 * 2 * 2  # strategies, spawns, preys
+    for ax in figure.axes:
+        assert len([c for c in ax.collections if isinstance(c, LineCollection)]) == 5
+    levels = {(e["level"]["strategy"], e["level"]["k"])
+              for e in Tables(tables / "her_strategy", "released").plan["entries"]}  # fmt: skip
+    assert [k for strategy, k in levels if strategy == "final"] == [1]
+
+
+def _altered(tables: Path, tmp_path: Path, experiment: str = "algorithms") -> Path:
+    shutil.copytree(tables / experiment, tmp_path / experiment)
+    return tmp_path / experiment
+
+
+def test_what_is_missing_is_said(tables: Path, tmp_path: Path) -> None:
+    folder = _altered(tables, tmp_path)
+    rows = pd.read_parquet(folder / "seed_curves.parquet")
+    lost = (rows["arm"] == "SAC") & (rows["condition"] == "apart static")
+    rows[~lost].to_parquet(folder / "seed_curves.parquet")
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["entries"] = [e for e in plan["entries"] if e["condition"] != "random repel"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    spec = replace(FIGURES["ppo_her_fig2"], rows=("spawn", "arm"), roles=("reference",))
+    said = [[t.get_text() for t in ax.texts] for ax in figures.draw_spec(spec, folder).axes]
+    assert said.count(["missing: SAC"]) == 0 and "not in this preset" not in said[0]
+    three = figures.figure_of("ppo_her_fig2", tmp_path)  # three conditions: a column each
+    assert [[t.get_text() for t in ax.texts][:1] for ax in three.axes] == [
+        [], ["missing: SAC"], [three.axes[2].texts[0].get_text()],
+    ]  # fmt: skip
+    plan["entries"] = []
+    (folder / "plan.json").write_text(json.dumps(plan))
+    for spec in FIGURES.values():
+        if spec.experiment == "algorithms":
+            assert "trains nothing for this figure" in texts(figures.draw_spec(spec, folder))
+
+
+def test_what_was_timed_on_another_processor_is_left_out(tables: Path, tmp_path: Path) -> None:
+    folder = _altered(tables, tmp_path)
+    summary = pd.read_csv(folder / "summary.csv", keep_default_na=False)
+    summary.loc[summary["arm"] == "SAC", "timed_on"] = "another, 8 runs sharing an axis"
+    summary.to_csv(folder / "summary.csv", index=False)
+    figure = figures.figure_of("ppo_her_fig3", tmp_path)
+    for ax in figure.axes:
+        assert "timed elsewhere: 1 of 4" in [text.get_text() for text in ax.texts]
+        assert SAC not in {line.get_color() for line in ax.lines}
+
+
+def test_the_authors_curves_stand_beside_ours(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = {f"static|random|PPO|64x64|{seed}": [[2048, x, 1, 1], [4096, x, 1, 2]]
+              for seed, x in enumerate((0.1, 0.2, 0.4))}  # fmt: skip
+    (tmp_path / CURVES.parent).mkdir(parents=True)
+    (tmp_path / CURVES).write_text(json.dumps(theirs | {"static|random|PPO|8|0": [[1, 1, 1, 1]]}))
+    monkeypatch.chdir(tmp_path)
+    figure = figures.figure_of("ppo_her_fig2", tables)
+    assert "the authors' code: PPO (3 runs)" in labels(figure)
+    black = [[line.get_ydata() for line in ax.lines if line.get_color() == "black"]
+             for ax in figure.axes]  # fmt: skip
+    assert [len(lines) for lines in black] == [1, 0, 0, 0]
+    np.testing.assert_allclose(black[0][0], 0.2)
+    described = figures.figure_of("ppo_her_fig2_described", tables)
+    assert not any("authors" in label for label in labels(described))
+
+
+#: What an experiment of one's own may vary: its levels.
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "nothing": [{}],
+    "a number": [{"ent_coef": x} for x in (0.0, 0.01)],
+    "a word": [{"failures": x} for x in ("random", "targeted")],
+    "two": [{"ent_coef": x, "n_steps": n} for x in (0.0, 0.01) for n in (512, 2048)],
+}
+OF_TASKS = [("", "a task of a rather long name"), ("", "Another")]
+
+
+def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
+    """results/tables/laptop, with an experiment `mine` of two arms."""
+    more = {"spec_overrides": {"environment.id": "Mine-v0"}} if conditions == OF_TASKS else {}
+    plan = synthetic.write_experiment(
+        root, "mine", arms=("PPO", "my arm"), levels=levels, conditions=conditions, seeds=5,
+        iterations=4, fidelities=("described",),
+        curve_of=lambda arm, *_: synthetic.constant(0.99 if arm == "PPO" else 0.3),
+        more_of=lambda *_: more,
+    )  # fmt: skip
+    synthetic.summarise(plan, root)
+    return plan.parent.parent
+
+
+@pytest.mark.parametrize("conditions", [synthetic.CONDITIONS[:2], OF_TASKS], ids=["papers", "own"])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_any_experiment_has_figures(grid: str, conditions: Any, tmp_path: Path) -> None:
+    tables, levels = _own(tmp_path, GRIDS[grid], conditions), GRIDS[grid]
+    own = figures.names_for("mine", ["described"])
+    assert own == [f"{name}_mine_described" for name in ("curves", "solved_share", "aggregate")]
+    curves, shares, together = (drawn(name, tables) for name in own)
+    assert len(curves.axes) == len(conditions)
+    for figure in (shares, together):
+        ax = figure.axes[-1 if figure is together else 0]
+        shown = sorted(float(x) for line in ax.lines if line.get_marker() not in ("None", "")
+                       for x in line.get_xdata())  # fmt: skip
+        rows = len(conditions) + 1 if figure is shares else 1
+        assert shown == [0.0] * len(levels) * rows + [1.0] * len(levels) * rows
+    for ax in curves.axes:
+        assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 2 * len(levels)
+
+
+def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
+    tables = _own(tmp_path, GRIDS["nothing"], synthetic.CONDITIONS[:2])
+    stems = [tmp_path / "out" / f"{name}_mine_described" for name in ("aggregate", "curves")]
+    found = []
+    for processes in (1, 2):
+        drawing.draw_all(stems, {"mine": tables / "mine"}, processes)
+        found.append({path.name: path.read_bytes() for path in stems[0].parent.iterdir()})
+    assert found[0] == found[1] and len(found[0]) == 4
+    for stem, inches in zip(stems, (6.9, 3.3), strict=True):
+        figure = figures.figure_of(stem.name, tables, paper=True)
+        pdf = style.save(figure, tmp_path / "paper" / stem.name, paper=True)[1]
+        shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+        assert {round(text.get_size(), 1) for text in shown} == {8.0}
+        assert not any("fidelity" in text.get_text() for text in shown)
+        box = re.search(rb"/MediaBox \[\s*0 0 ([\d.]+) ([\d.]+)", pdf.read_bytes())
+        assert box is not None and float(box[1]) == pytest.approx(72 * inches, abs=0.1)
+
+    def typed(*words: object) -> Any:
+        return CliRunner().invoke(app, ["figures", *map(str, words)])
+
+    done = typed("--paper", "--from", tables, "--out", tmp_path / "p", stems[0].name)
+    assert done.exit_code == 0
+    assert [path.name for path in (tmp_path / "p").iterdir()] == [f"{stems[0].name}.pdf"]
+    wrong = typed("--from", tables, "no_such_figure")
+    assert wrong.exit_code == 2 and "no_such_figure" in wrong.output
+    (tables / "mine/plan.json").write_text("{}")
+    with pytest.raises(KeyError):
+        drawing.draw_all(stems, {"mine": tables / "mine"}, 2)
+
+
+def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
     tables: Path, tmp_path: Path
 ) -> None:
-    def change(folder: Path) -> None:
-        plan = json.loads((folder / "plan.json").read_text())
-        plan["entries"] = []
-        (folder / "plan.json").write_text(json.dumps(plan))
-
-    with style.styled():
-        figure = grids.algorithms_by_steps(_altered(tables, tmp_path, change))
-    assert "trains nothing for this figure" in texts(figure)
-
-
-def test_names_follow_experiment_and_fidelity() -> None:
-    assert figures.names_for("environment", ()) == ["ppo_her_fig1"]
-    names = figures.names_for("dimensions", ["described"])
-    assert names == [
-        "ppo_her_figA4_described",
-        "ppo_her_figA5_described",
-        "solved_share_dimensions_described",
-        "aggregate_dimensions_described",
-    ]
-    assert set(figures.names_for("algorithms", ["released", "described"])) >= {
-        "ppo_her_fig2", "ppo_her_fig2_described", "entropy",
-    }  # fmt: skip
-
-
-def test_unknown_figure_is_named(tmp_path: Path) -> None:
+    sums = []
+    with matplotlib.rc_context({"font.size": 13.0}):
+        before = dict(matplotlib.rcParams)
+        for run in ("a", "b"):
+            files = figures.draw("ppo_her_fig2", tables, tmp_path / run / "fig")
+            sums.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
+            assert not re.search(rb"CreationDate|ModDate", files[1].read_bytes())
+        assert dict(matplotlib.rcParams) == before
+    assert sums[0] == sums[1]
+    picture = Image.open(files[0]).convert("RGB")
+    assert picture.getpixel((2, 2)) == (255, 255, 255) and picture.width > 1000
     with pytest.raises(KeyError, match=r"no figure 'fig99'.*ppo_her_fig2"):
         figures.draw("fig99", tmp_path, tmp_path / "x")
 
 
-def test_files_are_deterministic_and_carry_no_date(tables: Path, tmp_path: Path) -> None:
-    sums = []
-    for run in ("a", "b"):
-        files = figures.draw("ppo_her_fig2", tables, tmp_path / run / "fig")
-        assert [path.name for path in files] == ["fig.png", "fig.pdf"]
-        sums.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
-        assert not re.search(rb"CreationDate|ModDate", files[1].read_bytes())
-        assert [path.name for path in sorted((tmp_path / run).iterdir())] == ["fig.pdf", "fig.png"]
-    assert sums[0] == sums[1]
-
-
-def test_the_page_is_white_and_the_picture_wide_enough(tables: Path, tmp_path: Path) -> None:
-    for name in ("ppo_her_fig1", "ppo_her_fig2"):
-        png, _ = figures.draw(name, tables, tmp_path / "fig")
-        picture = Image.open(png).convert("RGB")
-        assert picture.getpixel((2, 2)) == (255, 255, 255)
-        assert picture.width > 1000
-
-
-def test_drawing_leaves_matplotlib_s_settings_alone(tables: Path, tmp_path: Path) -> None:
-    with matplotlib.rc_context({"font.size": 13.0}):
-        before = dict(matplotlib.rcParams)
-        figures.draw("aggregate_algorithms", tables, tmp_path / "fig")
-        assert dict(matplotlib.rcParams) == before
-
-
-def test_no_text_of_the_head_leaves_the_figure(tables: Path) -> None:
-    for name in ("ppo_her_fig4", "aggregate_learning_rate", "solved_share_algorithms"):
-        figure = drawn(name, tables)
-        pixels(figure)
-        width = figure.bbox.width
-        for text in [*figure.texts, *(t for g in figure.legends for t in g.get_texts())]:
-            assert text.get_window_extent().x1 <= width, text.get_text()
-
-
-def test_looks_differ_in_colour_line_and_marker() -> None:
-    looks = list(style.ARMS.values())
-    assert len({look.colour for look in looks}) == len(looks)
-    assert len({look.marker for look in looks}) == len(looks)
-    assert len({str(look.line) for look in looks}) >= len(looks) - 1
-    assert style.arm_look("TD3") == style.arm_look("TD3") != style.arm_look("DDPG")
-
-
-def test_condition_names_cover_the_specification() -> None:
-    assert tuple(style.PREYS) == PREYS
-    assert tuple(style.SPAWNS) == SPAWNS
-
-
-@pytest.mark.parametrize(
-    ("counts", "note"),
-    [
-        ([16], "16 seeds"),
-        ([4, 16], "4 to 16 seeds"),
-        ([1], "1 seed"),
-    ],
-)
-def test_seeds_are_counted_in_words(counts: list[int], note: str) -> None:
-    assert style.seeds_note(counts) == note
-
-
-def test_final_is_one_level_whatever_k_says() -> None:
-    entries = [{"level": {"strategy": s, "k": k}} for s in ("future", "final") for k in (4, 1)]
-    assert list(levels_of({"entries": entries})) == [
-        "strategy=final, k=1", "strategy=future, k=1", "strategy=future, k=4",
+def test_names_follow_experiment_and_fidelity() -> None:
+    assert figures.names_for("environment", ()) == ["ppo_her_fig1"]
+    assert figures.names_for("dimensions", ["described"]) == [
+        "ppo_her_figA4_described", "ppo_her_figA5_described",
     ]  # fmt: skip
+    assert figures.names_for("fetch_rollout", ["released"]) == []
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    known = {*config["experiments"], *TASKS, "environment"}
+    assert {spec.experiment for spec in FIGURES.values()} <= known
+    used = {name for spec in [*FIGURES.values(), *of_any("x").values()] for name in spec.measures}
+    assert used == set(measures())
 
 
-def test_series_by_level_places_values_in_order(tables: Path) -> None:
-    plan = Tables(tables / "grid_size", "released").plan
-    series, positions, label = beside.series_by_level(plan)
-    assert positions == ["10", "20", "30", "40", "50"]
-    assert [one.label for one in series] == ["PPO", "PPO-HER"]
-    assert series[0].levels[4] == (4, "grid_size=50")
-    assert label == "half-width of the box G"
-
-
-def test_analysis_figures_and_report_do_not_import_torch() -> None:
-    code = (
-        "import sys, hindsight.figures, hindsight.claims, hindsight.report.build; "
-        "sys.exit('torch' in sys.modules)"
+def test_looks_differ_and_names_cover_the_specification() -> None:
+    looks = {name: look for _, name, look in style.METHODS}
+    told = {(look.colour, str(look.line), str(look.marker)): name for name, look in looks.items()}
+    assert set(looks) - set(told.values()) == {"PPO-HER"}  # as DDPG + HER, on tasks of its own
+    assert style.arm_look("A2C") == style.arm_look("A2C") != style.arm_look("TRPO")
+    assert tuple(names.PREYS) == PREYS and tuple(names.SPAWNS) == SPAWNS
+    assert [names.between("seed", n) for n in ([16], [4, 16], [1])] == [
+        "16 seeds", "4 to 16 seeds", "1 seed",
+    ]  # fmt: skip
+    assert names.network_note([64, 64]) == "network 2 × 64" and names.network_note([4, 2]) == (
+        "network 4-2"
     )
+
+
+def test_who_had_less_is_said() -> None:
+    def entry(arm: str, seeds: int, steps: int, condition: str) -> dict[str, Any]:
+        return {"arm": arm, "seeds": seeds, "steps": steps, "condition": condition, "level": {},
+                "cell": f"{arm} {condition}", "fidelity": "released"}  # fmt: skip
+
+    entries = [entry("PPO", 16, 9000, c) for c in "ab"] + [entry("SAC", 4, 2500, "a")]
+    plan = {"preset": {"hidden": [8], "seeds": 16, "steps": 9000}, "entries": entries,
+            "arms": ["PPO", "SAC"], "source": "laptop", "experiment": "algorithms"}  # fmt: skip
+    said = names.where_from(plan, "released", "drawn").replace("\u00a0", " ")
+    assert said == (
+        "preset laptop · network 1 × 8 · up to 9 000 steps · released fidelity · 16 seeds · "
+        "SAC: 4 seeds, 2 500 steps, 1 of 2 conditions · drawn"
+    )
+
+
+@pytest.mark.parametrize("module", ["hindsight.figures", "hindsight.figures.kinds",
+                                    "hindsight.claims", "hindsight.report.build"])  # fmt: skip
+def test_nothing_from_analysis_on_imports_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_environment_figure_has_a_panel_per_episode(tables: Path) -> None:
-    figure = drawn("ppo_her_fig1", tables)
-    assert len(figure.axes) == len(load_episodes(tables / "environment/episodes.npz"))
-    assert labels(figure) == ["predator (shaded: its reach)", "prey"]
+def test_the_plan_needs_no_plotting() -> None:
+    code = "import sys, hindsight.figures; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_panels_of_episodes_do_not_touch(n: int) -> None:
+def test_panels_of_episodes_do_not_touch(n: int, tables: Path) -> None:
     walk = np.linspace(0.0, 6.0, 22)[:, None] * np.ones(n)
     episodes = [Episode(walk, walk - 9, 10.0, 1.0, "random_direction") for _ in range(4)]
     with style.styled():
         figure = environment.figure_of_episodes(episodes, "Title")
-        pixels(figure)
+        figure.draw_without_rendering()
         boxes = [ax.get_tightbbox() for ax in figure.axes]
+    assert len(boxes) == 4
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other)
-    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
     assert ("grey: shadow on the floor" in texts(figure)) == (n > 2)
+    whole = drawn("ppo_her_fig1", tables)
+    assert len(whole.axes) == len(load_episodes(tables / "environment/episodes.npz"))
+    assert labels(whole) == ["predator (shaded: its reach)", "prey"]

@@ -33,6 +33,7 @@ LEARNED_RETURN = 0.8
 #: Columns of training rows that tables show seed by seed, as they are.
 TRACED = (
     "policy_entropy", "log_std", "s_ratio_after", "hindsight_log_ratio_max",
+    "hindsight_log_ratio_mean", "relabelled_z_squared", "relabelled_advantage",
     "critic_loss", "actor_loss", "q_mean", "episode_return", "episode_success",
 )  # fmt: skip
 

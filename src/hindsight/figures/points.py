@@ -1,218 +1,318 @@
-"""Points with intervals: condition by condition in rows, or along a swept number."""
+"""Values with their intervals: along a number that varies, or in rows."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.effects import CONDITION, Effect, effect, paired
 from hindsight.analysis.reduce import ALL
-from hindsight.figures import style
+from hindsight.figures import names, panels, style
+from hindsight.figures.panels import MEASURE, PANEL, WIDE, Grid, Panel
+from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.tables import (
+    Entry,
+    Key,
+    Tables,
+    by_condition,
+    called,
+    key_of,
+    value,
+    values,
+)
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
 Spread = tuple[float, float, float]  # value, and the bounds of its interval (NaN: none)
-
-ROW_INCHES, SERIES_INCHES = 0.1, 0.1  # height of a row of `forest`, and what each series adds
-NAMES_INCHES = 2.1  # width of the names of its rows
-NO_INTERVAL = (float("nan"), float("nan"))
-
-
-@dataclass(frozen=True)
-class Dots:
-    """One value per condition, with its interval; hollow circles stand for a second measure."""
-
-    label: str
-    look: style.Look
-    values: Mapping[str, Spread]
-    hollow: bool = False
-
-
-def spread(strata: Sequence[Array]) -> Spread:
-    """Mean of all values with its bootstrap interval, resampled within each condition's `[seed]`.
-
-    NaN without values; no interval where a condition has fewer than five.
-    """
-    values = np.concatenate([*strata, np.empty(0)])
-    if not values.size:
-        return float("nan"), float("nan"), float("nan")
-    low, high = statistics.bootstrap(strata, statistics.mean)
-    return float(values.mean()), low, high
-
-
-def share(strata: Sequence[Array]) -> Spread:
-    """The share of ones among all values, with Wilson's interval."""
-    values = np.concatenate([*strata, np.empty(0)])
-    if not values.size:
-        return float("nan"), float("nan"), float("nan")
-    low, high = statistics.wilson(int(values.sum()), values.size)
-    return float(values.mean()), low, high
-
-
-def by_place(runs: pd.DataFrame, column: str) -> dict[str, Array]:
-    """`[seed]` of a column of runs.parquet per condition."""
-    groups = runs.groupby(CONDITION, sort=False)[column]
-    return {str(place): values.to_numpy(dtype=np.float64) for place, values in groups}
-
-
-def gains(runs: pd.DataFrame, baseline: str, arm: str, column: str) -> dict[str, Spread]:
-    """What `arm` has more of than `baseline`, run by run of the same seed, as answers count it."""
-    values = paired(runs[runs["arm"] == arm], runs[runs["arm"] == baseline], column)
-    return effects_of(values)
-
-
-def effects_of(values: pd.Series) -> dict[str, Spread]:
-    """Mean and interval in each condition, and over all where there are several.
-
-    values: indexed by condition and seed.
-    """
-    places = values.index.get_level_values(CONDITION)
-    found = {
-        str(place): _spread(effect(values[places == place])) for place in dict.fromkeys(places)
-    }
-    return found if len(found) < 2 else found | {ALL: _spread(effect(values))}
-
-
-def _spread(found: Effect) -> Spread:
-    return found.mean, found.low, found.high
-
-
-def places_of(plan: dict[str, Any]) -> list[str]:
-    """The plan's conditions in the papers' order."""
-    present = {entry["condition"] for entry in plan["entries"]}
-    return [place for place in style.CONDITIONS if place in present]
-
-
-def place_name(place: str, between: str = ", ") -> str:
-    """`static, random spawn`; a task has its own name."""
-    if place == ALL:
-        return "all conditions"
-    if place not in style.CONDITIONS:
-        return place
-    spawn, prey = style.CONDITIONS[place]
-    return f"{style.PREYS[prey]}{between}{style.SPAWNS[spawn]}"
-
-
-def forest_inches(places: Sequence[str], series: int) -> float:
-    """Height of a `forest` of these conditions."""
-    return (len(places) + (len(places) > 1)) * (ROW_INCHES + SERIES_INCHES * series)
-
-
-def forest(ax: Axes, places: Sequence[str], series: Sequence[Dots], label: str) -> None:
-    """A row per condition, and below several one of all together where the series have it."""
-    together = len(places) > 1 and any(ALL in dots.values for dots in series)
-    rows = [*places, ALL] if together else list(places)
-    step = SERIES_INCHES / (ROW_INCHES + SERIES_INCHES * len(series))
-    for order, dots in enumerate(series):
-        offset = (order - (len(series) - 1) / 2) * step
-        there = [(y, row) for y, row in enumerate(rows) if row in dots.values]
-        found = [(y + offset, *dots.values[row]) for y, row in there]
-        if not found:
-            continue
-        y, value, low, high = np.array(found).T
-        ax.hlines(y, low, high, color=dots.look.colour, linewidth=1.3, alpha=0.75, zorder=2)
-        face = "white" if dots.hollow else dots.look.colour
-        marker = "o" if dots.hollow else dots.look.marker
-        ax.plot(value, y, color=dots.look.colour, marker=marker, linestyle="none",
-                markersize=4.5, markerfacecolor=face, zorder=3)  # fmt: skip
-    ax.set_yticks(range(len(rows)), [place_name(row) for row in rows])
-    ax.set_ylim(len(rows) - 0.5, -0.5)
-    for edge in range(1, len(rows)):
-        whole = rows[edge] == ALL
-        ax.axhline(edge - 0.5, color=style.FAINT if whole else style.LINES, linewidth=0.6)
-    ax.grid(False, axis="y")
-    ax.set_xlabel(label)
-
-
-def forest_below(fig: Figure, inches: float, label: str) -> Axes:
-    """Axes for a `forest` in the `inches` that a grid left free at its lower edge."""
-    width, height = fig.get_size_inches()
-    left, right, bottom, top = NAMES_INCHES, 0.44, 0.5, 0.3
-    place = (left / width, bottom / height, 1 - (left + right) / width,
-             (inches - bottom - top) / height)  # fmt: skip
-    ax = fig.add_axes(place)
-    ax.set_title(label, loc="left")
-    return ax
-
-
-def dot_handle(look: style.Look, label: str, hollow: bool = False) -> Any:
-    """A legend's entry without a line."""
-    handle = replace(look, line="none", marker="o" if hollow else look.marker).handle(label)
-    if hollow:
-        handle.set_markerfacecolor("white")
-    return handle
+#: Inches of a row of `intervals`, and what each of its lines adds.
+ROW, LINE = 0.1, 0.09
+BARS = {
+    "mean": "bars: bootstrap 95 % interval over seeds, within conditions",
+    "share": "bars: Wilson 95 % interval",
+}
 
 
 @dataclass(frozen=True)
-class Along:
-    """Means over all conditions along a swept number, with intervals; the conditions thin.
+class Values:
+    """What there is of a measure: by cell each run's value `[run]`, or one with its interval."""
 
-    points: value of the number -> mean and interval; conditions: condition -> {number: mean}.
+    runs: Mapping[Key, Array]
+    given: Mapping[Key, Spread]
+
+    @property
+    def keys(self) -> set[Key]:
+        """The cells of which there is something."""
+        return {*self.runs, *self.given}
+
+    def pooled(self, measure: Measure, keys: Sequence[Key]) -> Spread | None:
+        """The mean over these cells, each a condition, with its interval; None without any.
+
+        Given intervals are combined as those of independent means: the distances of the bounds,
+        root of the sum of squares, over the number of conditions.
+        """
+        if given := [self.given[key] for key in keys if key in self.given]:
+            middle, low, high = np.array(given).T
+            mean, n = float(middle.mean()), len(given)
+            below, above = (np.sqrt(((bound - middle) ** 2).sum()) / n for bound in (low, high))
+            return mean, float(mean - below), float(mean + above)
+        strata = [self.runs[key] for key in keys if key in self.runs]
+        if not strata:
+            return None
+        whole = np.concatenate(strata)
+        if measure.centre == "share":
+            return float(whole.mean()), *statistics.wilson(int(whole.sum()), whole.size)
+        return float(whole.mean()), *statistics.bootstrap(strata, statistics.mean)
+
+    def one(self, key: Key) -> float:
+        """A condition's own mean."""
+        return self.given[key][0] if key in self.given else float(self.runs[key].mean())
+
+
+def read(tables: Tables, measure: Measure) -> Values:
+    """Every cell's values of a measure."""
+    if measure.bounds:
+        table = tables.read(f"{measure.table}.csv")
+        rows = {} if table.empty else by_condition(table.dropna(subset=[measure.column]))
+        columns = [measure.column, *measure.bounds]
+        found = {key: row.iloc[0][columns].astype(float) for key, row in rows.items()}
+        return Values(
+            {}, {key: (row.iloc[0], row.iloc[1], row.iloc[2]) for key, row in found.items()}
+        )
+    runs = by_condition(tables.runs(measure))
+    return Values({key: own["value"].to_numpy(float) for key, own in runs.items()}, {})
+
+
+def along(tables: Tables, spec: FigureSpec) -> Figure:
+    """Means along the number `spec.x`, with intervals; where a panel has several conditions, each
+    thin behind their mean.
     """
-
-    look: style.Look
-    points: Mapping[float, Spread]
-    conditions: Mapping[str, Mapping[float, float]]
-
-
-def panels(head: style.Head, titles: Sequence[str], x_label: str) -> tuple[Figure, list[Axes]]:
-    """Panels side by side, each with its own y axis, under one head."""
-    width, height = style.wide(min(max(7.2, 3.3 * len(titles)), 13.0), len(titles)), 2.3
-    left = gap = 0.55
-    top, bottom = style.head_inches(head, width) + 0.25, 0.55
-    total = top + height + bottom
-    panel = (width - left - 0.2 - gap * (len(titles) - 1)) / len(titles)
-    fig = Figure(figsize=(width, total), dpi=style.DPI)
-    axes = fig.subplots(1, len(titles), sharex=True, squeeze=False)[0]
-    fig.subplots_adjust(
-        left=left / width, right=1 - 0.2 / width, bottom=bottom / total, top=1 - top / total,
-        wspace=gap / panel,
-    )  # fmt: skip
-    style.draw_head(fig, head)
-    for ax, title in zip(axes, titles, strict=True):
-        ax.set_title(title, loc="left")
-    fig.text(0.5, 0.1 / total, x_label, va="bottom", ha="center", size=8.5)
-    return fig, list(axes)
-
-
-def draw_along(ax: Axes, along: Along, *, band: bool = False, hollow: bool = False) -> None:
-    """Conditions thin, their mean thick (or hollow circles), its interval as bars or as a band."""
-    for curve in along.conditions.values():
-        x, y = np.array(sorted(curve.items())).T
-        ax.plot(x, y, color=along.look.colour, linewidth=0.6, alpha=0.4, zorder=1)
-    if not along.points:
-        return
-    x, value, low, high = np.array([(x, *along.points[x]) for x in sorted(along.points)]).T
-    if band:
-        ax.fill_between(x, low, high, color=along.look.colour, alpha=0.18, linewidth=0)
-    else:
-        ax.vlines(x, low, high, color=along.look.colour, linewidth=1.3, alpha=0.75, zorder=2)
-    face = "white" if hollow else along.look.colour
-    marker = "o" if hollow else along.look.marker
-    ax.plot(x, value, color=along.look.colour, linestyle=along.look.line, linewidth=2.0,
-            marker=marker, markersize=4.5, markerfacecolor=face, zorder=3,
-            clip_on=False)  # fmt: skip
+    if not tables.plan["entries"]:
+        return panels.nothing(tables, spec)
+    grid = panels.grid(tables, spec, WIDE if MEASURE in (spec.columns, *spec.rows) else PANEL)
+    found = {name: read(tables, measures()[name]) for name in spec.measures}
+    if not any(values.keys for values in found.values()):
+        return panels.nothing(tables, spec)
+    numbers = values(tables.plan, [e for p in grid.panels for e in p.entries], spec.x)
+    even = spec.shade or len(numbers) < 3 or np.allclose(np.diff(numbers), numbers[1] - numbers[0])
+    at = {number: float(number if even else i) for i, number in enumerate(numbers)}
+    step = min(np.diff(sorted(at.values())), default=1.0)
+    best, never = _best(tables, spec), _never(tables, spec)
+    for panel in grid.panels:
+        name = next(n for n in spec.measures if measures()[n] is panel.measure)
+        for order, (line, entries) in enumerate(panel.lines.items()):
+            aside = 0.12 * step * (order - (len(panel.lines) - 1) / 2)
+            _draw_along(panel, found[name], entries, spec.x, at, grid.looks[line], aside, never)
+        if spec.shade:
+            panel.ax.axvspan(*spec.shade, color=style.BAND, linewidth=0, zorder=0)
+        if spec.mark_best and panel.entries:
+            _mark_best(panel.ax, best.get(str(panel.entries[0]["condition"])))
+        panel.ax.set_xlim(min(at.values()) - 0.5 * step, max(at.values()) + 0.5 * step)
+        every = -(-len(at) // 6)
+        ticks = list(at.items())[::every]
+        panel.ax.set_xticks([x for _, x in ticks], [names.number(number) for number, _ in ticks])
+        style.scale([panel.ax], panel.measure.limits, log=panel.measure.log)
+    thin = "; thin: each condition" if _several(grid) else ""
+    words = f"{_bars(spec)}{thin}{_few(tables, grid)}"
+    cross = style.Look(style.ALARM, "none", "x")
+    more = [cross.handle("the median run never reaches a return of 0.8")] * bool(never)
+    if spec.shade:
+        label = f"the paper's best, {spec.shade[0]:g} to {spec.shade[1]:g}"
+        more.append(style.Look(style.BAND, "none", "s").handle(label, markersize=9))
+    keys = set().union(*(values.keys for values in found.values()))
+    return panels.finished(tables, grid, words, names.KEYS.get(spec.x, spec.x), keys, more)
 
 
-def mean_along(
-    runs: pd.DataFrame,
-    levels: Mapping[str, float],
-    column: str,
+def _bars(spec: FigureSpec) -> str:
+    own = [measures()[name] for name in spec.measures]
+    if any(measure.bounds for measure in own):
+        return "bars: 95 % interval over seeds"
+    return "; ".join(dict.fromkeys(BARS[measure.centre] for measure in own))
+
+
+def _several(grid: Grid) -> bool:
+    return any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
+
+
+def _few(tables: Tables, grid: Grid) -> str:
+    """Said of bootstraps over so few seeds that they would promise too much."""
+    seeds = min((e["seeds"] for panel in grid.panels for e in panel.entries), default=5)
+    few = seeds < statistics.FEWEST_SEEDS
+    return "; fewer than five seeds carry no interval" if few else ""
+
+
+def _draw_along(
+    panel: Panel,
+    found: Values,
+    entries: Sequence[Entry],
+    x: str,
+    at: Mapping[Any, float],
     look: style.Look,
-    summary: Callable[[Sequence[Array]], Spread] = spread,
-) -> Along:
-    """Means of a column of runs along the levels' numbers: over all runs, and per condition."""
-    pooled: dict[float, Spread] = {}
-    conditions: dict[str, dict[float, float]] = {}
-    for text, number in levels.items():
-        values = by_place(runs[runs["level"] == text].dropna(subset=[column]), column)
-        if values:
-            pooled[number] = summary(list(values.values()))
-        for place, array in values.items():
-            conditions.setdefault(place, {})[number] = float(array.mean())
-    return Along(look, pooled, conditions)
+    aside: float,
+    never: set[Key],
+) -> None:
+    """One line: its means, their intervals, and each condition."""
+    ax = panel.ax
+    by_number: dict[Any, list[Key]] = {}
+    for entry in entries:
+        if key_of(entry) in found.keys:
+            by_number.setdefault(value(entry, x), []).append(key_of(entry))
+    conditions = {key[2] for keys in by_number.values() for key in keys}
+    for condition in conditions if len(conditions) > 1 else ():
+        points = [(at[n], found.one(key)) for n in sorted(by_number) for key in by_number[n]
+                  if key[2] == condition]  # fmt: skip
+        ax.plot(*zip(*points, strict=True), color=look.colour, linewidth=0.6, alpha=0.4, zorder=1)
+    spreads = {n: found.pooled(panel.measure, by_number[n]) for n in sorted(by_number)}
+    rows = [(at[n] + aside, *spread) for n, spread in spreads.items() if spread is not None]
+    if not rows:
+        return
+    places, middle, low, high = np.array(rows).T
+    ax.vlines(places, low, high, color=look.colour, linewidth=1.3, alpha=0.75, zorder=2)
+    ax.plot(places, middle, color=look.colour, linestyle=look.line, linewidth=1.6,
+            marker=look.marker, markersize=4.5, zorder=3)  # fmt: skip
+    if len(conditions) == 1 and never:
+        lost = [i for i, n in enumerate(sorted(by_number)) if by_number[n][0] in never]
+        ax.plot(places[lost], middle[lost], "x", color=style.ALARM, markersize=7, zorder=4)
+
+
+def _best(tables: Tables, spec: FigureSpec) -> dict[str, dict[Any, Any]]:
+    """Rows of best_level.csv by condition."""
+    table = tables.read("best_level.csv") if spec.mark_best else pd.DataFrame()
+    return {str(row["condition"]): row for row in table.to_dict("records")}
+
+
+def _never(tables: Tables, spec: FigureSpec) -> set[Key]:
+    """Cells whose median run never reaches a return of 0.8."""
+    table = tables.read("summary.csv") if spec.mark_best else pd.DataFrame()
+    if table.empty:
+        return set()
+    return set(by_condition(table[table["steps_to_0.8"].isna()]))
+
+
+def _mark_best(ax: Axes, row: Mapping[Any, Any] | None) -> None:
+    """The best level above the panel's points, with its interval."""
+    if row is None or pd.isna(row["best_level"]):
+        return
+    at, where = 1.12, ax.get_xaxis_transform()
+    ends = sorted({float(row["best_level"]), float(row["best_to"])})
+    ax.plot([row["low"], row["high"]], [at - 0.2] * 2, color=style.TEXT, linewidth=1.3,
+            transform=where)  # fmt: skip
+    ax.plot(ends, [at - 0.2] * len(ends), "v", color=style.TEXT, markersize=4, transform=where)
+    label = " to ".join(f"{end:g}" for end in ends)
+    ax.text(sum(ends) / len(ends), at - 0.17, label, ha="center", va="bottom", size=7,
+            transform=where)  # fmt: skip
+
+
+def intervals(tables: Tables, spec: FigureSpec) -> Figure:
+    """A row for each value of the facet `spec.rows`, a panel per measure: every line's mean, its
+    interval, and each run; of several conditions all together in the last row.
+    """
+    if not tables.plan["entries"]:
+        return panels.nothing(tables, spec)
+    (facet,) = spec.rows
+    outer = "task" if spec.columns == "task" else MEASURE
+    frame = FigureSpec(spec.experiment, "intervals", spec.title, spec.caption, spec.fidelity,
+                       spec.measures, rows=(), columns=outer, lines=spec.lines,
+                       roles=spec.roles, places=spec.places)  # fmt: skip
+    grid = panels.grid(tables, frame, WIDE)
+    found = {name: read(tables, measures()[name]) for name in spec.measures}
+    if not any(own.keys for own in found.values()):
+        return panels.nothing(tables, spec)
+    entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())
+    rows = values(tables.plan, entries, facet)
+    together = facet == "place" and len(rows) > 1
+    looks = {line: look for line, look in grid.looks.items()
+             if any(key_of(e) in own.keys for e in entries if value(e, spec.lines) == line
+                    for own in found.values())}  # fmt: skip
+    for panel in grid.panels:
+        name = next(n for n in spec.measures if measures()[n] is panel.measure)
+        own = [e for e in panel.entries if key_of(e) in found[name].keys]
+        _strip(panel, found[name], own, spec, rows, looks)
+        for order, (line, look) in enumerate(looks.items()):
+            mine = [e for e in own if value(e, spec.lines) == line]
+            places = {y: [key_of(e) for e in mine if value(e, facet) == row]
+                      for y, row in enumerate(rows)}  # fmt: skip
+            if together:
+                places[len(rows)] = [key_of(e) for e in mine]
+            _draw_rows(panel, found[name], places, look, _offset(order, len(looks), facet, spec))
+        _finish_rows(panel, [called(facet, row).replace("\n", ", ") for row in rows], together)
+    for panel in grid.panels[1:]:
+        panel.ax.tick_params(labelleft=False)
+    lines = 1 if facet == spec.lines else len(looks)
+    height = (len(rows) + together) * (ROW + LINE * max(lines, 1)) + 0.75
+    grid.figure.set_size_inches(grid.figure.get_figwidth(), max(height, 1.5))
+    words = f"{_bars(spec)}; ticks: every run{_few(tables, grid)}"
+    keys = set().union(*(own.keys for own in found.values()))
+    shown = Grid(grid.figure, grid.panels, {} if facet == spec.lines else looks, frame)
+    return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
+
+
+def _offset(order: int, count: int, facet: str, spec: FigureSpec) -> float:
+    """A line's distance from the middle of its row."""
+    if facet == spec.lines:
+        return 0.0
+    return (order - (count - 1) / 2) * 0.8 / count
+
+
+def _strip(
+    panel: Panel,
+    found: Values,
+    entries: Sequence[Entry],
+    spec: FigureSpec,
+    rows: Sequence[Any],
+    looks: Mapping[Any, style.Look],
+) -> None:
+    """Every run as a small tick."""
+    points = [
+        {"y": rows.index(value(e, spec.rows[0])), "line": value(e, spec.lines), "x": x}
+        for e in entries
+        for x in found.runs.get(key_of(e), ())
+    ]
+    if not points or panel.measure.centre == "share":
+        return
+    apart = spec.rows[0] != spec.lines
+    sns.stripplot(
+        pd.DataFrame(points), x="x", y="y", hue="line", ax=panel.ax, orient="h", jitter=False,
+        dodge=apart, native_scale=True, hue_order=list(looks), marker="|", size=5, linewidth=0.7,
+        palette={line: look.colour for line, look in looks.items()}, alpha=0.35, legend=False,
+        zorder=1,
+    )  # fmt: skip
+
+
+def _draw_rows(
+    panel: Panel,
+    found: Values,
+    places: Mapping[int, Sequence[Key]],
+    look: style.Look,
+    offset: float,
+) -> None:
+    """A line's mean and interval in each row."""
+    spreads = {y: found.pooled(panel.measure, keys) for y, keys in places.items()}
+    points = [(y + offset, *spread) for y, spread in spreads.items() if spread is not None]
+    if not points:
+        return
+    y, middle, low, high = np.array(points).T
+    panel.ax.hlines(y, low, high, color=look.colour, linewidth=1.6, alpha=0.8, zorder=2)
+    panel.ax.plot(middle, y, color=look.colour, marker=look.marker, linestyle="none",
+                  markersize=4.8, zorder=3, clip_on=False)  # fmt: skip
+
+
+def _finish_rows(panel: Panel, rows: Sequence[str], together: bool) -> None:
+    ax, whole = panel.ax, [*rows, called("place", ALL)] if together else list(rows)
+    ax.set_yticks(range(len(whole)), whole)
+    ax.set_ylim(len(whole) - 0.5, -0.5)
+    for edge in range(1, len(whole)):
+        last = together and edge == len(rows)
+        ax.axhline(edge - 0.5, color=style.FAINT if last else style.LINES, linewidth=0.6)
+    ax.grid(False, axis="y")
+    named = ax.get_title().replace("\n", " ") == panel.measure.label
+    ax.set(xlabel="" if named else panel.measure.label, ylabel="")
+    if panel.measure.limits:
+        low, high = panel.measure.limits
+        ax.set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+    if panel.measure.over:
+        ax.axvline(0, color=style.FAINT, linewidth=0.8)

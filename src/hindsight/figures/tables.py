@@ -1,19 +1,25 @@
-"""Reading what analysis wrote for one experiment: the plan and the tidy tables beside it."""
+"""Reading what analysis wrote for one experiment, and cutting it into the panels of a figure."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
-from hindsight.figures.style import EXPLORATIONS, STRATEGIES, Look, arm_look, method_of
+from hindsight.analysis.tasks import early_success
+from hindsight.figures import names
+from hindsight.figures.specs import FigureSpec, Measure
+from hindsight.figures.style import WORDS, Look, arm_look, method_of, swept_looks
 
 CELL = ["arm", "level", "condition"]
 Key = tuple[str, str, str]  # arm, level, condition
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,11 +29,24 @@ class Tables:
     folder: Path
     fidelity: str
 
-    @property
+    @cached_property
     def plan(self) -> dict[str, Any]:
-        """The experiment as planned; its entries are those of this fidelity only."""
+        """The experiment as planned; its entries are those of this fidelity only, and what they
+        say of another level for the same cell (`final` has one copy, whatever k) is left out.
+        """
         plan: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
-        plan["entries"] = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
+        own = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
+        finals = {(e["arm"], e["condition"]): level_text(e["level"]) for e in reversed(own)
+                  if e["level"].get("strategy") == "final"}  # fmt: skip
+        cells = {(e["arm"], e["condition"], level_text(e["level"])): e.get("cell") for e in own}
+
+        def again(e: Entry) -> bool:
+            first = finals.get((e["arm"], e["condition"]))
+            if e["level"].get("strategy") != "final" or first in (None, level_text(e["level"])):
+                return False
+            return bool(cells[e["arm"], e["condition"], str(first)] == e.get("cell"))
+
+        plan["entries"] = [e for e in own if not again(e)]
         return plan
 
     def read(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -40,7 +59,7 @@ class Tables:
         if not path.exists():
             return pd.DataFrame(columns=["fidelity", *CELL, *(columns or ())])
         if path.suffix == ".parquet":
-            wanted = None if columns is None else [*CELL, *columns]
+            wanted = None if columns is None else list(dict.fromkeys([*CELL, *columns]))
             there = pq.read_schema(path).names
             found = None if wanted is None else [name for name in wanted if name in there]
             mine = [("fidelity", "==", self.fidelity)]
@@ -49,11 +68,31 @@ class Tables:
         table = read_table(path)
         return table[table["fidelity"] == self.fidelity].reset_index(drop=True)
 
-    def beside(self, experiment: str) -> "Tables | None":
-        """The tables of another experiment of the same source; None if it trains nothing here."""
-        other = Tables(self.folder.parent / experiment, self.fidelity)
-        there = (other.folder / "plan.json").exists() and other.plan["entries"]
-        return other if there else None
+    def runs(self, measure: Measure) -> pd.DataFrame:
+        """A row a run: its arm, level, condition and seed, and the measure as `value`."""
+        key = [*CELL, "role", "seed"]
+        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column])
+        if measure.table == "evaluations":  # over training
+            means = found.groupby(key, sort=False)[measure.column].mean()
+            found = means.reset_index()
+        if measure.column == "early_success":
+            rows = self.read("seed_curves.parquet", ["seed", "env_steps", "episode_success"])
+            early = early_success(rows).rename("early_success").reset_index()
+            found = found.drop(columns="early_success").merge(early, on=["arm", "seed"])
+        value = found[measure.column].astype(float) / measure.unit
+        if measure.column == "learn_step":  # a run that never learns counts as its budget
+            budget = float(max((e["steps"] for e in self.plan["entries"]), default=np.nan))
+            value = value.fillna(budget / measure.unit)
+        found = found[key].assign(value=value).dropna(subset=["value"])
+        if measure.role:
+            found = found[found["role"] == measure.role]
+        if not measure.over:
+            return found
+        baseline = found[found["role"] == "baseline"]
+        same = ["level", "condition", "seed"]
+        both = found[found["role"] != "baseline"].merge(baseline[[*same, "value"]], on=same)
+        gain = both["value_x"] - both["value_y"]
+        return both.assign(value=gain).drop(columns=["value_x", "value_y"])
 
 
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
@@ -62,13 +101,12 @@ def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
     return {(str(a), str(b), str(c)): piece for (a, b, c), piece in groups}
 
 
-def arms_of(plan: dict[str, Any]) -> list[str]:
-    """The names of the arms that have entries, in the experiment's order."""
-    there = {entry["arm"] for entry in plan["entries"]}
-    return [arm for arm in plan["arms"] if arm in there]
+def key_of(entry: Entry) -> Key:
+    """Where an entry's rows are in a table."""
+    return str(entry["arm"]), level_text(entry["level"]), str(entry["condition"])
 
 
-def look_of(plan: dict[str, Any], arm: str) -> Look:
+def look_of(plan: Mapping[str, Any], arm: str) -> Look:
     """How an arm of the plan is drawn: by what it is, whatever its name.
 
     Of arms that are one method only the first has its look, the others one by their names.
@@ -79,39 +117,98 @@ def look_of(plan: dict[str, Any], arm: str) -> Look:
     return arm_look(method if first == arm else f"{method}: {arm}")
 
 
-def in_role(plan: dict[str, Any], role: str) -> str | None:
-    """The name of the first arm with this role; None without any."""
-    return next((str(e["arm"]) for e in plan["entries"] if e["role"] == role), None)
-
-
-def levels_of(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The plan's levels by their text, in ascending order of their values.
-
-    PPO's strategy `final` makes one copy whatever k says: levels that are the same cells are one,
-    the first.
+def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
+    """The entries of a plan that a figure shows; of arms that are the same runs one, under both
+    names.
     """
-    cells: dict[str, tuple[str, ...]] = {}
-    for entry in plan["entries"]:
-        text = level_text(entry["level"])
-        cells[text] = (*cells.get(text, ()), entry.get("cell", ""))
-    levels: dict[str, dict[str, Any]] = {}
-    finals: set[tuple[str, ...]] = set()
-    for level in sorted((e["level"] for e in plan["entries"]), key=_rank):
-        text = level_text(level)
-        if level.get("strategy") == "final" and text not in levels:
-            if cells[text] in finals:
-                continue
-            finals.add(cells[text])
-        levels[text] = level
-    return levels
+    alike = {later: first for first, later in names.same_cells(plan)}
+    called = {
+        arm: " = ".join([arm, *(other for other, first in alike.items() if first == arm)])
+        for arm in names.arms_of(plan)
+    }
+    return [
+        {**entry, "name": called[entry["arm"]]}
+        for entry in plan["entries"]
+        if entry["arm"] not in alike
+        and (not spec.roles or entry["role"] in spec.roles)
+        and (not spec.places or entry["condition"] in spec.places)
+    ]
 
 
-def _rank(level: dict[str, Any]) -> tuple[float, ...]:
-    """Numbers by size; words in the order in which figures bring them, others as planned."""
-    order = {word: place for place, word in enumerate([*STRATEGIES, *EXPLORATIONS])}
-    return tuple(order.get(v, len(order)) if isinstance(v, str) else v for v in level.values())
+def value(entry: Entry, facet: str) -> Any:
+    """What an entry has of a facet."""
+    if facet == "arm":
+        return entry["name"]
+    if facet == "line":
+        level = names.level_label(entry["level"])
+        return f"{entry['name']}, {level}" if level else entry["name"]
+    if facet == "level":
+        return names.level_label(entry["level"])
+    if facet == "place":
+        return entry["condition"]
+    if facet == "prey":
+        return entry["prey"] or entry["condition"]
+    if facet in ("spawn", "task"):
+        return entry[facet] or ""
+    return entry["level"].get(facet, entry["keys"].get(facet))
 
 
-def seed_counts(table: pd.DataFrame) -> list[int]:
-    """The distinct numbers of seeds per condition (`n_seeds` is lower before a first episode)."""
-    return sorted({int(n) for n in table.groupby(CELL)["n_seeds"].max()})
+def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> list[Any]:
+    """A facet's values in their order: numbers ascending, arms as planned, conditions as in the
+    papers; in order of appearance otherwise.
+    """
+    found = list(dict.fromkeys(value(e, facet) for e in entries))
+    if facet == "line":
+        found = list(dict.fromkeys(
+            value(e, facet)
+            for arm in plan["arms"]
+            for e in sorted((e for e in entries if e["arm"] == arm), key=_rank)
+        ))  # fmt: skip
+    known = {
+        "spawn": list(names.SPAWNS), "prey": list(names.PREYS), "place": list(names.CONDITIONS),
+        "arm": [value(e, "arm") for arm in plan["arms"] for e in entries if e["arm"] == arm],
+        "strategy": list(WORDS), "exploration": list(WORDS), "line": found,
+    }.get(facet)  # fmt: skip
+    if known is not None:
+        return sorted(found, key=lambda v: known.index(v) if v in known else len(known))
+    if facet == "level":
+        return list(dict.fromkeys(value(e, facet) for e in sorted(entries, key=_rank)))
+    return sorted(found) if all(isinstance(v, int | float) for v in found) else found
+
+
+def _rank(entry: Entry) -> tuple[float, ...]:
+    """Numbers by size; words in the order in which figures bring them."""
+    order = list(WORDS)
+    return tuple(
+        (order.index(v) if v in order else len(order)) if isinstance(v, str) else float(v)
+        for v in entry["level"].values()
+        if isinstance(v, str | int | float)
+    )
+
+
+def called(facet: str, value: Any) -> str:
+    """The name of a facet's value on a figure."""
+    if facet == "spawn":
+        return names.SPAWNS.get(value, "")
+    if facet in ("prey", "place"):
+        return names.PREYS.get(value, names.place_name(value, "\n"))
+    return value if isinstance(value, str) else names.level_label({facet: value})
+
+
+def looks(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> dict[Any, Look]:
+    """The look of each value of the facet by which lines are told apart."""
+    found = values(plan, entries, facet)
+    several = len({e["arm"] for e in entries}) > 1
+    if facet == "arm" or (facet == "line" and several):
+        arms = {value(e, facet): e["arm"] for e in reversed(entries)}
+        own = {name: look_of(plan, arms[name]) for name in found}
+        if len(set(own.values())) == len(own):
+            return own
+        # Levels within arms: colours of the level, lines and marks of the arm.
+        colours = looks(plan, entries, "level")
+        level = {value(e, facet): value(e, "level") for e in entries}
+        return {n: replace(own[n], colour=colours[level[n]].colour) for n in found}
+    if facet in ("line", "level"):
+        levels = {value(e, facet): dict(e["level"]) for e in entries}
+        return dict(zip(found, swept_looks([levels[v] for v in found]), strict=True))
+    return dict(zip(found, swept_looks([{facet: v} for v in found]), strict=True))

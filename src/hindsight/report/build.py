@@ -18,8 +18,7 @@ from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures import ALSO_READ, FIGURES, name_under, specs_of
-from hindsight.figures.style import level_label, network_note
-from hindsight.figures.tables import levels_of
+from hindsight.figures.names import level_label, network_note
 from hindsight.files import write_whole
 from hindsight.integrity import RECORD
 from hindsight.publish import verify

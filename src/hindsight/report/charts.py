@@ -14,7 +14,7 @@ import pandas as pd
 
 from hindsight.analysis.reduce import ALL
 from hindsight.analysis.summarise import read_plan, read_table
-from hindsight.figures.style import CONDITIONS, PREYS, SPAWNS
+from hindsight.figures.names import CONDITIONS, PREYS, SPAWNS
 from hindsight.figures.tables import arms_of, look_of
 
 #: Points of a curve; more cannot be told apart at the width of a page.

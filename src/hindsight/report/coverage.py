@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.analysis.summarise import level_text
-from hindsight.figures.style import CONDITIONS, PREYS, SPAWNS, level_label, network_note
+from hindsight.figures.names import CONDITIONS, PREYS, SPAWNS, level_label, network_note
 from hindsight.report import present
 
 #: So many names are named one by one.

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from hindsight.analysis.reduce import ALL
-from hindsight.figures.style import CONDITIONS, PREYS, SPAWNS
+from hindsight.figures.names import CONDITIONS, PREYS, SPAWNS
 
 NOTHING = "–"
 

@@ -1,0 +1,275 @@
+"""Curves over steps or minutes, in a grid of conditions: median, middle half, and every seed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from hindsight.analysis.authors import CURVES
+from hindsight.figures import panels, style
+from hindsight.figures.panels import FEW, Grid, Panel
+from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.tables import Key, Tables, by_condition, called, key_of
+
+Array = NDArray[np.float64]
+POINTS = 200  # of a median
+#: An axis that most lines leave so early is logarithmic.
+EARLY = 5.0
+#: How a line ends before its axis does: its mark, and why.
+ENDS = {
+    "early": ("o", "ends: a hundred episodes in a row succeeded"),
+    "test": ("x", "ends: five test episodes succeeded, as the authors' SAC does"),
+    "budget": ("|", "ends: as far as it was trained"),
+}
+AXES = {"env_steps": "environment steps", "minutes": "training time of a run (minutes)"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One cell's curve.
+
+    x, middle, low, high: [point], the median over seeds and their quartiles until half of the runs
+    have ended (from there on a median would show what runs had in the end); seeds: by run
+    [row, (x, y)]; a run that ended before the others keeps its last value.
+    """
+
+    x: Array
+    middle: Array
+    low: Array
+    high: Array
+    seeds: list[Array]
+    end: float
+
+
+def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) -> Curve | None:
+    """The curve of a cell's rows (seed, x and the measure's column); None without any value."""
+    seeds = []
+    for _, run in rows.groupby("seed"):
+        points = run[[x, measure.column]].to_numpy(float)
+        points = points[np.isfinite(points).all(axis=1)]
+        if measure.log:
+            points = points[points[:, 1] > 0]
+        if len(points):
+            seeds.append(points[points[:, 0].argsort()])
+    if not seeds:
+        return None
+    first, end = min(run[0, 0] for run in seeds), float(np.median([run[-1, 0] for run in seeds]))
+    grid = np.linspace(first, max(end, first), POINTS)
+    if log and first > 0:
+        grid = np.union1d(grid, np.geomspace(first, max(end, first), POINTS))
+    values = np.array([np.interp(grid, run[:, 0], run[:, 1]) for run in seeds])
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+    return Curve(grid, middle, low, high, seeds, end)
+
+
+def draw(tables: Tables, spec: FigureSpec) -> Figure:
+    """The grid of a spec."""
+    own = panels.grid(tables, spec) if tables.plan["entries"] else None
+    found = {} if own is None else _read(tables, own)
+    if own is None or not found:
+        return panels.nothing(tables, spec)
+    unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
+    drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
+    unit, x_label, log = _scale_x(own, drawn)
+    ended = _ended(tables)
+    marks: set[str] = set()
+    counts = max(len(curve.seeds) for curve in found.values())
+    for panel in own.panels:
+        most = len(panel.lines)
+        faint = min(0.6, max(0.07 if most > FEW else 0.18, 8.0 / (max(most, 1) * counts)))
+        for order, (name, entries) in enumerate(panel.lines.items()):
+            key = key_of(entries[0])
+            if (curve := drawn.get((panel.measure.column, key))) is not None:
+                look = own.looks[name]
+                _draw_seeds(panel.ax, curve, unit, look, faint)
+                marked = "none" if own.many else look.marker
+                _draw_median(
+                    panel.ax, curve, unit, replace(look, marker=marked), order, band=most <= FEW
+                )
+                marks |= _mark_end(
+                    panel.ax,
+                    curve,
+                    unit,
+                    look,
+                    ended.get(key, ""),
+                    few=most <= FEW and panel.measure.limits is not None,
+                )
+        _note_absent(
+            panel, {key for column, key in found if column == panel.measure.column}, unlike
+        )
+    more = [
+        style.Look(style.FAINT, "none", ENDS[end][0]).handle(ENDS[end][1], markeredgewidth=1.5)
+        for end in ENDS
+        if end in marks
+    ]
+    if spec.authors and tables.fidelity == "released":
+        more = [*_draw_authors(own, tables, unit), *more]
+    for row in dict.fromkeys(panel.row for panel in own.panels):
+        same = [panel for panel in own.panels if panel.row == row]
+        style.scale([p.ax for p in same], same[0].measure.limits, log=same[0].measure.log)
+    band = "" if max(len(p.lines) for p in own.panels) > FEW else "; band: middle half of the seeds"
+    words = f"line: median over seeds, until half have ended{band}; thin: every seed"
+    x_label += ", logarithmic" if log else ""
+    if unlike:
+        words += "; left out: what was timed on another processor"
+    keys = {key for _, key in found}
+    return panels.finished(tables, own, words, x_label, keys, more)
+
+
+def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
+    """Every curve that the panels may show, by its measure's column and its place."""
+    x, wanted = own.spec.x, {key_of(e) for panel in own.panels for e in panel.entries}
+    found = {}
+    for measure in (measures()[name] for name in own.spec.measures):
+        rows = tables.read(f"{measure.table}.parquet", ["seed", x, measure.column])
+        for key, piece in by_condition(rows).items():
+            if key in wanted and (curve := curve_of(piece, x, measure)) is not None:
+                found[measure.column, key] = curve
+    return found
+
+
+def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
+    """What was timed on another processor than the first line of its panel."""
+    summary = tables.read("summary.csv")
+    timed = {
+        (row["arm"], row["level"], row["condition"]): str(row["timed_on"]).split(",")[0]
+        for row in summary.to_dict("records")
+    }
+    found = set()
+    for panel in own.panels:
+        keys = [key for e in panel.entries if (key := key_of(e)) in timed]
+        found |= {key for key in keys if timed[key] != timed[keys[0]]}
+    return found
+
+
+def _ended(tables: Tables) -> dict[Key, str]:
+    """How most runs of a cell ended."""
+    runs = tables.read("runs.parquet", ["seed", "ended"]).dropna(subset=["ended"])
+    return {key: str(own["ended"].mode().iloc[0]) for key, own in by_condition(runs).items()}
+
+
+def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str, bool]:
+    """Set every panel's x, up to where the last line ends; its unit, its label, and whether it is
+    logarithmic, as it is where most lines end early or in very different places.
+    """
+    ends = [curve.end for curve in drawn.values()]
+    unit = (1e3 if max(ends) < 1e6 else 1e6) if own.spec.x == "env_steps" else 1.0
+    log = bool(max(ends) > EARLY * np.quantile(ends, 0.25))
+    label = AXES[own.spec.x]
+    if unit > 1:
+        label += " (thousands)" if unit == 1e3 else " (millions)"
+    shared = own.figure.axes[0].get_shared_x_axes()
+    groups: list[list[Panel]] = []
+    for panel in own.panels:
+        group = next((g for g in groups if shared.joined(g[0].ax, panel.ax)), None)
+        groups.append([panel]) if group is None else group.append(panel)
+    for group in groups:
+        keys = {(p.measure.column, key_of(e)) for p in group for e in p.entries}
+        here = [drawn[key] for key in keys if key in drawn] or list(drawn.values())
+        high = max(curve.end for curve in here) / unit
+        first = min(curve.x[0] for curve in here) / unit
+        low = max(first, high / 1000) if log else 0.0
+        style.number_axis([p.ax for p in group], low, high * (1.08 if log else 1.02), log=log)
+    return unit, label, log
+
+
+def _draw_median(
+    ax: Axes, curve: Curve, unit: float, look: style.Look, order: int, *, band: bool
+) -> None:
+    """Median and middle half; markers are staggered so that equal curves stay visible."""
+    x = curve.x / unit
+    if band:
+        ax.fill_between(x, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0)
+    ax.plot(
+        x,
+        curve.middle,
+        color=look.colour,
+        linestyle=look.line,
+        linewidth=look.width,
+        marker=look.marker,
+        markersize=3.2,
+        markevery=(0.06 + 0.045 * (order % 5), 0.26),
+        zorder=3,
+    )
+
+
+def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: float) -> None:
+    """Every seed as a thin line; one picture per panel in the PDF, so that it stays small."""
+    lines = [run / [unit, 1.0] for run in curve.seeds]
+    ax.add_collection(
+        LineCollection(
+            lines,
+            colors=look.colour,
+            linewidths=0.45,
+            alpha=alpha,
+            zorder=0.7,  # above the grid
+            rasterized=True,
+        ),
+        autolim=False,
+    )
+    ax.set_rasterization_zorder(1)
+
+
+def _mark_end(
+    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, *, few: bool
+) -> set[str]:
+    """Mark where a line stops before its axis, by why it does.
+
+    few: whether so few lines are here that what was perfect can go on, dotted.
+    """
+    high = ax.get_xlim()[1]
+    if ended not in ENDS or curve.end / unit > 0.9 * high:
+        return set()
+    end, last = curve.end / unit, curve.middle[-1]
+    ax.plot([end], [last], ENDS[ended][0], color=look.colour, markersize=5.5 if few else 4,
+            markeredgewidth=1.5, zorder=4)  # fmt: skip
+    if ended == "early" and few:
+        ax.plot([end, high], [last, last], color=look.colour, linestyle=(0, (1, 3)),
+                linewidth=1.0, zorder=2)  # fmt: skip
+    return {ended}
+
+
+def _note_absent(panel: Panel, there: set[Key], unlike: set[Key]) -> None:
+    """Say where a panel has nothing to show, though its cells are there."""
+    keys = [key_of(entry) for entry in panel.entries]
+    if keys and not any(key in there for key in keys):
+        style.note(panel.ax, "not recorded")
+    if left := [name for name, entries in panel.lines.items() if key_of(entries[0]) in unlike]:
+        style.note(panel.ax, f"timed elsewhere: {len(left)} of {len(panel.lines)}", alarm=True)
+
+
+def _draw_authors(own: Grid, tables: Tables, unit: float) -> list[Line2D]:
+    """The median of the authors' own runs where they had our network; entries for the legend."""
+    network = "x".join(map(str, tables.plan["preset"]["hidden"]))
+    theirs: dict[tuple[str, str], list[Array]] = {}
+    if CURVES.exists():
+        for name, rows in json.loads(CURVES.read_text(encoding="utf-8")).items():
+            prey, spawn, arm, size, _ = name.split("|")
+            if size == network:
+                theirs.setdefault((f"{spawn} {prey}", arm), []).append(np.array(rows)[:, :2])
+    roles = {"baseline": "PPO", "subject": "PPO-HER"}
+    handles: dict[str, Line2D] = {}
+    for panel in own.panels:
+        for name, entries in panel.lines.items():
+            arm = roles.get(entries[0]["role"], "")
+            if runs := theirs.get((entries[0]["condition"], arm)):
+                table = pd.concat([
+                    pd.DataFrame(run, columns=["env_steps", "return_mean"]).assign(seed=i)
+                    for i, run in enumerate(runs)
+                ])  # fmt: skip
+                curve = curve_of(table, "env_steps", measures()["return"])
+                assert curve is not None
+                look: dict[str, Any] = {"color": "black", "linewidth": 1.1,
+                                        "linestyle": own.looks[name].line}  # fmt: skip
+                panel.ax.plot(curve.x / unit, curve.middle, zorder=3.5, **look)
+                label = f"the authors' code: {called(own.spec.lines, name)} ({len(runs)} runs)"
+                handles.setdefault(label, Line2D([], [], label=label, **look))
+    return list(handles.values())

@@ -1,0 +1,152 @@
+"""What figures and pages call things: conditions, keys, levels, sources, and who had less."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from hindsight.analysis.summarise import level_text
+from hindsight.specs.config import condition_name
+
+SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
+PREYS = {
+    "static": "static",
+    "random": "random",
+    "attract": "attract",
+    "repel": "repel",
+    "straight_away": "straight away",
+    "random_direction": "random direction",
+}
+#: The papers' conditions by their names, in their order: how both spawn, how the prey moves.
+CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for prey in PREYS}
+#: A key on an axis.
+KEYS = {
+    "learning_rate": "learning rate",
+    "interception_distance": "interception distance r",
+    "grid_size": "half-width of the box G",
+    "n_dims": "dimensions n",
+    "k": "copies k",
+    "s_ratio": "S (share of successes among the training episodes)",
+    "failure_distance": "distance of a failure's goal from the final position (in r)",
+    "until_success": "success rate at which hindsight is switched off",
+    "n_bits": "bits n",
+    "weight_decay": "weight decay",
+}
+#: A key beside its value.
+SYMBOLS = {
+    "learning_rate": "learning rate ",
+    "interception_distance": "r = ",
+    "grid_size": "G = ",
+    "n_dims": "n = ",
+    "k": "k = ",
+    "s_ratio": "S = ",
+    "failure_distance": "distance ",
+    "until_success": "off at ",
+    "exploration": "",
+    "n_bits": "n = ",
+    "weight_decay": "weight decay ",
+    "n_steps": "rollout ",
+}
+
+
+def number(value: float) -> str:
+    """`0.5`, `3e-5`."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def level_label(level: Mapping[str, Any]) -> str:
+    """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` alone is one copy)."""
+    words = [
+        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{number(value)}"
+        for key, value in level.items()
+        if level.get("strategy") != "final" or (key, value) != ("k", 1)
+    ]
+    return " ".join(words)
+
+
+def place_name(place: str, between: str = ", ") -> str:
+    """`static, random spawn`; a task has its own name."""
+    if place not in CONDITIONS:
+        return "all conditions" if place == "all" else place
+    spawn, prey = CONDITIONS[place]
+    return f"{PREYS[prey]}{between}{SPAWNS[spawn]}"
+
+
+def network_note(hidden: Sequence[int]) -> str:
+    """`network 2 × 64` for equal layers, `network 64-32` otherwise; () where arms differ."""
+    if not hidden:
+        return "unequal networks"
+    if len(set(hidden)) == 1:
+        return f"network {len(hidden)} × {hidden[0]}"
+    return "network " + "-".join(map(str, hidden))
+
+
+def between(unit: str, counts: Sequence[int]) -> str:
+    """`16 seeds`, `4 to 16 seeds`, `25 000 steps`."""
+    ends = dict.fromkeys(f"{n:,}".replace(",", "\u00a0") for n in (min(counts), max(counts)))
+    return f"{' to '.join(ends)} {unit}{'' if max(counts) == 1 else 's'}"
+
+
+def origin(source: str) -> str:
+    """Whose results a figure shows: a preset's, those that ship, or whatever was compared."""
+    words = {"published": "published results", "comparison": "results side by side"}
+    return words.get(source, f"preset {source}")
+
+
+def arms_of(plan: Mapping[str, Any]) -> list[str]:
+    """The names of the arms that have entries, in the experiment's order."""
+    there = {entry["arm"] for entry in plan["entries"]}
+    return [arm for arm in plan["arms"] if arm in there]
+
+
+def same_cells(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of arms, in their order, that stand for the same cells."""
+    cells: dict[str, dict[tuple[str, str], str]] = {}
+    for entry in plan["entries"]:
+        place = (level_text(entry["level"]), entry["condition"])
+        cells.setdefault(entry["arm"], {})[place] = entry["cell"]
+    return [(a, b) for a, b in combinations(arms_of(plan), 2) if cells[a] == cells[b]]
+
+
+def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
+    """Where a figure's numbers come from, and what is drawn of them: its subtitle."""
+    preset, entries = plan["preset"], plan["entries"]
+    wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
+    most = max(wholes.values())
+    groups: dict[str, list[str]] = {}
+    for arm, own in wholes.items():
+        if less := _less(own, most, {e["condition"] for e in entries}):
+            groups.setdefault(less, []).append(arm)
+    found = [
+        f"{origin(plan['source'])} · {network_note(preset['hidden'])}",
+        f"up to {between('step', [max(e.get('steps', preset['steps']) for e in entries)])}",
+        f"{fidelity} fidelity",
+        between("seed", most[0]),
+        "; ".join(f"{', '.join(arms)}: {less}" for less, arms in groups.items()),
+        "the same runs as untargeted MEHER, as in the authors' code"
+        if (plan["experiment"], fidelity) == ("targeted", "released")
+        else "; ".join(f"{a} and {b} are the same runs" for a, b in same_cells(plan)),
+        drawn,
+    ]
+    return " · ".join(filter(None, found))
+
+
+def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Seeds and steps of an arm's cells, each in ascending order, and its number of conditions."""
+    own = [entry for entry in plan["entries"] if entry["arm"] == arm]
+    seeds, steps = (
+        tuple(sorted({entry.get(key, plan["preset"][key]) for entry in own}))
+        for key in ("seeds", "steps")
+    )
+    return seeds, steps, len({entry["condition"] for entry in own})
+
+
+def _less(own: tuple[Any, ...], most: tuple[Any, ...], everywhere: set[str]) -> str:
+    """What an arm had less of than the arm that had most: `4 seeds, 25 000 steps`."""
+    words = [
+        between(unit, mine)
+        for unit, mine, theirs in zip(("seed", "step"), own[:2], most[:2], strict=True)
+        if mine != theirs
+    ]
+    if own[2] < len(everywhere):
+        words.append(f"{own[2]} of {len(everywhere)} conditions")
+    return ", ".join(words)

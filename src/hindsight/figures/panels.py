@@ -1,0 +1,202 @@
+"""The grid of panels that all kinds of figures share: which entries of the plan are where."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from hindsight.figures import style
+from hindsight.figures.names import PREYS, where_from
+from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.tables import (
+    Entry,
+    Key,
+    Tables,
+    called,
+    chosen,
+    key_of,
+    looks,
+    value,
+    values,
+)
+
+FEW = 6  # more lines than that in a panel: their bands would hide them, and a bar names them
+MEASURE = "measure"
+#: Inches of a panel, width and height.
+PANEL, WIDE = (1.95, 1.35), (3.6, 2.3)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: what it shows of which entries, by the name of the line they belong to."""
+
+    ax: Axes
+    row: tuple[Any, ...]
+    column: Any
+    measure: Measure
+    lines: dict[Any, list[Entry]]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All of its entries."""
+        return [entry for own in self.lines.values() for entry in own]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A figure's panels, and the look of each line by its name."""
+
+    figure: Figure
+    panels: list[Panel]
+    looks: dict[Any, style.Look]
+    spec: FigureSpec
+
+    def columns(self) -> list[list[Panel]]:
+        """The panels of each column."""
+        names = dict.fromkeys(panel.column for panel in self.panels)
+        return [[p for p in self.panels if p.column == name] for name in names]
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many lines of one number that a bar of colours names them."""
+        return len(self.looks) > FEW and all(isinstance(name, int | float) for name in self.looks)
+
+
+def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:
+    """Of few conditions each has a column of its own, and there are no rows of spawns."""
+    places = {entry["condition"] for entry in entries if entry["spawn"]}
+    if "spawn" in spec.rows and 0 < len(places) <= len(PREYS) and spec.columns == "prey":
+        rows = tuple(facet for facet in spec.rows if facet != "spawn")
+        return replace(spec, rows=rows, columns="place")
+    return spec
+
+
+def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) -> Grid:
+    """Empty panels for what the plan has of a figure: rows by its facets, columns by one.
+
+    Axes are shared: x by all, or by the panels of a task; y by a row.
+    """
+    plan = tables.plan
+    entries = chosen(plan, spec)
+    spec = fitted(spec, entries)
+    alone = [e for e in entries if spec.alone and value(e, spec.alone[0]) == spec.alone[1]]
+    usual = [e for e in entries if e not in alone] or entries
+    facets = [
+        list(spec.measures) if facet == MEASURE else values(plan, usual, facet)
+        for facet in spec.rows
+    ]
+    rows = list(product(*facets))
+    columns = list(spec.measures) if spec.columns == MEASURE else values(plan, usual, spec.columns)
+    of_tasks = spec.columns == "task" or not any(e["spawn"] for e in entries)
+    fig = style.new_figure(
+        len(rows), len(columns), size,
+        sharex="col" if of_tasks else True, sharey=False if spec.columns == MEASURE else "row",
+    )  # fmt: skip
+    panels = []
+    for row, column in product(rows, columns):
+        ax = fig.axes[rows.index(row) * len(columns) + columns.index(column)]
+        where = dict(zip((*spec.rows, spec.columns), (*row, column), strict=True))
+        measure = measures()[where.pop(MEASURE, spec.measures[0])]
+        here = [e for e in usual if all(value(e, f) == v for f, v in where.items())]
+        apart = {facet: v for facet, v in where.items() if facet not in spec.alone}
+        here += [
+            e for e in alone if e not in here and all(value(e, f) == v for f, v in apart.items())
+        ]
+        lines: dict[Any, list[Entry]] = {}
+        for entry in here:
+            lines.setdefault(_line(entry, spec), []).append(entry)
+        panels.append(Panel(ax, row, column, measure, lines))
+    _name_panels(fig, spec, rows, columns, int(13 * size[0]))
+    shown = looks(plan, usual, spec.lines)
+    if alone:
+        shown |= {spec.alone[1]: style.Look(style.TEXT, (0, (3, 1.5)), "X", 1.3)}
+    return Grid(fig, panels, shown, spec)
+
+
+def _line(entry: Entry, spec: FigureSpec) -> Any:
+    """The name of the line that an entry belongs to."""
+    if spec.alone and value(entry, spec.alone[0]) == spec.alone[1]:
+        return spec.alone[1]
+    return value(entry, spec.lines)
+
+
+def _name_panels(
+    fig: Figure,
+    spec: FigureSpec,
+    rows: Sequence[tuple[Any, ...]],
+    columns: Sequence[Any],
+    letters: int,
+) -> None:
+    """letters: of a title that fit above a panel."""
+    for ax, column in zip(fig.axes, columns, strict=False):
+        title = (
+            measures()[column].label if spec.columns == MEASURE else called(spec.columns, column)
+        )
+        if spec.columns != MEASURE or len(columns) > 1:
+            lines = [textwrap.fill(line, letters) for line in title.split("\n")]
+            ax.set_title("\n".join(lines))
+    several = [facet for facet in spec.rows if facet != MEASURE]
+    for i, row in enumerate(rows):
+        named = dict(zip(spec.rows, row, strict=True))
+        text = "\n".join(filter(None, (called(facet, named[facet]) for facet in several)))
+        style.row_label(fig.axes[(i + 1) * len(columns) - 1], text)
+        if MEASURE in named and len(spec.measures) > 1:
+            label = textwrap.fill(measures()[named[MEASURE]].label, 22)
+            fig.axes[i * len(columns)].set_ylabel(label)
+
+
+def finished(
+    tables: Tables,
+    own: Grid,
+    drawn: str,
+    x_label: str,
+    there: set[Key],
+    more: Sequence[Line2D] = (),
+) -> Figure:
+    """The figure with its head, once its panels are drawn.
+
+    drawn: what lines and bands are, in words; there: what has results; more: further entries of
+    the legend.
+    """
+    spec = own.spec
+    for panel in own.panels:
+        lost = [name for name, entries in panel.lines.items()
+                if not any(key_of(e) in there for e in entries)]  # fmt: skip
+        if not panel.lines:
+            style.note(panel.ax, "not in this preset")
+        elif lost:
+            words = ", ".join(called(spec.lines, name) for name in lost)
+            short = words if len(words) <= 30 else f"{len(lost)} of {len(panel.lines)}"
+            style.note(panel.ax, f"missing: {short}", alarm=True)
+    plan = tables.plan
+    handles = [] if own.many else [
+        look.handle(called(spec.lines, name)) for name, look in own.looks.items()
+    ]  # fmt: skip
+    if own.many:
+        style.colour_bar(own.figure, [{spec.lines: name} for name in own.looks])
+    shown = plan | {"entries": [e for e in plan["entries"] if e["arm"] in _arms(own)]}
+    head = style.Head(
+        spec.title.format(title=plan["title"]),
+        where_from(shown, tables.fidelity, drawn),
+        tuple([*handles, *more] if len(handles) + len(more) > 1 else []),
+    )
+    one = len(spec.measures) == 1 and spec.kind != "intervals" and spec.columns != MEASURE
+    label = measures()[spec.measures[0]].label if one else ""
+    return style.finish(own.figure, head, x_label, label)
+
+
+def _arms(own: Grid) -> set[str]:
+    """The arms that the panels show, those that share their cells with another included."""
+    shown = {e["name"] for panel in own.panels for e in panel.entries}
+    return {arm for name in shown for arm in name.split(" = ")}
+
+
+def nothing(tables: Tables, spec: FigureSpec) -> Figure:
+    """The figure of what this preset does not train."""
+    plan = tables.plan
+    return style.nothing(spec.title.format(title=plan["title"]), plan["source"], tables.fidelity)

@@ -1,0 +1,144 @@
+"""Which figures there are, and what each shows: figures.yaml, read.  Imports nothing that draws."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hindsight.specs.config import EPISODES
+
+TABLE = Path(__file__).parent / "figures.yaml"
+FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What an axis shows: a column of one of an experiment's tables.
+
+    table: seed_curves, evaluations or runs (.parquet), or with `bounds`, the columns of an
+    interval, one that has a row a cell (.csv); limits: None lets what is drawn decide; centre: how
+    runs are summed up, `mean` with a bootstrap interval, `share` with Wilson's; over: what is shown
+    is a run's gain over the baseline's of its seed; unit: what values are divided by; role: of the
+    arms that have it, where others say the same.
+    """
+
+    column: str
+    label: str
+    table: str
+    limits: tuple[float, float] | None = None
+    log: bool = False
+    centre: str = "mean"
+    over: bool = False
+    bounds: tuple[str, str] | None = None
+    unit: float = 1.0
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """One figure.
+
+    kind: curves, along, intervals or episodes (functions of the module `kinds`); x: the clock of
+    curves, the key that varies of `along`; rows, columns, lines: facets, by which the plan's
+    entries are told apart (arm, spawn, prey, place, task, measure, or any key); lines = "line" is
+    the arm with its level; roles, places: of the arms and conditions that are shown, () for all;
+    alone: entries to show in every row, by key and value; shade: a range of x that the paper found
+    best.
+    """
+
+    experiment: str
+    kind: str
+    title: str
+    caption: str
+    fidelity: str = ""
+    measures: tuple[str, ...] = ("return",)
+    x: str = "env_steps"
+    rows: tuple[str, ...] = ("spawn",)
+    columns: str = "prey"
+    lines: str = "arm"
+    roles: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    shade: tuple[float, float] | None = None
+    authors: bool = False
+    mark_best: bool = False
+
+
+@cache
+def _document() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def measures() -> dict[str, Measure]:
+    """By the names that the table calls them."""
+    return {name: Measure(**_frozen(what)) for name, what in _document()["measures"].items()}
+
+
+def _frozen(what: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in what.items()}
+
+
+def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
+    words = _document()["words"]
+    found: dict[str, FigureSpec] = {}
+    for name, what in figures.items():
+        caption = " ".join(what["caption"].format(**words).split())
+        spec = FigureSpec(**_frozen(what) | {"caption": caption})
+        if spec.kind == "episodes":
+            found[name] = spec
+            continue
+        for fidelity, ending in FIDELITIES.items():
+            found[name + ending] = replace(spec, fidelity=fidelity)
+    return found
+
+
+#: All figures of the project's own experiments, by name.
+FIGURES = _specs(_document()["figures"])
+
+
+def of_any(experiment: str) -> dict[str, FigureSpec]:
+    """The figures that any experiment can have."""
+    return _specs(
+        {f"{name}_{experiment}": {"experiment": experiment} | what
+         for name, what in _document()["of_any"].items()}
+    )  # fmt: skip
+
+
+def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
+    """FIGURES, and those of these experiments that have none of their own among them."""
+    known = {spec.experiment for spec in FIGURES.values()} | set(_document()["without"])
+    found = dict(FIGURES)
+    for name in experiments:
+        if name not in known:
+            found |= of_any(name)
+    return found
+
+
+def name_under(name: str, fidelity: str) -> str:
+    """A figure's name under a fidelity, by that under `released`."""
+    return name + FIDELITIES[fidelity]
+
+
+def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
+    """Names of the figures of an experiment that is trained under these fidelities."""
+    return [
+        name
+        for name, spec in specs_of([experiment]).items()
+        if spec.experiment == experiment and spec.fidelity in ("", *fidelities)
+    ]
+
+
+def names_there(tables_root: Path) -> list[str]:
+    """Names of the figures of what was planned under `<tables_root>/<experiment>/`."""
+    found: list[str] = []
+    for path in sorted(tables_root.glob("*/plan.json")):
+        entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
+        found += names_for(path.parent.name, list(dict.fromkeys(e["fidelity"] for e in entries)))
+    pictured = (tables_root / EPISODES).exists()
+    return found + names_for(EPISODES.parent.name, []) * pictured
