@@ -34,7 +34,7 @@ def on_files(files: Files, config: Any) -> Files:
     for name, path in OUTSIDE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         if name == "index.md" and (ROOT / PAGE).exists():
-            text += f"\n[The verdicts, with their figures and charts]({PAGE})\n"
+            text += f"\n[The verdicts, with their figures]({PAGE})\n"
         files.append(File.generated(config, name, content=text))
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         files.remove(file)

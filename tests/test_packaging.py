@@ -75,11 +75,11 @@ def test_installed_elsewhere_it_runs(wheel, tmp_path):
     )  # fmt: skip
     assert said.stdout == f"hindsight {hindsight.__version__}\n"
     code = (
-        "import json, hindsight.report.html as page; "
-        "print(json.dumps([page.__file__, page.script('page.js')]))"
+        "import json, hindsight.report.build as page, hindsight.figures as figures; "
+        "print(json.dumps([page.__file__, sorted(figures.FIGURES)]))"
     )
     found = subprocess.run(
         [python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    place, script = json.loads(found.stdout)
-    assert Path(place).is_relative_to(tmp_path) and "vegaEmbed" in script
+    place, names = json.loads(found.stdout)
+    assert Path(place).is_relative_to(tmp_path) and "ppo_her_fig2" in names

@@ -19,7 +19,7 @@ DEVIATIONS = """# Deviations
 #: Experiments of the second paper, and which of their figures are drawn.
 SECOND_PAPER = {
     "s_ratio": ("meher_fig3", "question_signals", "question_signals_described"),
-    "stop_her": ("meher_fig6_described", "time_saved"),
+    "stop_her": ("meher_fig6_described", "meher_fig7"),
 }
 
 
@@ -72,7 +72,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     (root / "docs").mkdir()
     (root / "docs/deviations.md").write_text(DEVIATIONS)
     (root / "docs/findings.md").write_text(
-        "# What else\n\n## Does anything hang on the small network?\n"
+        "# What else\n\n## Does anything hang on the small network?\n\n"
+        "## When is hindsight no longer of use?\n"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)

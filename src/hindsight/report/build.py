@@ -1,8 +1,9 @@
-"""The pages: REPLICATION.md, the answer in short, with an appendix of a file an experiment, and
-report.html, which opens offline by itself.
+"""The pages: REPLICATION.md, the answer in short; its appendix, a file an experiment; and
+report.html, which holds all of it and opens offline by itself.
 
-All are rendered from one `Report`, gathered from files alone: claims.json and the tables of each
-experiment, the figures, the metadata of the cells, and the page of deviations.
+All are one text, made once by the templates from one `Report`, which is gathered from files alone:
+claims.json and the tables of each experiment, the figures, the metadata of the cells, and the page
+of deviations.
 """
 
 import json
@@ -17,14 +18,13 @@ import jinja2
 from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
-from hindsight.figures import ALSO_READ, FIGURES, name_under, specs_of
+from hindsight.figures import FIGURES, name_under, specs_of
 from hindsight.figures.names import level_label, network_note
 from hindsight.files import write_whole
 from hindsight.integrity import RECORD
 from hindsight.publish import verify
-from hindsight.report import coverage, html, present, words
-from hindsight.report.charts import Chart, charts
-from hindsight.report.hyperparameters import LISTED, table_of
+from hindsight.report import coverage, present, words
+from hindsight.report.html import Page, link
 from hindsight.report.provenance import Provenance, collect, made_by
 
 MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
@@ -34,9 +34,8 @@ FIDELITIES = {
 }
 #: The same where there is little room.
 CALLED = {"released": "authors' code", "described": "papers' words"}
-#: Figures that replicate published ones, or answer what the papers leave open; the others stand
-#: beside them.
-PUBLISHED = ("ppo_her_fig", "meher_fig", "notebook", "question_")
+#: Tables of more rows are downloaded from the page rather than read.
+SHOWN_ROWS = 16
 DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
 ENVIRONMENT = "environment"
 TABLES = {
@@ -86,16 +85,11 @@ class Picture:
     caption: str
     fidelity: str
 
-    @property
-    def main(self) -> bool:
-        """Whether it replicates a published figure, rather than standing beside them."""
-        return self.name.startswith(PUBLISHED)
-
 
 @dataclass(frozen=True)
 class Chapter:
-    """An experiment: its tables by kind, each once per fidelity, the files of these by title, and
-    its figures.
+    """An experiment: its tables by file, each once per fidelity, where these files are, and its
+    figures.
     """
 
     name: str
@@ -120,7 +114,6 @@ class Report:
     coverage: list[present.Table]
     claims: list[Judged]
     chapters: list[Chapter]
-    charts: list[Chart]
     provenance: Provenance
     made_by: dict[str, str]
     deviations: str
@@ -145,12 +138,13 @@ def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Pat
     is kept, relative to the working folder.
     """
     report = gather(tables, figures)
-    write_text(page, render_html(report, page))
     pages = {name: appendix / f"{name}.md" for name in appendix_pages(_experiments(report))}
+    texts = Texts(report, markdown, pages)
+    write_text(page, render_html(texts, page))
+    write_text(markdown, texts.main())
     for name, path in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, render_appendix(report, name, path, markdown))
-    write_text(markdown, render_markdown(report, markdown, pages))
+        write_text(path, texts.of(name))
     for left in set(appendix.glob("*.md")) - set(pages.values()):
         left.unlink()
 
@@ -173,13 +167,12 @@ def gather(tables: Path, figures: Path) -> Report:
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
-        coverage=coverage.tables(coverage.coverage(plans, tables / "papers.json")),
+        coverage=coverage.coverage(plans, tables / "papers.json"),
         claims=read_claims(tables / "claims.json", drawn),
         chapters=[
             _environment(drawn),
             *(_chapter(plan, tables, drawn, notes) for plan in plans),
         ],
-        charts=charts(tables),
         provenance=collect(plans),
         made_by=made_by(),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
@@ -250,9 +243,8 @@ def _diverged(notes: Mapping[tuple[str, str], str]) -> str:
 
 def _with_diverged(picture: Picture, notes: Mapping[tuple[str, str], str]) -> Picture:
     """With a caption that names the runs in it that diverged."""
-    experiments = (picture.experiment, *ALSO_READ.get(picture.experiment, ()))
-    lines = [notes.get((name, picture.fidelity), "") for name in experiments]
-    return replace(picture, caption=" ".join(filter(None, [picture.caption, *lines])))
+    line = notes.get((picture.experiment, picture.fidelity), "")
+    return replace(picture, caption=f"{picture.caption} {line}".strip())
 
 
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -288,22 +280,21 @@ def _chapter(
     """
     name = plan["experiment"]
     of_tasks = all(entry["spawn"] is None for entry in plan["entries"])
-    settings = (
-        _settings_of_tasks(plan)
-        if of_tasks
-        else {text: level_label(level) for text, level in levels_of(plan).items()}
-    )
+    settings: dict[str, str] = {}
+    cells: dict[str, str] = {}
+    for entry in plan["entries"]:
+        text = level_text(entry["level"])
+        if cells.setdefault(entry["cell"], text) == text:  # a level that is another's cell is none
+            settings[text] = _setting(entry["level"], of_tasks)
     shown: dict[str, list[present.Table]] = {}
     files: dict[str, Path] = {}
-    if name in LISTED and (parameters := table_of(plan)) is not None:
-        shown["hyperparameters"] = [parameters]
     for file, title in TABLES.items():
         path = tables / name / file
         if not path.exists():
             continue
         frame = read_table(path)
         if not frame.empty:
-            files[title] = path
+            files[file] = path
         if "level" in frame:
             frame = frame[frame["level"].isin(settings)]
         for fidelity, rows in frame.groupby("fidelity", sort=False):
@@ -314,36 +305,45 @@ def _chapter(
     return Chapter(name, plan["title"], plan["figures"], shown, files, _pictures(name, drawn))
 
 
-def _settings_of_tasks(plan: dict[str, Any]) -> dict[str, str]:
-    """What each level is called; off the papers' task `final` has a k as other strategies do."""
-    levels = {level_text(entry["level"]): entry["level"] for entry in plan["entries"]}
-    return {
-        text: ", ".join(level_label({key: value}) for key, value in level.items())
-        for text, level in levels.items()
-    }
+def _setting(level: Mapping[str, Any], of_tasks: bool) -> str:
+    """What a level is called; off the papers' task `final` has a k as other strategies do."""
+    if not of_tasks:
+        return level_label(level)
+    return ", ".join(level_label({key: value}) for key, value in level.items())
 
 
 def _pictures(experiment: str, drawn: dict[str, Picture]) -> list[Picture]:
     return [picture for picture in drawn.values() if picture.experiment == experiment]
 
 
-def render_html(report: Report, page: Path) -> str:
-    """One page that loads nothing from anywhere; page: where it will lie."""
-    return html.render(_jinja(autoescape=True), _names(report), report, page, DEVIATIONS)
-
-
-def render_markdown(report: Report, page: Path, pages: Mapping[str, Path]) -> str:
-    """The answer in short; links are relative to the page's own folder.
-
-    pages: those of the appendix by name.
+@dataclass(frozen=True)
+class Texts:
+    """The text of every page in Markdown; main: where REPLICATION.md will lie, pages: those of the
+    appendix, by name. Links are relative to a page's own folder.
     """
-    return _markdown(
-        "replication.md.j2",
-        page,
-        report,
-        pages=pages,
-        shown=_first_shown(report.claims),
-    )
+
+    report: Report
+    markdown: Path
+    pages: Mapping[str, Path]
+
+    def main(self) -> str:
+        """The answer in short."""
+        return self._render("replication.md.j2", self.markdown, pages=self.pages,
+                            shown=_first_shown(self.report.claims))  # fmt: skip
+
+    def of(self, name: str, *, short: int = 0) -> str:
+        """A page of the appendix; short: without tables that have more rows than that."""
+        own = {CLAIMS_PAGE: "claims.md.j2", PRODUCED_PAGE: "produced.md.j2"}
+        chapter = next((one for one in self.report.chapters if one.name == name), None)
+        template = own.get(name, "chapter.md.j2")
+        return self._render(template, self.pages[name], main=self.markdown, chapter=chapter,
+                            short=short)  # fmt: skip
+
+    def _render(self, template: str, path: Path, **more: Any) -> str:
+        environment = _jinja()
+        environment.filters["link"] = lambda target: link(target, path)
+        found = environment.get_template(template).render(**_names(self.report), **more)
+        return re.sub(r"\n{3,}", "\n\n", found).strip() + "\n"
 
 
 def _first_shown(claims: Sequence[Judged]) -> dict[str, str]:
@@ -355,24 +355,36 @@ def _first_shown(claims: Sequence[Judged]) -> dict[str, str]:
     return first
 
 
-def render_appendix(report: Report, name: str, page: Path, main: Path) -> str:
-    """One page of the appendix; main: where the answer in short is."""
-    templates = {
-        CLAIMS_PAGE: "claims.md.j2",
-        PRODUCED_PAGE: "produced.md.j2",
-    }
-    chapter = next((chapter for chapter in report.chapters if chapter.name == name), None)
-    template = templates.get(name, "chapter.md.j2")
-    return _markdown(template, page, report, main=main, chapter=chapter)
-
-
-def _markdown(template: str, page: Path, report: Report, **more: Any) -> str:
-    environment = _jinja(autoescape=False)
-    environment.filters["link"] = lambda path: html.link(path, page)
-    environment.filters["cell"] = as_text
-    names = {**_names(report), "deviations": DEVIATIONS, "findings": FINDINGS, **more}
-    text = environment.get_template(template).render(**names)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+def render_html(texts: Texts, path: Path) -> str:
+    """All of it as one page that loads nothing from anywhere; path: where it will lie."""
+    report, pages = texts.report, texts.pages
+    every = {one.name: one for chapter in report.chapters for one in chapter.pictures}
+    # The same under the other fidelity is a click away: the page would be twice as large.
+    pictures = [one for name, one in every.items()
+                if one.fidelity != "described" or name.removesuffix("_described") not in every]  # fmt: skip
+    places = {pages[name]: f"experiment-{name}" for name in pages}
+    places |= {pages[CLAIMS_PAGE]: "rules", pages[PRODUCED_PAGE]: "produced",
+               texts.markdown: "main", DEVIATIONS: "deviations"}  # fmt: skip
+    page = Page(path, {one.path: one.caption for one in pictures}, places)
+    page.ids |= {"main", "rules", "experiments", "deviations", "produced"}
+    text = page.add(texts.main(), texts.markdown)
+    rules = page.add(texts.of(CLAIMS_PAGE, short=1), pages[CLAIMS_PAGE], deeper=1)
+    chapters = [
+        (
+            chapter.name,
+            f"{chapter.title} ({chapter.published_as})",
+            page.add(texts.of(chapter.name, short=SHOWN_ROWS), pages[chapter.name], deeper=1),
+        )
+        for chapter in report.chapters
+        if chapter.pictures or chapter.tables
+    ]
+    deviations = page.add(report.deviations, DEVIATIONS, deeper=1, images=False)
+    produced = page.add(texts.of(PRODUCED_PAGE, short=1), pages[PRODUCED_PAGE], deeper=1)
+    template = _jinja(autoescape=True).get_template("page.html.j2")
+    return template.render(
+        **_names(report), text=text, rules=rules, chapters=chapters, deviation_text=deviations,
+        produced=produced,
+    )  # fmt: skip
 
 
 def as_text(value: Any) -> str:
@@ -384,7 +396,7 @@ def as_text(value: Any) -> str:
     return re.sub(marks, r"\\\g<0>", " ".join(str(value).split()))
 
 
-def _jinja(*, autoescape: bool) -> jinja2.Environment:
+def _jinja(*, autoescape: bool = False) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hindsight.report"),
         autoescape=autoescape,
@@ -392,6 +404,7 @@ def _jinja(*, autoescape: bool) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["cell"] = as_text
     environment.filters["number"] = present.number
     environment.filters["count"] = present.count
     environment.filters["p_value"] = present.p_value
@@ -399,14 +412,12 @@ def _jinja(*, autoescape: bool) -> jinja2.Environment:
 
 
 def _names(report: Report) -> Mapping[str, Any]:
-    """What both templates may say."""
-    counts = {
-        fidelity: {
-            mark: sum(c.verdicts.get(fidelity, {}).get("verdict") == mark for c in report.claims)
-            for mark in MARKS
-        }
-        for fidelity in report.fidelities
-    }
+    """What all templates may say."""
+
+    def tally(fidelity: str) -> str:
+        found = [c.verdicts.get(fidelity, {}).get("verdict") for c in report.claims]
+        return ", ".join(f"{found.count(mark)} {mark}" for mark in MARKS if mark in found)
+
     papers = dict.fromkeys([*PAPERS, *(c.claim.paper for c in report.claims)])
     by_paper = {p: [c for c in report.claims if c.claim.paper == p] for p in papers}
     return {
@@ -416,7 +427,9 @@ def _names(report: Report) -> Mapping[str, Any]:
         "marks": MARKS,
         "meaning": FIDELITIES,
         "called": CALLED,
-        "counts": counts,
+        "tally": tally,
+        "deviations": DEVIATIONS,
+        "findings": FINDINGS,
         "words": words,
     }
 

@@ -1,118 +1,121 @@
-"""report.html: the answer on its first screen, everything behind it a click away, in one file.
+"""report.html: the text of REPLICATION.md and its appendix in one file, with its figures in it.
 
-It loads nothing from anywhere.  It holds the figures of the papers, of claims and of questions; the
-others, and every figure as PDF, lie beside it.  Whole tables, and what it links to in the
-repository, lie where they lay when it was made.
+It loads nothing from anywhere and needs no script.  Figures as PDF, long tables, and what it links
+to in the repository, lie where they lay when it was made.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
 import io
-import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import markdown_it
 import numpy as np
-from markupsafe import Markup
+from markdown_it.token import Token
 from PIL import Image
 
-from hindsight.figures import FIDELITIES as ENDINGS
-from hindsight.report.charts import Chart
-
-if TYPE_CHECKING:
-    from hindsight.report.build import Judged, Picture, Report
-
-#: Where the papers are.
-ADDRESSES = {
-    "PPO-HER": "https://arxiv.org/abs/2410.22524",
-    "MEHER": "https://arxiv.org/abs/2410.24016",
-}
-#: Tables of more rows are downloaded rather than read.
-SHOWN_ROWS = 16
 #: Colours of an embedded figure; its lines and letters need no more.
 COLOURS = 64
 #: Pixels by which they are chosen.
 SAMPLE = 20_000
-TEMPLATES = Path(__file__).parent / "templates"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A figure under each fidelity that it was drawn for; one of the two at least."""
+@dataclass
+class Page:
+    """A page in the making.
 
-    name: str
-    caption: str
-    sides: dict[str, Picture]
+    path: where it will lie; captions: of the figures that may stand in it, by their files; places:
+    other pages of the report, which are parts of this one, by their files, with the name of the
+    part's place; embedded, ids: figures and places that it has so far.
+    """
 
+    path: Path
+    captions: Mapping[Path, str]
+    places: Mapping[Path, str]
+    embedded: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    tables: int = 0
 
-def pairs(pictures: Iterable[Picture]) -> list[Pair]:
-    """Pictures of the same thing belong together: their names differ in the fidelity's ending."""
-    found: dict[str, Pair] = {}
-    for picture in pictures:
-        key = picture.name.removesuffix(ENDINGS.get(picture.fidelity, ""))
-        pair = found.setdefault(key, Pair(picture.name, picture.caption, {}))
-        pair.sides[picture.fidelity] = picture
-    return list(found.values())
+    def add(self, markdown: str, source: Path, *, deeper: int = 0, images: bool = True) -> str:
+        """A part of the page as HTML, without its title.
 
+        source: where the Markdown lies, from where its links lead; deeper: levels by which its
+        headings sink.
+        """
+        parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
+        if not images:
+            parser.disable("image")
+        tokens = parser.parse(markdown)
+        if tokens and tokens[0].tag == "h1":
+            del tokens[:3]  # its opening, its text, its closing
+        for i, token in enumerate(tokens):
+            if token.type == "heading_open":
+                self._identify(token, tokens[i + 1].content)
+            if token.type.startswith("heading"):
+                token.tag = f"h{min(int(token.tag[1]) + deeper, 6)}"
+            if token.type == "th_open" and not tokens[i + 1].content:  # a header of nothing
+                token.tag = tokens[i + 2].tag = "td"
+            alone = token.children and [c.type for c in token.children] == ["image"]
+            if alone:  # a figure, which stands in no paragraph
+                tokens[i - 1].hidden = tokens[i + 1].hidden = True
+            for inside in token.children or ():
+                if inside.type == "link_open":
+                    inside.attrSet("href", self._target(str(inside.attrGet("href")), source))
+        parser.add_render_rule("image", lambda _, own, i, *__: self._figure(own[i], source))
+        parser.add_render_rule("table_open", lambda *_: self._table_open())
+        parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+        return str(parser.renderer.render(tokens, parser.options, {}))
 
-def of_claims(claims: Iterable[Judged]) -> dict[str, Pair]:
-    """The figure of each claim that has one that was drawn."""
-    return {
-        judged.claim.id: pairs(judged.pictures.values())[0] for judged in claims if judged.pictures
-    }
+    def _identify(self, heading: Token, text: str) -> None:
+        """Give a heading the place by which it is linked to, as GitHub names it."""
+        place = re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-")
+        if place not in self.ids:
+            self.ids.add(place)
+            heading.attrSet("id", place)
 
+    def _target(self, target: str, source: Path) -> str:
+        """Where a link leads from this page that stood in the Markdown of `source`."""
+        if target.startswith(("http:", "https:", "mailto:", "#")):
+            return target
+        path, mark, place = target.partition("#")
+        file = Path(os.path.normpath(source.parent / path))
+        if file in self.captions:
+            return f"#figure-{file.stem}"
+        if file in self.places:
+            return f"#{place or self.places[file]}"
+        return link(file, self.path) + mark + place
 
-def render(
-    environment: Any, names: Mapping[str, Any], report: Report, page: Path, deviations: Path
-) -> str:
-    """The page as text; page: where it will lie, deviations: the page that it quotes."""
-    environment.filters["webp"] = webp
-    environment.filters["size"] = size
-    environment.filters["pairs"] = pairs
-    environment.filters["link"] = lambda path: link(path, page)
-    environment.filters["pdf"] = lambda path: path.with_suffix(".pdf").name
-    claimed = of_claims(report.claims)
-    beside: dict[str, str] = {}  # by figure the claim that it stands beside
-    for claim, pair in claimed.items():
-        beside.setdefault(pair.name, claim)
-    return str(
-        environment.get_template("report.html.j2").render(
-            **names,
-            claimed=claimed,
-            beside=beside,
-            addresses=ADDRESSES,
-            shown_rows=SHOWN_ROWS,
-            specs=[specification(chart) for chart in report.charts],
-            libraries=[packed(script(name)) for name in LIBRARIES],
-            script=Markup(script("page.js")),
-            licence=script("vega-licence.txt"),
-            deviations=Markup(as_html(report.deviations, deviations, page)),
+    def _figure(self, image: Token, source: Path) -> str:
+        """A figure with its caption; where it stands already, a link there, and to its file where
+        the page does not hold it.
+        """
+        file = Path(os.path.normpath(source.parent / str(image.attrGet("src"))))
+        name = file.stem
+        if file not in self.captions:
+            return f'<p><a href="{escape(link(file, self.path))}">{name}</a></p>\n'
+        if name in self.embedded:
+            return f'<p><a href="#figure-{name}">{name}</a> stands above.</p>\n'
+        self.embedded.add(name)
+        width, height = size(file)
+        caption, near = escape(self.captions[file]), escape(link(file, self.path))
+        pdf = escape(link(file.with_suffix(".pdf"), self.path))
+        return (
+            f'<figure id="figure-{name}"><a href="{near}"><img loading="lazy" decoding="async" '
+            f'width="{width}" height="{height}" alt="{name}: {caption}" src="{webp(file)}"></a>'
+            f'<figcaption>{caption} <a href="{pdf}">{name} as PDF</a></figcaption></figure>\n'
         )
-    )
 
-
-LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
-
-
-def script(name: str) -> str:
-    """A file of the page's, as it is."""
-    return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-def packed(text: str) -> str:
-    """By gzip and base64, as page.js unpacks it: less than half the size."""
-    return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
-
-
-def specification(chart: Chart) -> Markup:
-    """A chart's JSON, such that it can stand in a page."""
-    return Markup(json.dumps(chart.spec, separators=(",", ":")).replace("<", "\\u003c"))
+    def _table_open(self) -> str:
+        """A table that scrolls within the page, also by keys."""
+        self.tables += 1
+        label = f"Table {self.tables}"
+        return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table>\n'
 
 
 def webp(path: Path) -> str:
@@ -151,34 +154,3 @@ def size(path: Path) -> tuple[int, int]:
 def link(path: Path, page: Path) -> str:
     """The address of a file, for a page."""
     return Path(os.path.relpath(path, page.parent)).as_posix()
-
-
-def as_html(markdown: str, source: Path, page: Path) -> str:
-    """Markdown to HTML without images or raw HTML; links lead from the page to where they led.
-
-    The page has its own heading for this text, so a title is left out and headings move one level
-    down.
-    """
-    parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
-    parser.disable("image")
-    tokens = parser.parse(markdown)
-    if tokens and tokens[0].tag == "h1":
-        del tokens[:3]  # its opening, its text, its closing
-    for token in tokens:
-        if token.type.startswith("heading"):
-            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
-        for inside in token.children or ():
-            if inside.type == "link_open":
-                target = str(inside.attrGet("href"))
-                inside.attrSet("href", moved(target, source.parent, page.parent))
-    return str(parser.renderer.render(tokens, parser.options, {}))
-
-
-def moved(target: str, old: Path, new: Path) -> str:
-    """A link that stood in folder `old`, for a page in folder `new`."""
-    if target.startswith(("http:", "https:", "mailto:")):
-        return target
-    path, mark, place = target.partition("#")
-    # of a page elsewhere, the place itself
-    path = Path(os.path.relpath(old / path, new)).as_posix() if path else ""
-    return path + mark + place
