@@ -360,8 +360,11 @@ def render_html(texts: Texts, path: Path) -> str:
     report, pages = texts.report, texts.pages
     every = {one.name: one for chapter in report.chapters for one in chapter.pictures}
     # The same under the other fidelity is a click away: the page would be twice as large.
-    pictures = [one for name, one in every.items()
-                if one.fidelity != "described" or name.removesuffix("_described") not in every]  # fmt: skip
+    pictures = [
+        one
+        for name, one in every.items()
+        if one.fidelity != "described" or name.removesuffix("_described") not in every
+    ]
     places = {pages[name]: f"experiment-{name}" for name in pages}
     places |= {pages[CLAIMS_PAGE]: "rules", pages[PRODUCED_PAGE]: "produced",
                texts.markdown: "main", DEVIATIONS: "deviations"}  # fmt: skip
