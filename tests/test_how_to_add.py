@@ -164,9 +164,11 @@ def test_an_experiment():
     specs: list[CellSpec] = list(plan.cells.values())
     assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}
     assert all(spec.algorithm.gamma == 0.95 for spec in specs)
-    # Figures that any experiment can have (tests/figures/test_own_experiment.py draws them).
+    # Figures that any experiment can have (tests/figures/test_figures.py draws them).
     assert [Path(path).name for path in Stage.of(plan).drawn_of("sigma")] == [
-        f"{name}_sigma.{kind}" for name in ("solved_share", "aggregate") for kind in ("png", "pdf")
+        f"{name}_sigma.{kind}"
+        for name in ("curves", "solved_share", "aggregate")
+        for kind in ("png", "pdf")
     ]
 
 
