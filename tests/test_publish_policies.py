@@ -34,7 +34,8 @@ from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load, save
 from hindsight.training.policies import acting_places, initial_row, n_parameters, policy_of
-from hindsight.training.watch import film_policy, read_policy
+from hindsight.training.policy_files import read_policy
+from hindsight.training.watch import film_policy
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3
+    from hindsight.library.model import load_model as load
 
 __version__ = "0.2.0"
 
-__all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "__version__"]
+__all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,5 +25,10 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module("hindsight.library.model"), name)
+        models = import_module("hindsight.library.model")
+        return getattr(models, "load_model" if name == "load" else name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

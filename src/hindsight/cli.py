@@ -415,7 +415,7 @@ def evaluate(
     from hindsight.specs.config import overrides_of
     from hindsight.training.cell import prepare_process
     from hindsight.training.evaluate import evaluate_policy
-    from hindsight.training.watch import runs_in
+    from hindsight.training.policy_files import runs_in
 
     prepare_process("cpu")
     parameters, found = overrides_of(keys or [], "--set"), []
@@ -435,6 +435,23 @@ def evaluate(
             f"{len(found)} runs: return {means.mean():.3f} ± {means.std():.3f} between runs, "
             f"success {success:.3f}"
         )
+
+
+@app.command()
+def export(
+    policy: Annotated[Path, typer.Argument(help="a policy file, or a model's")],
+    out: Annotated[Path, typer.Argument(help="the policy alone: .onnx, or .pt2 of torch.export")],
+    run: Annotated[
+        int | None, typer.Option(help="which run (its seed); the best if not given")
+    ] = None,
+    env: NamedOption = None,
+) -> None:
+    """Write a trained policy as a file for ONNX Runtime or for torch.export.load."""
+    from hindsight.library.model import Model
+
+    model = Model.load(policy, env)
+    model.export(out, run)
+    typer.echo(f"{out}: run {model.best_run if run is None else run}")
 
 
 @app.command()

@@ -27,13 +27,13 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.policies import initial_row, policy_of
+from hindsight.training.policy_files import read_policy
 from hindsight.training.watch import (
     animate,
     choose_headless,
     film,
     film_policy,
     play,
-    read_policy,
     write_episodes,
 )
 from tests.wants import wants

@@ -4,13 +4,13 @@ A model trains several runs at once, which differ in their seeds.  What it says 
 of them; what acts is one of them, by default the one that evaluates best.
 """
 
-import json
 import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import gymnasium as gym
 import numpy as np
@@ -19,11 +19,13 @@ import torch
 from numpy.typing import NDArray
 
 from hindsight.files import FileError, reason
+from hindsight.integrity import about, read_table
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, spaces_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec, must_count, put
+from hindsight.specs.cell import DEFAULTS, CellSpec, must_count, put
+from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
@@ -32,6 +34,7 @@ from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, actor_of, evaluate_run
 from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row
+from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import Progress, show
 from hindsight.training.runs import Runs, runs_of
 
@@ -113,25 +116,35 @@ class Model:
             raise SpecError(f"k={k} has no effect without hindsight (her=None)")
         for key, value in settings.items():
             put(given, key, value, type(self).__name__)
-        self._set_up(validated(CellSpec, given), evaluate_every, device, workers)
+        spec = validated(CellSpec, given)
+        rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
+        self._set_up(spec, list(spec.run_seeds), rows, evaluate_every, device, workers)
         must_count(self.spec, given, settings)
 
     def _set_up(
-        self, spec: CellSpec, evaluate_every: int, device: str, workers: int | None
+        self,
+        spec: CellSpec,
+        seeds: list[int],
+        rows: torch.Tensor,
+        evaluate_every: int,
+        device: str,
+        workers: int | None,
     ) -> None:
+        """`rows` [run, parameter]: the parameters of the runs with these seeds."""
         must_be_usable(device)
         if evaluate_every < 1:
             raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; it is 1 or more")
         self.spec, self.evaluate_every, self.device, self.workers = (
             spec, evaluate_every, device, workers,
         )  # fmt: skip
-        self.seeds = list(spec.run_seeds)
+        self.seeds = seeds
         self._runs: Runs | None = None
+        #: What a loaded model learns on from, if that is there, and the file that it is of.
         self._resumes: dict[str, Any] | None = None
+        self._file: PolicyFile | None = None
         self._steps = 0
-        rows = [initial_row(spec, seed) for seed in self.seeds]
         #: Parameters [run, parameter], and how good those of the best evaluation were.
-        self._rows: dict[str, torch.Tensor] = {name: torch.stack(rows) for name in ("best", "last")}
+        self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [(-np.inf, -np.inf)] * len(self.seeds)
         self._columns: dict[str, dict[str, list[NDArray[Any]]]] = {
             "train": defaultdict(list), "evaluation": defaultdict(list),
@@ -173,7 +186,9 @@ class Model:
 
         Raises:
             EnvironmentFailure: an environment raised, or contradicts itself.
-            SpecError: a loaded model that was saved without its training; tensorboard is missing.
+            SpecError: tensorboard is missing.
+
+        Warns where a loaded model's training is not at hand: it starts anew from its parameters.
         """
         if total_timesteps < 1:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; it is 1 or more")
@@ -210,19 +225,56 @@ class Model:
     def _started(self) -> Runs:
         """The runs, where they stand."""
         if self._runs is None:
-            if self._steps and self._resumes is None:
-                raise SpecError(
-                    "this model was saved without its training, so that it cannot learn on: save "
-                    "it with training=True"
-                )
+            resumes = self._resumes
+            if resumes is None and self._file is not None:
+                resumes = self._checkpoint(self._file.path)
+            if resumes is None and self._file is not None:
+                self._forget_training(self._file.path)
             # Room for as many transitions as the algorithm keeps, however long it will learn.
             room = max(getattr(self.spec.algorithm, "buffer_size", 1), self.spec.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
             self._runs = runs_of(spec, self.seeds, self.device, self.workers)
-            if self._resumes is not None:
-                self._runs.load_state_dict(self._resumes)
-                self._resumes = None
+            if resumes is not None:
+                self._runs.load_state_dict(resumes)
+            elif self._file is not None:
+                self._runs.start_from(self._rows["last"])
+            self._resumes = self._file = None
         return self._runs
+
+    def _checkpoint(self, path: Path) -> dict[str, Any] | None:
+        """What an interrupted training has left beside its policies; its curves are taken over.
+
+        None where there is nothing, or of other code, another specification or other runs.
+        """
+        checkpoint = Path(*("checkpoints" if x == "best" else x for x in path.parts))
+        if checkpoint == path or not checkpoint.exists():
+            return None
+        saved = load(checkpoint)
+        made_by = {"spec_hash": self.spec.hash, "code": code_of(self.spec)}
+        state: dict[str, Any] | None = saved.get("runs")
+        if saved.get("identity") != made_by or state is None or state["seeds"] != self.seeds:
+            return None
+        for name, parts in saved["curves"].items():
+            phase, _, column = name.partition("/")
+            self._columns[phase][column] = [part.numpy() for part in parts]
+        return state
+
+    def _forget_training(self, path: Path) -> None:
+        """Only parameters are known: the steps count anew."""
+        says = "the optimisers and the steps begin anew"
+        if not self.spec.algorithm.on_policy:
+            says = "the replay buffer, the optimisers and the steps begin anew"
+        if self._file is not None and self._file.acts_only:
+            says += ", and so does the critic, which that file lacks"
+        if getattr(self.spec.algorithm, "standardises", False):
+            # The parameters are for observations as they are given.
+            how = self.spec.algorithm.model_copy(update={"normalize_observations": False})
+            self.spec = self.spec.model_copy(update={"algorithm": how})
+            says += "; observations are no longer standardised"
+        warnings.warn(f"learns on from the parameters in {path} alone: {says}", stacklevel=4)
+        self._steps = 0
+        for columns in self._columns.values():
+            columns.clear()
 
     def _test(self, runs: Runs) -> None:
         found = runs.evaluate()
@@ -285,7 +337,7 @@ class Model:
     @property
     def best_run(self) -> int:
         """The run (seed) with the best evaluation: by its share of successes, then its return."""
-        return max(self.seeds, key=lambda run: self._scores[run])
+        return max(zip(self.seeds, self._scores, strict=True), key=lambda one: one[1])[0]
 
     def parameters(self, run: int | None = None, which: Which = "best") -> torch.Tensor:
         """A run's parameters [parameter], for observations as they are given."""
@@ -294,7 +346,7 @@ class Model:
             raise SpecError(f"run: {run} is not allowed; there are {self.seeds}")
         if which not in self._rows:
             raise SpecError(f"which: {which!r} is not allowed; there are best and last")
-        return self._rows[which][run]
+        return self._rows[which][self.seeds.index(run)]
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
         """What a run does, as an ordinary module of torch (`library.policy.Policy`).
@@ -327,6 +379,7 @@ class Model:
         """
         key = (self.best_run if run is None else run, which, self._steps)
         if not deterministic:
+            self._must_draw()
             if not isinstance(observation, Mapping):
                 raise SpecError("observation: random actions are drawn for a dictionary")
             if self._random is None or self._random[0] != key:
@@ -353,6 +406,8 @@ class Model:
         Episode e begins as `reset(seed=seed + e)` makes it, for every run alike.
         """
         prepare_process("cpu")
+        if not deterministic:
+            self._must_draw()
         rows = {}
         for each in self.seeds if run is None else [run]:
             found = evaluate_run(
@@ -362,6 +417,10 @@ class Model:
         names = ["return_mean", "return_std", "success_rate", "length_mean"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return table.rename_axis("run")
+
+    def _must_draw(self) -> None:
+        if self._file is not None:
+            self._file.must_draw()
 
     def film(
         self, path: str | Path, run: int | None = None, episodes: int = 3, which: Which = "best"
@@ -427,48 +486,98 @@ class Model:
             FileError: a file that is damaged, or of another kind.
             SpecError: an environment that is not known, or does not fit.
         """
-        path = Path(path)
-        saved = load(path)
-        if saved.get("format") != FORMAT:
-            raise FileError(f"{path}: is no model of this library")
+        file = PolicyFile.read(Path(path))
         try:
-            return cls._of_file(path, saved, env, device, workers)
+            return cls._of_file(file, env, device, workers)
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
             raise FileError(f"{path}: is damaged: {reason(error)}") from error
 
     @classmethod
     def _of_file(
-        cls,
-        path: Path,
-        saved: dict[str, Any],
-        env: Given | None,
-        device: str,
-        workers: int | None,
+        cls, file: PolicyFile, env: Given | None, device: str, workers: int | None
     ) -> Self:
-        values = json.loads(saved["spec"])
-        algorithm, where = values["algorithm"]["name"], values["environment"]
-        if algorithm != cls.algorithm:
-            raise FileError(f"{path}: is a model of {algorithm}: {algorithm.upper()}.load reads it")
+        path, values, saved = file.path, file.values, file.saved
+        name, where = values.get("algorithm", {}).get("name", "ppo"), values["environment"]
+        kinds = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
+        if name not in kinds:
+            raise FileError(f"{path}: its algorithm {name!r} is unknown")
+        if not issubclass(kinds[name], cls):
+            raise FileError(f"{path}: is a model of {name}: {kinds[name].__name__}.load reads it")
+        trained_in = where.get("id", DEFAULTS["environment"]["id"])
         if env is not None:
             given = environment_values(env, None, where.get("max_episode_steps"))
             kept = {key: where[key] for key in ("terminates", "rest") if where.get(key) is not None}
             values["environment"] = where = given | kept
         else:
-            _must_be_known(path, where["id"])
-        model = cls.__new__(cls)
-        spec = cell_of(values, path, [where["id"]])
-        model._set_up(spec, int(saved["evaluate_every"]), device, workers)
-        rows = {"best": saved["rows"], "last": saved["last"]}
-        if saved["seeds"] != model.seeds or any(
-            rows[name].shape != own.shape or rows[name].dtype != own.dtype
-            for name, own in model._rows.items()
-        ):
-            raise FileError(f"{path}: its parameters are not those of its specification")
-        model._rows, model._steps, model._resumes = rows, int(saved["steps"]), saved["training"]
-        model._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
-        for phase, columns in model._columns.items():
-            columns.update({name: [v.numpy()] for name, v in saved["curves"][phase].items()})
+            _must_be_known(path, trained_in)
+        spec = cell_of(values, path, [where.get("id", trained_in)])
+        rows = file.rows_of(spec) if env is None else _fitting(file, spec, trained_in)
+        kind = cast(type[Self], kinds[name])
+        model = kind.__new__(kind)
+        grid = max(spec.steps // spec.evaluation.points, 1)
+        every = int(saved.get("evaluate_every", grid))
+        model._set_up(spec, file.seeds, rows, every, device, workers)
+        model._file = file
+        if saved.get("format") == FORMAT:
+            last = saved["last"]
+            if last.shape != rows.shape or last.dtype != rows.dtype:
+                raise FileError(f"{path}: its parameters are not those of its specification")
+            model._rows["last"], model._steps = last, int(saved["steps"])
+            model._resumes = saved["training"]
+            # Nothing has been learned that could be lost.
+            model._file = file if model._steps else None
+            curves = saved["curves"]
+            for phase, columns in model._columns.items():
+                columns.update({name: [v.numpy()] for name, v in curves[phase].items()})
+        else:
+            model._steps = max(saved.get("steps", [saved.get("result", {}).get("steps", 0)]))
+            model._take_curves(path)
+        if "scores" in saved:
+            model._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
         return model
+
+    def _take_curves(self, path: Path) -> None:
+        """The curves of its cell, where they lie beside a workflow's policies."""
+        curves = Path(*("cells" if x in ("policies", "best") else x for x in path.parts))
+        curves = curves.with_suffix(".parquet")
+        if curves == path or about(curves).get("spec_hash") != self.spec.hash:
+            return
+        table = read_table(curves).to_pandas()
+        for phase, columns in self._columns.items():
+            rows = table[(table.phase == phase) & table.seed.isin(self.seeds)]
+            present = rows.drop(columns="phase").dropna(axis=1, how="all")
+            columns.update({name: [present[name].to_numpy()] for name in present})
+        tested = table[table.phase == "evaluation"].groupby("seed").last()
+        self._scores = [
+            (float(tested.success_rate[seed]), float(tested.return_mean[seed]))
+            for seed in self.seeds
+        ]
+        self._steps = int(tested.env_steps[self.seeds].max())
+
+
+def load_model(
+    path: str | Path,
+    env: Given | None = None,
+    *,
+    device: str = "cpu",
+    workers: int | None = None,
+) -> Model:
+    """The model of any policy file: one that ships, that the workflow or `hindsight train` wrote,
+    or that `Model.save` did; see `Model.load`."""
+    return Model.load(path, env, device=device, workers=workers)
+
+
+def _fitting(file: PolicyFile, spec: CellSpec, trained_in: str) -> torch.Tensor:
+    """Parameters [run, parameter] in another environment; SpecError where they do not fit it."""
+    try:
+        return file.rows_of(spec)
+    except FileError:
+        where = spec.environment
+        raise SpecError(
+            f"env: {where.id} shows a policy {where.observation_size} numbers and takes "
+            f"{where.n_outputs}, which does not fit the policies of {file.path}, trained in "
+            f"{trained_in}"
+        ) from None
 
 
 def _must_be_known(path: Path, name: str) -> None:

@@ -22,7 +22,7 @@ from hindsight.specs.errors import SpecError, one_sentence
 from hindsight.specs.goal_rules import success_in
 from hindsight.specs.gymnasium import registered
 from hindsight.training.policies import policy_of, random_policy_of
-from hindsight.training.watch import read_policy
+from hindsight.training.policy_files import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
 Actor = Callable[[Mapping[str, Any]], Any]
@@ -139,22 +139,47 @@ def _episodes(
     seed: int,
     where: EnvironmentSpec | None = None,
 ) -> Evaluation:
-    returns, successes, lengths = np.zeros((3, n))
-    for episode in range(n):
-        obs, _ = env.reset(seed=seed + episode)
-        over = False
-        while not over:
-            before = {key: np.array(value) for key, value in obs.items()}
-            obs, reward, terminated, truncated, info = env.step(act(obs))
-            returns[episode] += float(reward)
-            lengths[episode] += 1
-            over = bool(terminated or truncated)
-        said = success_in(info)
-        if said is None and where is not None:
-            said = where.succeeded(before, obs, info)
-        successes[episode] = np.nan if said is None else said
+    played = [episode(act, env, seed + e, where) for e in range(n)]
+    returns, lengths, successes = np.array(played, np.float64).T
     means = float(returns.mean()), float(returns.std()), float(successes.mean())
     return Evaluation(*means, float(lengths.mean()), returns, successes)
+
+
+class Played(NamedTuple):
+    """What came of one episode."""
+
+    returned: float
+    steps: int
+    success: float  # 1 or 0; NaN where the environment does not tell
+
+
+def episode(
+    act: Actor,
+    env: gymnasium.Env[Any, Any],
+    seed: int,
+    where: EnvironmentSpec | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> Played:
+    """Play one episode.
+
+    Args:
+        where: tells success where the last step's info does not.
+        look: called after the reset and after every step, to take a picture.
+    """
+    obs, _ = env.reset(seed=seed)
+    look()
+    returned, steps, over = 0.0, 0, False
+    while not over:
+        before = {key: np.array(value) for key, value in obs.items()}
+        obs, reward, terminated, truncated, info = env.step(act(obs))
+        look()
+        returned += float(reward)
+        steps += 1
+        over = bool(terminated or truncated)
+    said = success_in(info)
+    if said is None and where is not None:
+        said = where.succeeded(before, obs, info)
+    return Played(returned, steps, np.nan if said is None else float(said))
 
 
 def actor_of(

@@ -48,16 +48,12 @@ class OffPolicyRuns(Runs):
         self.algorithm = cast(OffPolicySpec, spec.algorithm)
         self.replay = cast(ReplaySpec, spec.replay)
         self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
-        rate = torch.full((len(self.seeds),), self.algorithm.learning_rate, device=self.device)
-        rows = torch.stack([initial_row(spec, seed) for seed in self.seeds]).to(self.device)
         self.module = module_of(self.algorithm)
         #: Where `update` is.
         self.updater = self.module
         if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
             self.updater = importlib.import_module(self.algorithm.compiled_module)
-        self.state = self.module.State(
-            agent_of(spec), rows, rate, weight_decay=self.algorithm.weight_decay
-        )
+        self.start_from(torch.stack([initial_row(spec, seed) for seed in self.seeds]))
         self.buffer = self._buffer()
         #: What observations are to the networks; None: what they are.
         self.standardiser: Standardiser | None = None
@@ -87,6 +83,16 @@ class OffPolicyRuns(Runs):
         if replay.prioritized:
             return PrioritizedReplayBuffer(*sizes, alpha=replay.alpha, **kinds)
         return ReplayBuffer(*sizes, **kinds)
+
+    def start_from(self, rows: Tensor) -> None:
+        """Begin with these parameters [run, parameter]; nothing else is remembered."""
+        rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
+        self.state = self.module.State(
+            agent_of(self.spec),
+            rows.to(self.device),
+            rate,
+            weight_decay=self.algorithm.weight_decay,
+        )
 
     @property
     def rows(self) -> Tensor:

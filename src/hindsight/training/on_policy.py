@@ -77,6 +77,10 @@ class OnPolicyRuns(Runs):
         """Every run's parameters, [run, parameter]."""
         return self.optimiser.rows
 
+    def start_from(self, rows: Tensor) -> None:
+        """Begin with these parameters [run, parameter]; nothing else is remembered."""
+        self.optimiser.rows.copy_(rows)
+
     @property
     def parts(self) -> dict[str, Any]:
         """What else has runs."""

@@ -76,6 +76,10 @@ class Runs(ABC):
     def rows(self) -> Tensor:
         """Every run's parameters, [run, parameter]."""
 
+    @abstractmethod
+    def start_from(self, rows: Tensor) -> None:
+        """Begin with these parameters [run, parameter]; nothing else is remembered."""
+
     @property
     @abstractmethod
     def parts(self) -> dict[str, Any]:

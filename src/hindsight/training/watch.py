@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -19,17 +18,16 @@ from numpy.typing import NDArray
 
 from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
-from hindsight.envs.workers import Slot, action_of, row_of
+from hindsight.envs.workers import Slot
 from hindsight.files import FileError, write_whole
-from hindsight.publish import verify
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import validated
-from hindsight.specs.from_file import cell_of, values_of
 from hindsight.streams import Purpose
-from hindsight.training.files import load
-from hindsight.training.policies import acting_places, n_parameters, policy_of
+from hindsight.training.evaluate import actor_of, episode
+from hindsight.training.policies import policy_of
+from hindsight.training.policy_files import read_policy
 
 #: Ways to draw without a screen that MuJoCo knows.
 HEADLESS = ("egl", "osmesa")
@@ -73,59 +71,6 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     ]  # fmt: skip
 
 
-def _saved(path: Path) -> dict[str, Any]:
-    """What is in a policy file: `spec`, a text, `seeds` [run], whole numbers, `rows` [run, ...]."""
-    verify([path])
-    saved = load(path)
-    if not {"spec", "seeds", "rows"} <= saved.keys():
-        raise FileError(f"{path}: is no policy file")
-    seeds, rows = saved["seeds"], saved["rows"]
-    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-        raise FileError(f"{path}: is no policy file: its seeds are not whole numbers")
-    if not isinstance(rows, torch.Tensor) or rows.dtype != torch.float32:
-        raise FileError(f"{path}: is no policy file: its parameters are not real numbers (float32)")
-    if rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
-        raise FileError(f"{path}: is no policy file: it has not one row of parameters per seed")
-    return saved
-
-
-def runs_in(path: Path) -> list[int]:
-    """The runs (seeds) of a policy file."""
-    return list(_saved(path)["seeds"])
-
-
-def read_policy(
-    path: Path, run: int | None = None, named: str | None = None, *, random: bool = False
-) -> tuple[CellSpec, torch.Tensor]:
-    """Specification and parameters of one run, from a file below results/policies.
-
-    Of a file that has only what acts (one that ships) the other parameters are 0: it is refused
-    if it is to act at `random`.  `run`: None is the file's first.  `named`: the environment that a
-    person has typed, without which the file's own is not imported unless it is known
-    (`specs.from_file`).
-    """
-    saved = _saved(path)
-    run = next(iter(saved["seeds"]), None) if run is None else run
-    if run not in saved["seeds"]:
-        raise FileError(f"{path}: has no run {run}; there are {saved['seeds']}")
-    spec = cell_of(values_of(saved["spec"], path), path, [named] if named else [])
-    row = saved["rows"][saved["seeds"].index(run)]
-    if saved.get("part") == "actor":
-        if random:
-            raise FileError(
-                f"{path}: has only what acts without randomness; leave out what asks for random "
-                "actions"
-            )
-        places = acting_places(spec)
-        if len(row) == len(places):
-            row = torch.zeros(n_parameters(spec)).index_copy_(0, places, row)
-    if len(row) != n_parameters(spec):
-        raise FileError(f"{path}: its parameters are not those of its specification")
-    if not row.isfinite().all():
-        raise FileError(f"{path}: parameters of run {run} are not finite: its training diverged")
-    return spec, row
-
-
 def film_policy(
     path: Path, run: int | None, episodes: int, seed: int, named: str | None = None
 ) -> list[Filmed]:
@@ -136,38 +81,31 @@ def film_policy(
     return film(spec, row, episodes, seed)
 
 
-@torch.no_grad()
 def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Filmed]:
     """Episodes of one run's policy, with mean actions, as the environment draws itself.
 
     Raises:
         FileError: it cannot draw itself without a screen.
     """
-    where, act = spec.environment, policy_of(spec, row[None])
+    where = spec.environment
     if where.foreign:
         choose_headless(where)
     env = where.make(render_mode="rgb_array")
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
-    space, filmed = env.action_space, []
-    assert isinstance(space, Box | Discrete)
-    for episode in range(episodes):
-        obs, _ = env.reset(seed=Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, episode))
-        frames, over, success = [_frame(env)], False, False
-        while not over:
-            action = act(torch.from_numpy(row_of(obs, where.keys))[None, None]).reshape(-1).numpy()
-            before = {key: np.array(value) for key, value in obs.items()}
-            obs, _, *ends, info = env.step(action_of(space, action))
-            frames.append(_frame(env))
-            over = any(ends)
-            success = where.succeeded(before, obs, info)
-        filmed.append(Filmed(frames, int(env.metadata.get("render_fps", 25)), success))
+    act, speed = actor_of(spec, row, env.action_space), int(env.metadata.get("render_fps", 25))
+    filmed = []
+    for number in range(episodes):
+        frames: list[NDArray[Any]] = []
+
+        def look(frames: list[NDArray[Any]] = frames) -> None:
+            frames.append(np.array(env.render(), np.uint8))
+
+        first = Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, number)
+        found = episode(act, env, first, where, look)
+        filmed.append(Filmed(frames, speed, found.success == 1))
     env.close()
     return filmed
-
-
-def _frame(env: Any) -> NDArray[Any]:
-    return np.array(env.render(), np.uint8)
 
 
 def _has_mujoco(where: EnvironmentSpec) -> bool:

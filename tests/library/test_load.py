@@ -1,0 +1,142 @@
+"""Every policy file, whoever wrote it, is a model that acts, is exported and learns on."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import hindsight
+from hindsight import PPO, SAC, cli
+from hindsight.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.files import load
+from hindsight.training.policy_files import read_policy
+from tests.library.test_policy import observations
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "results/published/policies").rglob("*.pt"))
+#: What `hindsight train` needs to leave files of every kind.
+TRAIN = [
+    "train", "--algorithm", "sac", "--env", "PointReach-v0", "--her", "future", "--seeds", "2",
+    "--steps", "120", "--hidden", "8", "--evaluation-episodes", "2", "--checkpoint-every", "60",
+    "--set", "log_interval=60", "--set", "learning_starts=50",
+]  # fmt: skip
+
+
+def same_through_onnx(model: hindsight.library.model.Model, folder: Path) -> None:
+    """`predict` and ONNX Runtime agree, for observations of every size."""
+    obs = observations(model, 20)
+    session = onnxruntime.InferenceSession(model.export(folder / "policy.onnx"))
+    found = session.run(["action"], obs)[0]
+    np.testing.assert_allclose(found, model.predict(obs)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem[-10:]}")
+def test_what_ships_is_a_model(path, tmp_path):
+    env = None
+    if path.parent.name.startswith("Panda"):
+        pytest.importorskip("panda_gym")
+        env = "PandaReach-v3"
+    model = hindsight.load(path, env)
+    result = load(path)["result"]
+    assert type(model).__name__.lower() == model.spec.algorithm.name and len(model.seeds) == 1
+    assert model.num_timesteps in (result["steps"], model.curves().env_steps.max())
+    _, row = read_policy(path, named=env)
+    torch.testing.assert_close(model.parameters(), row)
+    if path.parent.name in ("FetchPush-v4", "random-static-n3-G10-r1"):  # ONNX takes seconds
+        same_through_onnx(model, tmp_path)
+    with pytest.raises(FileError, match="only what acts without randomness"):
+        model.predict({}, deterministic=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    done = CliRunner().invoke(cli.app, [*TRAIN, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    return out
+
+
+@pytest.mark.parametrize("kind", ["policies", "best", "steps"])
+def test_what_the_command_trains_is_a_model(kind, trained, tmp_path):
+    path = next((trained / kind).rglob("*.pt"))
+    model = hindsight.load(path)
+    saved = load(path)
+    assert isinstance(model, SAC) and model.seeds == saved["seeds"] == [0, 1]
+    for run in (0, 1):
+        assert torch.equal(model.parameters(run), saved["rows"][run])
+    assert len(model.curves()) == (0 if kind == "steps" else 2 * (2 + 2))  # 2 of each phase
+    assert model.evaluate(3).index.tolist() == [0, 1]
+    assert model.film(tmp_path / "reach.gif", episodes=1).stat().st_size > 1000
+    same_through_onnx(model, tmp_path)
+    with pytest.warns(UserWarning, match="the replay buffer, the optimisers and the steps begin"):
+        model.learn(120)
+    assert model.num_timesteps == 120 and not torch.equal(
+        model.parameters(0, "last"), saved["rows"][0]
+    )
+
+
+def test_the_shell_exports(trained, tmp_path):
+    path = next((trained / "policies").rglob("*.pt"))
+    done = CliRunner().invoke(cli.app, ["export", str(path), str(tmp_path / "p.onnx"), "--run=1"])
+    assert done.exit_code == 0, done.output
+    model = hindsight.load(path)
+    obs = observations(model, 5)
+    found = onnxruntime.InferenceSession(tmp_path / "p.onnx").run(["action"], obs)[0]
+    np.testing.assert_allclose(found, model.predict(obs, run=1)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_file_of_the_best_learns_on_from_the_checkpoint_beside_it(tmp_path):
+    """What an interrupted training would have become, to the bit."""
+    spec = CellSpec.model_validate(
+        {"environment": {"id": "PointReach-v0"}, "seeds": 2, "steps": 180, "early_end": None,
+         "algorithm": {"name": "sac", "hidden": [8], "log_interval": 60, "learning_starts": 50},
+         "evaluation": {"points": 3, "episodes": 2}}
+    )  # fmt: skip
+    straight = tmp_path / "straight"
+    train_cell(spec, straight, Execution())
+
+    class Stop(Exception):
+        pass
+
+    from hindsight.library.callbacks import KeepBest
+
+    def stop(runs, phase, columns):
+        if runs.env_steps == 180:
+            raise Stop
+
+    out = tmp_path / "stopped"
+    best = out / "best" / f"{spec.name}.pt"
+    with pytest.raises(Stop):
+        train_cell(
+            spec, out, Execution(checkpoint_seconds=0), callbacks=[KeepBest(best, spec), stop]
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = hindsight.load(best).learn(60)
+    assert model.num_timesteps == 180
+    ended = load(straight / "policies" / f"{spec.name}.pt")["rows"]
+    for run in (0, 1):
+        assert torch.equal(model.parameters(run, "last"), ended[run])
+    with pytest.raises(FileError, match="is the checkpoint of a training"):
+        hindsight.load(out / "checkpoints" / f"{spec.name}.pt")
+
+
+def test_the_actor_that_ships_learns_on_with_a_new_critic():
+    (path,) = [p for p in SHIPPED if "random-static" in str(p) and "ppo-her" in p.name][:1]
+    with pytest.warns(UserWarning, match="so does the critic"):
+        model = PPO.load(path).learn(2048)
+    assert model.evaluate(30).success_rate.iloc[0] > 0.9
+
+
+def test_another_environment_than_it_was_trained_in_must_fit(trained):
+    path = next((trained / "policies").rglob("*.pt"))
+    with pytest.raises(ValueError, match=r"env: PredatorPrey-v0 shows a policy 9 numbers"):
+        hindsight.load(path, "PredatorPrey-v0")
+    assert json.loads(load(path)["spec"])["environment"]["id"] == "PointReach-v0"
