@@ -161,7 +161,7 @@ def _draw_along(
     for entry in entries:
         if key_of(entry) in found.keys:
             by_number.setdefault(value(entry, x), []).append(key_of(entry))
-    conditions = {key[2] for keys in by_number.values() for key in keys}
+    conditions = dict.fromkeys(key[2] for keys in by_number.values() for key in keys)
     for condition in conditions if len(conditions) > 1 else ():
         points = [(at[n], found.one(key)) for n in sorted(by_number) for key in by_number[n]
                   if key[2] == condition]  # fmt: skip
