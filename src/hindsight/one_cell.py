@@ -1,6 +1,8 @@
 """`hindsight train`: the cell that its flags say, what is to come, and what came out."""
 
 import shlex
+import shutil
+import sys
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -148,12 +150,14 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         runs = reduce_cell(cell).runs
     returns, success = runs["final_evaluation_return"], runs["final_evaluation_success"]
     solved = runs["solve_step"].dropna()
-    learned = f"none: 0 of {len(runs)} runs solved it"
+    learned = f"none of {len(runs)} runs had 95 % success over 100 training episodes"
     if len(solved):
-        some = f"{len(solved)} of {len(runs)} runs that solved it"
+        some = f"{len(solved)} of {len(runs)} runs that had 95 % success over 100 training episodes"
         learned = f"{np.median(solved):,.0f} steps, the median of the {some}"
     policy, env = shlex.quote(str(files["policies"])), spec.environment.id
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
+    # As it was called, where the environment is not activated.
+    program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
     best = [f"best policy    {files['best']}  (each run's at its best evaluation)"]
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
@@ -164,8 +168,8 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
         *(best if there["best"].exists() else []),
-        f"use it         hindsight evaluate {policy}{named}",
-        f"               hindsight watch {policy} episodes.gif{named}",
+        f"use it         {program} evaluate {policy}{named}",
+        f"               {program} watch {policy} episodes.gif{named}",
     ]
 
 

@@ -28,7 +28,7 @@ from hindsight.files import as_json, set_aside, write_if_changed
 from hindsight.integrity import RECORD, about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import is_of
-from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED
+from hindsight.specs.config import AUTHORS, EPISODES, PUBLISHED, TRAINED
 from hindsight.specs.cost import START_SECONDS, megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
@@ -226,18 +226,20 @@ class Stage:
         """What an experiment's figures are drawn from."""
         if experiment == "environment":
             return [self.episodes]
-        from hindsight.figures import ALSO_READ
+        return [f"{self.tables}/{experiment}/{table}" for table in self.TABLES]
 
-        beside = [name for name in ALSO_READ.get(experiment, ()) if name in self.experiments]
-        names = [experiment, *beside]
-        return [f"{self.tables}/{name}/{table}" for name in names for table in self.TABLES]
+    @property
+    def authors(self) -> list[str]:
+        """The authors' own learning curves, which the main figure and the pages show."""
+        return [str(AUTHORS)] if AUTHORS.exists() else []
 
     def drawn_from(self, experiments: Sequence[str]) -> list[str]:
         """What a job has as its input that draws these experiments' figures: of tables the record
         alone, which has their checksums, because Snakemake reads every input for every output.
         """
         tables = dict.fromkeys(t for name in experiments for t in self.tables_of(name))
-        return [path for path in tables if path.endswith(RECORD) or path == self.episodes]
+        made = [path for path in tables if path.endswith(RECORD) or path == self.episodes]
+        return made + self.authors * (MAIN_EXPERIMENT in experiments)
 
     @property
     def all_tables(self) -> list[str]:

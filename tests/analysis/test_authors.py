@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from hindsight.analysis.authors import CURVES, compare, mann_whitney
+from hindsight.analysis.authors import compare, mann_whitney
 from hindsight.publish import verify
+from hindsight.specs.config import AUTHORS
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +63,6 @@ def test_the_published_curves_are_vouched_for_and_are_six_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    verify([CURVES, CURVES.with_name("README.md")])
-    keys = {tuple(key.split("|")[:4]) for key in json.loads(CURVES.read_text())}
+    verify([AUTHORS, AUTHORS.with_name("README.md")])
+    keys = {tuple(key.split("|")[:4]) for key in json.loads(AUTHORS.read_text())}
     assert len(keys) == 6

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 
-from hindsight.analysis.authors import CURVES, compare
+from hindsight.analysis.authors import compare
 from hindsight.analysis.summarise import read_table
 from hindsight.claims import CLAIMS, Verdict, evaluate
 from hindsight.claims.evidence import Measured
 from hindsight.claims.rules import RULES
-from hindsight.specs.config import load
+from hindsight.specs.config import AUTHORS, load
 from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -491,10 +491,10 @@ def test_what_switching_off_saves(
 def test_the_authors_curves_beside_ours(plan: Plan, tables: Path) -> None:
     """Returns at five steps, from our cells; tests by Monte Carlo, where the exact count all."""
     rows = read_table(tables / "algorithms" / "seed_curves.parquet")
-    found = compare(ROOT / CURVES, rows, "64x64").set_index(["condition", "arm", "network"])
+    found = compare(ROOT / AUTHORS, rows, "64x64").set_index(["condition", "arm", "network"])
     ours = curves_of(plan, "algorithms")
     theirs: dict[tuple[str, str, str], list[Any]] = {}
-    for key, curve in json.loads((ROOT / CURVES).read_text()).items():
+    for key, curve in json.loads((ROOT / AUTHORS).read_text()).items():
         prey, spawn, arm, network, _ = key.split("|")
         theirs.setdefault((f"{spawn} {prey}", arm, network), []).append(curve)
     for place, runs in theirs.items():

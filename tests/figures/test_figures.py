@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 
 from hindsight import figures
 from hindsight.analysis import statistics
-from hindsight.analysis.authors import CURVES
 from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import FIGURES, drawing, environment, names, style
 from hindsight.figures.specs import measures, of_any
 from hindsight.figures.tables import Tables
+from hindsight.specs.config import AUTHORS
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from tests.analysis import synthetic
 from tests.figures.reading import drawn, labels, line_of, texts
@@ -247,8 +247,8 @@ def test_the_authors_curves_stand_beside_ours(
 ) -> None:
     theirs = {f"static|random|PPO|64x64|{seed}": [[2048, x, 1, 1], [4096, x, 1, 2]]
               for seed, x in enumerate((0.1, 0.2, 0.4))}  # fmt: skip
-    (tmp_path / CURVES.parent).mkdir(parents=True)
-    (tmp_path / CURVES).write_text(json.dumps(theirs | {"static|random|PPO|8|0": [[1, 1, 1, 1]]}))
+    (tmp_path / AUTHORS.parent).mkdir(parents=True)
+    (tmp_path / AUTHORS).write_text(json.dumps(theirs | {"static|random|PPO|8|0": [[1, 1, 1, 1]]}))
     monkeypatch.chdir(tmp_path)
     figure = figures.figure_of("ppo_her_fig2", tables)
     assert "the authors' code: PPO (3 runs)" in labels(figure)

@@ -22,6 +22,7 @@ rule report:
         tables=STAGE.all_tables,
         figures=lambda wildcards: asked().drawn,
         deviations="docs/deviations.md",
+        authors=STAGE.authors,
     output:
         html=STAGE.page,
         scoreboard=STAGE.scoreboard,

@@ -29,12 +29,6 @@ def select(table: pd.DataFrame, role: str | None = None, **keys: Any) -> pd.Data
     return table[chosen]
 
 
-def name_of(table: pd.DataFrame, role: str | None = None, **keys: Any) -> str | None:
-    """What the first such arm is called there; None if it has no rows."""
-    rows = select(table, role, **keys)
-    return None if rows.empty else str(rows["arm"].iloc[0])
-
-
 def names_of(table: pd.DataFrame, role: str | None = None, **keys: Any) -> list[str]:
     """What such arms are called, in the table's order."""
     return list(dict.fromkeys(select(table, role, **keys)["arm"].astype(str)))

@@ -15,8 +15,6 @@ from hindsight.analysis.effects import CONDITION
 from hindsight.analysis.statistics import holm
 
 Array = NDArray[np.float64]
-#: Made by running the authors' repository as it is (README.md beside it).
-CURVES = Path("results/published/authors/curves.json")
 CHECKPOINTS = 5
 ROLES = {"PPO": "baseline", "PPO-HER": "subject"}
 COLUMNS = ("condition", "arm", "network", "theirs", "ours", "steps", "difference", "p_holm")

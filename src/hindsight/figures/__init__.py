@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "ALSO_READ",
     "FIDELITIES",
     "FIGURES",
     "FigureSpec",
@@ -36,9 +35,6 @@ __all__ = [
     "of_any",
     "specs_of",
 ]
-
-#: Other experiments whose tables an experiment's figures also read: none does.
-ALSO_READ: dict[str, tuple[str, ...]] = {}
 
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> "Figure":

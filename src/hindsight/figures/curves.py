@@ -13,19 +13,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from hindsight.analysis.authors import CURVES
 from hindsight.figures import panels, style
 from hindsight.figures.panels import FEW, Grid, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import Key, Tables, by_condition, called, key_of
+from hindsight.specs.config import AUTHORS
 
 Array = NDArray[np.float64]
 POINTS = 200  # of a median
 #: An axis that most lines leave so early is logarithmic.
 EARLY = 5.0
+#: Return or success of a median that is as good as perfect.
+NEAR_TOP = 0.8
 #: How a line ends before its axis does: its mark, and why.
 ENDS = {
     "early": ("o", "ends: a hundred episodes in a row succeeded"),
+    "half": ("d", "ends: half of the runs learned, the others did not"),
     "test": ("x", "ends: five test episodes succeeded, as the authors' SAC does"),
     "budget": ("|", "ends: as far as it was trained"),
 }
@@ -223,12 +226,15 @@ def _mark_end(
 ) -> set[str]:
     """Mark where a line stops before its axis, by why it does.
 
-    few: whether so few lines are here that what was perfect can go on, dotted.
+    few: whether so few lines are here that what was perfect can go on, dotted.  Where half of the
+    runs were perfect and the others never learned, the median lies between.
     """
     high = ax.get_xlim()[1]
     if ended not in ENDS or curve.end / unit > 0.9 * high:
         return set()
     end, last = curve.end / unit, curve.middle[-1]
+    if ended == "early" and few and last < NEAR_TOP:
+        ended = "half"
     ax.plot([end], [last], ENDS[ended][0], color=look.colour, markersize=5.5 if few else 4,
             markeredgewidth=1.5, zorder=4)  # fmt: skip
     if ended == "early" and few:
@@ -250,8 +256,8 @@ def _draw_authors(own: Grid, tables: Tables, unit: float) -> list[Line2D]:
     """The median of the authors' own runs where they had our network; entries for the legend."""
     network = "x".join(map(str, tables.plan["preset"]["hidden"]))
     theirs: dict[tuple[str, str], list[Array]] = {}
-    if CURVES.exists():
-        for name, rows in json.loads(CURVES.read_text(encoding="utf-8")).items():
+    if AUTHORS.exists():
+        for name, rows in json.loads(AUTHORS.read_text(encoding="utf-8")).items():
             prey, spawn, arm, size, _ = name.split("|")
             if size == network:
                 theirs.setdefault((f"{spawn} {prey}", arm), []).append(np.array(rows)[:, :2])

@@ -26,6 +26,7 @@ from hindsight.publish import verify
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, link
 from hindsight.report.provenance import Provenance, collect, made_by
+from hindsight.specs.config import AUTHORS
 
 MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
 FIDELITIES = {
@@ -203,11 +204,11 @@ def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> lis
 def _authors(tables: Path, plans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The authors' own curves beside ours, a row a setting; none if either is not there."""
     ours = tables / "algorithms" / "seed_curves.parquet"
-    if not (authors.CURVES.exists() and ours.exists()):
+    if not (AUTHORS.exists() and ours.exists()):
         return []
-    verify([authors.CURVES])
+    verify([AUTHORS])
     network = "x".join(map(str, plans[0]["preset"]["hidden"]))
-    rows = authors.compare(authors.CURVES, read_table(ours), network).to_dict("records")
+    rows = authors.compare(AUTHORS, read_table(ours), network).to_dict("records")
     return [{str(name): x for name, x in row.items()} | {"apart": row["p_holm"] < 0.05}
             for row in rows]  # fmt: skip
 

@@ -33,6 +33,8 @@ from hindsight.specs.replay import GoalStrategy
 
 #: Where results of each kind come from, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
+#: Learning curves that the authors' repository made as it is (README.md beside them).
+AUTHORS = PUBLISHED / "authors/curves.json"
 #: The preset that the published results were trained with.
 PUBLISHED_PRESET = "large"
 #: The episodes that the picture of the environment shows, in either.
