@@ -387,7 +387,7 @@ def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project: Project) -> None
     text = repository.read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
     assert "◐" not in text and "**partly**" not in text
-    assert "can its learning curves be told apart from ours" in text
+    assert "do its learning curves differ significantly from ours" in text
     order = ["Scope", "Methods", "Results", "What was easy", "What was difficult",
              "Contact with the authors", "Recommendations"]  # fmt: skip
     assert re.findall("^## (.*)$", text, re.M)[: len(order)] == order
