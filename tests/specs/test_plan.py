@@ -570,3 +570,17 @@ def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
     assert found["SAC-HER", "released"] == (8, 150_000, None)
     assert found["SAC", "described"] == (4, 200_000, None)
     assert found["PPO", "released"] == (16, 200_000, None)
+
+
+def test_no_selection_asks_for_more_steps_than_its_preset_has():
+    """Of unequal budgets the least counts: what is above the preset's would have no effect."""
+
+    def budgets(part):
+        if isinstance(part, dict):
+            yield from ([part["steps"]] if isinstance(part.get("steps"), int) else [])
+            for inner in part.values():
+                yield from budgets(inner)
+
+    for name, preset in load(CONFIG).presets.items():
+        selected = preset.model_dump()["select"]
+        assert max(budgets(selected), default=0) <= preset.steps, name
