@@ -17,7 +17,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.plan import read_spec
 from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row, n_parameters
-from hindsight.training.watch import read_policy, runs_in
+from hindsight.training.policy_files import read_policy, runs_in
 from tests.analysis.synthetic import write_cell
 
 SECONDS = 5.0
