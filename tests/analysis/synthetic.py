@@ -36,7 +36,7 @@ PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direct
 CONDITIONS = tuple((spawn, prey) for spawn in SPAWNS for prey in PREYS)
 TRAIN_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
-    "gradient_norm", "ratio_max", "updates", "relabelled_share", "s_ratio_before", "s_ratio_after",
+    "gradient_norm", "ratio_max", "updates", "s_ratio_before", "s_ratio_after",
 )  # fmt: skip
 PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", "updates"))
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")

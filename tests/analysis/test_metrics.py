@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import norm
 
 from hindsight.analysis import metrics
+from hindsight.analysis.reduce import copies_push
 
 NAN = float("nan")
 CURVES = arrays(
@@ -120,3 +122,17 @@ def test_first_solved_needs_success_and_a_full_window_of_episodes() -> None:
     success = [[1.0, 0.94, 0.95, 1.0], [0.9, 0.9, 0.9, NAN], [0.0, 0.96, 0.0, 0.0]]
     episodes = [[99, 150, 200, 250]] * 3
     np.testing.assert_array_equal(metrics.first_solved(success, episodes), [2, NAN, 1])
+
+
+def test_the_push_of_copies_is_a_slope_of_the_objective() -> None:
+    """Where all copies have one advantage the estimate is exact."""
+    actions, share, advantage = np.array([0.5, -3.0, 1.0]), 0.25, 2.0
+
+    def objective(log_std: float) -> float:
+        return share * advantage * norm.logpdf(actions, 0, np.exp(log_std)).mean()
+
+    at, step = 0.3, 1e-5
+    slope = (objective(at + step) - objective(at - step)) / (2 * step)
+    z_squared = np.mean((actions / np.exp(at)) ** 2) - 1
+    found = copies_push(*np.array([[share, 0.0], [advantage, np.nan], [z_squared, np.nan]]))
+    assert found == pytest.approx([slope, 0.0])

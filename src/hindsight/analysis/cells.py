@@ -35,7 +35,7 @@ PPO_ONLY = ("policy_entropy", "log_std", "approx_kl", "value_loss", "s_ratio_aft
 #: What some algorithms note, older files lack, or evaluation rows hold; NaN where it is absent.
 OPTIONAL = (
     "hindsight_log_ratio_max", "hindsight_log_ratio_mean", "relabelled_z_squared",
-    "relabelled_advantage",
+    "relabelled_advantage", "relabelled_share",
     "reward_entropy", "action_entropy", "observation_entropy",
     "critic_loss", "actor_loss", "loss", "q_mean", "alpha",
     "episode_return", "episode_success", "goal_moved", "goal_displacement",

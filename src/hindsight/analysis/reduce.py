@@ -30,11 +30,11 @@ RUN_COLUMNS = (
 )  # fmt: skip
 #: The return by which a run counts as having learned: nine of ten episodes succeed.
 LEARNED_RETURN = 0.8
-#: Columns of training rows that tables show seed by seed, as they are.
+#: Columns of training rows that tables show seed by seed, as they are; and one made of three.
+PUSH = "copies_push"
 TRACED = (
     "policy_entropy", "log_std", "s_ratio_after", "hindsight_log_ratio_max",
-    "hindsight_log_ratio_mean", "relabelled_z_squared", "relabelled_advantage",
-    "critic_loss", "actor_loss", "q_mean", "episode_return", "episode_success",
+    "critic_loss", "actor_loss", "q_mean", "episode_return", "episode_success", PUSH,
 )  # fmt: skip
 
 
@@ -100,7 +100,10 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
 
     success, returns, updates = (matrix(c) for c in ("success_rate", "return_mean", "updates"))
     minutes = matrix(cell.clock_column) / 60.0
-    traces = {name: matrix(name) for name in TRACED}
+    traces = {name: matrix(name) for name in TRACED if name != PUSH}
+    traces[PUSH] = copies_push(
+        *map(matrix, ("relabelled_share", "relabelled_advantage", "relabelled_z_squared"))
+    )
     episodes, goal_moved = matrix("episodes"), matrix("goal_moved")
     of_hundred = np.where(episodes >= metrics.SOLVED_EPISODES, success, np.nan)
     first = metrics.first_solved(success, episodes)
@@ -143,6 +146,15 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()), _timed_on(cell),
     )  # fmt: skip
+
+
+def copies_push(share: Array, advantage: Array, z_squared: Array) -> Array:
+    """What relabelled copies add to PPO's gradient of a Gaussian's log sigma, to first order.
+
+    d log N(a; mu, sigma) / d log sigma = z^2 - 1 a coordinate, z being (a - mu) / sigma.  The mean
+    of its product with the advantage is taken for the product of their means.  0 without copies.
+    """
+    return np.where(share == 0, 0.0, share * advantage * z_squared)
 
 
 def first_reached(returns: Array, env_steps: Array, minutes: Array) -> tuple[Array, Array]:

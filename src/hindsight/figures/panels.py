@@ -79,7 +79,8 @@ def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:
 def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) -> Grid:
     """Empty panels for what the plan has of a figure: rows by its facets, columns by one.
 
-    Axes are shared: x by all, or by the panels of a task; y by a row.
+    Axes are shared: y by a row; x by all, or by the panels of a task or, where their limits differ,
+    of a measure.
     """
     plan = tables.plan
     entries = chosen(plan, spec)
@@ -92,10 +93,12 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
     ]
     rows = list(product(*facets))
     columns = list(spec.measures) if spec.columns == MEASURE else values(plan, usual, spec.columns)
-    of_tasks = spec.columns == "task" or not any(e["spawn"] for e in entries)
+    own_x = spec.columns == "task" or not any(e["spawn"] for e in entries)
+    if spec.columns == MEASURE:
+        own_x |= len({measures()[name].limits for name in spec.measures}) > 1
     fig = style.new_figure(
         len(rows), len(columns), size,
-        sharex="col" if of_tasks else True, sharey=False if spec.columns == MEASURE else "row",
+        sharex="col" if own_x else True, sharey=False if spec.columns == MEASURE else "row",
     )  # fmt: skip
     panels = []
     for row, column in product(rows, columns):

@@ -1,7 +1,7 @@
 """Values with their intervals: along a number that varies, or in rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -215,9 +215,7 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
         return panels.nothing(tables, spec)
     (facet,) = spec.rows
     outer = "task" if spec.columns == "task" else MEASURE
-    frame = FigureSpec(spec.experiment, "intervals", spec.title, spec.caption, spec.fidelity,
-                       spec.measures, rows=(), columns=outer, lines=spec.lines,
-                       roles=spec.roles, places=spec.places)  # fmt: skip
+    frame = replace(spec, rows=(), columns=outer)
     grid = panels.grid(tables, frame, WIDE)
     found = {name: read(tables, measures()[name]) for name in spec.measures}
     if not any(own.keys for own in found.values()):

@@ -45,7 +45,7 @@ class FigureSpec:
     kind: curves, along, intervals or episodes (functions of the module `kinds`); x: the clock of
     curves, the key that varies of `along`; rows, columns, lines: facets, by which the plan's
     entries are told apart (arm, spawn, prey, place, task, measure, or any key); lines = "line" is
-    the arm with its level; roles, places: of the arms and conditions that are shown, () for all;
+    the arm with its level; roles, arms, places: of the entries that are shown, () for all;
     alone: entries to show in every row, by key and value; shade: a range of x that the paper found
     best.
     """
@@ -61,6 +61,7 @@ class FigureSpec:
     columns: str = "prey"
     lines: str = "arm"
     roles: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     shade: tuple[float, float] | None = None

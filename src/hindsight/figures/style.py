@@ -111,7 +111,7 @@ METHODS: tuple[tuple[dict[str, Any], str, Look], ...] = (
     (_PPO | _LARGE, "PPO-HER, 3 × 512", Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6)),
     (_SAC | _LARGE, "SAC-HER, 3 × 512", Look("#DDA0C4", (0, (1.5, 1.5)), (5, 0, 180), 2.6)),
     (_PPO | {"copies": "failed", "weight": SET, "until_success": SET},
-     "failed, weighted, switched off", Look("#1A1A1A", "-", "X", 2.2)),
+     "failed, weighted, switched off", Look("#C2185B", "-", "*", 2.2)),
     (_PPO | {"weight": SET, "until_success": SET}, "weighted, switched off",
      Look("#882255", _DASHDOT, "p")),
     (_PPO | {"copies": "failed", "until_success": SET}, "failed, switched off",

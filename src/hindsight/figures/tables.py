@@ -131,6 +131,7 @@ def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
         for entry in plan["entries"]
         if entry["arm"] not in alike
         and (not spec.roles or entry["role"] in spec.roles)
+        and (not spec.arms or entry["arm"] in spec.arms)
         and (not spec.places or entry["condition"] in spec.places)
     ]
 
