@@ -1,0 +1,270 @@
+"""Every number of "Which should I use?", "Why it works", the recipe's test and README's bullets on
+them, computed once more from the published cells and looked for in the text.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hindsight.specs.config import load
+from hindsight.specs.plan import Plan
+from tests.analysis.test_recomputed import EPSILON, Place, Run, learned, runs_of
+
+ROOT = Path(__file__).parents[2]
+RECIPE = "failed, weighted, switched off"
+HARDEST = ("random random", "random repel", "random straight_away", "random random_direction")
+#: What the text has of digits that are no results: settings, seeds, references.
+SETTINGS = (
+    "2 × 64", "-2-PPO", "layers of 64", "layers of 512", "seeds 100 to 107", "seeds, 16 to 31",
+    "16 seeds", "8 seeds", "PPO 16", "SAC-HER 8", "500 000 steps", "and 500 000", "150 000",
+    "return of 0.8", "return is 0.8", "at 50 %", "at least 95 %", "2019", "z²", "− 1", "is 1 on",
+    "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
+)  # fmt: skip
+Runs = dict[Place, dict[int, Run]]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
+
+
+@pytest.fixture(scope="module")
+def tested(plan: Plan) -> Runs:
+    return runs_of(plan, "recipe", "described")
+
+
+@pytest.fixture(scope="module")
+def algorithms(plan: Plan) -> Runs:
+    return runs_of(plan, "algorithms", "described")
+
+
+@pytest.fixture(scope="module")
+def findings() -> str:
+    return (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+
+
+def chapter(page: str, title: str) -> str:
+    """Its text on one line, without its code."""
+    (found,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", page, re.M | re.S)
+    return " ".join(re.sub(r"^```.*?^```", "", found, flags=re.M | re.S).split())
+
+
+def all_there(text: str, facts: Iterable[str]) -> None:
+    """Each fact stands in the text, and no other number does."""
+    for fact in sorted(facts, key=len, reverse=True):
+        assert fact in text, fact
+        text = text.replace(fact, " ", 1)
+    text = re.sub(r"\]\([^)]*\)", "]", text)  # where links lead
+    for known in SETTINGS:
+        text = text.replace(known, " ")
+    assert not re.findall(r"[^.|]*\d[^.|]*", text)
+
+
+def steps_of(runs: Runs, arm: str, conditions: str = "", clock: str = "env_steps") -> pd.Series:
+    """Of an arm, by condition and seed; conditions: how their names begin."""
+    return pd.Series({
+        (condition, seed): learned(run, clock)[0]
+        for (own, _, condition), by_seed in runs.items()
+        for seed, run in by_seed.items()
+        if own == arm and condition.startswith(conditions)
+    })  # fmt: skip
+
+
+def last_tests(runs: Runs, arm: str) -> pd.Series:
+    return pd.Series([
+        float(run.tests["success_rate"].iloc[-1])
+        for (own, *_), by_seed in runs.items()
+        for run in by_seed.values()
+        if own == arm
+    ])  # fmt: skip
+
+
+def thousands(steps: float) -> str:
+    return "never" if np.isinf(steps) else f"{int(steps / 1000 + 0.5)} 000"
+
+
+def seconds(minutes: float) -> str:
+    own = 60 * minutes
+    return "never" if np.isinf(own) else f"{own:.1f}" if own < 10 else f"{own:.0f}"
+
+
+def near(columns: Callable[[pd.DataFrame], pd.Series], runs: dict[int, Run], step: int) -> float:
+    """Median over runs of a mean over the five iterations up to a step."""
+    means = []
+    for run in runs.values():
+        rows = run.train[run.train["env_steps"] <= step + 1024].tail(5)
+        means.append(columns(rows).astype(float).mean())
+    return float(np.median(means))
+
+
+def caught_near(runs: dict[int, Run], step: int) -> float:
+    return float(np.median([
+        run.tests.loc[run.tests["env_steps"] <= step + 1024, "success_rate"].iloc[-1]
+        for run in runs.values()
+    ]))  # fmt: skip
+
+
+def percent(share: float) -> str:
+    return f"{int(round(100 * share, 3) + 0.5)}"
+
+
+def test_which_should_i_use(findings: str, tested: Runs, algorithms: Runs) -> None:
+    arms = {
+        "PPO": (tested, "PPO"),
+        "PPO-HER": (tested, "PPO-HER"),
+        "PPO-HER-2-PPO": (tested, "switched off"),
+        "the recipe": (tested, RECIPE),
+        "SAC-HER": (algorithms, "SAC-HER"),
+    }
+    facts = []
+    medians: dict[str, list[float]] = {}
+    for name, where in arms.items():
+        medians[name] = [
+            float(steps_of(*where, start, clock).median())
+            for start in ("random", "apart")
+            for clock in ("env_steps", "cpu_seconds")
+        ]
+        a, b, c, d = medians[name]
+        lost = np.isinf(steps_of(*where))
+        cells = [name, thousands(a), seconds(b), thousands(c), seconds(d),
+                 f"{lost.sum()} of {lost.size}"]  # fmt: skip
+        if name == "the recipe":
+            cells = [f"**{cell}**" for cell in cells]
+        facts.append(f"| {' | '.join(cells)} |")
+    steps, minutes = (medians["SAC-HER"][i] - medians["the recipe"][i] for i in (0, 1))
+    assert 60_000 * minutes / -steps == pytest.approx(1 / 3, abs=0.02)  # ms a step
+    assert medians["SAC-HER"][0] / medians["the recipe"][0] == pytest.approx(0.25, abs=0.02)
+    fixed = np.isinf(steps_of(algorithms, "SAC-HER", "apart"))
+    assert fixed.sum() == np.isinf(steps_of(algorithms, "SAC-HER")).sum()
+    facts.append(f"all of its {fixed.sum()} failures are there")
+    by_prey = fixed.groupby(level=0).mean()
+    assert set(by_prey.index[by_prey > 0.5]) == {"apart repel", "apart straight_away"}
+    race = [steps_of(*arms[name], clock="cpu_seconds").groupby(level=0).median()
+            for name in ("the recipe", "SAC-HER")]  # fmt: skip
+    assert (race[0] < race[1]).all() and len(race[0]) == 12
+    timed = [next(iter(own.values())).timed_on[0]
+             for (arm, *_), own in algorithms.items() if arm == "SAC-HER"]  # fmt: skip
+    assert sum("AMD" in name for name in timed) == 1 and len(timed) == 12
+    all_there(chapter(findings, "Which should I use?"), facts)
+
+
+def test_why_it_works(findings: str, tested: Runs) -> None:
+    runs = {arm: tested[arm, "", "random repel"] for arm, *_ in tested}
+    hers = runs["PPO-HER"]
+    end = 500_000
+
+    def column(name: str) -> Callable[[pd.DataFrame], pd.Series]:
+        return lambda rows: rows[name]
+
+    def push(rows: pd.DataFrame) -> pd.Series:
+        factors = ["relabelled_share", "relabelled_advantage", "relabelled_z_squared"]
+        return rows[factors].prod(axis=1, skipna=False)
+
+    share, advantage, z = (near(column(name), hers, end) for name in (
+        "relabelled_share", "relabelled_advantage", "relabelled_z_squared"))  # fmt: skip
+    returns, log_std = column("return_mean"), column("log_std")
+    low = min(range(20_480, end, 2048), key=lambda step: near(log_std, hers, step))
+    few = [near(column("relabelled_share"), runs["failed"], step) for step in (30_000, end)]
+    resting = tested["PPO-HER", "", "random static"]
+    assert near(log_std, resting, 100_000) < near(log_std, resting, 30_000)
+    facts = [
+        f"its return is still −{-near(returns, runs['PPO'], end):.2f}",
+        f"mean advantage is +{near(column('relabelled_advantage'), hers, 30_000):.2f}",
+        f"mean action catches {percent(caught_near(hers, 75_000))} % of the prey",
+        f"those of the copies {1 + z:.2f} at the end",
+        f"{share:.1f} × {advantage:.2f} × {z:.2f} = {near(push, hers, end):.2f}",
+        f"from {np.exp(near(log_std, hers, low)):.1f} after {low // 1000} 000 steps "
+        f"to {np.exp(near(log_std, hers, end)):.1f}",
+        f"the return stays at {near(returns, hers, end):.2f}",
+        f"while the mean action catches {percent(caught_near(hers, end))} %",
+        f"fades to {near(push, resting, 100_000):.3f}",
+        f"falls from {few[0]:.2f} to {few[1]:.2f}",
+        f"return reaches {near(returns, runs['failed'], end):.2f}",
+        f"to {np.exp(near(log_std, runs['weighted'], 100_000)):.2f} after 100 000 steps",
+        f"return ends at {near(returns, runs['weighted'], end):.2f}",
+        f"a return of {near(returns, runs[RECIPE], 100_000):.2f} after 100 000 steps, "
+        f"when PPO-HER's is {near(returns, hers, 100_000):.2f}",
+    ]
+    all_there(chapter(findings, "Why it works"), facts)
+
+
+def test_how_the_recipe_was_chosen_and_tested(findings: str, plan: Plan, tested: Runs) -> None:
+    chosen = runs_of(plan, "recipe_choice", "described")
+    medians = {arm: float(steps_of(chosen, arm).median()) for arm, *_ in chosen}
+    assert min(medians, key=lambda arm: medians[arm]) == RECIPE
+
+    def spelled(arm: str) -> str:
+        return f"{medians[arm]:,.0f}".replace(",", " ")
+
+    never = np.isinf(steps_of(chosen, "PPO-HER"))
+    short = {arm: (last_tests(tested, arm) < 0.95 - EPSILON).sum() for arm, *_ in tested}
+    assert np.isfinite(steps_of(tested, RECIPE)).all() and short[RECIPE] == 0
+    facts = [
+        f"return of 0.8 after {spelled(RECIPE)} steps",
+        f"took {spelled('weighted, switched off')}, PPO-HER-2-PPO {spelled('switched off')}, "
+        f"and of PPO-HER's {never.size} runs {never.sum()} [never",
+        f"every one of its {len(steps_of(tested, RECIPE))} runs learns",
+        f"In {short['PPO-HER']} runs of PPO-HER and in {short['PPO']} of plain PPO",
+    ]
+    names = {"static": "at rest", "random": "moves at random", "attract": "comes nearer",
+             "repel": "flees (repel)", "straight_away": "flees straight away",
+             "random_direction": "keeps a random direction"}  # fmt: skip
+    columns = ("PPO", "PPO-HER", "switched off", "weighted, switched off", RECIPE)
+    table = pd.DataFrame({
+        arm: steps_of(tested, arm).groupby(level=0).median() for arm in dict.fromkeys(
+            arm for arm, *_ in tested)
+    })  # fmt: skip
+    for prey, name in names.items():
+        own = [thousands(table.loc[f"random {prey}", arm]).removesuffix(" 000") for arm in columns]
+        facts.append(f"| {name} | {' | '.join(own)} |")
+    all_there(chapter(findings, "What came out"), facts)
+    hardest, best = table.loc[list(HARDEST)], table[RECIPE]
+    assert all((hardest[RECIPE] < hardest[arm]).all() for arm in ("PPO-HER", "switched off"))
+    assert (hardest["weighted, switched off"] < hardest[RECIPE]).sum() == 3
+    assert (hardest["weighted, switched off"] <= hardest[RECIPE]).all()
+    apart = table[table.index.str.startswith("apart")].drop(columns="PPO")
+    assert (apart.max(axis=1) - apart.min(axis=1)).max() < 9000
+    near_by = best["random attract"] - table.loc["random attract", "PPO-HER"]
+    assert near_by == pytest.approx(2000, abs=500)
+
+
+def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    hers = [tested["PPO-HER", "", f"random {prey}"] for prey in ("repel", "random_direction")]
+    trained = [(1 + near(lambda rows: rows["return_mean"], own, 500_000)) / 2 for own in hers]
+    tests = [percent(caught_near(own, 500_000)) for own in hers]
+    learns = {arm: np.isfinite(steps_of(tested, arm)).sum() for arm in (RECIPE, "PPO-HER", "PPO")}
+    fixed = steps_of(algorithms, "SAC-HER", "apart")
+    time = [float(steps_of(*where, "random", "cpu_seconds").median())
+            for where in ((algorithms, "SAC-HER"), (tested, RECIPE))]  # fmt: skip
+    facts = [
+        f"at {percent(trained[0])} and {percent(trained[1])} % success",
+        f"[{tests[0]} and {tests[1]} %]",
+        f"all {learns[RECIPE]} runs learn](docs/findings.md#which-should-i-use); with PPO-HER "
+        f"{learns['PPO-HER']}, with PPO {learns['PPO']}",
+        f"{seconds(time[0])} seconds instead of {seconds(time[1])}",
+        f"{np.isinf(fixed).sum()} of its {fixed.size} runs never learn",
+    ]
+    all_there(chapter(readme, "What was found"), facts)
+
+    def solved(runs: Runs, arm: str) -> set[str]:
+        medians = steps_of(runs, arm).groupby(level=0).median()
+        return set(medians.index[np.isfinite(medians)])
+
+    network = runs_of(plan, "network", "described")
+    for runs, large, more in ((algorithms, "", 5), (network, ", 3 × 512", 4)):
+        alone, hindsight = solved(runs, f"PPO{large}"), solved(runs, f"PPO-HER{large}")
+        assert alone < hindsight and (len(alone), len(hindsight - alone)) == (5, more)
+
+
+def test_the_recipe_can_be_typed(findings: str) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```", findings, re.M | re.S)
+    assert len(block.splitlines()) <= 12
+    names: dict[str, Any] = {}
+    exec(compile(block.replace("200_000", "4_096"), "docs/findings.md", "exec"), names)
+    assert names["model"].curves()["hindsight_log_ratio_mean"].notna().any()
