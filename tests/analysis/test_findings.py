@@ -172,6 +172,8 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
     few = [near(column("relabelled_share"), runs["failed"], step) for step in (30_000, end)]
     resting = tested["PPO-HER", "", "random static"]
     assert near(log_std, resting, 100_000) < near(log_std, resting, 30_000)
+    assert near(push, runs["weighted"], end) > near(push, hers, end)
+    assert near(log_std, runs["weighted"], end) < near(log_std, hers, end)
     facts = [
         f"its return is still −{-near(returns, runs['PPO'], end):.2f}",
         f"mean advantage is +{near(column('relabelled_advantage'), hers, 30_000):.2f}",
@@ -185,6 +187,7 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
         f"fades to {near(push, resting, 100_000):.3f}",
         f"falls from {few[0]:.2f} to {few[1]:.2f}",
         f"return reaches {near(returns, runs['failed'], end):.2f}",
+        f"at {near(column('relabelled_z_squared'), runs['failed'], end):.2f}. The product",
         f"to {np.exp(near(log_std, runs['weighted'], 100_000)):.2f} after 100 000 steps",
         f"return ends at {near(returns, runs['weighted'], end):.2f}",
         f"a return of {near(returns, runs[RECIPE], 100_000):.2f} after 100 000 steps, "
