@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from hindsight.integrity import about
-from hindsight.replicate import _as_yaml, _what_came_out
+from hindsight.pipeline.replicate import _as_yaml, _what_came_out
 from tests.commands import hindsight
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
