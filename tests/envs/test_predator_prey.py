@@ -552,3 +552,26 @@ def test_selected_runs_go_on_as_if_nothing_had_happened() -> None:
     assert torch.equal(found[0], expected[0][:, kept])
     assert torch.equal(found[1], expected[1][:, kept])
     np.testing.assert_allclose(env.task.grid_size[:, 0, 0].numpy(), [5.0, 10.0, 10.0])
+
+
+@pytest.mark.parametrize("r", [1.0, 0.5, 0.2, 0.1])
+def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: float) -> None:
+    """Positions whose float32 is the last within r of the prey, or the first beyond it: an episode
+    that is rewarded goes on nowhere, or it would be rewarded twice.
+    """
+    n_envs, chance = 20_000, np.random.default_rng(0)
+    spec = PredatorPreySpec(prey="static", interception_distance=r)
+    env = PredatorPrey([spec], [0], n_envs)
+    direction = chance.normal(size=(n_envs, 3))
+    direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+    prey = chance.uniform(-5, 5, (n_envs, 3)).astype(np.float32)
+    away = r * (1 + chance.uniform(-1e-7, 1e-7, (n_envs, 1)))
+    predator = (prey + away * direction).astype(np.float32)
+    places = np.concatenate([predator, prey, np.zeros_like(prey)], axis=-1)
+    env.state = torch.from_numpy(places)[None]
+    env.prepare_rollout(1, 1)
+    step = env.advance(torch.zeros(1, n_envs, 3))
+    rewards, success = env.task.reward(step.next_achieved, env.state[..., 3:6], step.terminated)
+    assert 0.2 < success.double().mean() < 0.8
+    assert (success == step.success).all() and (step.terminated == step.success).all()
+    assert (rewards == step.success.float()).all()

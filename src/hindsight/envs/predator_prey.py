@@ -66,7 +66,7 @@ def step(
         else:
             after[i] = state[i]
         after[predator + i] = moved
-        squares += (after[i] - state[n + i]) ** 2
+        squares += (np.float64(after[i]) - np.float64(state[n + i])) ** 2
     success = math.sqrt(squares) <= r
     for i in range(n):
         after[n + i] = within(state[n + i] + state[2 * n + i], box)
@@ -86,7 +86,7 @@ class Parameters:
     """What may differ between runs on one axis, as tensors that broadcast over [run, env, n]."""
 
     grid_size: Tensor  # [run, 1, 1] half-width of the box
-    interception_distance: Tensor  # [run, 1]
+    interception_distance: Tensor  # [run] float64
 
     terminates_on_success: ClassVar[bool] = True
 
@@ -94,10 +94,9 @@ class Parameters:
     def of(cls, specs: Sequence[PredatorPreySpec], device: torch.device) -> "Parameters":
         """One row per specification."""
 
-        def column(name: str) -> Tensor:
-            return torch.tensor([[float(getattr(s, name))] for s in specs], device=device)
-
-        return cls(column("grid_size")[..., None], column("interception_distance"))
+        sizes = torch.tensor([[[s.grid_size]] for s in specs], dtype=torch.float32, device=device)
+        distances = [s.interception_distance for s in specs]
+        return cls(sizes, torch.tensor(distances, dtype=torch.float64, device=device))
 
     def select(self, runs: Tensor) -> "Parameters":
         """Those of the runs with these indices."""
@@ -106,7 +105,7 @@ class Parameters:
     @property
     def threshold(self) -> Tensor:
         """[run]: the distance at which a goal counts as achieved."""
-        return self.interception_distance[:, 0]
+        return self.interception_distance.float()
 
     def goals(self, uniform: Tensor) -> Tensor:
         """Goals uniform in the box from numbers [run, ..., n] uniform in [0, 1)."""
@@ -120,13 +119,10 @@ class Parameters:
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Reward and success of steps [run, ...]: +1 within r, else -1 at the end, else 0."""
-        distance = torch.linalg.vector_norm(next_achieved - desired, dim=-1)
-        success = self.within(distance)
+        # In float64, as `step` does it: in float32 an episode that is rewarded might not be over.
+        distance = torch.linalg.vector_norm(next_achieved.double() - desired.double(), dim=-1)
+        success = distance <= per_run(self.interception_distance, distance)
         return success.float() - (terminated & ~success).float(), success
-
-    def within(self, distance: Tensor) -> Tensor:
-        """Whether distances [run, ...] are interceptions."""
-        return distance <= per_run(self.interception_distance, distance)
 
 
 def spawn(
