@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from hindsight.analysis.cells import load_cell
-from hindsight.files import write_whole
+from hindsight.files import FileError, write_whole
 from hindsight.publish import STAGED
 from hindsight.publish_policies import stage_policy
 from hindsight.specs.config import PUBLISHED, TRAINED, load
@@ -94,8 +94,11 @@ def main() -> None:
             if name is None:
                 return
             began = time.time()
-            status = train([name], plan)
-            told = "trained" if status == 0 else f"status {status}"
+            try:
+                status = train([name], plan)
+                told = "trained" if status == 0 else f"status {status}"
+            except FileError as error:  # the next cell may do better
+                status, told = 1, str(error)
             print(
                 f"{time.strftime('%H:%M')} {time.time() - began:5.0f} s {told} {name}",
                 flush=True,

@@ -310,9 +310,11 @@ def _what_came_out(stage: Stage) -> None:
     if not Path(stage.claims).exists():  # only some figures were asked for
         return
     print("\nThe claims")
+    reasons: set[str] = set()
     for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
-        if " missing of " in row["why"]:
+        if row["why"] and row["why"] not in reasons:  # one reason may be that of many claims
+            reasons.add(row["why"])
             print(f"     {row['why']}")
     print(f"\nFigures    {stage.folder}/*.png, *.pdf")
     print(f"Tables     {stage.tables}/*/summary.csv, .tex")
