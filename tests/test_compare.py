@@ -127,7 +127,7 @@ def test_own_results_stand_beside_an_arm_that_ships(project):
     summary = pd.read_csv("out/summary.csv").set_index("arm")
     published = pd.read_parquet("out/runs.parquet")
     assert summary.n_seeds.to_dict() == {"PPO-HER": 16, "PPO": 6}
-    ships = "ppo-her-final-described-lr0.0003-64x64-16seeds*"
+    ships = "ppo-her-final-described-lr0.0003-64x64-16seeds-500000steps*"
     source = next((ROOT / PUBLISHED / "cells" / STATIC).glob(ships))
     rows = pd.read_parquet(source)
     last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
