@@ -133,8 +133,17 @@ class Project:
         """Demand that no process stays at work in this folder."""
         end = time.monotonic() + limit
         while left := self.processes(""):
-            demand(time.monotonic() < end, f"left behind: {left}")
+            demand(time.monotonic() < end, f"left behind: {[command_of(pid) for pid in left]}")
             time.sleep(0.05)
+
+
+def command_of(process: int) -> str:
+    """Its state and command line, as far as it can still be seen."""
+    place = Path("/proc") / str(process)
+    with contextlib.suppress(OSError):
+        state = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+        return f"{process} {state} {(place / 'cmdline').read_bytes().decode(errors='replace')!r}"
+    return f"{process}, gone"
 
 
 class Command:

@@ -1,13 +1,16 @@
 """Compiled functions, and the folder in which their machine code is kept."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from hindsight.io.compiled import ENABLED
 from hindsight.specs.cell import CellSpec
@@ -105,3 +108,22 @@ def test_a_cell_trains_without_numba_says_so_and_finds_the_same_numbers(tmp_path
     expected = pd.read_parquet(train_cell(spec, tmp_path / "quick"))
     columns = found.columns.difference(["wall_seconds", "cpu_seconds"])
     pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_who_waits_for_another_processs_compiling_can_be_stopped(tmp_path: Path) -> None:
+    program = "from hindsight.io.compiled import folder; print(folder())"
+    place = started(tmp_path, program).communicate()[0].strip()
+    arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]
+    with FileLock(Path(place) / "lock"):
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", "from hindsight.cli import main; main()", *arguments],
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while not list((tmp_path / "results").rglob("*.lock")) and waiting.poll() is None:
+            time.sleep(0.1)
+        waiting.send_signal(signal.SIGTERM)
+        _, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM while the compiler did not answer" in said
+    assert "Traceback" not in said

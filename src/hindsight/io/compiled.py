@@ -21,6 +21,8 @@ from typing import Any
 
 from filelock import FileLock
 
+from hindsight.interruption import awaited
+
 numba: Any = None
 with suppress(ImportError):
     import numba
@@ -170,7 +172,8 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
         yield False
         return
     before = numba.config.CACHE_DIR
-    with FileLock(path / "lock"):
+    # Who is asked to stop waits for no other process's compiling, nor for his own.
+    with awaited("the compiler"), FileLock(path / "lock"):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
         if not any(path.glob(f"*/{name}*.nbi")):  # Numba's name for it
             _say(function)
