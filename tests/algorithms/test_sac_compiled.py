@@ -23,6 +23,7 @@ def updates(draw: st.DrawFn) -> tuple[sac.Agent, SACSpec, Batch, torch.Tensor]:
         max_grad_norm=draw(st.sampled_from([None, 0.1, 10.0])),
         weight_decay=draw(st.sampled_from([0.0, 0.01])),
         target_entropy=draw(st.sampled_from([None, -7.0])),
+        ent_coef=draw(st.sampled_from(["auto", "auto_0.1", 0.05])),
     )
     runs, n = 3, draw(st.integers(1, 40))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
@@ -49,7 +50,7 @@ def test_an_update_is_that_of_the_reference(
 ) -> None:
     agent, spec, batch, noise = case
     generator = torch.Generator().manual_seed(2)
-    rows = torch.stack([agent.initial_row(seed) for seed in range(3)])
+    rows = torch.stack([agent.initial_row(seed, *spec.initialisation) for seed in range(3)])
     # Little, for where a tanh saturates, log(1 - a^2) is rounding alone.
     rows += 0.03 * torch.randn(rows.shape, generator=generator)
     drawn = sac.act(

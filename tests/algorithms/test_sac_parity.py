@@ -11,6 +11,8 @@ from torch import Tensor
 from hindsight.algorithms import sac
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError, validated
 from tests.algorithms import twins
 from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES, network
 
@@ -28,7 +30,7 @@ def parameters_of(model: stable_baselines3.SAC) -> list[Tensor]:
         *twins.linear(actor.latent_pi),
         *(h.bias for h in heads),
         *(h.weight for h in heads),
-        model.log_ent_coef,
+        model.log_ent_coef if model.log_ent_coef is not None else model.ent_coef_tensor.log()[None],
         *twins.linear(model.critic_target),
     ]
 
@@ -51,8 +53,13 @@ def both(
     """The rows after some updates by both implementations, which are compared all along."""
     runs = len(learning_rates)
     rows = twins.starting_rows(AGENT, *range(runs))
+    if not spec.learns_temperature:  # of which a twin has no parameter to put
+        rows[:, sum(AGENT.sizes[:2]) - 1] = math.log(spec.ent_coef)
     state = sac.State(AGENT, rows, torch.tensor(learning_rates), spec.weight_decay)
-    options = {"target_entropy": "auto" if spec.target_entropy is None else spec.target_entropy}
+    options = {
+        "target_entropy": "auto" if spec.target_entropy is None else spec.target_entropy,
+        "ent_coef": spec.ent_coef,
+    }
     models = [twins.build(stable_baselines3.SAC, spec, rate, **options) for rate in learning_rates]
     for model, row in zip(models, rows, strict=True):
         twins.put_row(parameters_of(model), row)
@@ -88,6 +95,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "weight decay": {"weight_decay": 0.3},
     "clipping": {"max_grad_norm": 0.05},
     "target entropy": {"target_entropy": 5.0},
+    "fixed temperature": {"ent_coef": 0.05, "weight_decay": 0.1},
 }
 
 
@@ -252,3 +260,29 @@ def test_initial_rows():
     twins.assert_initial_rows(sac, 2, 2 * critic.n_parameters)
     state = sac.State(AGENT, AGENT.initial_row(0)[None], torch.tensor([1e-3]))
     assert math.exp(float(state.log_alpha)) == 1
+
+
+@pytest.mark.parametrize("ent_coef", ["auto", "auto_0.1", "auto_1e-3", 0.05])
+def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
+    spec = SACSpec(hidden=HIDDEN, ent_coef=ent_coef)
+    model = twins.build(stable_baselines3.SAC, spec, 1e-3, ent_coef=ent_coef)
+    theirs = parameters_of(model)[-len(twins.linear(model.critic_target)) - 1]
+    state = sac.State(AGENT, AGENT.initial_row(0, *spec.initialisation)[None], torch.ones(1))
+    assert float(state.log_alpha) == pytest.approx(float(theirs), abs=1e-6)
+    assert spec.learns_temperature == (model.ent_coef_optimizer is not None)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "auto_0", "auto_x", "auto_", "often", math.inf, True])
+def test_what_is_no_temperature_is_told(wrong):
+    with pytest.raises(SpecError, match="ent_coef"):
+        validated(SACSpec, {"ent_coef": wrong})
+
+
+def test_a_temperature_has_one_name():
+    """Cells are named by their specification: the default changes none, spelling makes no other."""
+    names = {CellSpec(algorithm={"name": "sac", "ent_coef": e}).name for e in ("auto", "auto_1.0")}
+    assert names == {CellSpec(algorithm={"name": "sac"}).name}
+    others = ["auto_0.1", "auto_0.10", 0.1]
+    specs = [CellSpec(algorithm={"name": "sac", "ent_coef": e}) for e in others]
+    assert specs[0].hash == specs[1].hash != specs[2].hash
+    assert "sac-alpha-auto-0.1-" in specs[0].name and "sac-alpha-0.1-" in specs[2].name

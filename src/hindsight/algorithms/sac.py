@@ -1,7 +1,7 @@
 """Soft actor-critic (Haarnoja et al. 2018b, Algorithm 1), on the run axis.
 
 Symbols are the paper's: Q_theta_1, Q_theta_2 the critics and theta-bar their targets' parameters,
-pi_phi the policy, alpha the temperature, which is learned.  Details beyond the paper are
+pi_phi the policy, alpha the temperature, which is learned unless `ent_coef` fixes it.  Details beyond the paper are
 Stable-Baselines3's; a test holds both implementations together.  Relabelled transitions enter like
 any others.  All gradients are written out, each beside its loss; a test differentiates the loss.
 """
@@ -65,12 +65,12 @@ class Agent:
         """The network that acts, and its parameters [run, ...] in rows."""
         return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]
 
-    def initial_row(self, seed: int) -> Tensor:
-        """One run's first parameters, float32 [sum of sizes]; alpha is 1, targets are copies."""
+    def initial_row(self, seed: int, alpha: float = 1.0) -> Tensor:
+        """One run's first parameters, float32 [sum of sizes]; targets are copies."""
         generator = stream(seed, Purpose.INITIALISATION)
         critics = [uniform_row(self.critic, generator) for _ in range(2)]
         actor = uniform_row(self.actor, generator)
-        pieces = [*critics, actor, np.zeros(1, np.float32), *critics]
+        pieces = [*critics, actor, np.log([alpha], dtype=np.float32), *critics]
         return torch.from_numpy(np.concatenate(pieces))
 
 
@@ -238,7 +238,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     grad = torch.cat(state.pi.backward([x[:, :n] for x in pi_inputs], d_head), dim=1)
     actor_norm = clip_by_norm_(grad, spec.max_grad_norm)
     target_entropy = -state.agent.n_actions if spec.target_entropy is None else spec.target_entropy
-    d_log_alpha = temperature_gradient(at_s.log_prob, target_entropy)
+    d_log_alpha = temperature_gradient(at_s.log_prob, target_entropy) * spec.learns_temperature
     state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1))
 
     state.target.lerp_(state.critics.rows, spec.tau)

@@ -28,7 +28,9 @@ from hindsight.specs.algorithms.sac import SACSpec
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 #: What `_update` is told in `numbers`; the norm is infinite where nothing is clipped.
-GAMMA, TAU, TARGET_ENTROPY, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, LEARNING_RATE = range(7)
+(
+    GAMMA, TAU, TARGET_ENTROPY, LEARNS_ALPHA, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, LEARNING_RATE,
+) = range(8)  # fmt: skip
 #: What it tells, `sac.Diagnostics` in their order.
 CRITIC_LOSS, ACTOR_LOSS, CRITIC_NORM, ACTOR_NORM, Q_MEAN, ALPHA, ENTROPY = range(7)
 
@@ -256,7 +258,7 @@ def _update(
     result[ACTOR_NORM], result[ALPHA], result[ENTROPY] = size, alpha, entropy
 
     # J(alpha) (eq. 18) by log alpha, which is no weight and does not decay
-    grad[last] = entropy - numbers[TARGET_ENTROPY]
+    grad[last] = (entropy - numbers[TARGET_ENTROPY]) * numbers[LEARNS_ALPHA]
     moments = actor_m[last:], actor_v[last:]
     adam(actor[last:], grad[last:], 1.0, *moments, steps, rate, eps, 0.0)
     tau = np.float32(numbers[TAU])
@@ -293,8 +295,11 @@ def update(
 
     def learn(run: int) -> None:
         numbers = np.array(
-            [spec.gamma, spec.tau, entropy, norm_limit, critics.eps, spec.weight_decay, rates[run]]
-        )
+            [
+                spec.gamma, spec.tau, entropy, spec.learns_temperature, norm_limit, critics.eps,
+                spec.weight_decay, rates[run],
+            ]
+        )  # fmt: skip
         _update(
             *(x[run] for x in parameters), target[run], steps[run], *sizes, obs[run], actions[run],
             rewards[run], next_obs[run], terminated[run], weight[run], drawn[run], numbers,

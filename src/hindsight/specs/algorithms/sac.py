@@ -1,8 +1,9 @@
 """SAC: its specification."""
 
-from typing import Annotated, ClassVar, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from hindsight.specs.base import Fraction, Positive
 from hindsight.specs.off_policy import ContinuousSpec
@@ -24,3 +25,42 @@ class SACSpec(ContinuousSpec):
     gamma: Fraction = 0.95
     tau: Annotated[float, Field(gt=0, le=1)] = 0.05
     target_entropy: float | None = None
+    #: The temperature alpha, as Stable-Baselines3 writes it: "auto" learns it from 1 on, "auto_0.1"
+    #: from 0.1 on, a number keeps it.
+    ent_coef: float | str = "auto"
+
+    @field_validator("ent_coef")
+    @classmethod
+    def _has_one_name(cls, value: float | str) -> float | str:
+        """Canonical, so that one training has one name."""
+        word, _, first = value.partition("_") if isinstance(value, str) else ("", "", value)
+        try:
+            alpha = 1.0 if value == "auto" else float(first)
+        except ValueError:
+            alpha = math.nan
+        if word not in ("", "auto") or not 0 < alpha < math.inf:
+            raise ValueError(
+                f"{value!r} is not allowed; it is 'auto', 'auto_0.1' for a first temperature of "
+                "0.1, or a number above 0 for one that stays"
+            )
+        if word:
+            return "auto" if alpha == 1 else f"auto_{alpha!r}"
+        return alpha
+
+    @property
+    def learns_temperature(self) -> bool:
+        """Whether alpha follows the entropy; else it stays what it is."""
+        return isinstance(self.ent_coef, str)
+
+    @property
+    def initialisation(self) -> tuple[float, ...]:
+        """What decides a run's first parameters, beside its seed and its networks: alpha."""
+        if isinstance(self.ent_coef, str):
+            return (float(self.ent_coef.partition("_")[2] or 1),)
+        return (self.ent_coef,)
+
+    @property
+    def words(self) -> str:
+        """It, in the path of a cell."""
+        alpha = "" if self.ent_coef == "auto" else f"-alpha-{self.ent_coef}".replace("_", "-")
+        return super().words + alpha
