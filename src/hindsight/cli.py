@@ -197,6 +197,9 @@ def train(
     k: Annotated[
         int | None, typer.Option(help="goals per step: ppo's copies (1), or of a replay (4)")
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="settings by name: recommended (ppo), robotics (sac)")
+    ] = None,
     env: Annotated[
         str, typer.Option(help="environment: ours, or gymnasium's id, as module:Name-v0")
     ] = "PredatorPrey-v0",
@@ -345,11 +348,12 @@ def _train(
     specs: list[Any], out: Path, execution: Any, callbacks: Sequence[Any] = ()
 ) -> list[Path]:
     from hindsight.interruption import Interrupted
+    from hindsight.library.presets import notes_of
     from hindsight.training.cell import train_cells
     from hindsight.training.progress import show
 
     first = specs[0]
-    for note in first.environment.notes:
+    for note in notes_of(first):
         typer.echo(note, err=True)
     try:
         with show(out / "progress" / f"{first.name}.json") as tell:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hindsight.library.presets import keys_of, suit
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import CellSpec, model_of, must_count, put
 from hindsight.specs.config import overrides_of
@@ -38,6 +39,10 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     name, env, her, seeds = (flags[flag] for flag in ("algorithm", "env", "her", "seeds"))
     if name not in ALGORITHMS:
         raise SpecError(f"--algorithm {name!r} is unknown; there are {', '.join(ALGORITHMS)}")
+    preset = keys_of(flags["preset"], name)
+    if "her" not in typed:
+        her = preset.get("her", her)
+    preset = {key: value for key, value in preset.items() if key != "her" and key not in typed}
     widths = [width.strip() for width in flags["hidden"].split(",") if width.strip()]
     values: dict[str, Any] = {
         "environment": {"id": env},
@@ -58,9 +63,12 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         section = "hindsight" if ALGORITHMS[name].on_policy else "replay"
         values[section] = {"strategy": her, "fidelity": flags["fidelity"]}
         values[section] |= {} if flags["k"] is None else {"k": flags["k"]}
+    for key, value in preset.items():
+        put(values, key, value, "--preset")
     keys = overrides_of(flags["keys"] or [], "--set")
     for key, value in keys.items():
         put(values, key, value, "--set")
+    suit(values)
     spec = validated(CellSpec, values)
     must_apply(typed, spec, keys)
     must_count(spec, values, [*keys, *([] if flags["k"] is None else ["k"])])

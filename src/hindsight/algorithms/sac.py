@@ -1,9 +1,10 @@
 """Soft actor-critic (Haarnoja et al. 2018b, Algorithm 1), on the run axis.
 
 Symbols are the paper's: Q_theta_1, Q_theta_2 the critics and theta-bar their targets' parameters,
-pi_phi the policy, alpha the temperature, which is learned unless `ent_coef` fixes it.  Details beyond the paper are
-Stable-Baselines3's; a test holds both implementations together.  Relabelled transitions enter like
-any others.  All gradients are written out, each beside its loss; a test differentiates the loss.
+pi_phi the policy, alpha the temperature, which is learned unless `ent_coef` fixes it.  Details
+beyond the paper are Stable-Baselines3's; a test holds both implementations together.  Relabelled
+transitions enter like any others.  All gradients are written out, each beside its loss; a test
+differentiates the loss.
 """
 
 from collections.abc import Sequence

@@ -23,6 +23,7 @@ from hindsight.integrity import about, read_table
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, spaces_of
+from hindsight.library.presets import keys_of, notes_of, suit
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import DEFAULTS, CellSpec, must_count, put
 from hindsight.specs.code import code_of
@@ -60,6 +61,7 @@ class Model:
         *,
         her: str | None = "default",
         k: int | None = None,
+        preset: str | None = None,
         seeds: int = 4,
         evaluate_every: int = 2000,
         evaluation_episodes: int = 20,
@@ -80,6 +82,8 @@ class Model:
             her: where the goals of hindsight come from: "final", "future", "episode", "random" (not
                 PPO); None: no hindsight.  If not given, PPO's is "final", the others' "future".
             k: goals per step; if not given, PPO's is 1, the others' 4.
+            preset: settings by name, "recommended" or "robotics"; see docs/library.md.  Those
+                given beside it win.
             seeds: how many runs train, with the seeds 0, 1, ...
             evaluate_every: environment steps of a run between two evaluations, ...
             evaluation_episodes: ... and episodes of each.
@@ -107,15 +111,18 @@ class Model:
         for key, value, default in (("terminates", terminates, None), ("rest", rest, "keep")):
             if value != default:
                 where[key] = value
-        her = self.default_her if her == "default" else her
+        keys = keys_of(preset, self.algorithm)
+        usual = keys.pop("her", self.default_her)
+        her = usual if her == "default" else her
         if her is not None:
             section = "hindsight" if ALGORITHMS[self.algorithm].on_policy else "replay"
             given[section] = {"strategy": her, "fidelity": fidelity}
             given[section] |= {} if k is None else {"k": k}
         elif k is not None:
             raise SpecError(f"k={k} has no effect without hindsight (her=None)")
-        for key, value in settings.items():
+        for key, value in {**keys, **settings}.items():
             put(given, key, value, type(self).__name__)
+        suit(given)
         spec = validated(CellSpec, given)
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, evaluate_every, device, workers)
@@ -159,7 +166,7 @@ class Model:
     def notes(self) -> tuple[str, ...]:
         """What was found out about the environment, and what follows; `learn(progress=True)` shows
         it."""
-        return self.spec.environment.notes
+        return notes_of(self.spec)
 
     # -- learning -------------------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""Settings that nobody has to type: they are those that the pages name, and they learn."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict
+from typer.testing import CliRunner
+
+from hindsight import PPO, SAC
+from hindsight.cli import app
+from hindsight.library.presets import presets
+from hindsight.specs.errors import SpecError
+
+SMALL: dict[str, Any] = {"seeds": 1, "workers": 0}
+
+
+class Point(gym.Env[Any, Any]):
+    """A point in a square moves by up to 0.1; within 0.1 of the goal it ends with a reward of 1."""
+
+    def __init__(self) -> None:
+        box = Box(-1, 1, (2,), np.float32)
+        keys = ("achieved_goal", "desired_goal", "observation")
+        self.observation_space = Dict({key: box for key in keys})
+        self.action_space = box
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.linalg.norm(achieved - desired, axis=-1) <= 0.1
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.float32(self.compute_terminated(achieved, desired, info))
+
+    def obs(self) -> dict[str, Any]:
+        place = self.place.copy()
+        return {"achieved_goal": place, "desired_goal": self.goal.copy(), "observation": place}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place, self.goal = self.np_random.uniform(-1, 1, (2, 2)).astype(np.float32)
+        return self.obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.place = np.clip(self.place + np.float32(0.1) * action, -1, 1)
+        reached = bool(self.compute_terminated(self.place, self.goal, {}))
+        return self.obs(), float(reached), reached, False, {"is_success": reached}
+
+
+gym.register("PointEnds-v0", Point, max_episode_steps=50)
+
+
+def test_sac_learns_a_goal_that_ends_the_episode_with_a_reward_of_one():
+    """At a temperature of 1 it avoids that goal: nothing within 5 000 steps."""
+    model = SAC("PointEnds-v0", her="future", seeds=4, evaluate_every=2500, log_interval=500)
+    model.workers = 0
+    model.learn(2500)
+    tested = model.curves().query("phase == 'evaluation' and env_steps == 2500")
+    assert len(tested) == 4 and tested.success_rate.median() >= 0.95
+
+
+def test_a_temperature_at_which_living_on_is_worth_more_than_the_goal_is_told():
+    assert SAC("PointEnds-v0", **SMALL).notes == ()
+    (note,) = SAC("PointEnds-v0", ent_coef="auto", **SMALL).notes
+    # two actions, log 2 each, over 1 - 0.95
+    assert "worth up to 28" in note and "ent_coef auto_0.01" in note
+    assert PPO("PointEnds-v0", **SMALL).notes == ()
+
+
+def test_the_temperature_of_our_own_environments_is_the_papers():
+    assert SAC("PointReach-v0", **SMALL).spec.algorithm.ent_coef == "auto"  # type: ignore[attr-defined]
+    assert SAC("PointEnds-v0", **SMALL).spec.algorithm.ent_coef == "auto_0.01"  # type: ignore[attr-defined]
+    fixed = SAC("PointEnds-v0", ent_coef=0.05, **SMALL).learn(1000)
+    alphas = fixed.curves().alpha.dropna()
+    assert len(alphas) and np.allclose(alphas, 0.05)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_a_model_and_a_command_and_says_what_it_was_tuned_on(name, tmp_path):
+    kinds = {"ppo": PPO, "sac": SAC}
+    about = presets()[name]
+    assert len(about["tuned_on"]) > 20
+    for algorithm, keys in about.items():
+        if algorithm == "tuned_on":
+            continue
+        model = kinds[algorithm]("PointReach-v0", preset=name, **SMALL)
+        parts = (model.spec.algorithm, model.spec.hindsight or model.spec.replay)
+        set_ = {key: value for part in parts for key, value in part.model_dump().items()}
+        for key, value in keys.items():
+            found = set_["strategy" if key == "her" else key]
+            assert (list(found) if isinstance(found, tuple) else found) == value, key
+        command = f"train --algorithm {algorithm} --preset {name} --seeds 1 --steps 1 --out"
+        done = CliRunner().invoke(app, [*command.split(), str(tmp_path)])
+        assert "is below one" in str(done.exception)  # after everything else was accepted
+
+
+def test_what_is_given_beside_a_preset_wins():
+    model = SAC("PointReach-v0", preset="robotics", epsilon=0.1, her="final", **SMALL)
+    assert model.spec.algorithm.epsilon == 0.1  # type: ignore[attr-defined]
+    assert model.spec.replay is not None and model.spec.replay.strategy == "final"
+    assert SAC("PointReach-v0", preset="robotics", her=None, **SMALL).spec.replay.strategy is None  # type: ignore[union-attr]
+
+
+def test_a_preset_that_there_is_not_is_told():
+    with pytest.raises(SpecError, match=r"unknown preset 'robotic'; did you mean 'robotics'\?"):
+        SAC("PointReach-v0", preset="robotic")
+    with pytest.raises(SpecError, match="'robotics' was tuned for sac, not for ppo"):
+        PPO("PointReach-v0", preset="robotics")
