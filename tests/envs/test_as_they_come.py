@@ -262,7 +262,7 @@ def test_a_penalty_that_goals_do_not_explain_is_learned_from(algorithm, rest):
 
 def test_other_keys_with_numbers_belong_to_the_observation():
     spec = line(knows="extra keys")
-    assert spec.facts.keys[3:] == ("wind",) and spec.observation_size == 5
+    assert spec.keys[3:] == ("wind",) and spec.observation_size == 5
     env = GoalEnvironments(spec, [0], workers=0)
     assert env.state[0, 0, 3:].tolist() == [0.5, 0.5]
     assert any("camera: no numbers in a row, left out" in told for told in spec.facts.notes)

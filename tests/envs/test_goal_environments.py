@@ -21,9 +21,10 @@ import torch
 
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.workers import Slot
+from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
-from hindsight.specs.gymnasium import GOAL_KEYS, GymnasiumSpec
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.runs import runs_of
@@ -42,6 +43,9 @@ WORLDS: dict[str, dict[str, Any]] = {
 
 def spec_of(world: str, **keys: Any) -> GymnasiumSpec:
     return GymnasiumSpec.model_validate({**WORLDS[world], **keys})
+
+
+gym.register("Endless-v0", corridor.Corridor)
 
 
 def corridors(**kwargs: Any) -> GymnasiumSpec:
@@ -244,12 +248,11 @@ def test_choices_begin_where_the_space_does():
         ({"id": "PredatorPray-v0"}, "did you mean 'PredatorPrey-v0'"),
         ({"id": "nowhere.to.be:Found-v0"}, "there is no module 'nowhere.to.be'"),
         ({"id": "CartPole-v1"}, "dictionaries of achieved_goal, desired_goal, observation"),
-        ({"id": "hindsight.envs:PointReach-v0"}, "set max_episode_steps"),
+        ({"id": "Endless-v0"}, "say after how many steps an episode is to be cut"),
         ({"id": "Corridor-v0", "max_steps": 3}, "did you mean 'max_episode_steps'"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "there is achieved_goal, observation"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),
-        ({"id": "Corridor-v0", "kwargs": {"wrong": "shape"}}, r"shape \(2,\), not \(\)"),
-        ({"id": "Corridor-v0", "kwargs": {"wrong": "column"}}, r"shape \(2,\), not \(2, 1\)"),
+        ({"id": "Corridor-v0", "kwargs": {"wrong": "pair"}}, r"shape \(3,\), not \(2,\)"),
         (
             {"id": "Corridor-v0", "kwargs": {"wrong": "reward"}, "rest": "refuse"},
             "from the two goals alone",
@@ -303,7 +306,7 @@ def test_what_an_environment_raises_comes_with_its_traceback(workers, kwargs, wo
 
 
 def test_what_an_environment_raises_when_asked_for_rewards():
-    with pytest.raises(EnvironmentFailure, match="compute_reward of 2 goals failed: KeyError"):
+    with pytest.raises(EnvironmentFailure, match="compute_reward of 3 goals failed: KeyError"):
         corridors(wrong="info")
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hindsight.envs.facts import success_in
 from hindsight.specs.errors import SpecError
-from hindsight.specs.goal_rules import success_in
 from tests.envs.test_goal_environments import children, gone
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import hindsight
-from hindsight.envs.workers import action_of
 from hindsight.files import FileError
 from hindsight.library.model import Model
-from hindsight.specs.gymnasium import GOAL_KEYS
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.spaces import action_of
 from hindsight.training.policies import policy_of
 from tests.envs import corridor
 

@@ -207,7 +207,7 @@ def test_random_actions_are_those_of_the_policy():
             k: rng.integers(0, 2, width) for k in ("achieved_goal", "desired_goal", "observation")
         }
         env = gymnasium.make(spec.environment.id, **spec.environment.model_dump(exclude={"id"}))
-        act = actor_of(spec, rows[0], env.action_space, torch.Generator().manual_seed(0))
+        act = actor_of(spec, rows[0], env, torch.Generator().manual_seed(0))
         drawn = np.array([act(obs) for _ in range(2000)])
         x = np.concatenate(list(obs.values())).astype(float)
         outputs = network(rows[0].double().numpy(), (len(x), 5, width), x, np.tanh)

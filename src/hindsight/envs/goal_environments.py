@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.envs.facts import REST
 from hindsight.envs.step import Step
 from hindsight.envs.workers import Pool, Slot
 from hindsight.specs.errors import SpecError
-from hindsight.specs.gymnasium import REST, GymnasiumSpec, rewards, size
+from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.spaces import elements, largest
 from hindsight.streams import Purpose
 
 #: Evaluation episodes of a run that are played at the same time, at most: each takes memory.
@@ -36,14 +38,13 @@ class ForeignTask:
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes of goals [..., goal] (`Facts.achieved`)."""
+        """Rewards and successes of goals [..., goal] (`Facts.outcome`)."""
         facts, shape = self.spec.facts, next_achieved.shape[:-1]
         goals = [
-            goal.reshape(-1, *facts.goal.shape).cpu().numpy().astype(facts.goal.dtype)
+            elements(facts.goal, goal.reshape(-1, goal.shape[-1]).cpu().numpy())
             for goal in (next_achieved, desired)
         ]
-        found = rewards(self.spec.id, facts.compute_reward, *goals)
-        reached = facts.achieved(found, *goals)
+        found, reached = facts.outcome(*goals)
         return (
             torch.from_numpy(found).view(shape).to(next_achieved.device),
             torch.from_numpy(reached).view(shape).to(next_achieved.device),
@@ -215,13 +216,5 @@ class GoalEnvironments:
 
 def _limits(spec: GymnasiumSpec) -> Tensor:
     """[obs]: largest absolute values by the spaces; infinite where these have no bounds."""
-    facts = spec.facts
-
-    def largest(space: object) -> np.ndarray:
-        low, high = (np.abs(np.asarray(getattr(space, x), np.float64)) for x in ("low", "high"))
-        return np.maximum(low, high).ravel()
-
-    goal = largest(facts.goal)
-    limits = np.concatenate([goal, goal, largest(facts.observation)])
-    assert len(limits) == 2 * size(facts.goal) + size(facts.observation)
+    limits = np.concatenate([largest(space) for space in spec.facts.spaces.values()])
     return torch.from_numpy(limits.astype(np.float32))

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -23,13 +23,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from hindsight.envs.goal_functions import LARGEST_REWARD
 from hindsight.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
-from hindsight.specs.goal_rules import clearly, nearby
-from hindsight.specs.gymnasium import GOAL_KEYS, LARGEST_REWARD, GymnasiumSpec, goal_of, rewards
+from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.spaces import action_of, row_of
 from hindsight.streams import Purpose, stream
 
 
@@ -93,20 +93,6 @@ class Arrays:
         self._look()
 
 
-def row_of(obs: Mapping[str, Any], keys: Sequence[str] = GOAL_KEYS) -> NDArray[np.float32]:
-    """[obs]: achieved goal, desired goal and observation, side by side."""
-    return np.concatenate([np.ravel(obs[key]) for key in keys]).astype(np.float32)
-
-
-def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
-    """An action [action] in [-1, 1], or a choice [1], as the environment wants it."""
-    if isinstance(space, Discrete):
-        return space.start + int(values[0])
-    low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
-    scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
-    return scaled.astype(space.dtype).reshape(space.shape)
-
-
 class Instances:
     """Some of the environments, in the process that steps them."""
 
@@ -136,7 +122,7 @@ class Instances:
                         action_of(self.facts.action, self.arrays.actions[row, t])
                     )
                     self._write(self.arrays.obs[row], obs)
-                    self._desired[row] = goal_of(self.facts, obs, "desired_goal")
+                    self._desired[row] = self.facts.goal_of(obs, "desired_goal")
             except Exception as error:
                 raise self._failure(row, doing, error) from error
 
@@ -160,11 +146,20 @@ class Instances:
                 f"the reward was {reward}; a reward must be a number within ±{LARGEST_REWARD:g}"
             )
         self._write(arrays.next_obs[row], obs)
-        pursued, achieved = self._desired[row], goal_of(facts, obs, "achieved_goal")
-        desired = self._desired[row] = goal_of(facts, obs, "desired_goal")
-        success = self.spec.is_success(pursued, obs, info)
-        self._check_ending(achieved, pursued, terminated, truncated, success)
-        arrays.rest[row] = self._rest(achieved, (pursued, desired), float(reward))
+        pursued, achieved = self._desired[row], facts.goal_of(obs, "achieved_goal")
+        desired = self._desired[row] = facts.goal_of(obs, "desired_goal")
+        success = facts.is_success(pursued, obs, info)
+        if self.spec.terminates != "never":
+            facts.check_ending(achieved, pursued, terminated, truncated, success)
+        if self.spec.rest != "drop":
+            rest = facts.rest_of(float(reward), achieved, (pursued, desired), info)
+            if rest and self.spec.rest == "refuse":
+                said = float(reward) - rest
+                raise ValueError(
+                    f"the reward was {reward:g} where compute_reward says {said:g}, and "
+                    "rest=refuse wants rewards to follow from the two goals alone"
+                )
+            arrays.rest[row] = rest
         arrays.outcome[row] = terminated, truncated and not terminated, success
         if terminated or truncated:
             arrays.episode[row] += 1
@@ -174,65 +169,6 @@ class Instances:
             arrays.elapsed[row] += 1
             arrays.obs[row] = arrays.next_obs[row]
 
-    def _check_ending(
-        self,
-        achieved: NDArray[Any],
-        desired: NDArray[Any],
-        terminated: bool,
-        truncated: bool,
-        success: bool,
-    ) -> None:
-        """ValueError where a step does not end as the goals' rule says, under other goals, too."""
-        facts = self.facts
-        if self.spec.terminates == "never":
-            return
-        if not facts.terminates_on_success:
-            if terminated and success:
-                raise ValueError(
-                    "the episode terminated where its goal was achieved, but "
-                    "compute_terminated does not say so, so that it is unknown where other goals "
-                    "would have ended it"
-                )
-            return
-        reached = clearly(self.spec.achieves, achieved, desired)
-        if reached and not (terminated or truncated):
-            raise ValueError(
-                "the episode went on where its goal was achieved, though goals end episodes here: "
-                "write a compute_terminated that says when, or set terminates=never"
-            )
-        if reached is False and terminated and success:
-            raise ValueError(
-                "the episode terminated where its goal was achieved, but by what tells this of "
-                "other goals it was not: write a compute_terminated that says when a goal ends one"
-            )
-
-    def _rest(
-        self, achieved: NDArray[Any], desired: Sequence[NDArray[Any]], reward: float
-    ) -> float:
-        """What a reward is beyond that of the goal pursued; 0 where any of `desired` explains it.
-
-        A goal may change with the step that is rewarded; and rounding may decide whether one is
-        achieved.
-        """
-        if self.spec.rest == "drop":
-            return 0.0
-        compute, name = self.facts.compute_reward, self.spec.id
-
-        def explains(found: NDArray[np.float32]) -> bool:
-            return bool(np.isclose(found, reward, rtol=1e-4, atol=1e-6).any())
-
-        expected = rewards(name, compute, achieved[None], desired[0][None])
-        if explains(expected):
-            return 0.0
-        if any(explains(rewards(name, compute, *nearby(achieved, goal))) for goal in desired):
-            return 0.0
-        if self.spec.rest == "refuse":
-            raise ValueError(
-                f"the reward was {reward:g} where compute_reward says {expected[0]:g}, and "
-                "rest=refuse wants rewards to follow from the two goals alone"
-            )
-        return reward - float(expected[0])
-
     def _active(self) -> list[int]:
         return [row for row in self.rows if self.arrays.active[row]]
 
@@ -241,11 +177,11 @@ class Instances:
         seed = self.slots[row].episode_seed(self.purpose, int(self.arrays.episode[row]))
         obs, _ = self._envs[row].reset(seed=seed)
         self._write(self.arrays.obs[row], obs)
-        self._desired[row] = goal_of(self.facts, obs, "desired_goal")
+        self._desired[row] = self.facts.goal_of(obs, "desired_goal")
 
     def _write(self, row: NDArray[np.float32], obs: dict[str, Any]) -> None:
         """Achieved goal, desired goal and observation, side by side."""
-        row[:] = row_of(obs, self.facts.keys)
+        row[:] = row_of(obs, self.facts.spaces)
         if not np.isfinite(row).all():
             raise ValueError(f"an observation is not finite: {obs}")
 

@@ -22,8 +22,7 @@ from gymnasium.spaces import Dict, Discrete, Space
 from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.episodes import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
-from hindsight.specs.base import Fidelity
-from hindsight.specs.gymnasium import GOAL_KEYS
+from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GOAL_STRATEGIES
 
 

@@ -392,7 +392,8 @@ class Model:
             if self._random is None or self._random[0] != key:
                 generator = torch.Generator().manual_seed(0)
                 row = self.parameters(run, which)
-                self._random = key, actor_of(self.spec, row, self._spaces[1], generator)
+                env = self.spec.environment.make()
+                self._random = key, actor_of(self.spec, row, env, generator)
             return self._random[1](observation), None
         if self._acting is None or self._acting[0] != key:
             self._acting = key, self.policy(run, which)

@@ -16,6 +16,7 @@ from hindsight.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
+from hindsight.specs.spaces import choices
 from hindsight.training.policies import agent_of
 
 
@@ -50,6 +51,8 @@ class Policy(nn.Module):
         """The policy of a run with these parameters [parameter]."""
         super().__init__()
         self.shapes = {key: tuple(space.shape or ()) for key, space in observations.items()}
+        #: Of what is choices, their values.
+        self.choices = {key: choices(space) for key, space in observations.items()}
         mlp, rows = agent_of(spec).acting(row.detach().cpu()[None])
         layers: list[nn.Module] = []
         for bias, weight in mlp.layers(rows):
@@ -77,10 +80,20 @@ class Policy(nn.Module):
         else:
             first = next(iter(self.shapes))
             alone = observations[first].ndim == len(self.shapes[first])
-            given = [observations[key] for key in self.shapes]
-            rows = torch.cat([(x[None] if alone else x).flatten(1) for x in given], dim=1)
+            given = {key: observations[key] for key in self.shapes}
+            parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
+            rows = torch.cat(parts, dim=1)
         actions = self._actions(self.network(rows.float()))
         return actions[0] if alone else actions
+
+    def _row(self, key: str, values: Tensor) -> Tensor:
+        """A part of observations [n, ...] as numbers [n, size] (`specs.spaces`)."""
+        among = self.choices[key]
+        if among is None:
+            return values.flatten(1)
+        columns = values.reshape(values.shape[0], len(among)).unbind(1)
+        pairs = zip(columns, among, strict=True)
+        return torch.cat([x[:, None] == torch.from_numpy(each) for x, each in pairs], 1).float()
 
     @torch.no_grad()
     def numpy(self, observations: Mapping[str, Any] | np.ndarray) -> Any:
@@ -118,8 +131,8 @@ class _ByPosition(nn.Module):
 def export(policy: Policy, path: Path) -> Path:
     """Write a policy: .onnx for ONNX, .pt2 for torch.export; returns the path.
 
-    Its inputs are called as the observation's keys (.onnx), float32 [n, ...] for any n, and stand
-    in their order; its output is `action`.
+    Its inputs are called as the observation's keys (.onnx), float32 [n, ...] for any n, int64 where
+    they are choices, and stand in their order; its output is `action`.
 
     Raises:
         FileError: another ending; a file that cannot be written.
@@ -128,7 +141,10 @@ def export(policy: Policy, path: Path) -> Path:
     if path.suffix not in (".onnx", ".pt2"):
         raise FileError(f"{path}: a policy is exported as .onnx or .pt2")
     positional = _ByPosition(policy).eval()
-    examples = tuple(torch.zeros(2, *shape) for shape in policy.shapes.values())
+    examples = tuple(
+        torch.zeros(2, *shape, dtype=torch.float32 if policy.choices[key] is None else torch.int64)
+        for key, shape in policy.shapes.items()
+    )
     batch = torch.export.Dim("n")
     dynamic = (tuple({0: batch} for _ in examples),)
     if path.suffix == ".pt2":

@@ -26,8 +26,7 @@ from hindsight.replay.episodes import (
     per_row,
     truth,
 )
-from hindsight.specs.base import Fidelity
-from hindsight.specs.gymnasium import GOAL_KEYS
+from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GoalStrategy
 
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]

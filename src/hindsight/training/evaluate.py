@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import hindsight.envs  # noqa: F401  (registers the environments)
-from hindsight.envs.workers import action_of, row_of
+from hindsight.envs.facts import success_in
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, one_sentence
-from hindsight.specs.goal_rules import success_in
 from hindsight.specs.gymnasium import registered
+from hindsight.specs.spaces import action_of, row_of, size
 from hindsight.training.policies import policy_of, random_policy_of
 from hindsight.training.policy_files import read_policy
 
@@ -116,7 +116,7 @@ def evaluate_run(
         env = _made(environment, given)
     _check_fit(spec, env)
     generator = None if deterministic else torch.Generator().manual_seed(seed)
-    act = actor_of(spec, row, env.action_space, generator)
+    act = actor_of(spec, row, env, generator)
     return _episodes(act, env, n_episodes, seed, own)
 
 
@@ -185,16 +185,18 @@ def episode(
 def actor_of(
     spec: CellSpec,
     row: torch.Tensor,
-    space: gymnasium.Space[Any],
+    env: gymnasium.Env[Any, Any],
     generator: torch.Generator | None = None,
 ) -> Actor:
     """What a run with these parameters [parameter] does in a gymnasium environment.
 
     Args:
-        space: the environment's actions, to which the agent's -1 to 1 is scaled.
+        env: for its spaces: of what it observes, and of actions, to which -1 to 1 is scaled.
         generator: of random actions, as in training; None: the deterministic ones.
     """
-    assert isinstance(space, Box | Discrete)
+    spaces, space = env.observation_space, env.action_space
+    assert isinstance(spaces, Dict) and isinstance(space, Box | Discrete)
+    seen = {key: spaces[key] for key in spec.environment.keys}
     rows = row[None]
     choose = policy_of(spec, rows)
     if generator is not None:
@@ -202,7 +204,7 @@ def actor_of(
 
     @torch.no_grad()
     def act(obs: Mapping[str, Any]) -> Any:
-        action = choose(torch.from_numpy(row_of(obs, spec.environment.keys))[None, None])
+        action = choose(torch.from_numpy(row_of(obs, seen))[None, None])
         return action_of(space, action.reshape(-1).numpy())
 
     return act
@@ -249,7 +251,7 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     where = spec.environment
     keys = where.keys
     if isinstance(spaces, Dict) and set(keys) <= set(spaces.keys()):
-        has = sum(int(np.prod(spaces[part].shape or ())) for part in keys)
+        has = sum(size(spaces[part]) for part in keys)
     discrete = isinstance(env.action_space, Discrete)
     n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
     fits = (has, discrete, n) == (wanted, where.n_choices is not None, where.n_outputs)

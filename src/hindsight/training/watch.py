@@ -93,7 +93,7 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     env = where.make(render_mode="rgb_array")
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
-    act, speed = actor_of(spec, row, env.action_space), int(env.metadata.get("render_fps", 25))
+    act, speed = actor_of(spec, row, env), int(env.metadata.get("render_fps", 25))
     filmed = []
     for number in range(episodes):
         frames: list[NDArray[Any]] = []

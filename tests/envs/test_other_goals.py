@@ -1,0 +1,283 @@
+"""Goals that are no boxes, and functions of them that take one at a time or read infos."""
+
+import re
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from hindsight import DDPG, DQN, PPO, SAC
+from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.goal_functions import OfGoals
+from hindsight.specs.errors import EnvironmentFailure, SpecError
+from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.spaces import elements, row_of, size
+
+SMALL: dict[str, Any] = {"seeds": 2, "workers": 0, "hidden": (16,), "evaluation_episodes": 2}
+OFF_POLICY = {"log_interval": 100, "learning_starts": 50, "batch_size": 16, "buffer_size": 500}
+
+
+class Rooms(gym.Env[Any, Any]):
+    """A square of rooms, as in MiniGrid: the agent steps up, down, left or right to a room.
+
+    `form`: how goals are given: "cell" (MultiDiscrete), "number" (Discrete), "nested", "tuple".
+    `singly`: compute_reward takes one goal.  `toll`: what info says a step to the right costs;
+    "mixed": only away from goals.
+    """
+
+    def __init__(self, form: str = "cell", singly: bool = False, toll: str = "") -> None:
+        self.form, self.singly, self.toll = form, singly, toll
+        goal: Any = MultiDiscrete([4, 4])
+        if form == "number":
+            goal = Discrete(16, start=5)
+        if form == "nested":
+            goal = Dict({"row": Box(0, 3, (1,)), "column": Box(0, 3, (1,))})
+        looks = Dict if form == "nested" else Box
+        seen: Any = {"achieved_goal": goal, "desired_goal": goal}
+        seen["observation"] = Box(0, 255, (2, 2, 1), np.uint8)
+        seen |= {"direction": Discrete(4), "mission": gym.spaces.Text(9)}
+        self.observation_space: Any = Dict(seen)
+        if form == "tuple":
+            self.observation_space = Tuple((goal, goal, seen["observation"]))
+        self.action_space = Discrete(4)
+        self.looks = looks
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        if self.singly:
+            assert isinstance(achieved, int) or np.shape(achieved) in [(), (2,)]
+        axes = () if self.form == "number" else (-1,)
+        far = np.any(np.asarray(achieved) != desired, axis=axes) if axes else achieved != desired
+        if not self.toll:
+            return -np.float32(far)
+        infos = [info] if isinstance(info, dict) else info
+        toll = np.array([one["toll"] for one in infos])
+        return -np.float32(far) - toll * (far if self.toll == "mixed" else 1)
+
+    def obs(self) -> Any:
+        goals: list[Any] = [self.place.copy(), self.goal.copy()]
+        if self.form == "number":
+            goals = [int(5 + 4 * cell[0] + cell[1]) for cell in goals]
+        if self.form == "nested":
+            parts = ("row", "column")
+            goals = [
+                {part: np.float32([n]) for part, n in zip(parts, cell, strict=True)}
+                for cell in goals
+            ]
+        seen = np.zeros((2, 2, 1), np.uint8)
+        if self.form == "tuple":
+            return (*goals, seen)
+        rest = {"observation": seen, "direction": self.action, "mission": "go"}
+        return {"achieved_goal": goals[0], "desired_goal": goals[1], **rest}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place, self.goal = self.np_random.integers(0, 4, (2, 2))
+        self.action = 0
+        return self.obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.action = int(action)
+        moves = [(1, 0), (-1, 0), (0, 1), (0, -1)]
+        self.place = np.clip(self.place + moves[self.action], 0, 3)
+        reached = bool((self.place == self.goal).all())
+        info = {"toll": 0.5 * (self.action == 2)}
+        reward = -float(not reached)
+        if self.toll:
+            reward -= info["toll"] * (not reached if self.toll == "mixed" else 1)
+        return self.obs(), reward, reached, False, info
+
+
+gym.register("Rooms-v0", Rooms, max_episode_steps=12)
+
+
+def rooms(**kwargs: Any) -> GymnasiumSpec:
+    return GymnasiumSpec(id="Rooms-v0", kwargs=kwargs)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(-2, 2, (2, 3), np.float64), Discrete(5, start=-2), MultiBinary(4), MultiBinary((2, 3)),
+        MultiDiscrete([2, 3, 4]), MultiDiscrete([2, 3], start=[4, -1]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_elements_of_a_space_come_back_from_their_rows(space):
+    """Against gymnasium's own flattening, where it has the same form."""
+    space.seed(0)
+    some = [space.sample() for _ in range(50)]
+    rows = np.stack([row_of({"x": x}, {"x": space}) for x in some])
+    assert rows.shape == (50, size(space)) == (50, gym.spaces.flatdim(space))
+    back = elements(space, rows)
+    assert back.dtype == space.dtype and np.allclose(back, np.stack(some))
+    theirs = np.stack([gym.spaces.flatten(space, x) for x in some])
+    np.testing.assert_allclose(rows, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["cell", "number"])
+def test_other_goals_are_paid_and_ended_as_the_environment_says(form):
+    spec = rooms(form=form)
+    assert spec.keys == ("achieved_goal", "desired_goal", "observation", "direction")
+    env = GoalEnvironments(spec, [0], workers=0)
+    cells = np.array([[a, b] for a in range(4) for b in range(4)])
+    native = cells if form == "cell" else 5 + 4 * cells[:, 0] + cells[:, 1]
+    rows = torch.from_numpy(np.stack([row_of({"g": g}, {"g": spec.facts.goal}) for g in native]))
+    achieved, desired = rows[:, None].expand(-1, 16, -1), rows[None].expand(16, -1, -1)
+    never = torch.zeros(16, 16, dtype=torch.bool)
+    reward, success = env.task.reward(achieved, desired, never)
+    same = torch.eye(16, dtype=torch.bool)
+    assert torch.equal(success, same) and torch.equal(reward, -(~same).float())
+    assert env.task.terminates_on_success
+
+
+@pytest.mark.parametrize("form", ["cell", "number"])
+@pytest.mark.parametrize("kind", [DQN, PPO])
+def test_rooms_train_by_one_command_and_act(kind, form, tmp_path):
+    more: dict[str, Any] = OFF_POLICY if kind is DQN else {"n_steps": 50, "batch_size": 50}
+    model = kind("Rooms-v0", env_kwargs={"form": form}, **more, **SMALL).learn(200)
+    env = gym.make("Rooms-v0", form=form)
+    obs, _ = env.reset(seed=3)
+    action, _ = model.predict(obs)
+    assert env.action_space.contains(action) and len(model.evaluate(2)) == 2
+    # What acts outside sees what the training saw.
+    row = torch.from_numpy(row_of(obs, model.spec.environment.facts.spaces))
+    assert int(model.policy()(row[None])[0]) == action
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = model.export(tmp_path / "rooms.onnx")
+    session = onnxruntime.InferenceSession(path)
+    kinds = {"float": np.float32, "int64": np.int64}
+    inputs = {
+        x.name: np.asarray(obs[x.name], kinds[x.type[7:-1]])[None] for x in session.get_inputs()
+    }
+    assert session.run(["action"], inputs)[0][0] == action
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        (DQN, {}),
+        (PPO, {"discrete_obs_space": True, "n_bits": 6}),
+        (DQN, {"image_obs_space": True, "n_bits": 6}),
+        (DDPG, {"continuous": True, "n_bits": 6}),
+    ],
+    ids=str,
+)
+def test_the_example_of_stable_baselines3_trains_by_one_command(kind, form):
+    module = pytest.importorskip("stable_baselines3.common.envs")
+    more: dict[str, Any] = {"n_steps": 50, "batch_size": 50} if kind is PPO else OFF_POLICY
+    if kind is DDPG:
+        more = more | {"train_freq": 10, "gradient_steps": 1}
+    model = kind(module.BitFlippingEnv(**form), **more, **SMALL)
+    # It has no step limit by its name, but cuts its episodes after as many steps as it has bits.
+    assert model.spec.environment.step_limit == form.get("n_bits", 10)
+    assert any("ends an episode where its goal is achieved" in note for note in model.notes)
+    model.learn(200)
+    assert model.curves().query("phase == 'evaluation'").return_mean.notna().all()
+
+
+def test_bits_are_learned_as_well_as_our_own_are():
+    module = pytest.importorskip("stable_baselines3.common.envs")
+    model = DQN(
+        module.BitFlippingEnv(5), seeds=2, workers=0, hidden=(64,), learning_starts=100,
+        log_interval=500, evaluate_every=2000, buffer_size=5000, target_update_interval=100,
+    ).learn(2000)  # fmt: skip
+    assert model.curves().query("phase == 'evaluation'").success_rate.min() == 1
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_nested_goals_are_refused_with_the_line_to_type():
+    with pytest.raises(SpecError, match="achieved_goal is a Dict") as caught:
+        SAC("Rooms-v0", env_kwargs={"form": "nested"})
+    line = re.search(r"gymnasium\.wrappers\.\S.*\}\)\)", str(caught.value))
+    assert line is not None and "\n" not in str(caught.value)
+    env = gym.make("Rooms-v0", form="nested")
+    flat = eval(line[0], {"gymnasium": gym, "env": env})
+    obs, _ = flat.reset(seed=0)
+    assert flat.observation_space["achieved_goal"].shape == obs["achieved_goal"].shape == (2,)
+
+
+def test_tuples_are_refused_with_the_line_to_type():
+    with pytest.raises(SpecError, match="there is a Tuple") as caught:
+        PPO("Rooms-v0", env_kwargs={"form": "tuple"})
+    line = re.search(r"(gymnasium\.wrappers\..*) makes them .* KEYS = (\[.*\])", str(caught.value))
+    assert line is not None and "\n" not in str(caught.value)
+    names = {"gymnasium": gym, "env": gym.make("Rooms-v0", form="tuple"), "KEYS": eval(line[2])}
+    typed = eval(line[1], names)
+    assert PPO(lambda: eval(line[1], names), max_episode_steps=9, **SMALL).seeds == [0, 1]
+    assert set(typed.reset(seed=0)[0]) == {"achieved_goal", "desired_goal", "observation"}
+
+
+# --- functions of goals ---------------------------------------------------------------------------
+
+
+def test_a_function_of_one_goal_is_asked_for_one_after_the_other():
+    calls = []
+
+    def far(achieved: Any, desired: Any, info: Any) -> float:
+        calls.append(np.shape(achieved))
+        return -float(np.linalg.norm(achieved - desired) > 1)  # of a batch: of all together
+
+    a, b = np.zeros(2), np.array([0.0, 3.0])
+    asks = OfGoals("far", far, a, b, {})
+    assert asks.one_at_a_time and "takes one goal at a time" in asks.notes[0]
+    calls.clear()
+    goals = np.array([[0.0, 0.5], [5.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    assert asks(goals, np.zeros((4, 2))).tolist() == [0, -1, 0, -1]
+    assert calls == [(2,)] * 4
+
+
+def test_a_function_of_many_goals_is_asked_once():
+    shapes = []
+
+    def near(achieved: Any, desired: Any) -> Any:
+        shapes.append(np.shape(achieved))
+        return np.abs(achieved - desired)[..., 0] < 1
+
+    asks = OfGoals("near", near, np.zeros(1), np.ones(1))
+    shapes.clear()
+    assert asks(np.zeros((5, 1)), np.ones((5, 1))).tolist() == [False] * 5
+    assert shapes == [(5, 1)] and asks.notes == []
+
+
+@pytest.mark.parametrize("form", ["cell", "number"])
+def test_an_environment_of_single_goals_trains_as_one_of_batches(form):
+    def trained(singly: bool) -> DQN:
+        keys = {"form": form, "singly": singly}
+        model = DQN("Rooms-v0", env_kwargs=keys, **OFF_POLICY, **SMALL)
+        assert any("one goal at a time" in note for note in model.notes) == singly
+        return model.learn(200)
+
+    for run in (0, 1):
+        both = [trained(singly).parameters(run, "last") for singly in (False, True)]
+        assert torch.equal(*both)
+
+
+def test_what_compute_reward_reads_of_info_is_given_and_kept_under_every_goal():
+    spec = rooms(toll="always")
+    assert any("compute_reward reads info" in note for note in spec.facts.notes)
+    env = GoalEnvironments(spec, [0, 1], workers=0)
+    for t in range(30):
+        right = t % 3 == 0
+        action = 2 if right else t % 2
+        desired = env.state[..., env.goal_size : 2 * env.goal_size].clone()
+        step = env.step(torch.full((2, 1, 1), action))
+        assert step.rest is not None
+        for goal in (desired, step.next_achieved, step.next_achieved.roll(1, 0)):
+            reward, success = env.task.reward(step.next_achieved, goal, step.terminated)
+            paid = -(~success).float() - 0.5 * right
+            assert torch.allclose(reward + step.rest, paid)
+
+
+def test_what_info_does_to_some_goals_only_is_an_error_at_the_step():
+    env = GoalEnvironments(rooms(toll="mixed"), [0], workers=0)
+    with pytest.raises(EnvironmentFailure, match="something else of info under another goal"):
+        for t in range(30):
+            env.step(torch.full((1, 1, 1), [2, 0, 3, 1][t % 4]))
