@@ -85,7 +85,6 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
         (["train", "--seeds", "0"], "seeds: 0"),
         (["train", "--n-dims", "1"], "environment.n_dims: 1"),
         (["train", "--interception-distance", "-1"], "environment.interception_distance: -1.0"),
-        (["train", "--steps", "100"], "steps 100 is below one rollout"),
         (["train", "--hidden", "64,x"], "algorithm.hidden.1: 'x'"),
         (["train", "--fidelity", "true", "--her", "final"], "fidelity: 'true'"),
         (
@@ -114,6 +113,7 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
         (["train", "--hidden", ""], "algorithm.hidden"),
         (["train", "--set", "s_ratio=[1"], "--set s_ratio=[1: is not YAML"),
         (["plan", "-c", "seeds=[1"], "error: "),
+        (["plan"], "there is no config.yaml here: the replication runs in a clone"),
         (["watch", "none.pt", "film.gif"], "none.pt"),
         (["cell", "none.json"], "none.json"),
         (["evaluate", "none.pt"], "none.pt"),

@@ -41,6 +41,8 @@ NamedOption = Annotated[
     str | None,
     typer.Option(help="the file's own environment, module:Name-v0, so that it may be imported"),
 ]
+#: What only figures and reports import.
+REPORT = ("jinja2", "markdown_it", "seaborn")
 #: Of episodes, and their seeds.
 MOST = 10**9
 
@@ -100,6 +102,13 @@ def main() -> None:
             if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
                 raise
             raise FileError(f"the memory does not suffice ({reason(error)})") from None
+        except ModuleNotFoundError as error:
+            if error.name not in REPORT:
+                raise
+            raise SpecError(
+                f"figures and reports need the package {error.name}: "
+                "pip install hindsight-rl[report]"
+            ) from None
     except (SpecError, EnvironmentFailure, FileError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
@@ -124,7 +133,13 @@ def _config(pairs: list[str] | None) -> Any:
     """config.yaml with key=value pairs on top."""
     from hindsight.specs.config import load, overrides_of
 
-    return load(Path("config.yaml"), overrides_of(pairs or []))
+    path = Path("config.yaml")
+    if not path.exists():
+        raise SpecError(
+            "there is no config.yaml here: the replication runs in a clone of the repository "
+            "(cd there first); train, watch, evaluate and export work anywhere"
+        )
+    return load(path, overrides_of(pairs or []))
 
 
 @app.command()
@@ -226,7 +241,7 @@ def train(
     hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
     evaluation_episodes: Annotated[
         int, typer.Option(help="episodes of each of the twenty evaluations")
-    ] = 100,
+    ] = 20,
     keys: Annotated[
         list[str] | None,
         typer.Option(
@@ -268,7 +283,7 @@ def train(
             path.unlink(missing_ok=True)
         execution = Execution(device, workers=workers, reuses=not again)
         with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
-            typer.echo("\n".join(to_come(spec, out, her, checkpoint_every)))
+            typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
             _train([spec], home, execution, callbacks)
     typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]

@@ -5,6 +5,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hindsight.library.presets import keys_of, suit
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import CellSpec, model_of, must_count, put
 from hindsight.specs.config import overrides_of
-from hindsight.specs.cost import seconds
+from hindsight.specs.cost import evaluation_seconds, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
@@ -69,6 +70,10 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     for key, value in keys.items():
         put(values, key, value, "--set")
     suit(values)
+    with suppress(SpecError):  # which is told below, with its place
+        how = validated(ALGORITHMS[name], values["algorithm"])
+        each = how.iteration_steps * how.n_envs
+        values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
     must_apply(typed, spec, keys)
     must_count(spec, values, [*keys, *([] if flags["k"] is None else ["k"])])
@@ -117,10 +122,12 @@ def folder_on_the_way(spec: CellSpec, out: Path) -> Path:
     return out / "steps" / spec.name
 
 
-def to_come(spec: CellSpec, out: Path, asked: str, every: int | None) -> list[str]:
+def to_come(
+    spec: CellSpec, out: Path, asked: str, every: int | None, steps: int | None = None
+) -> list[str]:
     """What trains, about how long it will take, and where its files go.
 
-    `asked` for --her, `every` for --checkpoint-every.
+    `asked` for --her, `every` for --checkpoint-every, `steps` for --steps.
     """
     her = spec.hindsight or spec.replay
     strategy = her.strategy if her is not None else None
@@ -129,9 +136,14 @@ def to_come(spec: CellSpec, out: Path, asked: str, every: int | None) -> list[st
     files = files_of(spec, out)
     lines = [
         f"trains {spec.algorithm.name}{how} on {spec.environment.id}: {runs} of {spec.steps:,} "
-        f"steps, about {duration(seconds(spec))} on one core if none ends early",
+        f"steps, about {duration(seconds(spec))} on one core if none ends early, "
+        f"{evaluation_seconds(spec) / seconds(spec):.0%} of it for {spec.evaluation.points} "
+        f"evaluations of {spec.evaluation.episodes} episodes",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]
+    if steps is not None and steps < spec.steps:
+        each = f"whole iterations of {spec.iteration_steps:,}"
+        lines.append(f"{steps:,} steps are rounded up to {spec.steps:,}, {each}")
     if asked not in ("none", strategy):
         lines.append(
             f"{asked} of fidelity {her.fidelity if her is not None else ''} trains as {strategy}: "

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -81,6 +82,48 @@ def test_a_callback_hears_of_every_iteration_and_may_stop():
     assert model.curves().query("phase == 'evaluation'").env_steps.max() == 90
 
 
+def test_several_callbacks_all_hear_and_one_may_stop():
+    heard: list[str] = []
+    model = small().learn(
+        300, callback=[lambda model: heard.append("a"), lambda model: len(heard) < 2]
+    )
+    assert heard == ["a", "a"] and model.num_timesteps == 60
+    with pytest.raises(
+        SpecError, match="callback: 3 is not allowed; it is a function of the model"
+    ):
+        small().learn(30, callback=3)
+
+
+def test_a_budget_is_rounded_up_to_whole_iterations_and_this_is_said(capsys):
+    with pytest.warns(UserWarning, match=r"learn\(10\) trains 30 steps: .* whole iterations of 30"):
+        model = small().learn(10, progress=True)
+    assert model.num_timesteps == 30
+    assert "evaluations of 2 episodes took" in capsys.readouterr().err
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.learn(60)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"desired_goal": None}, "lacks 'desired_goal'; it has achieved_goal, desired_goal"),
+        ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it is \(2,\), or"),
+        ({"achieved_goal": np.zeros((4, 1, 2))}, r"has shape \(4, 1, 2\); it is"),
+        ({"achieved_goal": np.zeros((4, 2))}, "some are single, some several"),
+    ],
+)
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_an_observation_that_does_not_fit_is_told(change, words, deterministic):
+    model = small()
+    obs, _ = gym.make("Corridor-v0").reset(seed=0)
+    given = {key: value for key, value in {**obs, **change}.items() if value is not None}
+    with pytest.raises(SpecError, match=words):
+        model.predict(given, deterministic=deterministic)
+    with pytest.raises(SpecError, match=r"has shape \(3,\); it is \(7,\), or"):
+        model.predict(np.zeros(3))
+
+
 def test_the_best_evaluation_is_kept_and_its_run_acts():
     model = small()
     model._note = lambda *arguments: None  # type: ignore[method-assign]
@@ -130,11 +173,12 @@ class Uncopied(Corridor):
     ("make", "words"),
     [
         (lambda: small(Uncopied(), max_episode_steps=9), "give a function that makes one"),
-        (lambda: small(Corridor()), "set max_episode_steps"),
+        (lambda: small(Corridor()), "Corridor has no step limit: say after how many steps"),
         (lambda: small(3), "it is an id of gymnasium's, a function"),
         (lambda: small(gym.make_vec("Corridor-v0", 2)), "a vector environment is not allowed"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
-        (lambda: small(lerning_rate=1), "'lerning_rate' is no key of a cell; did you mean"),
+        (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
+        (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
         (lambda: small(her=None, k=3), "has no effect without hindsight"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: DQN("Corridor-v0"), "dqn wants discrete actions"),

@@ -88,9 +88,9 @@ def test_every_preset_is_a_model_and_a_command_and_says_what_it_was_tuned_on(nam
         for key, value in keys.items():
             found = set_["strategy" if key == "her" else key]
             assert (list(found) if isinstance(found, tuple) else found) == value, key
-        command = f"train --algorithm {algorithm} --preset {name} --seeds 1 --steps 1 --out"
+        command = f"train --algorithm {algorithm} --preset {name} --seeds 1 --device tpu --out"
         done = CliRunner().invoke(app, [*command.split(), str(tmp_path)])
-        assert "is below one" in str(done.exception)  # after everything else was accepted
+        assert "device 'tpu' is unknown" in str(done.exception)  # after all else was accepted
 
 
 def test_what_is_given_beside_a_preset_wins():

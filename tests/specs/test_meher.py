@@ -156,7 +156,7 @@ HER: dict[str, Any] = {"PPO-HER": {"her": "final"}}
         ({"arms": {"x": {"her": "final", "keys": {"then": "meher"}}}}, ["mine, x", "s_ratio"]),
         (
             {"arms": HER, "keys": {"until_succes": 0.4}},
-            ["'until_succes' is no key of a cell; did you mean 'until_success'?"],
+            ["unknown option 'until_succes'; did you mean 'until_success'?"],
         ),
     ],
 )

@@ -64,7 +64,7 @@ class ForeignTask:
         raise self._unknown("all goals that there are")
 
     def _unknown(self, what: str) -> SpecError:
-        return SpecError(f"{self.spec.id} does not tell {what}, which failures of MEHER need")
+        return SpecError(f"{self.spec.called} does not tell {what}, which failures of MEHER need")
 
 
 class GoalEnvironments:
@@ -155,7 +155,7 @@ class GoalEnvironments:
         if rest is not None and not self.paid_rest and rest.any():
             self.paid_rest = True
             paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
-            print(f"{self.spec.id}: a step paid {paid}; {REST['keep']}", file=sys.stderr)
+            print(f"{self.spec.called}: a step paid {paid}; {REST['keep']}", file=sys.stderr)
         return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs, rest)
 
     def rewind(self, episode: int = 0) -> None:
@@ -196,8 +196,8 @@ class GoalEnvironments:
         self.pool.restore()
         if not np.array_equal(arrays.obs[rows], saved["obs"].numpy()):
             raise SpecError(
-                f"{self.spec.id} cannot be continued: reset with the same seed, the same actions "
-                "led it elsewhere"
+                f"{self.spec.called} cannot be continued: reset with the same seed, the same "
+                "actions led it elsewhere"
             )
         self._show()
 

@@ -188,8 +188,8 @@ class Instances:
     def _failure(self, row: int, doing: str, error: Exception) -> EnvironmentFailure:
         slot, episode = self.slots[row], int(self.arrays.episode[row])
         return EnvironmentFailure.of(
-            f"{self.spec.id}: {doing} of episode {episode} failed (environment {slot.env} of the "
-            f"run with seed {slot.seed})",
+            f"{self.spec.called}: {doing} of episode {episode} failed (environment {slot.env} of "
+            f"the run with seed {slot.seed})",
             error,
         )
 
@@ -261,11 +261,11 @@ class Pool:
 
     def _all(self, what: str) -> None:
         if self._here is not None:
-            with others_code(self.spec.id):
+            with others_code(self.spec.called):
                 getattr(self._here, what)()
             return
         try:
-            with awaited(self.spec.id):
+            with awaited(self.spec.called):
                 for connection in self._connections:
                     connection.send(what)
                 errors = [error for c in self._connections if (error := c.recv()) is not None]
@@ -291,7 +291,7 @@ class Pool:
         if gone:
             how = f"was killed by signal {-gone[0]}" if gone[0] < 0 else f"ended with {gone[0]}"
         return EnvironmentFailure(
-            f"{self.spec.id}: a process that steps it {how}; checkpoints are whole, and the "
+            f"{self.spec.called}: a process that steps it {how}; checkpoints are whole, and the "
             "same command continues from it"
         )
 
@@ -307,7 +307,7 @@ def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Conne
         while (what := connection.recv()) != "end":
             answer = None
             try:
-                with others_code(instances.spec.id):
+                with others_code(instances.spec.called):
                     getattr(instances, what)()
             except EnvironmentFailure as failure:
                 answer = str(failure)

@@ -5,9 +5,10 @@ of them; what acts is one of them, by default the one that evaluates best.
 """
 
 import sys
+import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -22,7 +23,7 @@ from hindsight.files import FileError, reason
 from hindsight.integrity import about, read_table
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
-from hindsight.library.policy import Policy, export, spaces_of
+from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import keys_of, notes_of, suit
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import DEFAULTS, CellSpec, must_count, put
@@ -150,6 +151,7 @@ class Model:
         self._resumes: dict[str, Any] | None = None
         self._file: PolicyFile | None = None
         self._steps = 0
+        self._testing = 0.0  # seconds of this `learn` that evaluations took
         #: Parameters [run, parameter], and how good those of the best evaluation were.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [(-np.inf, -np.inf)] * len(self.seeds)
@@ -179,33 +181,44 @@ class Model:
         self,
         total_timesteps: int,
         *,
-        callback: Callback | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
         progress: bool = False,
         tensorboard: str | Path | None = None,
     ) -> Self:
         """Train every run for so many environment steps more, rounded up to whole iterations.
 
         Args:
-            callback: called with this model after every iteration (`log_interval` steps, or PPO's
-                rollout); False ends the call.
-            progress: show a bar, or lines where there is no terminal.
+            callback: one or several, called with this model after every iteration (`log_interval`
+                steps, or PPO's rollout); False ends the call.
+            progress: show a bar, or lines where there is no terminal, and what evaluations took.
             tensorboard: a folder in which TensorBoard finds the curves, run by run.
 
         Raises:
             EnvironmentFailure: an environment raised, or contradicts itself.
             SpecError: tensorboard is missing.
 
-        Warns where a loaded model's training is not at hand: it starts anew from its parameters.
+        Warns where a loaded model's training is not at hand: it starts anew from its parameters;
+        and where whole iterations are more than a tenth above what was asked for.
         """
         if total_timesteps < 1:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; it is 1 or more")
+        callbacks = _callbacks(callback)
         prepare_process(self.device)
         board = None if tensorboard is None else TensorBoard(Path(tensorboard), self.spec)
         if progress:
             print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
         runs = self._started()
         first, each = runs.env_steps, runs.rollout_steps
-        target = first + -(-total_timesteps // each) * each
+        whole = -(-total_timesteps // each) * each
+        target = first + whole
+        if whole > 1.1 * total_timesteps:
+            key = "n_steps" if self.spec.algorithm.on_policy else "log_interval"
+            warnings.warn(
+                f"learn({total_timesteps}) trains {whole:,} steps: a run learns in whole "
+                f"iterations of {each:,} ({key} times n_envs)",
+                stacklevel=2,
+            )
+        began, self._testing = time.monotonic(), 0.0
         # Schedules run from the first step of all to the last of this call.
         runs.spec = self.spec.model_copy(update={"steps": target})
         tested = first
@@ -223,10 +236,15 @@ class Model:
                     tested = self._steps
                     self._test(runs)
                 tell(self._progress(columns, runs, first, target))
-                if callback is not None and callback(self) is False:
+                if False in [each(self) for each in callbacks]:
                     break
             if tested < self._steps:
                 self._test(runs)
+        if progress:
+            share = self._testing / max(time.monotonic() - began, 1e-9)
+            episodes = self.spec.evaluation.episodes
+            line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
+            print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
 
     def _started(self) -> Runs:
@@ -284,7 +302,9 @@ class Model:
             columns.clear()
 
     def _test(self, runs: Runs) -> None:
+        began = time.monotonic()
         found = runs.evaluate()
+        self._testing += time.monotonic() - began
         self._note("evaluation", found)
         for i, score in enumerate(
             zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
@@ -384,6 +404,8 @@ class Model:
             run: as of `policy`.
             which: as of `policy`.
         """
+        shapes = {key: tuple(space.shape or ()) for key, space in self._spaces[0].items()}
+        must_fit(observation, shapes, self.spec.environment.observation_size)
         key = (self.best_run if run is None else run, which, self._steps)
         if not deterministic:
             self._must_draw()
@@ -605,6 +627,18 @@ def _must_be_known(path: Path, name: str) -> None:
             f"{path}: its environment {name!r} is of a module that is not imported; import "
             f"{module or 'it'} first if you trust it, or give the environment: load(path, env=...)"
         )
+
+
+def _callbacks(given: Any) -> list[Callback]:
+    """As a list; SpecError for what is no function."""
+    several = isinstance(given, list | tuple)
+    found: list[Any] = list(given) if several else [] if given is None else [given]
+    for each in found:
+        if not callable(each):
+            raise SpecError(
+                f"callback: {each!r} is not allowed; it is a function of the model, or several"
+            )
+    return found
 
 
 class _silent:

@@ -29,6 +29,29 @@ def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], 
     return {key: space[key] for key in where.keys}, action
 
 
+def must_fit(observation: Any, shapes: Mapping[str, tuple[int, ...]], numbers: int) -> None:
+    """Raise SpecError for an observation that is no single one and no several with a leading axis.
+
+    Args:
+        shapes: of a single one's parts, by key.
+        numbers: in a single one where all parts stand side by side.
+    """
+    given = {"": observation} if not isinstance(observation, Mapping) else observation
+    wanted = {"": (numbers,)} if given is not observation else shapes
+    several = set()
+    for key, shape in wanted.items():
+        if key not in given:
+            raise SpecError(f"observation: lacks {key!r}; it has {', '.join(wanted)}")
+        found = np.shape(given[key])
+        if found not in (shape, (*found[:1], *shape)):
+            what = f"observation: {key} has shape" if key else "observation: has shape"
+            more = ", ".join(map(str, ("n", *shape)))
+            raise SpecError(f"{what} {found}; it is {shape}, or ({more}) for several")
+        several.add(found != shape)
+    if len(several) > 1:
+        raise SpecError("observation: some are single, some several; all need a leading axis")
+
+
 class Policy(nn.Module):
     """From observations to the actions that are not random, as the environment takes them.
 

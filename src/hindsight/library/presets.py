@@ -61,7 +61,7 @@ def notes_of(spec: CellSpec) -> tuple[str, ...]:
     reward = where.facts.achieved_reward
     if 0 < reward < endless:
         notes += (
-            f"{where.id}: its goal ends the episode with a reward of {reward:g}, but at a "
+            f"{where.called}: its goal ends the episode with a reward of {reward:g}, but at a "
             f"temperature of {alpha:g} random actions for ever are worth up to {endless:.2g}, so "
             f"SAC may avoid the goal until the temperature has fallen: begin lower, with ent_coef "
             f"{ENT_COEF} or less",

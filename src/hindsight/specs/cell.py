@@ -279,15 +279,16 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     homes = [s for s, models in kinds.items() if any(key in m.model_fields for m in models)]
     if not homes:
         keys = {name for models in kinds.values() for m in models for name in m.model_fields}
-        raise SpecError(f"{where}: {key!r} is no key of a cell{guess(key, keys)}")
+        raise SpecError(f"{where}: unknown option {key!r}{guess(key, keys)}")
     for home in homes:
         if home in values and key in model_of(home, values[home]).model_fields:
             values[home][key] = value
             return
     if homes[0] in values:
-        raise SpecError(
-            f"{where}: {key!r} is no key of {model_of(homes[0], values[homes[0]]).__name__}"
-        )
+        part = values[homes[0]]
+        names = sorted(model_of(homes[0], part).model_fields)
+        who = part.get("name") or part.get("id") or homes[0]
+        raise SpecError(f"{where}: unknown option {key!r}; {who} has {', '.join(names)}")
     raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
 
 

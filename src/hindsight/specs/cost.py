@@ -38,12 +38,17 @@ def weights(spec: CellSpec) -> int:
     return sum(a * b for a, b in pairwise(widths))
 
 
+def evaluation_seconds(spec: CellSpec) -> float:
+    """Seconds that evaluations take on one core, if all episodes are as long as can be."""
+    tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
+    return spec.seeds * tests * (FOREIGN_STEP_MS if spec.environment.foreign else COLLECT_MS) / 1e3
+
+
 def foreign_seconds(spec: CellSpec) -> float:
     """Seconds that foreign environments take on one core, evaluations included."""
     if not spec.environment.foreign:
         return 0.0
-    tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
-    return spec.seeds * (spec.steps + tests) * FOREIGN_STEP_MS / 1e3
+    return spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
 
 
 def seconds(spec: CellSpec) -> float:

@@ -72,12 +72,12 @@ class GymnasiumSpec(EnvironmentSpec):
         if self.max_episode_steps == limit:  # one name for one limit
             object.__setattr__(self, "max_episode_steps", None)
         if self.max_episode_steps is None and limit is None:
-            with others_code(self.id):
+            with others_code(self.called):
                 found = entry("hindsight.envs.facts:own_step_limit")(self.make())
             if found is None:
                 raise SpecError(
-                    f"{self.id} has no step limit: say after how many steps an episode is to be "
-                    "cut, as max_episode_steps=100 (--set max_episode_steps=100)"
+                    f"{self.called} has no step limit: say after how many steps an episode is to "
+                    "be cut, as max_episode_steps=100 (--set max_episode_steps=100)"
                 )
             object.__setattr__(self, "max_episode_steps", found)
         _ = self.facts
@@ -100,8 +100,15 @@ class GymnasiumSpec(EnvironmentSpec):
     def facts(self) -> "Facts":
         """What it says of itself; made once per process."""
         kwargs = json.dumps(self.kwargs, sort_keys=True)
-        with others_code(self.id):
-            return _facts(self.id, kwargs, self.max_episode_steps, self.terminates, self.rest)
+        with others_code(self.called):
+            return _facts(
+                self.id, self.called, kwargs, self.max_episode_steps, self.terminates, self.rest
+            )
+
+    @property
+    def called(self) -> str:
+        """Its name in messages: of one that was given as an object, its class's."""
+        return re.sub(r"^given/(.*?)\d+-v0$", r"\1", self.id)
 
     @property
     def step_limit(self) -> int:
@@ -286,11 +293,16 @@ def _one_line(error: Exception) -> str:
 
 @cache
 def _facts(
-    name: str, kwargs: str, limit: int | None, terminates: Terminates | None, rest: Rest
+    name: str,
+    called: str,
+    kwargs: str,
+    limit: int | None,
+    terminates: Terminates | None,
+    rest: Rest,
 ) -> "Facts":
     def make() -> gym.Env[Any, Any]:
         return _made(name, json.loads(kwargs), limit, {})
 
     # What finds them out is no part of what a cell of another environment depends on.
-    facts: Facts = entry("hindsight.envs.facts:facts_of")(name, make, terminates, rest)
+    facts: Facts = entry("hindsight.envs.facts:facts_of")(called, make, terminates, rest)
     return facts
