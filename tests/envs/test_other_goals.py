@@ -181,6 +181,17 @@ def test_the_example_of_stable_baselines3_trains_by_one_command(kind, form):
     assert model.curves().query("phase == 'evaluation'").return_mean.notna().all()
 
 
+def test_pictures_as_goals_fit_in_memory_unless_a_person_says_otherwise():
+    module = pytest.importorskip("stable_baselines3.common.envs")
+    env = module.BitFlippingEnv(6, image_obs_space=True)
+    with pytest.warns(UserWarning, match=r"keeps .* of each run, since 1,000,000 would take 62 GB"):
+        model = DQN(env, **SMALL).learn(100)
+    runs: Any = model._runs
+    assert runs.buffer._rows.numel() * 4 < 9e9
+    asked = DQN(env, buffer_size=300, **SMALL)
+    assert asked._most_stored() == 300
+
+
 def test_bits_are_learned_as_well_as_our_own_are():
     module = pytest.importorskip("stable_baselines3.common.envs")
     model = DQN(

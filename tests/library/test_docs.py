@@ -4,6 +4,8 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from hindsight import SAC
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,20 @@ def test_the_program_of_the_readme_succeeds_within_half_a_minute(tmp_path, monke
     assert time.process_time() - began < 30
     assert names["model"].evaluate(episodes=100).success_rate.min() >= 0.95
     assert (tmp_path / "chase.gif").stat().st_size > 1000
+
+
+def test_the_search_of_the_page_finds_settings():
+    pytest.importorskip("optuna", reason="pip install optuna")
+    text = (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    for page, small in (("n_trials=30", "n_trials=2"), ("learn(5000", "learn(1000")):
+        assert page in block
+        block = block.replace(page, small)
+    names: dict = {}
+    exec(compile(block, "docs/search.md", "exec"), names)
+    found = names["study"].best_params
+    assert set(found) == {"learning_rate", "ent_coef", "k"}
+    assert all(0 <= trial.value <= 1 for trial in names["study"].trials)
 
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch):

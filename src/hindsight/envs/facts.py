@@ -32,6 +32,8 @@ SUCCESS = ("_is_success", "is_success")
 SUCCESS_KEYS = ("is_success", "success")
 #: Episodes of random actions are looked at for so long.
 SECONDS = 0.5
+#: For so long an environment without a step limit is watched for one of its own.
+LIMIT_SECONDS = 1.0
 #: Steps after which a goal is put near where the agent stands.
 FIRST_STEPS = 2
 #: How near, in distances to the goal that there was.
@@ -215,7 +217,7 @@ def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
     env.action_space.seed(0)
     began, steps = time.monotonic(), 0
     env.reset(seed=0)
-    while time.monotonic() - began < SECONDS:
+    while time.monotonic() - began < LIMIT_SECONDS:
         steps += 1
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         if truncated:

@@ -47,6 +47,9 @@ Which = Literal["best", "last"]
 #: Called after every iteration; False ends `learn`.
 Callback = Callable[["Model"], bool | None]
 
+#: Bytes of the replay buffers of all runs, unless a person says how much they keep.
+LARGEST_BUFFER = 8e9
+
 INTEGERS = ("seed", "iteration", "env_steps", "episodes")
 
 
@@ -256,7 +259,7 @@ class Model:
             if resumes is None and self._file is not None:
                 self._forget_training(self._file.path)
             # Room for as many transitions as the algorithm keeps, however long it will learn.
-            room = max(getattr(self.spec.algorithm, "buffer_size", 1), self.spec.iteration_steps)
+            room = max(self._most_stored(), self.spec.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
             self._runs = runs_of(spec, self.seeds, self.device, self.workers)
             if resumes is not None:
@@ -265,6 +268,24 @@ class Model:
                 self._runs.start_from(self._rows["last"])
             self._resumes = self._file = None
         return self._runs
+
+    def _most_stored(self) -> int:
+        """Transitions of a run that the replay buffer has room for; 1 without a buffer.
+
+        Pictures as goals would not fit in memory by default; what a person says is kept.
+        """
+        how, where = self.spec.algorithm, self.spec.environment
+        wanted: int = getattr(how, "buffer_size", 1)
+        each = 4 * len(self.seeds) * (2 * where.observation_size + where.action_size + 4)
+        fits = max(int(LARGEST_BUFFER / each), 1)
+        if wanted <= fits or wanted != type(how).model_fields["buffer_size"].default:
+            return wanted
+        warnings.warn(
+            f"the replay buffer keeps {fits:,} transitions of each run, since {wanted:,} would "
+            f"take {wanted * each / 1e9:.0f} GB; buffer_size says otherwise",
+            stacklevel=4,
+        )
+        return fits
 
     def _checkpoint(self, path: Path) -> dict[str, Any] | None:
         """What an interrupted training has left beside its policies; its curves are taken over.
