@@ -168,7 +168,7 @@ def export(policy: Policy, path: Path) -> Path:
         torch.zeros(2, *shape, dtype=torch.float32 if policy.choices[key] is None else torch.int64)
         for key, shape in policy.shapes.items()
     )
-    batch = torch.export.Dim("n")
+    batch = torch.export.Dim("n", max=2**31 - 1)  # torch 2.6 wants a bound
     dynamic = (tuple({0: batch} for _ in examples),)
     if path.suffix == ".pt2":
         program = torch.export.export(positional, examples, dynamic_shapes=dynamic)
