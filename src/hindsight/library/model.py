@@ -556,8 +556,11 @@ class Model:
             raise FileError(f"{path}: is a model of {name}: {kinds[name].__name__}.load reads it")
         trained_in = where.get("id", DEFAULTS["environment"]["id"])
         if env is not None:
-            given = environment_values(env, None, where.get("max_episode_steps"))
-            kept = {key: where[key] for key in ("terminates", "rest") if where.get(key) is not None}
+            # What was said of an environment of others does not apply to one of ours.
+            ours = isinstance(env, str) and env in ENVIRONMENTS
+            said = {} if ours else where
+            given = environment_values(env, None, said.get("max_episode_steps"))
+            kept = {key: said[key] for key in ("terminates", "rest") if said.get(key) is not None}
             values["environment"] = where = given | kept
         else:
             _must_be_known(path, trained_in)
