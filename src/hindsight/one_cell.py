@@ -184,7 +184,8 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
         f"success rate   {shown(success.mean(), '.0%')}",
         f"time to learn  {learned}",
-        f"training took  {duration(cell.metadata['seconds'])}",
+        f"training took  {duration(cell.metadata['seconds'])}, and evaluations "
+        f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
         *(best if there["best"].exists() else []),

@@ -132,7 +132,9 @@ class CellTraining:
                 break
             ended = runs.ended(columns["return_mean"][going])
             if runs.evaluation_due or ended.any():
+                began = time.monotonic()
                 self._record(runs, "evaluation", runs.evaluate())
+                record.evaluation_seconds += time.monotonic() - began
             over = self._leave(runs, ended)
             if not over:
                 self._checkpoint(runs)

@@ -45,6 +45,7 @@ class Record:
         self.ended: list[dict[str, Any]] = []
         self.policies: dict[int, Tensor] = {}
         self.seconds = 0.0  # its share, of the runs that have ended
+        self.evaluation_seconds = 0.0  # which are not in `seconds`
         self.steps_done = 0
         #: Machines and versions that trained it before this process, if a checkpoint is continued.
         self.earlier: list[dict[str, Any]] = []
@@ -131,6 +132,7 @@ class Record:
             "ended": self.ended,
             "policies": self.policies,
             "seconds": self.seconds,
+            "evaluation_seconds": self.evaluation_seconds,
             "steps_done": self.steps_done,
             "made_on": self._made_on(),
             "runs_per_axis": self.runs_per_axis,
@@ -197,6 +199,7 @@ class Record:
             "runs with and without hindsight count apart",
             "runs_per_axis": self.runs_per_axis or len(self._all_ended()),
             "seconds": self.seconds + (self.reused.seconds if self.reused else 0.0),
+            "evaluation_seconds": self.evaluation_seconds,
             **({"reused": self.reused.origin} if self.reused else {}),
             "runs": sorted(self._all_ended(), key=lambda run: run["seed"]),
         }
@@ -259,10 +262,12 @@ class Record:
         }
         self.runs_per_axis = saved["runs_per_axis"]
         kept, earlier = (saved["steps_done"], saved["seconds"]), list(saved["made_on"])
+        tested = float(saved.get("evaluation_seconds", 0.0))
         self.columns.update(columns)
         self.earlier = earlier
         self.ended, self.policies = ended, policies
         self.steps_done, self.seconds = kept
+        self.evaluation_seconds = tested
         return runs
 
 
