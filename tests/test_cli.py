@@ -13,9 +13,12 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import typer
 import yaml
 
+from hindsight.cli import app
 from hindsight.integrity import about
+from hindsight.one_cell import spec_of, to_come
 from hindsight.replicate import _as_yaml, _what_came_out
 from tests.commands import hindsight
 
@@ -137,13 +140,24 @@ def test_fidelity_is_taken_where_it_makes_a_difference(tmp_path, arguments, diff
     assert (result.returncode == 0) == differs, result.stderr
 
 
+def test_a_budget_is_rounded_up_to_whole_iterations_and_this_is_said():
+    train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    flags = train.make_context("train", ["--steps", "3000"]).params
+    spec = spec_of(flags, ["steps"])
+    assert spec.steps == 4096
+    said = to_come(spec, Path("results"), "none", None, 3000)
+    assert "3,000 steps are rounded up to 4,096, whole iterations of 2,048" in said
+    assert not any("rounded" in line for line in to_come(spec, Path("results"), "none", None, 4096))
+
+
 def test_train_says_what_is_to_come_and_what_came_out(trained):
     told = (trained / "told.txt").read_text().splitlines()
     (curves,) = (trained / "results").rglob("*.parquet")
     (policy,) = (trained / "results/policies").rglob("*.pt")
     assert re.match(
         r"trains ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs of 4,096 "
-        r"steps, about \d+ s on one core if none ends early",
+        r"steps, about \d+ s on one core if none ends early, \d+% of it for 20 evaluations of 20 "
+        r"episodes",
         told[0],
     )
     assert str(curves.relative_to(trained)) in told[1] and "checkpoints/" in told[1]
