@@ -425,11 +425,12 @@ class Model:
             run: as of `policy`.
             which: as of `policy`.
         """
+        if not deterministic:
+            self._must_draw()
         shapes = {key: tuple(space.shape or ()) for key, space in self._spaces[0].items()}
         must_fit(observation, shapes, self.spec.environment.observation_size)
         key = (self.best_run if run is None else run, which, self._steps)
         if not deterministic:
-            self._must_draw()
             if not isinstance(observation, Mapping):
                 raise SpecError("observation: random actions are drawn for a dictionary")
             if self._random is None or self._random[0] != key:
