@@ -19,7 +19,7 @@ import yaml
 from hindsight.cli import app
 from hindsight.integrity import about
 from hindsight.one_cell import spec_of, to_come
-from hindsight.replicate import _as_yaml, _what_came_out
+from hindsight.pipeline.replicate import _as_yaml, _what_came_out
 from tests.commands import hindsight
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")

@@ -12,10 +12,10 @@ import yaml
 from hindsight.analysis.statistics import probability_of_improvement
 from hindsight.compare import compare
 from hindsight.files import FileError, as_json
+from hindsight.pipeline.project import Project
 from hindsight.specs.config import PUBLISHED, parse
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan
-from hindsight.workflow import Stage
 from tests.analysis.synthetic import constant, summarise, write_cell
 from tests.commands import hindsight
 
@@ -156,9 +156,10 @@ def test_a_published_arm_is_read_and_not_trained(project):
     ships = [e for e in document["entries"] if e["arm"] == "PPO-HER"]
     assert {e["seeds"] for e in ships} == {16} and {e["steps"] for e in ships} == {500_000}
     assert all(Path(e["cell"]).exists() and PUBLISHED in Path(e["cell"]).parents for e in ships)
-    inputs = Stage.of(plan).cells_of("mine")
+    inputs = Project(plan).cells_of("mine")
     assert len(inputs) == 24 and {e["cell"] for e in ships} <= set(inputs)
-    assert Stage.of(plan).present.cells_of("mine") == [e["cell"] for e in ships]
+    cached = Project(planned(seeds=2, steps=8192, results="cached"))
+    assert cached.cells_of("mine") == [e["cell"] for e in ships]
     folder = Path("results/tables/laptop/mine")
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(as_json(document))

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 import hindsight
+from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.config import parse
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from hindsight.specs.plan import Plan
-from hindsight.workflow import Stage
 from tests.analysis.synthetic import constant, summarise, write_experiment
 
 PACKAGE = Path(hindsight.__file__).parent
@@ -165,11 +165,8 @@ def test_an_experiment():
     assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}
     assert all(spec.algorithm.gamma == 0.95 for spec in specs)
     # Figures that any experiment can have (tests/figures/test_figures.py draws them).
-    assert [Path(path).name for path in Stage.of(plan).drawn_of("sigma")] == [
-        f"{name}_sigma.{kind}"
-        for name in ("curves", "solved_share", "aggregate")
-        for kind in ("png", "pdf")
-    ]
+    figures = {name for name, of in Project(plan).figures.items() if of == "sigma"}
+    assert figures == {"curves_sigma", "solved_share_sigma", "aggregate_sigma"}
 
 
 #: The entry that goes with the page's function.

@@ -10,15 +10,15 @@ import torch
 
 from hindsight.files import FileError
 from hindsight.integrity import RECORD, SUMS, check_tables
+from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.plan import Plan, read_spec, spec_path
+from hindsight.specs.plan import read_spec, spec_path
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import save
 from hindsight.training.policies import initial_row
 from hindsight.training.watch import read_policy
-from hindsight.workflow import Stage
 
 SRC = Path(__file__).parents[1] / "src"
 #: A module that tells when it is imported, and has an environment.
@@ -137,21 +137,19 @@ def test_a_job_is_told_the_environment_that_stands_in_the_configuration(module, 
     name = f"{module}:{module}-v0"
     config = json.loads(json.dumps(CONFIG))
     config["experiments"]["mine"]["tasks"] = {"A": {"id": name}, "B": {"id": "PointReach-v0"}}
-    config = parse(config)
-    stage = Stage.of(Plan.of(config))
-    stage.write_plans()
-    options = {}
-    for cell in stage.cells:
-        options[cell.split("/")[0]] = stage.named(cell)
-    assert options == {module: [f"--env={name}"], "PointReach": []}
-    written = Plan.as_written(config).cells
-    assert {written[cell].environment.id for cell in stage.cells} == {name, "PointReach-v0"}
+    project = Project.of(parse(config))
+    project.begin()
+    options = {file.split("/")[0]: project.options(file) for file in project.files.values()}
+    assert options == {module: f"--device cpu --env={name}", "PointReach": "--device cpu"}
+    written = [read_spec(spec_path(file), [name]) for file in project.files.values()]
+    assert {spec.environment.id for spec in written} == {name, "PointReach-v0"}
     # A specification that somebody has exchanged names what the configuration does not.
-    (cell,) = (cell for cell in stage.cells if cell.startswith("PointReach/"))
+    (file,) = (file for file in project.files.values() if file.startswith("PointReach/"))
     (tmp_path / "worse.py").write_text("raise SystemExit('worse was imported')")
-    spec_path(cell).write_text(json.dumps(specification("worse:X-v0")))
+    spec_path(file).write_text(json.dumps(specification("worse:X-v0")))
     with pytest.raises(FileError, match="its environment is worse:X-v0"):
-        Plan.as_written(config).cells[cell]
+        read_spec(spec_path(file), [name])
+    project.close()
 
 
 @pytest.mark.parametrize(

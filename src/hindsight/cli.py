@@ -115,18 +115,26 @@ def main() -> None:
 
 
 def _set_aside(paths: Iterable[Path]) -> str:
-    """Set aside damaged files that the workflow makes again; returns what is to be said of it."""
+    """Set aside damaged cells, and remove damaged tables, which the workflow makes again; returns
+    what is to be said of it.
+    """
+    import shutil
+
     from hindsight.files import set_aside
     from hindsight.specs.config import PUBLISHED, TRAINED
 
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
+    said = []
     for path in made:
-        set_aside(path)
-        curves = TRAINED / "cells" / path.parent.name / f"{path.stem}.parquet"
-        if TRAINED / "policies" in path.parents and curves.exists():
-            set_aside(curves)  # one job makes both
-    names = " and ".join(f"{path.name}.damaged" for path in made)
-    return f"; set aside as {names}, and made again when the workflow next runs" if made else ""
+        if (folder := path.parent) != TRAINED and TRAINED / "tables" in folder.parents:
+            if (folder / "plan.json").exists():  # all of an experiment's are made together
+                shutil.rmtree(folder)
+            path.unlink(missing_ok=True)
+            said.append(f"{folder} is removed")
+        else:
+            said.append(f"set aside as {set_aside(path).name}")
+    again = "made again when the workflow next runs"
+    return f"; {', '.join(dict.fromkeys(said))}, and {again}" if said else ""
 
 
 def _config(pairs: list[str] | None) -> Any:
@@ -153,41 +161,41 @@ def plan(
     from rich.console import Console
     from rich.table import Table
 
+    from hindsight.pipeline.project import Project
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
-    from hindsight.specs.plan import Plan, left_out
-    from hindsight.workflow import Stage
+    from hindsight.specs.plan import left_out
 
     chosen = _config(config)
-    stage = Stage.of(Plan.of(chosen))
-    size, cells = chosen.size, stage.plan.cells
+    project = Project.of(chosen)
+    size, cells = chosen.size, project.plan.cells
     hours = {name: seconds(spec) / 3600 for name, spec in cells.items()}
-    table = Table(title=f"{stage.source}: networks {size.hidden}, at most {size.steps:,} steps")
+    table = Table(title=f"{project.source}: networks {size.hidden}, at most {size.steps:,} steps")
     for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
         table.add_column(column, justify="left" if column == "experiment" else "right")
 
     def row(name: str, names: list[str]) -> None:
         steps = sum(cells[n].steps * cells[n].seeds for n in names)
         runs = sum(cells[n].seeds for n in names)
-        there = sum(n in stage.there for n in names)
+        there = sum(n in project.there for n in names)
         spent = sum(hours[n] for n in names)
         table.add_row(
             name, str(len(names)), str(runs), f"{steps / 1e6:.1f}", f"{spent:.2f}", str(there)
         )
 
-    for name in stage.experiments:
-        row(name, stage.plan.cells_of(name))
+    for name in project.plan.experiments:
+        row(name, project.plan.cells_of(name))
     table.add_section()
-    row("all, shared cells once", stage.cells)
+    row("all, shared cells once", list(cells))
     Console().print(table)
 
-    for line in left_out(stage.plan):
+    for line in left_out(project.plan):
         typer.echo(line)
-    queue = stage.queue()
+    queue = project.queue()
     everything = sum(hours.values())
-    on_gpus = f", GPU-hours {everything:.2f}" if stage.on_gpu else ""
+    on_gpus = f", GPU-hours {everything:.2f}" if project.on_gpu else ""
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
-    most = max((stage.memory(*names) for names in stage.jobs(cells)), default=0)
+    most = max(map(project.memory, cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))
     typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
     for slots in jobs or (10, 100, 1000):
@@ -284,7 +292,7 @@ def train(
         execution = Execution(device, workers=workers, reuses=not again)
         with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
             typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
-            _train([spec], home, execution, callbacks)
+            _train(spec, home, execution, callbacks)
     typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
@@ -317,62 +325,45 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 @app.command(hidden=True)
 def cell(
-    specs: list[Path],
+    spec: Path,
     device: Annotated[str, typer.Option()] = "cpu",
-    workers: WorkersOption = None,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
     checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
     env: NamedOption = None,
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
-    """Train the cells of specification files (a job of the workflow)."""
+    """Train the cell of a specification file (a job of the workflow)."""
     from hindsight.specs.plan import read_spec
 
     out = out.absolute()  # before an environment's own code can change the folder
-    # Before torch takes its second.
-    checked = [read_spec(spec, [env] if env else []) for spec in specs]
-    _must_have_memory_for(*checked)
+    checked = read_spec(spec, [env] if env else [])
+    _must_have_memory_for(checked)
     # Snakemake shows nothing of a failed job, not SLURM's reason either, whose own log is empty.
-    cells = "1 cell" if len(checked) == 1 else f"{len(checked)} cells"
-    typer.echo(f"training {cells} on {platform.node()}")
+    typer.echo(f"training on {platform.node()}")
     from hindsight.training.cell import Execution
 
-    shares_a_job = len(checked) > 1
-    execution = Execution(device, checkpoint_seconds, workers, shares_a_job)
-    for path in _train(checked, out, execution):
-        typer.echo(f"curves: {path}")
+    execution = Execution(device, checkpoint_seconds, threads, threads, keep_finished=True)
+    typer.echo(f"curves: {_train(checked, out, execution)}")
 
 
-@app.command(hidden=True)
-def finish(specs: list[Path], out: Annotated[Path, typer.Option()] = Path("results")) -> None:
-    """Write the files of cells that were finished, after Snakemake has deleted a failed job's."""
-    from hindsight.specs.plan import read_spec
-    from hindsight.training.cell import write_finished
-
-    for path in write_finished([read_spec(spec, []) for spec in specs], out):
-        typer.echo(f"curves: {path}")
-
-
-def _must_have_memory_for(*specs: Any) -> None:
+def _must_have_memory_for(spec: Any) -> None:
     from hindsight.process import LIBRARIES_MB, must_have_memory
     from hindsight.specs.cost import megabytes
 
-    must_have_memory(LIBRARIES_MB + max(map(megabytes, specs)))
+    must_have_memory(LIBRARIES_MB + megabytes(spec))
 
 
-def _train(
-    specs: list[Any], out: Path, execution: Any, callbacks: Sequence[Any] = ()
-) -> list[Path]:
+def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) -> Path:
     from hindsight.interruption import Interrupted
     from hindsight.library.presets import notes_of
-    from hindsight.training.cell import train_cells
+    from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
 
-    first = specs[0]
-    for note in notes_of(first):
+    for note in notes_of(spec):
         typer.echo(note, err=True)
     try:
-        with show(out / "progress" / f"{first.name}.json") as tell:
-            return train_cells(specs, out, execution, tell, callbacks)
+        with show(out / "progress" / f"{spec.name}.json") as tell:
+            return train_cell(spec, out, execution, tell, callbacks)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(stop.status) from None
@@ -505,7 +496,7 @@ def replicate(
     from hindsight.process import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)  # each of its jobs would say so
-    from hindsight.replicate import run
+    from hindsight.pipeline.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))
 
@@ -521,49 +512,46 @@ def schema() -> None:
 
 
 @app.command()
-def publish(config: ConfigOption = None) -> None:
-    """Copy trained and staged cells of the preset `large` to results/published, with a manifest."""
-    from hindsight.publish import publish_cells
+def publish(
+    config: ConfigOption = None,
+    trained: Annotated[
+        Path, typer.Option("--from", help="folder of results in which cells were trained")
+    ] = Path("results"),
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option(help="curves of a cell of `hindsight train`, whose policy alone is published"),
+    ] = None,
+    env: NamedOption = None,
+) -> None:
+    """Copy the trained cells of the preset `large` to results/published, and write its manifest."""
+    from hindsight.pipeline.publish import publish as write
+    from hindsight.pipeline.publish import publish_policy
     from hindsight.specs.config import PUBLISHED_PRESET
 
-    for line in publish_cells(_config([*(config or []), f"preset={PUBLISHED_PRESET}"])):
+    for path in policy or ():
+        typer.echo(publish_policy(path, [env] if env else []))
+    if policy:
+        return
+    for line in write(_config([*(config or []), f"preset={PUBLISHED_PRESET}"]), trained):
         typer.echo(line)
 
 
 @app.command()
-def publish_policies(
-    curves: Annotated[
-        list[Path] | None,
-        typer.Argument(help="cells that `hindsight train` has trained, instead of an experiment's"),
-    ] = None,
-    config: ConfigOption = None,
-    experiment: Annotated[
-        str, typer.Option(help="whose cells; those of the main figure if not given")
-    ] = "algorithms",
-    arm: Annotated[list[str] | None, typer.Option(help="repeatable; all if not given")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="repeatable; all if not given")] = None,
-    trained: Annotated[
-        Path, typer.Option("--from", help="where cells were trained, with their policies")
-    ] = Path("results"),
-    again: Annotated[bool, typer.Option("--again", help="also those that are there")] = False,
-    env: Annotated[
-        str | None, typer.Option(help="of such cells, if its module has to be imported")
-    ] = None,
+def clean(
+    yes: Annotated[bool, typer.Option("--yes", help="remove them")] = False,
+    out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
 ) -> None:
-    """Write a policy of each published cell of an experiment to results/published/policies.
+    """List, or remove, what is left of cells that other code than today's has trained."""
+    from hindsight.pipeline.project import clean as left_over
 
-    Of each cell the run in the middle; where its policies are not at hand, it alone is trained.
-    """
-    from hindsight.publish_policies import publish_policies as write
-    from hindsight.publish_policies import publish_trained
-
-    for path in curves or ():
-        typer.echo(publish_trained(path, [env] if env else []))
-    if curves:
-        return
-    chosen = _config([*(config or []), "results=published"])
-    for line in write(chosen, arm or (), trained, again, experiment, task or ()):
-        typer.echo(line)
+    paths = left_over(out)
+    size = sum(path.stat().st_size for path in paths)
+    for path in paths:
+        typer.echo(path)
+        if yes:
+            path.unlink()
+    done = "removed" if yes else "to be removed by hindsight clean --yes"
+    typer.echo(f"{len(paths)} files, {_size(size)}, {done}")
 
 
 @app.command()
@@ -573,7 +561,7 @@ def verify_published(
     ] = False,
 ) -> None:
     """Train the first iterations of published cells again and compare them with what ships."""
-    from hindsight.verify import must_hold, one_of_each_kind, published, verify
+    from hindsight.pipeline.verify import must_hold, one_of_each_kind, published, verify
 
     cells, found = published(), []
     for one in verify(cells if everything else one_of_each_kind(cells)):
@@ -592,29 +580,22 @@ def verify_published(
 def _vouched_for(plans: Iterable[Path]) -> None:
     """Raise FileError for a published cell of these plans that its manifest does not vouch for."""
     from hindsight.analysis.summarise import cells_of
-    from hindsight.publish import verify
+    from hindsight.specs.manifest import verify
 
     verify(cells_of(plans))
 
 
 @app.command(hidden=True)
-def sums(out: Path, plans: list[Path]) -> None:
-    """Checksums of these plans' cells that are there, as sha256sum writes them (a job)."""
-    from hindsight.analysis.summarise import cells_of
-    from hindsight.files import write_whole
-    from hindsight.integrity import file_sha256
-
-    lines = [f"{file_sha256(path)}  {path}\n" for path in cells_of(plans) if path.exists()]
-    write_whole(out, lambda part: part.write_text("".join(lines), encoding="utf-8"))
-
-
-@app.command(hidden=True)
-def summarise(plans: list[Path], processes: Annotated[int, typer.Option(min=1)] = 1) -> None:
-    """Experiments' cells to their tables (a job of the workflow)."""
+def summarise(
+    plans: list[Path],
+    out: Annotated[Path, typer.Option()],
+    processes: Annotated[int, typer.Option(min=1)] = 1,
+) -> None:
+    """Experiments' cells to their tables, in folders of their own (a job of the workflow)."""
     from hindsight.analysis.summarise import summarise_all
 
     _vouched_for(plans)
-    for entry in summarise_all(plans, processes):
+    for entry in summarise_all(plans, out, processes):
         typer.echo(f"missing: {entry['cell']}")
 
 
@@ -628,19 +609,20 @@ def episodes(out: Path, policies: list[Path]) -> None:
 
 @app.command(hidden=True)
 def draw(
-    folders: list[Path],
-    out: Annotated[list[Path], typer.Option()],
+    out: list[Path],
+    tables: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
-    """Figures, named by their files, from their experiments' folders (a job of the workflow)."""
+    """Figures, named by their files, from the tables (a job of the workflow)."""
     from hindsight.figures.drawing import draw_all
-    from hindsight.integrity import check_tables
-    from hindsight.publish import verify
-    from hindsight.specs.config import EPISODES
+    from hindsight.specs.config import EPISODES, PUBLISHED
+    from hindsight.specs.manifest import verify
 
-    verify([folder / EPISODES.name for folder in folders if folder.name == EPISODES.parent.name])
-    check_tables(folders)
-    draw_all(out, {folder.name: folder for folder in folders}, processes)
+    folders = {folder.name: folder for folder in tables.iterdir() if folder.is_dir()}
+    if tables.name == PUBLISHED.name:
+        verify([PUBLISHED / EPISODES])
+        folders[EPISODES.parent.name] = PUBLISHED / EPISODES.parent
+    draw_all(out, folders, processes)
 
 
 @app.command()

@@ -18,10 +18,10 @@ from rich.table import Table
 from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
 from hindsight.files import as_json, write_whole
-from hindsight.publish import verify
 from hindsight.specs.cell import model_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.errors import SpecError
+from hindsight.specs.manifest import verify
 from hindsight.specs.plan import Plan, Shipped
 
 #: The experiment whose arms may go without its name.
@@ -110,7 +110,7 @@ def compare(
     plan = _plan({arm: {p: own[p] for p in common} for arm, own in places.items()})
     text = as_json(plan)
     write_whole(out / "plan.json", lambda part: part.write_text(text, encoding="utf-8"))
-    summarise(out / "plan.json")
+    summarise(out / "plan.json", out)
     drawn = _draw(out, plan["entries"][0]["fidelity"])
     left = {arm: own.keys() - set(common) for arm, own in places.items()}
     return [

@@ -14,6 +14,7 @@ import numpy as np
 from hindsight.library.presets import keys_of, suit
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import CellSpec, model_of, must_count, put
+from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, seconds
 from hindsight.specs.environments import ENVIRONMENTS
@@ -114,12 +115,13 @@ def _differs_by_fidelity(where: Any) -> bool:
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
     """Where a cell's curves, policies and checkpoint lie below `out`."""
     endings = {"cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt"}
-    return {kind: out / kind / f"{spec.name}{ending}" for kind, ending in endings.items()}
+    name = file_name(spec)
+    return {kind: out / kind / f"{name}{ending}" for kind, ending in endings.items()}
 
 
 def folder_on_the_way(spec: CellSpec, out: Path) -> Path:
     """Where policies lie that are kept while a cell trains (--checkpoint-every)."""
-    return out / "steps" / spec.name
+    return out / "steps" / file_name(spec)
 
 
 def to_come(

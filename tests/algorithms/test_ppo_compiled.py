@@ -15,7 +15,7 @@ from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.environment import Environment
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.io.compiled import ENABLED
+from hindsight.io.compiled import ENABLED, use_threads
 from hindsight.nn.adam import Adam
 from hindsight.replay.rollout import Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
@@ -200,17 +200,19 @@ def test_a_divergence_is_noticed() -> None:
 def test_threads_change_nothing() -> None:
     found = []
     for threads in (1, 3):
+        use_threads(threads)
         env = make("prey attract", runs=5)
         agent, spec = agent_for(env, (16, 16)), PPOSpec()
         rows = rows_for(agent, 5)
         optimiser = Adam(rows.clone(), torch.full((5,), 3e-4))
         env.prepare_rollout(1, 128)
         noise = torch.randn(128, 5, 2, 3, generator=torch.Generator().manual_seed(0))
-        rollout = ppo_compiled.collect(env, agent, rows, noise, threads=threads)
+        rollout = ppo_compiled.collect(env, agent, rows, noise)
         samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
         order = ppo.orders(range(5), 1, samples.valid, 2)
-        ppo_compiled.update(agent, optimiser, samples, order, spec, threads=threads)
+        ppo_compiled.update(agent, optimiser, samples, order, spec)
         found.append(optimiser.rows)
+    use_threads(1)
     assert torch.equal(*found)
 
 

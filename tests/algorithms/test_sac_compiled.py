@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hindsight.algorithms import sac, sac_compiled
+from hindsight.io.compiled import use_threads
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
 
@@ -62,8 +63,9 @@ def test_an_update_is_that_of_the_reference(
         state = sac.State(agent, rows, torch.tensor([1e-3, 3e-4, 0.0]), spec.weight_decay)
         # so large that a gradient of rounding does not decide where a parameter goes
         state.critics.eps = state.actor.eps = 1e-3
-        options = {"threads": threads} if update is sac_compiled.update else {}
-        states.append(([update(state, batch, noise, spec, **options) for _ in range(3)], state))
+        use_threads(threads)
+        states.append(([update(state, batch, noise, spec) for _ in range(3)], state))
+    use_threads(1)
     (expected, reference), (found, compiled) = states
     for one, other in zip(expected, found, strict=True):
         for field in fields(one):

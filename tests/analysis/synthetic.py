@@ -271,7 +271,7 @@ def keyed(table: pd.DataFrame, experiment: str = "algorithms") -> pd.DataFrame:
 def summarise(plan: Path, root: Path) -> list[dict[str, Any]]:
     """Tables beside a plan, made in the folder to which its cells' paths are relative."""
     with contextlib.chdir(root):
-        return analysis.summarise(plan)
+        return analysis.summarise(plan, plan.parent)
 
 
 def write_experiment(

@@ -10,8 +10,8 @@ import pytest
 import scipy.stats
 
 from hindsight.analysis.authors import compare, mann_whitney
-from hindsight.publish import verify
 from hindsight.specs.config import AUTHORS
+from hindsight.specs.manifest import verify
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hindsight import replicate
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.claims import write_claims
 from hindsight.files import DamagedError
 from hindsight.integrity import ABOUT, sealed
+from hindsight.pipeline import replicate
 from hindsight.report.provenance import collect
 from hindsight.specs.cell import CellSpec, hash_of
 from tests.analysis.synthetic import specification, summarise, write_cell, write_experiment
@@ -107,10 +107,10 @@ def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, mo
     assert verdict.why == f"2 cells are missing of learning_rate: {names[0]}, {names[1]}"
     assert found["P5a", "released"] == whole["P5a", "released"]
     # On the console, too.
-    stage = type("Stage", (), {"claims": plan.parents[1] / "claims.json"})
+    project = type("Project", (), {"claims": plan.parents[1] / "claims.json"})
     for name in ("folder", "tables", "scoreboard", "page"):
-        monkeypatch.setattr(stage, name, name, raising=False)
-    replicate._what_came_out(stage)
+        monkeypatch.setattr(project, name, name, raising=False)
+    replicate._what_came_out(project)
     assert verdict.why in capsys.readouterr().out
 
 

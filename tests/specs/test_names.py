@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hindsight.pipeline.project import Project
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError
-from hindsight.specs.plan import Plan
-from hindsight.workflow import Stage
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (
@@ -66,13 +65,12 @@ def put(values, place, word):
     return changed
 
 
-def everything(stage):
+def everything(project):
     """All paths that the workflow makes or reads, and the options that stand in its commands."""
-    paths = [stage.tables, stage.folder, stage.page, stage.scoreboard, stage.episodes]
-    paths += [*stage.drawn, *stage.all_tables, *stage.policies]
-    paths += [str(stage.curves(name)) for name in stage.cells]
-    paths += [path for name in stage.experiments for path in stage.tables_of(name)]
-    return paths, [*stage.execution.split(" "), *stage.experiments]
+    paths = [project.tables, project.folder, project.episodes, *project.everything]
+    paths += [*project.policies, *(str(project.plan_of(name)) for name in project.experiments)]
+    options = {project.options(file) for file in project.files.values()}
+    return paths, [*" ".join(options).split(), *project.experiments]
 
 
 PLAIN = configuration()
@@ -89,12 +87,12 @@ def test_a_hostile_word_is_refused_or_harmless(word):
     refused = 0
     for place in PLACES:
         try:
-            stage = Stage.of(Plan.of(parse(put(PLAIN, place, word))))
+            project = Project.of(parse(put(PLAIN, place, word)))
         except SpecError as error:
             refused += 1
             assert "\n" not in str(error) and "Traceback" not in str(error), place
             continue
-        paths, options = everything(stage)
+        paths, options = everything(project)
         for path in paths:
             assert path == "REPLICATION.md" or path.startswith(("results/", "figures/")), place
             assert ".." not in Path(path).parts and re.fullmatch(r"[\w./=,+-]+", path), place

@@ -12,9 +12,9 @@ from hindsight.training.progress import Progress, display, show
 
 
 def test_a_line_says_how_far_it_is_and_what_there_is_not_yet():
-    line = Progress(("cell",), 2000, 8000, 100.0, -0.5, 0.25).text
+    line = Progress("cell", 2000, 8000, 100.0, -0.5, 0.25).text
     assert line == " 25%  100 steps/s  return -0.50  success 25%  at most 1.0 min left"
-    line = Progress(("cell",), 2000, 8000, 100.0, math.nan, math.nan).text
+    line = Progress("cell", 2000, 8000, 100.0, math.nan, math.nan).text
     assert line == " 25%  100 steps/s  return –  success –  at most 1.0 min left"
 
 
@@ -47,7 +47,7 @@ def test_in_a_terminal_there_is_a_bar():
 
 
 def test_the_file_is_there_while_something_trains(tmp_path, capfd):
-    path, at = tmp_path / "progress" / "cell.json", Progress(("cell",), 1, 2, 3.0, 0.0, 0.5)
+    path, at = tmp_path / "progress" / "cell.json", Progress("cell", 1, 2, 3.0, 0.0, 0.5)
     with pytest.raises(RuntimeError), show(path) as tell:
         tell(at)
         assert json.loads(path.read_text()) == json.loads(json.dumps(asdict(at)))

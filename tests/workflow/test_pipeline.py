@@ -18,9 +18,8 @@ import yaml
 
 from hindsight.analysis.cells import load_cell
 from hindsight.integrity import ABOUT, sealed
+from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
-from hindsight.specs.plan import Plan
-from hindsight.workflow import Stage
 from tests import commands
 from tests.browser import probed
 
@@ -99,12 +98,13 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture
-def stage(project, monkeypatch):
+def asked(project, monkeypatch):
+    """What was asked for."""
     monkeypatch.chdir(project)
-    return Stage.of(Plan.of(load(Path("config.yaml"), {"preset": "smoke"})))
+    return Project.of(load(Path("config.yaml"), {"preset": "smoke"}))
 
 
-def test_it_ends_with_where_things_are_and_what_was_reproduced(project, stage):
+def test_it_ends_with_where_things_are_and_what_was_reproduced(project, asked):
     told = (project / "told.txt").read_text()
     claims, places = (
         ("P1 released", "P8 described", "M1 released"),
@@ -112,68 +112,68 @@ def test_it_ends_with_where_things_are_and_what_was_reproduced(project, stage):
     )
     for word in (*claims, "figures/smoke", *places):
         assert word in told
-    assert f"of {len(stage.cells)} cells" in told
-    assert "  agent_size: interception_distance 1, 0.5 without 0.2, 0.1" in told.splitlines()
+    assert f"of {len(asked.files)} cells" in told
+    assert "  grid_size: grid_size 10, 20 without 30, 40, 50" in told.splitlines()
 
 
-def test_every_figure_is_there_and_not_blank(project, stage):
-    assert len(stage.drawn) >= 2 * 20
-    for path in stage.drawn:
-        file = project / path
-        if file.suffix == ".pdf":
-            assert file.read_bytes().startswith(b"%PDF")
-            continue
-        picture = matplotlib.image.imread(file)
+def test_every_figure_is_there_and_not_blank(project, asked):
+    assert len(asked.drawn) >= 20
+    for path in asked.drawn:
+        picture = matplotlib.image.imread(project / path)
         dark = (picture[..., :3].min(-1) < 0.9).mean()
         assert 0.002 < dark < 0.9, path
 
 
-def test_every_cell_has_its_curves_policy_log_and_benchmark(project, stage):
-    """Of cells that one process trained the first one's log and benchmark are all of theirs."""
-    jobs = stage.jobs(stage.plan.cells)
-    assert len(jobs) < len(stage.cells)
-    for names in jobs:
-        assert (project / "results/logs" / f"{names[0]}.log").exists()
-        assert (project / "results/benchmarks" / f"{names[0]}.tsv").exists()
-        for name in names:
-            curves = pd.read_parquet(project / "results/cells" / f"{name}.parquet")
-            assert curves.seed.nunique() == stage.plan.cells[name].seeds
-            assert (project / "results/policies" / f"{name}.pt").exists()
+def test_every_cell_has_its_curves_policy_log_and_benchmark(project, asked):
+    for name, file in asked.files.items():
+        assert (project / "results/logs" / f"{file}.log").exists()
+        assert (project / "results/benchmarks" / f"{file}.tsv").exists()
+        assert (project / "results/policies" / f"{file}.pt").exists()
+        curves = pd.read_parquet(project / "results/cells" / f"{file}.parquet")
+        assert curves.seed.nunique() == asked.plan.cells[name].seeds
     assert not list((project / "results/checkpoints").rglob("*.pt"))
 
 
-def test_of_cells_that_train_together_only_what_is_missing_or_changed_trains(project, stage):
-    """One is gone, of one another code has made the curves; the job leaves the others alone."""
-    names = max(stage.jobs(stage.plan.cells), key=len)
-    gone, stale, *kept = names
-    assert kept
-    twin = next(x for x in stage.jobs(stage.plan.cells) if len(x) == 2)
-    paths = {name: project / "results/cells" / f"{name}.parquet" for name in names}
-    before = {name: paths[name].stat().st_mtime_ns for name in kept}
+def test_a_cell_that_is_gone_is_trained_again_to_the_same_numbers(project, asked):
+    first, *kept = (asked.files[name] for name in asked.plan.cells_of("s_ratio"))
+    paths = {file: project / "results/cells" / f"{file}.parquet" for file in (first, *kept)}
+    before = {file: paths[file].stat().st_mtime_ns for file in kept}
     clocks = ["wall_seconds", "cpu_seconds"]
-    curves = {name: pd.read_parquet(paths[name]).drop(columns=clocks) for name in names}
-    paths[gone].unlink()
-    for name in twin:
-        (project / "results/cells" / f"{name}.parquet").unlink(missing_ok=True)
-    table = pq.read_table(paths[stale])
-    told = {**json.loads(table.schema.metadata[ABOUT]), "code": "0123456789ab"}
-    pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(told)), paths[stale])
+    curves = pd.read_parquet(paths[first]).drop(columns=clocks)
+    paths[first].unlink()
     told = snakemake(project, "--dry-run", *SMOKE, "--cores", "2").stdout
-    assert set(cells_to_train(told)) == {gone, stale, *twin}, told
-    assert [job for job in jobs(told) if job.startswith("train_")]
+    assert cells_to_train(told) == [first]
     ran = snakemake(project, "--cores", "2", *SMOKE)
     assert ran.returncode == 0, ran.stdout
-    assert {name: paths[name].stat().st_mtime_ns for name in kept} == before
-    for name in (gone, stale):
-        found = pd.read_parquet(paths[name]).drop(columns=clocks)
-        exact = ["phase", "seed", "iteration", "env_steps"]
-        pd.testing.assert_frame_equal(found[exact], curves[name][exact])
-        first = found.iteration <= 2
-        pd.testing.assert_frame_equal(found[first], curves[name][first], atol=1e-4, rtol=1e-4)
+    assert {file: paths[file].stat().st_mtime_ns for file in kept} == before
+    found = pd.read_parquet(paths[first]).drop(columns=clocks)
+    pd.testing.assert_frame_equal(found, curves, check_exact=True)
     assert planned(project) == {}
-    # A cell is as well trained by its own job: asked for by its name, it is there.
-    told = snakemake(project, "--dry-run", f"results/cells/{kept[0]}.parquet", *SMOKE).stdout
-    assert "Nothing to be done" in told
+
+
+def test_one_figure_makes_what_it_needs_and_nothing_else(project, asked):
+    figure = next(name for name, of in asked.figures.items() if of == "grid_size")
+    (project / asked.folder / f"{figure}.png").unlink()
+    gone = asked.plan.cells_of("s_ratio")[0]
+    curves = project / "results/cells" / f"{asked.files[gone]}.parquet"
+    hidden = curves.rename(curves.with_suffix(".hidden"))
+    assert planned(project, f"{asked.folder}/{figure}.png") == {"figures": 1}
+    ran = snakemake(project, "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
+    assert ran.returncode == 0, ran.stdout
+    hidden.rename(curves)
+
+
+def test_a_look_writes_nothing_and_shows_few_boxes(project, tmp_path):
+    copy = tmp_path / "project"
+    copy.mkdir()
+    for part in PARTS:
+        (copy / part).symlink_to(project / part)
+    told = commands.snakemake(
+        "--rulegraph", *SMOKE, project=copy, environment=environment_of(project)
+    )
+    rules = set(re.findall(r'label = "(\w+)"', told.stdout))
+    assert rules == {"all", "train", "episodes", "tables", "claims", "figures", "report"}
+    assert not (copy / "results").exists() and not (copy / "figures").exists()
 
 
 def test_the_page_opens_in_a_browser_and_needs_no_network(project, tmp_path):
@@ -213,25 +213,23 @@ def test_the_default_profile_applies_by_itself(project):
 
 
 @pytest.mark.parametrize("killed", ["summarise", "draw"])
-def test_a_killed_job_leaves_nothing_old(project, stage, tmp_path, killed):
+def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     """At an update: what a job was to replace is gone once it was killed, and is made next time.
 
     Also where all that is made of it is still there.
     """
     copy = tmp_path / "project"
     shutil.copytree(project, copy, symlinks=True)
-    made = (
-        copy
-        / {
-            "summarise": f"{stage.tables}/to_meher/runs.parquet",
-            "draw": f"{stage.folder}/curves_to_meher.png",
-        }[killed]
-    )
+    figure = next(name for name, of in asked.figures.items() if of == "grid_size")
+    made = {
+        "summarise": copy / asked.tables / "grid_size" / "runs.parquet",
+        "draw": copy / asked.folder / f"{figure}.png",
+    }[killed]
     assert made.exists()
     if killed == "draw":
-        (copy / stage.drawn[0]).unlink()
+        os.utime(copy / asked.tables / "grid_size")
     else:
-        _take_longer(copy / "results/cells" / f"{stage.plan.cells_of('to_meher')[0]}.parquet")
+        _take_longer(copy / asked.cells_of("grid_size")[0])
     (tmp_path / "sitecustomize.py").write_text(
         f"import os, sys\nif {killed!r} in sys.orig_argv: os.kill(os.getpid(), 9)\n"
     )
@@ -241,7 +239,8 @@ def test_a_killed_job_leaves_nothing_old(project, stage, tmp_path, killed):
     assert ended.returncode != 0 and "Error in rule" in ended.stdout
     assert not made.exists()
     told = commands.snakemake("-n", *SMOKE, project=copy, environment=environment).stdout
-    assert {f"{killed}_all", "report"} <= jobs(told).keys()
+    assert {"summarise": "tables", "draw": "figures"}[killed] in jobs(told)
+    assert "report" in jobs(told)
 
 
 def _take_longer(curves):
@@ -254,24 +253,22 @@ def _take_longer(curves):
     pq.write_table(sealed(table, said), curves)
 
 
-def test_drawing_does_not_import_torch(project, stage):
-    """`snakemake figures` works where torch is not installed."""
+def test_drawing_does_not_import_torch(project, asked):
+    """What is trained is drawn where torch is not installed."""
     blocked = project / "blocked"
     blocked.mkdir(exist_ok=True)
     (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
-    path = f"{blocked}{os.pathsep}{project / 'src'}"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    (project / stage.drawn_of("grid_size")[0]).unlink()
-    command = ["snakemake", "--cores", "1", "figures", *SMOKE]
-    result = subprocess.run(
+    environment = environment_of(project)
+    environment["PYTHONPATH"] = f"{blocked}{os.pathsep}{environment['PYTHONPATH']}"
+    picture = project / asked.folder / "ppo_her_figa3.png"
+    picture.unlink()
+    shutil.rmtree(project / asked.tables / "grid_size")
+    command = ["snakemake", "--cores", "1", "--config", "preset=smoke", "results=cached"]
+    ran = subprocess.run(
         command, cwd=project, env=environment, capture_output=True, text=True, check=False
     )
-    assert result.returncode == 0, result.stderr
-    assert (project / stage.drawn_of("grid_size")[0]).exists()
+    assert ran.returncode == 0, ran.stderr
+    assert picture.exists()
 
 
 def edited(path, old, new):
@@ -304,16 +301,21 @@ def test_a_changed_figure_trains_nothing(project, source):
         (source / "figures/style.py").read_text(encoding="utf-8") + "\nDPI = 100\n"
     )
     redone = planned(project)
-    kinds = {name.partition("_")[0] for name in redone}
-    assert "draw" in kinds and not kinds & {"train", "summarise"}
+    assert "figures" in redone and not redone.keys() & {"train", "tables"}
 
 
-def test_a_changed_algorithm_is_noticed(project, source, stage):
+def test_a_changed_algorithm_is_noticed(project, source, asked):
     edited(source / "algorithms/ppo.py", "+ 1e-8)", "+ 1e-7)")
-    its_own = [spec for spec in stage.plan.cells.values() if spec.algorithm.name == "ppo"]
-    assert 0 < len(its_own) < len(stage.cells)
+    its_own = [spec.name for spec in asked.plan.cells.values() if spec.algorithm.name == "ppo"]
+    assert 0 < len(its_own) < len(asked.files)
     told = snakemake(project, "--dry-run", *SMOKE).stdout
-    assert sorted(cells_to_train(told)) == sorted(spec.name for spec in its_own)
+    found = cells_to_train(told)
+    assert sorted(file.rpartition("-")[0] for file in found) == sorted(its_own)
+    assert not set(found) & set(asked.files.values())
+    # What is left of the older code can be removed, and nothing else is.
+    told = run(project, "hindsight", "clean").stdout.splitlines()
+    left = {line for line in told if line.startswith("results/cells/")}
+    assert left == {str(asked.curves(name)) for name in its_own}
 
 
 def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
@@ -324,35 +326,34 @@ def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
     (project / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     told = snakemake(project, "--dry-run", *SMOKE).stdout
     assert len(cells_to_train(told)) == 2  # PPO and PPO-HER at the new rate
-    assert [name for name in jobs(told) if "summarise" in name] == ["summarise_all"]
+    assert jobs(told)["tables"] == 1
 
 
-def test_figures_of_what_is_there(project, stage):
-    """With a cell gone, `figures` leaves it out and says so; nothing is trained."""
-    name = stage.plan.cells_of("grid_size")[-1]
-    curves = project / "results/cells" / f"{name}.parquet"
-    hidden = curves.with_suffix(".hidden")
-    curves.rename(hidden)
+def test_what_is_cached_is_shown_and_nothing_is_trained(project, asked):
+    """With a cell gone it is left out."""
+    curves = project / asked.curves(asked.plan.cells_of("grid_size")[-1])
+    hidden = curves.rename(curves.with_suffix(".hidden"))
     try:
-        redone = jobs(snakemake(project, "--dry-run", "figures", *SMOKE).stdout)
-        assert not [job for job in redone if job.startswith("train")]
-        assert "summarise_all" in redone
+        redone = planned(project, "results=cached")
+        assert "train" not in redone and redone["tables"] == 1
     finally:
         hidden.rename(curves)
 
 
-def test_a_damaged_result_is_named(project, stage):
-    name = stage.plan.cells_of("grid_size")[-1]
-    curves = project / "results/cells" / f"{name}.parquet"
+def test_a_damaged_cell_is_named_and_set_aside(project, asked):
+    curves = project / asked.curves(asked.plan.cells_of("grid_size")[-1])
     whole = curves.read_bytes()
     curves.write_bytes(whole[: len(whole) // 2])
+    aside = curves.with_name(f"{curves.name}.damaged")
     try:
-        plan = f"{stage.tables}/grid_size/plan.json"
-        result = run(project, "hindsight", "summarise", plan)
+        command = ("summarise", str(asked.plan_of("grid_size")), "--out", "elsewhere")
+        result = run(project, "hindsight", *command)
         assert result.returncode == 1
         (line,) = [line for line in result.stdout.splitlines() if line]
-        assert line.startswith("error: ") and curves.name in line
+        assert line.startswith("error: ") and curves.name in line and aside.name in line
+        assert aside.exists() and not curves.exists()
     finally:
+        aside.unlink(missing_ok=True)
         curves.write_bytes(whole)
 
 
@@ -376,47 +377,44 @@ def test_bad_configuration_stops_before_anything_is_trained(project, pair, named
     assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
 
 
-def test_a_failed_cell_is_named_and_the_others_are_kept(project, stage):
+def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
     """Where one cell cannot write, the others are finished and the end names what is missing."""
     part = {"preys": ["random"], "spawns": ["apart"], "fidelities": ["released"]}
     none = {"preys": ["static"]}
     arms = {"SAC": none, "SAC-HER": none}
     select = {"algorithms": {**part, "arms": arms}}
     config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
-    plan = Plan.of(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
-    first, second = plan.cells
+    own = Project.of(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
+    first, second = own.files.values()
     obstacle = project / "results/checkpoints" / f"{first}.pt"
     (obstacle / "in the way").mkdir(parents=True)
     result = run(project, "hindsight", "replicate", "--cores", "2", "--", *config)
     assert result.returncode != 0
-    assert first in result.stdout and "cannot be read: Is a directory" in result.stdout
+    name = first.rpartition("-")[0]
+    assert name in result.stdout and "cannot be read: Is a directory" in result.stdout
     assert "1 of 2 cells are missing" in result.stdout
-    # They were one job, of which Snakemake has deleted all files.
-    assert "Removing output files" in (project / "results/logs/snakemake.log").read_text()
     curves = project / "results/cells" / f"{second}.parquet"
-    assert load_cell(curves).budget == plan.cells[second].steps
-    when = curves.stat().st_mtime_ns
-    assert set(cells_to_train(snakemake(project, "--dry-run", *config).stdout)) == {first}
-    assert curves.stat().st_mtime_ns == when
+    assert load_cell(curves).budget == own.spec(second).steps
+    assert cells_to_train(snakemake(project, "--dry-run", *config).stdout) == [first]
     shutil.rmtree(obstacle)
 
 
 def test_plan_counts_what_is_there(project):
     told = run(project, "hindsight", "plan", "-c", "preset=smoke").stdout
-    assert "  agent_size: interception_distance 1, 0.5 without 0.2, 0.1" in told.splitlines()
+    assert "  grid_size: grid_size 10, 20 without 30, 40, 50" in told.splitlines()
     row = next(line for line in told.splitlines() if "grid_size" in line)
     cells, runs, *_, there = re.findall(r"[\d.]+", row)
     assert (cells, runs, there) == ("4", "8", "4")
 
 
-def test_curves_are_the_same_wherever_they_are_trained(project, stage, tmp_path):
+def test_curves_are_the_same_wherever_they_are_trained(project, asked, tmp_path):
     """A cell of the workflow is the cell of `hindsight cell`, number for number."""
-    name = next(names[0] for names in stage.jobs(stage.plan.cells) if len(names) == 1)
-    spec = project / "results/specs" / f"{name}.json"
+    file = asked.files[asked.plan.cells_of("grid_size")[0]]
+    spec = project / "results/specs" / f"{file}.json"
     result = run(project, "hindsight", "cell", str(spec), "--out", str(tmp_path))
     assert result.returncode == 0, result.stdout
     clocks = ["wall_seconds", "cpu_seconds"]
-    here = pd.read_parquet(tmp_path / "cells" / f"{name}.parquet").drop(columns=clocks)
-    there = pd.read_parquet(project / "results/cells" / f"{name}.parquet").drop(columns=clocks)
+    here = pd.read_parquet(tmp_path / "cells" / f"{file}.parquet").drop(columns=clocks)
+    there = pd.read_parquet(project / "results/cells" / f"{file}.parquet").drop(columns=clocks)
     pd.testing.assert_frame_equal(here, there, check_exact=True)
     assert np.isfinite(here.env_steps).all()

@@ -7,86 +7,53 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
 
 from hindsight.files import FileError
 from hindsight.fingerprint import of_stage
 from hindsight.interruption import end_with_parent
-from hindsight.locks import only_head
-from hindsight.specs.errors import SpecError
-from hindsight.specs.plan import Plan, spec_path
+from hindsight.pipeline.project import Project
 from hindsight.specs.config import parse as parse_config
-from hindsight.workflow import (
-    TO_TRAIN,
-    Stage,
-    bundle_path,
-    cancel_left_jobs,
-    written_bundle,
-)
+from hindsight.specs.errors import SpecError
+from hindsight.specs.reading import read_keys
+
+if workflow.is_main_process and not workflow.output_settings.dryrun:
+    end_with_parent(signal.SIGKILL)
 
 try:
-    if workflow.is_main_process and not workflow.output_settings.dryrun:
-        end_with_parent(signal.SIGKILL)
-        HEAD = only_head()
-    # A job on a cluster is for cells that the head has planned and written.
-    plan_of = Plan.as_written if workflow.remote_exec else Plan.of
-    STAGE = Stage.of(plan_of(parse_config(config)))
-    if not workflow.remote_exec:
-        if workflow.is_main_process and not workflow.output_settings.dryrun:
-            STAGE.set_damaged_aside()
-        STAGE.write_plans()
-        TOGETHER = STAGE.together
-    else:
-        # Its rules are named on its command line, which Snakemake has not told yet when it reads this.
-        jobs = {
-            word.partition(":")[0] for word in sys.argv if word.startswith("train_")
-        }
-        TOGETHER = {
-            job: written_bundle(job) for job in jobs if bundle_path(job).exists()
-        }
+    # Snakemake says nothing of a key that is there twice.
+    read_keys(Path("config.yaml"))
+    PROJECT = Project.of(parse_config(config))
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 
 
-# Jobs find the commands of the environment that Snakemake runs in, activated or not, and end with
-# the Snakemake that started them.
+# Jobs use the Python that Snakemake runs in, or that of the environment that --sdm conda made, and
+# end with the Snakemake that started them.
+PYTHON = (
+    "python"
+    if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+    else shlex.quote(sys.executable)
+)
 shell.prefix(
-    f"set -euo pipefail; PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
-    'hindsight() {{ HINDSIGHT_PARENT=$PPID exec hindsight "$@"; }}; '
+    f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(Path('src').resolve()))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; "
+    f'hindsight() {{{{ HINDSIGHT_PARENT=$PPID exec {PYTHON} -m hindsight "$@"; }}}}; '
 )
 
 
-def asked():
-    """All files, or, for the target `figures`, those that need no training."""
-    return STAGE.present if "figures" in workflow.dag_settings.targets else STAGE
-
-
-def cells_of(experiments):
-    """Of an input: the cells that experiments' tables are made of."""
-    return lambda wildcards: list(
-        dict.fromkeys(path for name in experiments for path in asked().cells_of(name))
-    )
-
-
-def due(wildcards):
-    """What a cell is made from; when it was written counts of one that is there, of other code."""
-    return TO_TRAIN if wildcards.cell in STAGE.stale else ancient(TO_TRAIN)
-
-
 onstart:
-    STAGE.forget_unselected()
-    if asked() is STAGE:
-        cancel_left_jobs()
+    try:
+        PROJECT.begin()
+    except (SpecError, FileError) as error:
+        raise WorkflowError(str(error)) from None
 
 
 onsuccess:
-    STAGE.forget_finished()
+    PROJECT.end()
 
 
-onerror:
-    STAGE.write_finished()
-
-
-# Any cell's name by its shape: thousands of names in one pattern would take minutes to match.
 wildcard_constraints:
+    # Any cell's name by its shape: thousands of names in one pattern would take minutes to match.
     cell="[^/]+/[^/]+",
-    experiment="|".join(STAGE.experiments),
+    experiment="[A-Za-z][A-Za-z0-9_-]*",
+    figure="[A-Za-z0-9_]+",

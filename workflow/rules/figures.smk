@@ -1,49 +1,56 @@
-# Figures, from tables only.
+# Figures, from tables alone.
 
 
-def shown(path, experiment):
-    """A picture with its caption, for `snakemake --report`; a PDF beside it without."""
-    if not path.endswith(".png"):
-        return path
-    name, known = Path(path).stem, STAGE.plan.config.experiments
+def shown(path):
+    """A picture with its caption, for `snakemake --report`."""
+    name = Path(path).stem
     return report(
         path,
-        caption=str(Path(STAGE.caption_of(name)).absolute()),
-        category=known[experiment].title if experiment in known else experiment,
+        caption=str(Path(PROJECT.caption_of(name)).absolute()),
+        category=PROJECT.title_of(name),
         labels={"figure": name},
     )
 
 
-for job, experiments in STAGE.drawing.items():
+if PROJECT.published:
 
-    rule:
-        name:
-            job
+    # All at once, because a process takes longer to start than to draw.
+    rule figures:
         input:
-            STAGE.drawn_from(experiments),
+            PROJECT.drawn_from(*PROJECT.figures),
         output:
-            [shown(path, name) for name in experiments for path in STAGE.drawn_of(name)],
+            [shown(path) for path in PROJECT.drawn],
         log:
-            f"results/logs/figures/{STAGE.source}-{job}.log",
+            "results/logs/figures/published.log",
+        localrule: True
+        conda:
+            "../../environment.yml"
+        threads: workflow.cores
+        params:
+            code=lambda wildcards: of_stage("figures"),
+        shell:
+            "hindsight draw {output:q} --tables results/tables/published"
+            " --processes {threads} > {log:q} 2>&1"
+
+else:
+
+    rule figures:
+        input:
+            lambda wildcards: PROJECT.drawn_from(wildcards.figure),
+        output:
+            report(
+                f"{PROJECT.folder}/{{figure}}.png",
+                caption=f"{Path.cwd()}/{PROJECT.caption_of('{figure}')}",
+                category="Figures",
+                labels={"figure": "{figure}"},
+            ),
+        log:
+            f"results/logs/figures/{PROJECT.source}/{{figure}}.log",
         priority: 5000
         localrule: True
         conda:
             "../../environment.yml"
-        threads: workflow.cores if len(experiments) > 1 else 1
         params:
-            code=of_stage("figures"),
-            folders=list(
-                dict.fromkeys(
-                    str(Path(t).parent)
-                    for name in experiments
-                    for t in STAGE.tables_of(name)
-                )
-            ),
-            out=[
-                f"--out={Path(path).with_suffix('')}"
-                for name in experiments
-                for path in STAGE.drawn_of(name)
-                if path.endswith(".png")
-            ],
+            code=lambda wildcards: of_stage("figures"),
         shell:
-            "hindsight draw {params.folders:q} {params.out:q} --processes {threads} > {log:q} 2>&1"
+            f"hindsight draw {{output:q}} --tables {PROJECT.tables} > {{log:q}} 2>&1"

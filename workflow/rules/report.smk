@@ -1,38 +1,39 @@
 # Verdicts on the papers' claims, and the pages that show everything.
 rule claims:
     input:
-        STAGE.all_tables,
+        PROJECT.all_tables,
     output:
-        claims=STAGE.claims,
+        PROJECT.claims,
     log:
-        f"results/logs/claims/{STAGE.source}.log",
+        f"results/logs/claims/{PROJECT.source}.log",
     localrule: True
     conda:
         "../../environment.yml"
     params:
-        code=of_stage("claims"),
+        code=lambda wildcards: of_stage("claims"),
     shell:
-        "hindsight claims {output.claims:q} > {log:q} 2>&1"
+        "hindsight claims {output:q} > {log:q} 2>&1"
 
 
 rule report:
     input:
-        claims=STAGE.claims,
-        papers=STAGE.papers,
-        tables=STAGE.all_tables,
-        figures=lambda wildcards: asked().drawn,
+        claims=PROJECT.claims,
+        tables=PROJECT.all_tables,
+        figures=PROJECT.drawn,
+        authors=PROJECT.authors,
         deviations="docs/deviations.md",
-        authors=STAGE.authors,
     output:
-        html=STAGE.page,
-        scoreboard=STAGE.scoreboard,
-        appendix=directory(STAGE.appendix),
+        html=PROJECT.page,
+        scoreboard=PROJECT.scoreboard,
+        appendix=directory(PROJECT.appendix),
     log:
-        f"results/logs/report/{STAGE.source}.log",
+        f"results/logs/report/{PROJECT.source}.log",
     localrule: True
     conda:
         "../../environment.yml"
     params:
-        code=of_stage("report"),
+        grids=lambda wildcards: PROJECT.digest(),
+        code=lambda wildcards: of_stage("report"),
     shell:
-        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q} {output.appendix:q} > {log:q} 2>&1"
+        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q}"
+        " {output.appendix:q} > {log:q} 2>&1"

@@ -146,7 +146,6 @@ def collect(
     rows: Tensor,
     noise: Tensor,
     exploration: Exploration = "gaussian",
-    threads: int = 1,
 ) -> Rollout:
     """One rollout of our own tasks; see `ppo.collect`."""
     n_steps, runs, envs, _ = noise.shape
@@ -175,7 +174,7 @@ def collect(
     for first in range(0, n_steps, env.shortest_block):
         last = min(first + env.shortest_block, n_steps)
         env.draw_beginnings()
-        for_each_run(runs, threads, lambda run: advance(run, first, last))  # noqa: B023
+        for_each_run(runs, lambda run: advance(run, first, last))  # noqa: B023
     terminated, truncated, success = (
         torch.from_numpy((flags & flag) > 0) for flag in (TERMINATED, TRUNCATED, SUCCESS)
     )
@@ -406,7 +405,6 @@ def update(
     samples: Samples,
     order: Tensor,
     spec: PPOSpec,
-    threads: int = 1,
 ) -> Diagnostics:
     """PPO's epochs of minibatch updates; see `ppo.update`."""
     table = concatenate(samples).contiguous().numpy()
@@ -433,7 +431,7 @@ def update(
             results[run],
         )  # fmt: skip
 
-    for_each_run(len(rows), threads, learn)
+    for_each_run(len(rows), learn)
     sums, (seen, moves, *ratios) = np.split(results.T, [SEEN])
     means = sums / np.maximum(seen, 1)
     columns = torch.from_numpy(np.stack([*means, *ratios, moves])).float()

@@ -267,9 +267,7 @@ def _update(
 
 
 @torch.no_grad()
-def update(
-    state: State, batch: Batch, noise: Tensor, spec: SACSpec, threads: int = 1
-) -> Diagnostics:
+def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
     """One gradient step of critics, policy and temperature; see `sac.update`."""
     runs, n = batch.rewards.shape
     agent, critics, actor = state.agent, state.critics, state.actor
@@ -306,6 +304,6 @@ def update(
             results[run], td_error[run],
         )  # fmt: skip
 
-    for_each_run(runs, threads, learn)
+    for_each_run(runs, learn)
     columns = [*torch.from_numpy(results.T.copy()).float(), torch.from_numpy(td_error)]
     return Diagnostics(*columns)

@@ -200,8 +200,8 @@ def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
     return metadata
 
 
-#: How the name of a planned cell's file ends.
-HASH = re.compile(r"-([0-9a-f]{10})$")
+#: How the name of a planned cell's file ends: its hash and, unless it ships, that of its code.
+HASH = re.compile(r"-([0-9a-f]{10})(?:-([0-9a-f]{12}))?$")
 
 
 def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
@@ -216,11 +216,12 @@ def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
         held = hash_of(metadata["spec"])
     except (KeyError, TypeError, AttributeError, ValueError):
         held = None
-    if not asked[1] == metadata["spec_hash"] == held:
-        found = held or metadata["spec_hash"]
+    held = held or metadata["spec_hash"]
+    code = asked[2] and metadata["code"]
+    if (asked[1], asked[1], asked[2]) != (held, metadata["spec_hash"], code):
         raise ResultError(
-            f"{path}: it holds another cell, {found}, not {asked[1]}: files were exchanged or "
-            "renamed"
+            f"{path}: it holds another cell, {held} of the code {metadata['code']}: files were "
+            "exchanged or renamed"
         )
 
 

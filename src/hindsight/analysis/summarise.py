@@ -96,23 +96,24 @@ TEX_COLUMNS = {
 }  # fmt: skip
 
 
-def summarise_all(plans: Sequence[Path], processes: int = 1) -> list[dict[str, Any]]:
-    """`summarise` of each plan, by so many processes."""
+def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
+    """`summarise` of each plan to a folder of its name in `out`, by so many processes."""
     # Thousands of small frames: looking through them all again and again takes a tenth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 50)
-    found = side_by_side(summarise, [(plan,) for plan in plans], processes)
+    found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
     return [entry for missing in found for entry in missing]
 
 
-def summarise(plan_path: Path) -> list[dict[str, Any]]:
-    """Write the tables of a plan beside it; return the entries without a cell file.
+def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
+    """Write the tables of a plan and the plan to a folder; return the entries without a cell file.
 
     Cells are found where the plan says, relative to the working folder. DamagedError for damaged
     cells, ResultError for a file that is no plan.
     """
-    out = plan_path.parent
     plan = read_plan(plan_path)
+    text = plan_path.read_text(encoding="utf-8")
+    write_whole(out / "plan.json", lambda part: part.write_text(text, encoding="utf-8"))
     paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
     paths = {name: path for name, path in paths.items() if path.exists()}
     missing = [entry for entry in plan["entries"] if entry["cell"] not in paths]

@@ -4,6 +4,7 @@ figures.yaml says which figures there are and what each shows; `draw` draws one 
 is imported once something is drawn.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,15 +55,18 @@ def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> "Figure":
     return draw_spec(there[name], tables_root / there[name].experiment, paper=paper)
 
 
-def draw(name: str, tables_root: Path, out_stem: Path) -> tuple[Path, Path]:
-    """Draw figure `name` to `<out_stem>.png` and `.pdf`."""
+def draw(
+    name: str, tables_root: Path, out_stem: Path, kinds: Sequence[str] = ("png", "pdf")
+) -> list[Path]:
+    """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; returns their paths."""
     from hindsight.figures import style
 
-    return style.save(figure_of(name, tables_root), out_stem)
+    return style.save(figure_of(name, tables_root), out_stem, kinds=kinds)
 
 
 def draw_for_paper(name: str, tables_root: Path, out_stem: Path) -> Path:
     """Draw figure `name` to `<out_stem>.pdf`: 3.3 or 6.9 inches wide, no title, no settings."""
     from hindsight.figures import style
 
-    return style.save(figure_of(name, tables_root, paper=True), out_stem, paper=True)[1]
+    figure = figure_of(name, tables_root, paper=True)
+    return style.save(figure, out_stem, kinds=("pdf",), paper=True)[0]

@@ -5,13 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hindsight.figures import draw, specs_of
+from hindsight.integrity import check_tables
 from hindsight.process import side_by_side
 
 
-def draw_all(stems: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:
-    """Draw the figures that are named by their files, from their experiments' folders."""
+def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:
+    """Draw the PNG files that are named like their figures, from their experiments' folders.
+
+    Raises DamagedError for tables that are not as they were written.
+    """
     specs = specs_of(folders)
-    todo = [(stem.name, folders[specs[stem.name].experiment].parent, stem) for stem in stems]
+    sources = {path: folders[specs[path.stem].experiment] for path in out}
+    check_tables(dict.fromkeys(sources.values()))
+    todo = [(path.stem, sources[path].parent, path.with_suffix(""), ("png",)) for path in out]
     # A figure is many thousand objects: looking through them all again and again takes a tenth of
     # the time.
     gc.freeze()

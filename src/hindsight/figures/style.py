@@ -8,7 +8,7 @@ lightness alone orders them.  Figures are built without pyplot: nothing here tou
 
 import textwrap
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -374,16 +374,20 @@ def _save_png(fig: Figure, path: Path) -> None:
     few.save(path, "PNG", compress_level=6, dpi=(DPI, DPI))
 
 
-def save(fig: Figure, stem: str | Path, *, paper: bool = False) -> tuple[Path, Path]:
-    """Write `<stem>.png`, unless it is for a paper, and `<stem>.pdf`; the same figure gives the
-    same bytes (no dates).
+def save(
+    fig: Figure, stem: str | Path, *, kinds: Collection[str] = ("png", "pdf"), paper: bool = False
+) -> list[Path]:
+    """Write `<stem>.<kind>` for each of these kinds; the same figure gives the same bytes (no
+    dates).
     """
-    png, pdf = (Path(f"{stem}.{kind}") for kind in ("png", "pdf"))
+    writers = {
+        "png": lambda path: _save_png(fig, path),
+        "pdf": lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}),
+    }
     with styled(paper=paper), pdf_fonts.shared():
         if (engine := fig.get_layout_engine()) is not None:
             engine.execute(fig)
             fig.set_layout_engine("none")  # laid out once is enough
-        if not paper:
-            write_whole(png, lambda path: _save_png(fig, path))
-        write_whole(pdf, lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}))
-    return png, pdf
+        for kind in kinds:
+            write_whole(Path(f"{stem}.{kind}"), writers[kind])
+    return [Path(f"{stem}.{kind}") for kind in kinds]

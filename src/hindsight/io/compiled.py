@@ -129,15 +129,24 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def for_each_run(runs: int, threads: int, work: Callable[[int], None]) -> None:
-    """Call `work` with the number of each run, in so many threads."""
+_threads = 1
+
+
+def use_threads(count: int) -> None:
+    """Let this process train so many runs at a time."""
+    global _threads
+    _threads = count
+
+
+def for_each_run(runs: int, work: Callable[[int], None]) -> None:
+    """Call `work` with the number of each run, `use_threads` at a time."""
     # A product takes one thread: these matrices are small, and more threads would wait.
     with _blas().limit(limits=1):
-        if threads == 1 or runs == 1:
+        if _threads == 1 or runs == 1:
             for run in range(runs):
                 work(run)
         else:
-            with ThreadPoolExecutor(threads) as pool:
+            with ThreadPoolExecutor(_threads) as pool:
                 list(pool.map(work, range(runs)))
 
 

@@ -356,7 +356,7 @@ class Model:
         n, done = len(self.seeds), runs.env_steps - first
         seconds = float(runs.clock.wall.sum()) * done / max(runs.env_steps, 1)
         return Progress(
-            (self.spec.environment.id,), n * done, n * (target - first),
+            self.spec.environment.id, n * done, n * (target - first),
             n * done / max(seconds, 1e-9), float(columns["return_mean"].nanmean()),
             float(columns["success_rate"].nanmean()),
         )  # fmt: skip

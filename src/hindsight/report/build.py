@@ -22,11 +22,11 @@ from hindsight.figures import FIGURES, name_under, specs_of
 from hindsight.figures.names import level_label, network_note
 from hindsight.files import write_whole
 from hindsight.integrity import RECORD
-from hindsight.publish import verify
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, link
 from hindsight.report.provenance import Provenance, collect, made_by
 from hindsight.specs.config import AUTHORS
+from hindsight.specs.manifest import verify
 
 MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
 FIDELITIES = {

@@ -21,6 +21,15 @@ def roots_of(spec: CellSpec) -> tuple[str, ...]:
     return (how.loop, *mathematics, where.entry_point.partition(":")[0], *specifications)
 
 
+def file_name(spec: CellSpec) -> str:
+    """What a trained cell's files are called: `<name>-<code>`.
+
+    Its name covers the specification.  So a file of other code is another file, and nobody looks
+    for it.
+    """
+    return f"{spec.name}-{code_of(spec)}"
+
+
 def is_of(about: dict[str, Any], spec: CellSpec) -> bool:
     """Whether a results file that says this of itself was made by this very training."""
     return (about.get("spec_hash"), about.get("code")) == (spec.hash, code_of(spec))

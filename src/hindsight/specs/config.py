@@ -19,7 +19,6 @@ from hindsight.specs.base import (
     DEVICES,
     Count,
     Fidelity,
-    NonNegative,
     Positive,
     Seeds,
     Spec,
@@ -222,15 +221,17 @@ class Execution(Spec):
     device: Device = "cpu"
     #: Between checkpoints of a cell: what an interruption loses at most.
     checkpoint_seconds: Positive = 60.0
-    #: Cells of an experiment follow each other in one job until it is (estimated) so long.
-    job_minutes: NonNegative = 1.0
+    #: Cores of a job: runs of a cell that are trained at a time, or processes that step foreign
+    #: environments.
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
 
 
 class Config(Spec):
     """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
 
     preset: FolderName
-    results: Literal["trained", "published"] = "trained"
+    #: trained: train what is missing; cached: show what has been trained; published: what ships.
+    results: Literal["trained", "cached", "published"] = "trained"
     execution: Execution = Execution()
     experiments: dict[FolderName, Experiment]
     presets: dict[FolderName, Size]
@@ -300,7 +301,7 @@ class Config(Spec):
     @property
     def source(self) -> str:
         """Where figures come from, as a folder's name: a preset's, or `published`."""
-        return self.preset if self.results == "trained" else "published"
+        return "published" if self.results == "published" else self.preset
 
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:

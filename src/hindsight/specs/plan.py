@@ -18,7 +18,7 @@ from hindsight.files import as_json, reason
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec, model_of, put
-from hindsight.specs.code import code_of
+from hindsight.specs.code import code_of, file_name
 from hindsight.specs.config import (
     PUBLISHED,
     PUBLISHED_PRESET,
@@ -273,17 +273,6 @@ def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
     return spec
 
 
-class Written(dict[str, CellSpec]):
-    """Specifications that have been written, each read when it is asked for."""
-
-    def __init__(self, named: Collection[str]) -> None:
-        super().__init__()
-        self.named = named
-
-    def __missing__(self, name: str) -> CellSpec:
-        return self.setdefault(name, read_spec(spec_path(name), self.named))
-
-
 @dataclass(frozen=True)
 class Plan:
     """What a configuration trains: cells by name, and where each experiment finds its own."""
@@ -312,10 +301,10 @@ class Plan:
             experiments.setdefault(entry.experiment, []).append((entry, name))
         return cls(config, {names[key]: spec for key, spec in largest.items()}, experiments)
 
-    @classmethod
-    def as_written(cls, config: Config) -> "Plan":
-        """What a cluster's job needs: the cells as the head has written them, no experiments."""
-        return cls(config, Written(config.named), {})
+    def file_of(self, name: str) -> str:
+        """What a cell's files are called: of one that ships as the cell itself."""
+        ships = self.config.results == "published"
+        return name if ships else file_name(self.cells[name])
 
     def cells_of(self, experiment: str) -> list[str]:
         """Names of the cells that are trained for an experiment, without repetition."""
@@ -359,9 +348,9 @@ class Plan:
                     "prey": entry.condition.prey,
                     "seeds": entry.spec.seeds,
                     "steps": entry.spec.steps,
-                    "cell": str(
-                        (PUBLISHED if entry.published else root) / "cells" / f"{name}.parquet"
-                    ),
+                    "cell": str(PUBLISHED / "cells" / f"{name}.parquet")
+                    if entry.published
+                    else str(root / "cells" / f"{self.file_of(name)}.parquet"),
                 }
                 for entry, name in self.experiments[experiment]
             ],

@@ -1,12 +1,11 @@
-"""From specifications to curves: cells one after the other, early end, signals."""
+"""From a specification to curves: a cell's runs until each has ended, checkpoints, signals."""
 
 import platform
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.files import FileError
 from hindsight.interruption import Interrupted, Notice, noticed
-from hindsight.io.compiled import ENABLED
+from hindsight.io.compiled import ENABLED, use_threads
 from hindsight.locks import held
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
-from hindsight.training.files import load
 from hindsight.training.finished import DIVERGED
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
@@ -35,8 +33,9 @@ class Execution:
     device: str = "cpu"
     checkpoint_seconds: float = 60.0
     workers: int | None = None  # processes that step foreign environments; None: one per core
+    threads: int = 1  # runs that the compiled core trains at a time
     #: Leave a last checkpoint behind, from which the files can be written again: Snakemake deletes
-    #: those of all cells of a job if one cell, or the job, fails.
+    #: those of a job that fails.
     keep_finished: bool = False
     #: Take runs over from a cell that differs in its number of seeds alone.
     reuses: bool = True
@@ -64,13 +63,15 @@ def must_be_usable(device: str) -> None:
         )
 
 
-def prepare_process(device: str) -> None:
+def prepare_process(device: str, threads: int = 1) -> None:
     """One thread, no denormals, and memory that is kept instead of given back to the kernel.
 
-    These networks are small: a second thread costs more than it does.  The C library returns large
+    These networks are small: a second thread in a product costs more than it does; but `threads`
+    runs may train at a time.  The C library returns large
     blocks to the kernel and faults them in again at every minibatch: a third of the time.
     """
     torch.set_num_threads(1)
+    use_threads(threads)
     torch.set_flush_denormal(True)
     if device == "cpu" and sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         import ctypes
@@ -212,63 +213,13 @@ class CellTraining:
         record = self.record
         seconds = record.seconds + (0.0 if over else float(runs.clock.wall.sum()))
         return Progress(
-            (record.spec.name,),
+            record.spec.name,
             record.steps_done,
             record.steps,
             record.steps_done / max(seconds, 1e-9),
             float(columns["return_mean"].nanmean()),
             float(columns["success_rate"].nanmean()),
         )
-
-
-def train_cells(
-    specs: Sequence[CellSpec],
-    root: Path,
-    execution: Execution | None = None,
-    tell: Tell = lambda progress: None,
-    callbacks: Sequence[Callback] = (),
-) -> list[Path]:
-    """Train cells, or what is left of them, below `root`, one after the other.
-
-    Returns the paths of their curves.  `tell` hears of every iteration, `callbacks` of all that is
-    recorded.
-
-    Raises:
-        FileError: results cannot be written: of the cells that it names, after the others.
-        Interrupted: a signal asked to stop.
-    """
-    execution = execution or Execution()
-    must_be_usable(execution.device)
-    prepare_process(execution.device)
-    if not ENABLED and execution.device == "cpu":
-        print(SLOWLY, file=sys.stderr)
-    failed: list[FileError] = []
-    with noticed() as notice:
-        for spec in specs:
-            try:
-                CellTraining(spec, root, execution, tell, callbacks, notice).train()
-            except FileError as error:
-                failed.append(error)
-    if failed:
-        first, *others = failed
-        raise FileError(f"{first}; {len(others)} more cells failed") if others else first
-    return [root / "cells" / f"{spec.name}.parquet" for spec in specs]
-
-
-def write_finished(specs: Sequence[CellSpec], root: Path) -> Iterator[Path]:
-    """Write the files of those cells that a last checkpoint says are finished; yields the curves.
-
-    Nothing is trained, and one whose files cannot be written is left out.
-    """
-    for spec in specs:
-        record = Record(spec, root, "cpu")
-        checkpoint = record.path("checkpoints", ".pt")
-        with suppress(FileError), held(record.path("checkpoints", ".lock"), spec.name):
-            if checkpoint.exists() and not record.is_there and load(checkpoint)["runs"] is None:
-                record.begin(None)
-                if not record.missing:
-                    record.write()
-                    yield record.path("cells", ".parquet")
 
 
 def train_cell(
@@ -278,5 +229,19 @@ def train_cell(
     tell: Tell = lambda progress: None,
     callbacks: Sequence[Callback] = (),
 ) -> Path:
-    """One cell alone; see `train_cells`."""
-    return train_cells([spec], root, execution, tell, callbacks)[0]
+    """Train a cell, or what is left of it, below `root`; returns the path of its curves.
+
+    `tell` hears of every iteration, `callbacks` of all that is recorded.
+
+    Raises:
+        FileError: results cannot be written.
+        Interrupted: a signal asked to stop.
+    """
+    execution = execution or Execution()
+    must_be_usable(execution.device)
+    prepare_process(execution.device, execution.threads)
+    if not ENABLED and execution.device == "cpu":
+        print(SLOWLY, file=sys.stderr)
+    with noticed() as notice:
+        CellTraining(spec, root, execution, tell, callbacks, notice).train()
+    return root / "cells" / f"{file_name(spec)}.parquet"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hindsight.integrity import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import is_of
+from hindsight.specs.code import file_name, is_of
 from hindsight.training.files import load
 
 #: Why a run ended whose parameters are no numbers any more.
@@ -42,12 +42,13 @@ class Finished:
 
 def finished(root: Path, spec: CellSpec) -> Finished | None:
     """A cell below `root`, if curves and policies are there, whole, and made by today's code."""
-    path = root / "cells" / f"{spec.name}.parquet"
+    name = file_name(spec)
+    path = root / "cells" / f"{name}.parquet"
     if not is_of(found := about(path), spec):
         return None
     try:
         table = read_table(path)
-        saved = load(root / "policies" / f"{spec.name}.pt")
+        saved = load(root / "policies" / f"{name}.pt")
         if not is_whole(table):
             return None
         policies = dict(zip(saved["seeds"], saved["rows"], strict=True))

@@ -18,9 +18,9 @@ LINE_SECONDS, FILE_SECONDS = 30.0, 2.0
 
 @dataclass(frozen=True)
 class Progress:
-    """After an iteration of some cells' runs."""
+    """After an iteration of a cell's runs."""
 
-    cells: tuple[str, ...]
+    cell: str
     steps: int  # of all runs together
     of: int  # if no run ends early
     steps_per_second: float

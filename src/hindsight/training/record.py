@@ -1,7 +1,7 @@
 """What is known of one cell while it trains: its curves so far, its runs' ends, its files.
 
-Files of a cell `<name>`: `cells/<name>.parquet` (the curves), `policies/<name>.pt` (the parameters
-at the end), `checkpoints/<name>.pt` (while it trains).
+Files of a cell: `cells/<name>-<code>.parquet` (the curves), `policies/<name>-<code>.pt` (the
+parameters at the end), `checkpoints/<name>-<code>.pt` (while it trains).
 """
 
 import glob
@@ -56,7 +56,7 @@ class Record:
 
     def path(self, kind: str, suffix: str) -> Path:
         """Where a file of this cell lies."""
-        return self.root / kind / f"{self.spec.name}{suffix}"
+        return self.root / kind / f"{self.spec.name}-{self.code}{suffix}"
 
     @property
     def is_there(self) -> bool:

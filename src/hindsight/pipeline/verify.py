@@ -4,7 +4,6 @@ Published cells were trained by the code of their day.  A change that moves thei
 the first iterations already: random streams belong to a run, so that these repeat to rounding.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +15,12 @@ import pandas as pd
 from hindsight.analysis.cells import must_be_the_one
 from hindsight.files import FileError
 from hindsight.integrity import about
-from hindsight.publish import MANIFEST
-from hindsight.publish import verify as must_be_vouched_for
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.specs.cost import seconds
 from hindsight.specs.from_file import cell_of
+from hindsight.specs.manifest import read_manifest
+from hindsight.specs.manifest import verify as must_be_vouched_for
 
 #: Iterations that are trained again, and of how many runs; none begins after so many updates, for
 #: each enlarges what a processor rounds otherwise: the loss of a critic by a quarter after 2900.
@@ -94,10 +93,7 @@ def published() -> dict[str, CellSpec]:
 
     Raises FileError for one that its manifest does not vouch for, or that cannot be read.
     """
-    try:
-        entries = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(f"{MANIFEST}: cannot be read as a manifest: {error}") from error
+    entries = read_manifest()
     must_be_vouched_for(PUBLISHED / name for name in entries)
     found = {}
     for name in entries:

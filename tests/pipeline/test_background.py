@@ -4,17 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CODE = """
 import signal, sys, threading, os
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-from hindsight.replicate import Stage, _supervise
+from hindsight.pipeline.project import Project
+from hindsight.pipeline.replicate import _supervise
 from hindsight.specs.config import load
-from hindsight.specs.plan import Plan
-stage = Stage.of(Plan.of(load(Path(sys.argv[1]), {"preset": "smoke"})))
+project = Project.of(load(Path(sys.argv[1]), {"preset": "smoke"}))
 threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], stage)
+status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], project)
 assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stopped_by)
 """
 

@@ -3,8 +3,15 @@
 import pytest
 
 from hindsight.files import FileError
+from hindsight.pipeline.verify import (
+    Comparison,
+    compare,
+    kind_of,
+    must_hold,
+    one_of_each_kind,
+    published,
+)
 from hindsight.specs.cell import CellSpec
-from hindsight.verify import Comparison, compare, kind_of, must_hold, one_of_each_kind, published
 
 CELLS = published()
 KINDS = one_of_each_kind(CELLS)

@@ -10,23 +10,21 @@ from typing import Any
 
 import pytest
 
-from hindsight.replicate import Pace, _Watch, kind_of, what_comes
+from hindsight.pipeline.project import Project
+from hindsight.pipeline.replicate import Pace, _Watch, kind_of, what_comes
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds
-from hindsight.specs.plan import Plan
-from hindsight.workflow import Stage
 
-CONFIG = Path(__file__).parents[1] / "config.yaml"
+CONFIG = Path(__file__).parents[2] / "config.yaml"
 
 
 def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
-    stage: Any = SimpleNamespace(
-        plan=SimpleNamespace(cells={}), there=set(), root=tmp_path, folder=str(tmp_path),
-        jobs=lambda cells: [],
-    )  # fmt: skip
+    project: Any = SimpleNamespace(
+        plan=SimpleNamespace(cells={}), files={}, there=set(), root=tmp_path, folder=str(tmp_path)
+    )
     (tmp_path / "of_yesterday.png").touch()
     os.utime(tmp_path / "of_yesterday.png", (0, 0))
-    watch = _Watch(stage)
+    watch = _Watch(project)
     assert watch.look()[1] == "0 of 0 cells  tables, figures, report"
     for count, name in enumerate(("a.png", "b.png"), 1):
         (tmp_path / name).touch()
@@ -44,22 +42,20 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
     Jobs start as the workflow has them; each takes its estimate by its kind's factor and one of
     its own, up to 1.4; a program needs four seconds before anything is seen of it.
     """
-    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "laptop"})))
-    cells, chance = stage.plan.cells, random.Random(0)
-    queue = sorted(stage.jobs(cells), key=lambda names: -stage.priority(*names))
+    project = Project.of(load(CONFIG, {"preset": "laptop"}))
+    chance = random.Random(0)
+    queue = sorted(project.plan.cells.values(), key=lambda spec: -project.priority(spec))
     free, parts, starts = [0.0, 0.0], [], []
-    for names in queue:
+    for spec in queue:
         begins = free[0] + 4
         starts.append(begins)
-        for spec in (cells[name] for name in names):
-            factor = foreign if spec.environment.foreign else off_policy
-            own = spec.algorithm.on_policy and not spec.environment.foreign
-            factor = on_policy if own else factor
-            worth = seconds(spec)
-            ends = begins + factor * chance.uniform(1 / 1.4, 1.4) * worth
-            parts.append((begins, ends, kind_of(spec), worth))
-            begins = ends
-        heapq.heapreplace(free, begins)
+        factor = foreign if spec.environment.foreign else off_policy
+        own = spec.algorithm.on_policy and not spec.environment.foreign
+        factor = on_policy if own else factor
+        worth = seconds(spec)
+        ends = begins + factor * chance.uniform(1 / 1.4, 1.4) * worth
+        parts.append((begins, ends, kind_of(spec), worth))
+        heapq.heapreplace(free, ends)
     end, pace, over = max(free), Pace(), set()
     tick, wrong = 5, []
     for now in range(tick, int(end), tick):
@@ -84,18 +80,18 @@ def test_the_time_left_is_right_to_30_percent_after_a_quarter(on_policy, off_pol
 def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    stage = Stage.of(Plan.of(load(CONFIG, {"preset": "smoke"})))
-    first, how_long, where = what_comes(stage, "2")
-    total = len(stage.cells)
+    project = Project.of(load(CONFIG, {"preset": "smoke"}))
+    first, how_long, where = what_comes(project, "2")
+    total = len(project.plan.cells)
     assert first == f"Preset smoke: {total} of {total} cells are to be trained."
-    work = sum(map(seconds, stage.plan.cells.values()))
+    work = sum(map(seconds, project.plan.cells.values()))
     assert f"{work / 120:.0f} minutes on 2 of this machine's cores" in how_long
     assert where.endswith("figures and the page to figures/smoke/.")
     # On a cluster the profile says how many cores there are; all are those that this process has.
-    assert "machine" not in list(what_comes(stage, None))[1]
-    assert "on 4 of" in list(what_comes(stage, "all"))[1]
+    assert "machine" not in list(what_comes(project, None))[1]
+    assert "on 4 of" in list(what_comes(project, "all"))[1]
 
 
 def test_published_results_are_drawn_byte_for_byte(tmp_path: Path) -> None:
-    told = list(what_comes(Stage.of(Plan.of(load(CONFIG, {"results": "published"}))), "all"))
+    told = list(what_comes(Project.of(load(CONFIG, {"results": "published"})), "all"))
     assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]

@@ -17,13 +17,12 @@ from typing import Any
 import yaml
 
 from hindsight.interruption import PARENT, noticed
-from hindsight.locks import held
+from hindsight.pipeline.project import Project, files_below
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
-from hindsight.specs.plan import Plan, left_out
+from hindsight.specs.plan import left_out
 from hindsight.training.progress import display, shown
-from hindsight.workflow import Stage, files_below
 
 LOG = Path("results/logs/snakemake.log")
 PROGRESS = Path("results/progress")
@@ -40,56 +39,61 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     overrides = overrides_of([arguments[i] for i in places if not arguments[i].startswith("-")])
     if published:
         overrides["results"] = "published"
-    stage = Stage.of(Plan.of(load(Path("config.yaml"), overrides)))
-    stage = stage.present if "figures" in arguments else stage
+    project = Project.of(load(Path("config.yaml"), overrides))
     rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     # A profile that is named says itself how many cores, as that of a cluster does.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
-    with held(Path("results/.replicate.lock"), f"the pipeline in {Path.cwd()}"):
-        for line in [*what_comes(stage, None if own else cores), *_narrowed(stage)]:
-            print(line, flush=True)
-        started = time.time()
-        status, stopped_by = _supervise(command, stage)
+    for line in [*what_comes(project, None if own else cores), *_narrowed(project)]:
+        print(line, flush=True)
+    started = time.time()
+    status, stopped_by = _supervise(command, project)
     if stopped_by is not None:
         print("interrupted; the same command continues where this one stopped", file=sys.stderr)
         return 128 + stopped_by
     if status:
         print(f"Snakemake ended with status {status}; its log: {LOG}")
-        _what_failed(stage, started)
+        _what_failed(project, started)
     else:
-        _what_came_out(stage)
+        _what_came_out(project)
     return status
 
 
-def what_comes(stage: Stage, cores: str | None) -> Iterator[str]:
+def what_comes(project: Project, cores: str | None) -> Iterator[str]:
     """What will be trained, about how long that takes, and where it all goes.
 
     cores: as for Snakemake; None where a profile says it, as that of a cluster does.
     """
-    if stage.plan.config.results == "published":
+    if project.published:
         yield "Nothing is trained: the published results are drawn and judged again."
         yield "What comes out is byte for byte what is published, here and in REPLICATION.md."
         return
-    if stage.never_train:
+    if not project.trains:
         yield "Nothing is trained: what is there is drawn and judged."
     else:
-        for name in stage.damaged:
-            yield f"{stage.curves(name)} is damaged: it is set aside, and trained again."
-        fresh = stage.there - set(stage.stale)
-        left = [seconds(spec) for name, spec in stage.plan.cells.items() if name not in fresh]
-        yield f"Preset {stage.source}: {len(left)} of {len(stage.cells)} cells are to be trained."
+        cells, missing = project.plan.cells, project.missing
+        there = project.runs_there()
+        runs = sum(cells[name].seeds for name in missing) - sum(there.values())
+        yield f"Preset {project.source}: {len(missing)} of {len(cells)} cells are to be trained."
+        if there:
+            yield (
+                f"That is {runs} runs: {sum(there.values())} more are taken from cells with "
+                "another number of seeds."
+            )
+        left = [
+            seconds(cells[name]) * (1 - there.get(name, 0) / cells[name].seeds) for name in missing
+        ]
         if left:
-            there = len(os.sched_getaffinity(0))
+            own = len(os.sched_getaffinity(0))
             # On a cluster its profile says how many at a time.
             n = 0
             if cores is not None and (cores == "all" or cores.isdigit()):
-                n = there if cores == "all" else min(int(cores), there)
+                n = own if cores == "all" else min(int(cores), own)
             here = f", {_duration(sum(left) / n)} on {n} of this machine's cores" if n else ""
             yield f"About {sum(left) / 3600:.1f} core-hours of training{here}, by a rough estimate."
-    yield f"Results go to results/, figures and the page to {stage.folder}/."
+    yield f"Results go to results/, figures and the page to {project.folder}/."
 
 
 def _duration(length: float) -> str:
@@ -97,11 +101,11 @@ def _duration(length: float) -> str:
     return f"{length / 60:.0f} minutes" if length < 5400 else f"{length / 3600:.0f} hours"
 
 
-def _narrowed(stage: Stage) -> list[str]:
-    return [] if stage.never_train else left_out(stage.plan)
+def _narrowed(project: Project) -> list[str]:
+    return left_out(project.plan) if project.trains else []
 
 
-def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
+def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
     """Run Snakemake to its end; returns its status, and the signal that ended it early, if any.
 
     Snakemake and its jobs are a process group of their own, so that a signal reaches each of them
@@ -115,7 +119,7 @@ def _supervise(command: list[str], stage: Stage) -> tuple[int, int | None]:
             preexec_fn=_heed_interrupts,
         )  # fmt: skip
         try:
-            watch = _Watch(stage)
+            watch = _Watch(project)
             with display(sys.stdout) as draw:
                 while process.poll() is None and notice.signal is None:
                     draw(watch.state)
@@ -204,14 +208,13 @@ class Pace:
 class _Watch:
     """What can be seen from outside: cells that are there, and the progress of those under way."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.work = {name: seconds(spec) for name, spec in stage.plan.cells.items()}
-        #: Cells that one process trains, and those that a process was seen to train.
-        self.jobs = [set(names) for names in stage.jobs(stage.plan.cells)]
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.work = {name: seconds(spec) for name, spec in project.plan.cells.items()}
+        #: Cells that a process was seen to train.
         self.seen: set[str] = set()
-        self.kinds = {name: kind_of(spec) for name, spec in stage.plan.cells.items()}
-        self.there = set(stage.there)
+        self.kinds = {name: kind_of(spec) for name, spec in project.plan.cells.items()}
+        self.there = set(project.there)
         self.started = self.looked = self.last = time.monotonic()
         self.began = time.time()
         self.pace = Pace()
@@ -225,26 +228,24 @@ class _Watch:
         """Cells that are there, and a line of text."""
         # One look per folder, and seldom: a network's file system has many thousands of cells.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
-            found = files_below(self.stage.root / "cells") & self.work.keys()
+            files = files_below(self.project.root / "cells")
+            found = {name for name in self.work if self.project.files[name] in files}
             for name in found - self.there:
                 self.pace.finished[self.kinds[name]] += self.work[name]
             self.seen |= found - self.there
             self.there |= found
             self.looked = time.monotonic()
         progress = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
-        # Several cells train together, of which some may be there already.
-        left_of = [(self.work.keys() & set(p["cells"]) - self.there, p) for p in progress if p]
-        under_way = [p for cells, p in left_of if cells]
+        under_way = [p for p in progress if p and p["cell"] in self.work.keys() - self.there]
         now = time.monotonic()
         left: dict[Kind, float] = defaultdict(float)
         part: dict[Kind, float] = defaultdict(float)
         for name in self.work.keys() - self.there:
             left[self.kinds[name]] += self.work[name]
-        for cells, p in left_of:
-            for name in cells:
-                part[self.kinds[name]] += self.work[name] * p["steps"] / max(p["of"], 1)
-            for name in sorted(cells)[:1]:
-                self.pace.spent[self.kinds[name]] += now - self.last
+        for p in under_way:
+            name = p["cell"]
+            part[self.kinds[name]] += self.work[name] * p["steps"] / max(p["of"], 1)
+            self.pace.spent[self.kinds[name]] += now - self.last
         self.last = now
         text = f"{len(self.there)} of {len(self.work)} cells"
         if under_way:
@@ -253,10 +254,10 @@ class _Watch:
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
             text += f"  tables, figures{self._drawn()}, report"
-        self.seen |= {name for cells, _ in left_of for name in cells}
-        self.pace.begun = sum(not self.seen.isdisjoint(names) for names in self.jobs)
+        self.seen |= {p["cell"] for p in under_way}
+        self.pace.begun = len(self.seen)
         self.pace.at_once = max(self.pace.at_once, len(under_way))
-        to_begin = sum(not names <= self.seen | self.there for names in self.jobs)
+        to_begin = len(self.work.keys() - self.seen - self.there)
         minutes = self.pace.seconds_left(now - self.started, left, part, to_begin) / 60
         if minutes > 0:
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
@@ -264,7 +265,7 @@ class _Watch:
 
     def _drawn(self) -> str:
         """How many figures have been drawn since, or found to be still of the same tables."""
-        pictures = Path(self.stage.folder).glob("*.png")
+        pictures = Path(self.project.folder).glob("*.png")
         count = sum(path.stat().st_mtime >= self.began for path in pictures)
         return f" ({count} done)" if count else ""
 
@@ -274,10 +275,10 @@ def _progress(name: str) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((PROGRESS / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if "cells" in found else None  # else of an older version
+    return found if "cell" in found else None  # else of an older version
 
 
-def _what_failed(stage: Stage, started: float) -> None:
+def _what_failed(project: Project, started: float) -> None:
     """Which jobs failed, what they and each failed cell's log said last, and how to go on."""
     lines = [line.strip() for line in _lines(LOG)]
     for line in dict.fromkeys(lines):
@@ -288,16 +289,15 @@ def _what_failed(stage: Stage, started: float) -> None:
             print(f"  {line}")
     if shutil.disk_usage("results").free < ROOM:
         print(f"  The disk of {Path('results').resolve()} is full: make room.")
-    if stage.never_train:
+    if not project.trains:
         return
-    there = files_below(stage.root / "cells")
-    missing = [name for name in stage.cells if name not in there]
-    logs = stage.logs
-    for name in missing:
-        log = logs.get(name, Path("results/logs", f"{name}.log"))
+    there = files_below(project.root / "cells")
+    missing = {name: file for name, file in project.files.items() if file not in there}
+    for name, file in missing.items():
+        log = Path("results/logs", f"{file}.log")
         if log.exists() and log.stat().st_mtime >= started and (its_lines := _lines(log)):
             print(f"  {name}\n    {its_lines[-1]}")
-    count = f"{len(missing) or 'none'} of {len(stage.cells)} cells are missing"
+    count = f"{len(missing) or 'none'} of {len(project.files)} cells are missing"
     print(f"  {count}; the same command continues.")
 
 
@@ -305,18 +305,18 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
-def _what_came_out(stage: Stage) -> None:
+def _what_came_out(project: Project) -> None:
     """The verdicts, and where everything is."""
-    if not Path(stage.claims).exists():  # only some figures were asked for
+    if not Path(project.claims).exists():  # only some figures were asked for
         return
     print("\nThe claims")
     reasons: set[str] = set()
-    for row in json.loads(Path(stage.claims).read_text(encoding="utf-8")):
+    for row in json.loads(Path(project.claims).read_text(encoding="utf-8")):
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
         if row["why"] and row["why"] not in reasons:  # one reason may be that of many claims
             reasons.add(row["why"])
             print(f"     {row['why']}")
-    print(f"\nFigures    {stage.folder}/*.png, *.pdf")
-    print(f"Tables     {stage.tables}/*/summary.csv, .tex")
-    print(f"Scoreboard {stage.scoreboard}")
-    print(f"Page       {stage.page}")
+    print(f"\nFigures    {project.folder}/*.png")
+    print(f"Tables     {project.tables}/*/summary.csv, .tex")
+    print(f"Scoreboard {project.scoreboard}")
+    print(f"Page       {project.page}")

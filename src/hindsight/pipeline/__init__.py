@@ -1,0 +1,1 @@
+"""Between Snakemake and the rest: which files there are, what a job needs, and what ships."""

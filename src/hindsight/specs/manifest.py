@@ -1,0 +1,46 @@
+"""The manifest of what ships: the checksum of each file, and what it was made of."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hindsight.files import FileError, as_json, reason, write_whole
+from hindsight.integrity import file_sha256
+from hindsight.specs.config import PUBLISHED
+
+MANIFEST = PUBLISHED / "manifest.json"
+
+
+def read_manifest() -> dict[str, dict[str, Any]]:
+    """Its entries by file, each with its checksum; FileError where it is none."""
+    try:
+        entries: dict[str, dict[str, Any]] = json.loads(MANIFEST.read_text(encoding="utf-8"))
+        for entry in entries.values():
+            entry["sha256"]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(f"{MANIFEST}: cannot be read as a manifest: {reason(error)}") from error
+    return entries
+
+
+def write_manifest(files: dict[str, Any]) -> None:
+    """Replace it."""
+    text = as_json(files)
+    write_whole(MANIFEST, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def verify(paths: Iterable[Path]) -> None:
+    """Raise FileError for a published file that is there but not what the manifest says.
+
+    Files that are not below results/published are none of the manifest's.
+    """
+    published = [path for path in paths if PUBLISHED in path.parents and path.exists()]
+    if not published:
+        return
+    sums = {name: entry["sha256"] for name, entry in read_manifest().items()}
+    for path in published:
+        name = str(path.relative_to(PUBLISHED))
+        if name not in sums:
+            raise FileError(f"{path}: is not in {MANIFEST}")
+        if sums[name] != file_sha256(path):
+            raise FileError(f"{path}: differs from its checksum in {MANIFEST}; restore it from git")

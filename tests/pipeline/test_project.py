@@ -1,0 +1,64 @@
+"""A cluster's jobs, and its queue against hand-computed schedules and a slot-by-slot recount."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hindsight.pipeline.project import Project
+from hindsight.specs.config import load
+from hindsight.specs.cost import seconds, wall_seconds
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "slots", "overhead", "wall"),
+    [
+        ([], 3, 5, 0),
+        ([3, 3, 2, 2, 2], 1, 0, 12),
+        # 3 | 3, then 2 | 2 until 5, then one more.
+        ([3, 3, 2, 2, 2], 2, 0, 7),
+        ([3, 3, 2, 2, 2], 2, 1, 10),
+        ([3, 3, 2, 2, 2], 100, 0, 3),
+        # The long one comes last and is waited for.
+        ([1, 1, 1, 9], 2, 0, 10),
+    ],
+)
+def test_schedules_by_hand(jobs, slots, overhead, wall):
+    assert wall_seconds(jobs, slots, overhead) == wall
+
+
+@given(st.lists(st.integers(1, 20), max_size=30), st.integers(1, 6))
+def test_a_clock_that_ticks_agrees(jobs, slots):
+    waiting, busy, now = list(jobs), [], 0
+    while waiting or busy:
+        while waiting and len(busy) < slots:
+            busy.append(waiting.pop(0))
+        now += 1
+        busy = [left - 1 for left in busy if left > 1]
+    assert wall_seconds(jobs, slots, job_seconds=0) == now
+
+
+def test_the_main_figure_comes_first_and_then_the_longest():
+    project = Project.of(load(ROOT / "config.yaml", {"preset": "laptop"}))
+    cells = sorted(project.plan.cells.values(), key=lambda spec: -project.priority(spec))
+    first = project.plan.cells_of("algorithms")
+    assert {spec.name for spec in cells[: len(first)]} == set(first)
+    rest = [seconds(spec) for spec in cells[len(first) :]]
+    assert rest == pytest.approx(sorted(rest, reverse=True), rel=0.11)  # by tenths of a doubling
+    assert project.queue() == [seconds(spec) for spec in cells]
+
+
+@pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
+def test_nothing_of_a_preset_is_lost_in_the_queue(preset):
+    project = Project.of(load(ROOT / "config.yaml", {"preset": preset}))
+    queue = project.queue()
+    work = sum(map(seconds, project.plan.cells.values()))
+    assert len(queue) == len(project.plan.cells) and sum(queue) == pytest.approx(work)
+    assert wall_seconds(queue, 1, 0) == pytest.approx(work)
+    for slots in (10, 100):
+        # Graham (1969): no list schedule is worse than twice the best there can be.
+        least = max(work / slots, max(queue))
+        assert least <= wall_seconds(queue, slots, 0) + 1e-6 <= 2 * least

@@ -1,0 +1,253 @@
+"""What is trained is published as it is planned; the manifest vouches for nothing that it has not
+seen, and nothing is removed before all is there.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from hindsight import repository
+from hindsight.files import FileError
+from hindsight.integrity import about, file_sha256, is_whole
+from hindsight.pipeline.middle_run import middle_run, result_of, write_policy
+from hindsight.pipeline.publish import newest, policies_of, publish, publish_policy
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
+from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config, parse
+from hindsight.specs.manifest import MANIFEST
+from hindsight.specs.plan import Plan, Shipped
+from hindsight.specs.reading import read_keys
+from hindsight.training.cell import train_cell
+from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.policies import initial_row
+from hindsight.training.policy_files import read_policy
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Two of the published cells, in a folder of its own."""
+    values = read_keys(ROOT / "config.yaml") | {"preset": "large"}
+    narrowed = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
+    nothing = {"SAC": {"preys": ["repel"]}, "SAC-HER": {"preys": ["repel"]}}
+    values["select"] = {"algorithms": narrowed | {"arms": nothing}}
+    monkeypatch.chdir(tmp_path)
+    return parse(values)
+
+
+def put(name: str, folder: Path = TRAINED) -> Path:
+    """A published cell of the repository, there or as one that is trained."""
+    source = ROOT / PUBLISHED / "cells" / f"{name}.parquet"
+    file = name if folder == PUBLISHED else f"{name}-{about(source)['code']}"
+    path = folder / "cells" / f"{file}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, path)
+    return path
+
+
+def entries() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(MANIFEST.read_text())
+    return found
+
+
+def test_what_the_plan_has_no_more_goes_once_all_is_there(config: Config) -> None:
+    first, second = Plan.of(config).cells
+    stranger = next((ROOT / PUBLISHED / "cells").rglob("dqn-*.parquet"))
+    name = str(stranger.relative_to(ROOT / PUBLISHED / "cells").with_suffix(""))
+    old = put(name, PUBLISHED)
+    put(first)
+    told = list(publish(config))
+    assert told[0] == f"missing: {second}"
+    assert old.exists()  # what is missing may be what replaces it
+    assert (PUBLISHED / "cells" / f"{first}.parquet").exists()
+    put(second)
+    told = list(publish(config))
+    gone = f"removed: cells/{name}.parquet, which the plan has no more"
+    assert told == [
+        gone,
+        f"{MANIFEST}: 2 files",
+    ]
+    assert not old.exists()
+    assert set(entries()) == {f"cells/{name}.parquet" for name in (first, second)}
+
+
+def test_each_file_says_of_what_commit_and_versions_it_is(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was published before keeps its entry."""
+    first, second = Plan.of(config).cells
+    Path("requirements.lock").write_text("numpy==1\n")
+    monkeypatch.setattr(repository, "commit", lambda: "first")
+    put(first)
+    list(publish(config))
+    entry = entries()[f"cells/{first}.parquet"]
+    assert entry["commit"] == "first" and entry["lock"] == repository.lock_sum() != ""
+    assert {"spec_hash", "code", "versions", "machine", "seconds"} <= entry.keys()
+    monkeypatch.setattr(repository, "commit", lambda: "second")
+    put(second)
+    list(publish(config))
+    assert [entry["commit"] for entry in entries().values()] == ["first", "second"]
+
+
+def test_of_two_codes_the_newest_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "cells" / "a"
+    folder.mkdir(parents=True)
+    for age, code in enumerate(("-0123456789ab", "-ba9876543210")):
+        (folder / f"one-0123456789{code}.parquet").touch()
+        os.utime(folder / f"one-0123456789{code}.parquet", (1000 - age, 1000 - age))
+    found = newest(tmp_path, "a/one-0123456789")
+    assert found is not None and found.stem.endswith("0123456789ab")
+    assert newest(tmp_path, "b/none") is None
+
+
+def test_columns_that_nothing_reads_are_left_out(config: Config) -> None:
+    first, *_ = Plan.of(config).cells
+    trained = put(first)
+    list(publish(config))
+    ships = pq.read_table(PUBLISHED / "cells" / f"{first}.parquet")
+    assert is_whole(ships) and set(ships.column_names) <= set(pq.read_table(trained).column_names)
+
+
+def test_a_damaged_cell_is_refused(config: Config) -> None:
+    first, *_ = Plan.of(config).cells
+    trained = put(first)
+    trained.write_bytes(trained.read_bytes()[:-9])
+    with pytest.raises(FileError, match=r"not a readable results file"):
+        list(publish(config))
+    assert not MANIFEST.exists()
+
+
+@pytest.mark.parametrize("kind", ["cell", "policy", "episodes", "stranger"])
+def test_what_is_not_written_anew_is_verified_first(config: Config, kind: str) -> None:
+    """A manifest never vouches for damage, nor for a file that it has not seen."""
+    first, second = Plan.of(config).cells
+    trained = [put(name) for name in (first, second)]
+    drawn = TRAINED / "tables" / config.source / EPISODES
+    drawn.parent.mkdir(parents=True)
+    drawn.write_bytes(b"episodes")
+    list(publish(config))
+    policy = PUBLISHED / "policies" / f"{first}.pt"
+    policy.parent.mkdir(parents=True)
+    policy.write_bytes(b"a policy")
+    files = entries() | {f"policies/{first}.pt": {"sha256": file_sha256(policy)}}
+    MANIFEST.write_text(json.dumps(files))
+    for path in (*trained, drawn):
+        path.unlink()
+    list(publish(config))
+    path = {
+        "cell": PUBLISHED / "cells" / f"{second}.parquet",
+        "policy": policy,
+        "episodes": PUBLISHED / EPISODES,
+        "stranger": PUBLISHED / "cells" / f"{second}.parquet",
+    }[kind]
+    if kind == "stranger":
+        files = entries()
+        del files[f"cells/{second}.parquet"]
+        MANIFEST.write_text(json.dumps(files))
+    else:
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    before = MANIFEST.read_text()
+    with pytest.raises(FileError, match=path.name):
+        list(publish(config))
+    assert MANIFEST.read_text() == before
+    put(second)
+    if path.suffix == ".parquet":  # what is published anew needs no word of before
+        list(publish(config))
+
+
+def test_a_damaged_manifest_ends_in_a_sentence(config: Config) -> None:
+    PUBLISHED.mkdir(parents=True)
+    MANIFEST.write_text('{"cells/a/one.parquet": 3}')
+    with pytest.raises(FileError, match="cannot be read as a manifest"):
+        list(publish(config))
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+def test_the_run_in_the_middle() -> None:
+    def runs(*returns: float) -> pd.DataFrame:
+        seeds = range(len(returns))
+        return pd.DataFrame({
+            "final_evaluation_return": returns, "final_evaluation_success": 0.0, "seed": seeds,
+        })  # fmt: skip
+
+    assert middle_run(runs(0.1, 0.9, 0.5))["seed"] == 2
+    assert middle_run(runs(0.1, 0.9, 0.5, 0.6))["seed"] == 2
+    assert middle_run(runs(0.3, 0.3, 0.3, 0.3))["seed"] == 1
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, CellSpec]:
+    """A project whose results are one small cell, which is trained; its configuration and cell."""
+    monkeypatch.chdir(tmp_path)
+    values = yaml.safe_load((ROOT / "config.yaml").read_text())
+    values["presets"]["large"] |= {
+        "hidden": [8], "n_steps": 64, "steps": 320, "seeds": 3,
+        "evaluation": {"points": 2, "episodes": 10},
+        "select": {"algorithms": {"spawns": ["random"], "preys": ["attract"],
+                                  "fidelities": ["described"]}},
+    }  # fmt: skip
+    config = Shipped(parse(values)).config
+    found = Plan.of(config).experiments["algorithms"]
+    (spec,) = (entry.spec for entry, _ in found if entry.arm == "PPO-HER")
+    train_cell(spec, TRAINED)
+    return config, spec
+
+
+def test_the_middle_runs_policy_ships_with_its_cell(small: tuple[Config, CellSpec]) -> None:
+    config, spec = small
+    list(publish(config))
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    rows = pd.read_parquet(PUBLISHED / "cells" / f"{spec.name}.parquet")
+    last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
+    result = result_of(path)
+    assert result["return_mean"] == np.sort(last)[1]
+    assert result["which"].startswith(f"run {last.sort_values(kind='stable').index[1]}, in the mid")
+    assert entries()[f"policies/{spec.name}.pt"]["sha256"] == file_sha256(path)
+    assert evaluate_policy(path, n_episodes=3).returns.shape == (3,)
+
+
+def test_the_manifest_vouches_for_a_policy(small: tuple[Config, CellSpec]) -> None:
+    """A policy that is another file is not used; one of other curves does not stay."""
+    config, spec = small
+    list(publish(config))
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    kept = path.read_bytes()
+    write_policy(path, spec, 0, initial_row(spec), {})
+    with pytest.raises(FileError, match="differs from its checksum"):
+        read_policy(path)
+    path.write_bytes(kept)
+    trained = newest(TRAINED, spec.name)
+    assert trained is not None
+    shutil.rmtree(TRAINED / "policies")
+    list(publish(config))
+    assert path.exists()  # the same curves
+    (PUBLISHED / "cells" / f"{spec.name}.parquet").unlink()
+    list(publish(config))
+    assert not path.exists() and f"policies/{spec.name}.pt" not in entries()
+
+
+def test_the_policy_of_a_cell_of_no_experiment(small: tuple[Config, CellSpec]) -> None:
+    """As `hindsight train` leaves it: nothing else of it is published."""
+    config, spec = small
+    list(publish(config))
+    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    path.unlink()
+    curves = TRAINED / "cells" / f"{file_name(spec)}.parquet"
+    assert publish_policy(curves).startswith(f"{path}: run ")
+    assert read_policy(path)[0] == spec  # so the manifest vouches for it
+    with pytest.raises(FileError, match="not a readable results file"):
+        publish_policy(path)
+    policies_of(curves).unlink()
+    with pytest.raises(FileError, match=r"No such file|cannot be read"):
+        publish_policy(curves)

@@ -1,0 +1,96 @@
+"""Policies that ship: the run in the middle, what acts of it, and nothing that runs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hindsight.files import FileError
+from hindsight.pipeline.middle_run import result_of, write_policy
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.config import PUBLISHED
+from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.files import load, save
+from hindsight.training.policies import acting_places, n_parameters, policy_of
+from hindsight.training.policy_files import read_policy
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
+MOST_BYTES = 5_000_000
+#: Environments of others, which are in no experiment, and the package that each is in.
+OTHERS = {"PandaReach-v3": "panda_gym"}
+#: One of each algorithm.
+SPECS = {
+    "ppo": {"algorithm": {"hidden": [8]}, "environment": {"n_dims": 2}},
+    **{
+        name: {
+            "algorithm": {"name": name, "hidden": [8]},
+            "environment": {"n_dims": 2},
+            "replay": {"strategy": "future"},
+        }
+        for name in ("sac", "td3", "ddpg")
+    },
+    "dqn": {"algorithm": {"name": "dqn", "hidden": [8]}, "environment": {"id": "BitFlipping-v0"}},
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_what_is_kept_is_what_acts(name, tmp_path):
+    spec = CellSpec.model_validate(SPECS[name])
+    row = torch.randn(n_parameters(spec))
+    write_policy(tmp_path / "a.pt", spec, 5, row, {})
+    read, found = read_policy(tmp_path / "a.pt")
+    assert read == spec and len(acting_places(spec)) < len(row)
+    obs = torch.randn(1, 50, spec.environment.observation_size)
+    assert torch.equal(policy_of(spec, row[None])(obs), policy_of(spec, found[None])(obs))
+    with pytest.raises(FileError, match="only what acts without randomness"):
+        read_policy(tmp_path / "a.pt", random=True)
+    with pytest.raises(FileError, match=r"has no run 4; there are .5."):
+        read_policy(tmp_path / "a.pt", 4)
+    saved = load(tmp_path / "a.pt")
+    save(tmp_path / "b.pt", {**saved, "rows": saved["rows"][:, :-1]})
+    with pytest.raises(FileError, match="parameters are not those of its specification"):
+        read_policy(tmp_path / "b.pt")
+
+
+# --- what ships -----------------------------------------------------------------------------------
+
+
+def test_what_ships_is_small():
+    assert SHIPPED and sum(path.stat().st_size for path in SHIPPED) < MOST_BYTES
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_what_ships_does_what_it_says(path):
+    result = result_of(path)
+    if path.parent.name in OTHERS:
+        pytest.importorskip(OTHERS[path.parent.name], reason="its environment is no requirement")
+    spec, _ = read_policy(path)
+    assert path == ROOT / PUBLISHED / "policies" / f"{spec.name}.pt"
+    curves = ROOT / PUBLISHED / "cells" / f"{spec.name}.parquet"
+    assert curves.exists() == (path.parent.name not in OTHERS)
+    found = evaluate_policy(path, n_episodes=60, seed=1)
+    error = np.sqrt(0.25 / 60 + 0.25 / result["episodes"])
+    assert found.success_rate == pytest.approx(result["success_rate"], abs=4 * error)
+
+
+def test_the_commands_of_the_pages_run(tmp_path, monkeypatch):
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/library.md")]
+    shown = re.compile(r"^(?:\.venv/bin/)?(hindsight \w+ results/published[^#\n]*)", re.M)
+    commands = [command for page in pages for command in shown.findall(page)]
+    assert len(commands) == 3
+    (tmp_path / "results").mkdir()
+    (tmp_path / PUBLISHED).symlink_to(ROOT / PUBLISHED)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in commands:
+        done = subprocess.run(
+            f"{command} --episodes 2", shell=True, cwd=tmp_path, env={**os.environ, "PATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "chase.gif").stat().st_size > 1000
