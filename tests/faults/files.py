@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 from hindsight.integrity import ABOUT, sealed
-from tests.faults.trainer import plan_of
+from tests.faults.trainer import plan_of, summarise
 
 EVIL = "open('harmed', 'w').close()\n"
 
@@ -106,7 +106,7 @@ def exchanged(lab: Any) -> str:
     wholes = [path.read_bytes() for path in paths]
     for path, whole in zip(paths, reversed(wholes), strict=True):
         path.write_bytes(whole)
-    process = lab.start("summarise", str(plan_of(lab)))
+    process = lab.start(*summarise(plan_of(lab)))
     one_sentence(process, lab.curves.name, "it holds another cell")
     for path, whole in zip(paths, wholes, strict=True):
         path.write_bytes(whole)
@@ -138,7 +138,7 @@ def impossible(lab: Any) -> str:
     about = table.schema.metadata[ABOUT].decode()
     told = lab.rng.choice(sorted(IMPOSSIBLE))
     pq.write_table(sealed(IMPOSSIBLE[told](table), about), lab.curves)
-    one_sentence(lab.start("summarise", str(plan_of(lab))), lab.curves.name)
+    one_sentence(lab.start(*summarise(plan_of(lab))), lab.curves.name)
     os.replace(f"{lab.curves}.damaged", lab.curves)  # it was set aside
     lab.curves.write_bytes(whole)
     return f"{told}: refused"

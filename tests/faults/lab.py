@@ -20,6 +20,7 @@ from hindsight import (
     cli,
 )
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.training import cell as cell_module
 from tests.permissions import heed_permissions
 
@@ -80,7 +81,7 @@ class Lab:
         return self.folder / "results"
 
     def path(self, kind: str, suffix: str) -> Path:
-        return self.root / kind / f"{self.spec.name}{suffix}"
+        return self.root / kind / f"{file_name(self.spec)}{suffix}"
 
     @property
     def checkpoint(self) -> Path:

@@ -17,6 +17,7 @@ import torch
 
 from hindsight import interruption
 from hindsight.integrity import ABOUT
+from hindsight.specs.code import file_name
 from tests.faults.lab import Lab, Process, demand, small_disk
 
 
@@ -154,7 +155,8 @@ def damaged_checkpoint(lab: Lab, how: Callable | None = None) -> str:
     if "continued at" in process.said:
         demand(how in (flip, scribble, cut), f"{told}, and continued")
         return f"{told}: of no consequence" if before else "empty"
-    demand(f"{lab.spec.name}.pt" in process.said and "set aside" in process.said, process.said)
+    named = f"{file_name(lab.spec)}.pt" in process.said
+    demand(named and "set aside" in process.said, process.said)
     return f"{told}: set aside, trained anew"
 
 
@@ -172,7 +174,7 @@ def changed_specification(lab: Lab) -> str:
 
 
 def plan_of(lab: Lab) -> Path:
-    plan = lab.root / "tables" / "one" / "plan.json"
+    plan = lab.root / "plans" / "one.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
     entry = {
         "fidelity": "released", "level": {}, "arm": "PPO",
@@ -183,6 +185,11 @@ def plan_of(lab: Lab) -> Path:
     about = {"experiment": "one", "source": "one", "preset": {}, "vary": [], "entries": [entry]}
     plan.write_text(json.dumps(about))
     return plan.relative_to(lab.folder)
+
+
+def summarise(plan: Path) -> tuple[str, ...]:
+    """The command that makes a plan's tables, in `tables/one`."""
+    return ("summarise", str(plan), "--out", str(plan.parents[1] / "tables"))
 
 
 def rows_lost(path: Path, rng: random.Random) -> str:
@@ -247,21 +254,21 @@ def damaged_result(lab: Lab) -> str:
     plan, whole = plan_of(lab), lab.curves.read_bytes()
     how = lab.rng.choice((*DAMAGE, rows_lost, value_changed, word_changed, metadata_changed))
     told = how(lab.curves, lab.rng)
-    return _refused(lab, lab.start("summarise", str(plan)), lab.curves, told, whole)
+    return _refused(lab, lab.start(*summarise(plan)), lab.curves, told, whole)
 
 
 def damaged_table(lab: Lab) -> str:
     lab.name = "ppo"
     lab.trained()
     plan = plan_of(lab)
-    demand(lab.start("summarise", str(plan)).wait() == 0, "summarise failed")
-    made = sorted(p for p in (lab.folder / plan).parent.iterdir() if p.name != "plan.json")
+    demand(lab.start(*summarise(plan)).wait() == 0, "summarise failed")
+    made = sorted(p for p in (lab.root / "tables/one").iterdir() if p.name != "plan.json")
     path = lab.rng.choice([p for p in made if p.stat().st_size])
     whole = path.read_bytes()
     told = lab.rng.choice(DAMAGE)(path, lab.rng)
     if path.read_bytes() == whole:
         return "the same bytes by chance"
-    process = lab.start("claims", str(plan.parents[1] / "claims.json"))
+    process = lab.start("claims", str(plan.parents[1] / "tables/claims.json"))
     if path.name == "record.json" and process.wait() == 0:
         # The record of the checksums is text: a changed word of it may mean nothing to a reader.
         return f"{told} in record.json: of no consequence"
@@ -269,7 +276,7 @@ def damaged_table(lab: Lab) -> str:
     names = process.said
     demand(names.startswith("error: ") and len(names.splitlines()) == 1, f"no sentence: {names}")
     demand("set aside" in names, names)
-    demand(lab.start("summarise", str(plan)).wait() == 0, "not made again")
+    demand(lab.start(*summarise(plan)).wait() == 0, "not made again")
     demand(path.name == "record.json" or path.read_bytes() == whole, f"{path.name} differs")
     return f"{told}: named, set aside, made again"
 
@@ -278,7 +285,7 @@ def published(lab: Lab) -> str:
     """A results file from elsewhere that is not what its manifest vouches for."""
     lab.name = "ppo"
     lab.trained()
-    target = lab.root / "published" / "cells" / f"{lab.spec.name}.parquet"
+    target = lab.root / "published" / "cells" / f"{file_name(lab.spec)}.parquet"
     target.parent.mkdir(parents=True)
     shutil.copy(lab.curves, target)
     from hindsight.integrity import file_sha256
@@ -288,10 +295,10 @@ def published(lab: Lab) -> str:
     plan = plan_of(lab)
     text = (lab.folder / plan).read_text().replace("results/cells", "results/published/cells")
     (lab.folder / plan).write_text(text)
-    demand(lab.start("summarise", str(plan)).wait() == 0, "a whole published file was refused")
+    demand(lab.start(*summarise(plan)).wait() == 0, "a whole published file was refused")
     whole = target.read_bytes()
     told = lab.rng.choice((*DAMAGE, value_changed))(target, lab.rng)
-    process = lab.start("summarise", str(plan))
+    process = lab.start(*summarise(plan))
     if target.read_bytes() != whole:
         demand(process.wait() == 1, f"{told}, and used")
         demand("differs from its checksum" in process.said and target.exists(), process.said)
@@ -303,7 +310,7 @@ def without_permission(lab: Lab) -> str:
     process = lab.start(heedful=True)
     lab.until_checkpoint(process) if lab.rng.random() < 0.7 else lab.moment()
     kind = lab.rng.choice(["checkpoints", "cells", "policies"])
-    place = lab.root / kind / Path(lab.spec.name).parent
+    place = lab.root / kind / Path(file_name(lab.spec)).parent
     blocked = place if place.exists() else lab.root
     if blocked.exists():
         blocked.chmod(0o555)
@@ -312,7 +319,7 @@ def without_permission(lab: Lab) -> str:
         blocked.chmod(0o777)
     if status:
         (line,) = [x for x in process.said.splitlines() if x.startswith("error: ")]
-        demand("cannot be written" in line and str(lab.spec.name) in line, line)
+        demand("cannot be written" in line and file_name(lab.spec) in line, line)
     again = lab.start(heedful=True)
     demand(again.wait() == 0, again.said)
     return "told which file" if status else "had finished"
@@ -337,7 +344,7 @@ def full_disk(lab: Lab) -> str:
         if status:
             lines = [x for x in process.said.splitlines() if x.startswith("error: ")]
             demand(len(lines) == 1, f"no sentence: {process.said}")
-            demand("cannot be written" in lines[0] and lab.spec.name in lines[0], lines[0])
+            demand("cannot be written" in lines[0] and file_name(lab.spec) in lines[0], lines[0])
         (disk / "filler").unlink()
         again = there.start()
         demand(again.wait() == 0, again.said)

@@ -13,6 +13,7 @@ import torch
 from hindsight import DQN
 from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.evaluate import evaluate_policy
@@ -63,7 +64,7 @@ def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
         assert saved["scores"][at] == pytest.approx([own.success_rate, own.return_mean])
     # It is a policy file like any other, and not the last one where training went down again.
     assert evaluate_policy(best, n_episodes=5, run=2).returns.shape == (5,)
-    last = load(tmp_path / "policies" / f"{SPEC.name}.pt")
+    last = load(tmp_path / "policies" / f"{file_name(SPEC)}.pt")
     early = [i for i, steps in enumerate(saved["steps"]) if steps < SPEC.steps]
     assert early, "a setting in which some run is best before its end"
     assert not any(torch.equal(saved["rows"][i], last["rows"][i]) for i in early)
@@ -108,7 +109,10 @@ def test_policies_on_the_way_are_those_of_their_step(tmp_path):
     short = SPEC.model_copy(update={"steps": 256})
     train_cell(short, tmp_path)
     torch.testing.assert_close(
-        saved["rows"], load(tmp_path / "policies" / f"{short.name}.pt")["rows"], rtol=0, atol=1e-6
+        saved["rows"],
+        load(tmp_path / "policies" / f"{file_name(short)}.pt")["rows"],
+        rtol=0,
+        atol=1e-6,
     )
 
 

@@ -14,6 +14,7 @@ import hindsight
 from hindsight import PPO, SAC, cli
 from hindsight.files import FileError
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.policy_files import read_policy
@@ -112,7 +113,7 @@ def test_a_file_of_the_best_learns_on_from_the_checkpoint_beside_it(tmp_path):
             raise Stop
 
     out = tmp_path / "stopped"
-    best = out / "best" / f"{spec.name}.pt"
+    best = out / "best" / f"{file_name(spec)}.pt"
     with pytest.raises(Stop):
         train_cell(
             spec, out, Execution(checkpoint_seconds=0), callbacks=[KeepBest(best, spec), stop]
@@ -121,11 +122,11 @@ def test_a_file_of_the_best_learns_on_from_the_checkpoint_beside_it(tmp_path):
         warnings.simplefilter("error")
         model = hindsight.load(best).learn(60)
     assert model.num_timesteps == 180
-    ended = load(straight / "policies" / f"{spec.name}.pt")["rows"]
+    ended = load(straight / "policies" / f"{file_name(spec)}.pt")["rows"]
     for run in (0, 1):
         assert torch.equal(model.parameters(run, "last"), ended[run])
     with pytest.raises(FileError, match="is the checkpoint of a training"):
-        hindsight.load(out / "checkpoints" / f"{spec.name}.pt")
+        hindsight.load(out / "checkpoints" / f"{file_name(spec)}.pt")
 
 
 def test_the_actor_that_ships_learns_on_with_a_new_critic():

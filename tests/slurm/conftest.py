@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 
@@ -73,12 +74,17 @@ class Project:
     def plan(self, **overrides):
         return Plan.of(load(self.folder / "config.yaml", overrides))
 
+    def cells(self):
+        """Specifications, by what their cells' files are called."""
+        plan = self.plan()
+        return {plan.file_of(name): spec for name, spec in plan.cells.items()}
+
     def cell(self, arm):
-        """The name of the only cell of an arm."""
+        """What the files of the only cell of an arm are called."""
         (name,) = {
-            name
+            file_name(entry.spec)
             for entries in self.plan().experiments.values()
-            for entry, name in entries
+            for entry, _ in entries
             if entry.arm == arm
         }
         return name

@@ -19,7 +19,7 @@ def assert_same_as_local(project, names, folder):
     for name in names:
         curves = folder / "cells" / f"{name}.parquet"
         if not curves.exists():
-            train_cell(project.plan().cells[name], folder, Execution())
+            train_cell(project.cells()[name], folder, Execution())
         local = pyarrow.parquet.read_table(curves)
         there = pyarrow.parquet.read_table(project.path(name))
         assert there.column_names == local.column_names

@@ -28,12 +28,13 @@ def slurm():
 
 def test_part_of_the_smoke_preset(make_project, local):
     project = make_project(smoke(FEW))
-    cells = project.plan().cells
+    cells = project.cells()
     assert len(cells) == 2
     head = project.train(*cells, options=("--slurm-status-command", "sacct"))
     status, told = project.wait(head)
     assert status == 0, told
     assert_same_as_local(project, cells, local)
     accounts = bash("sacct -n -X -P -o JobName,State").splitlines()
-    assert len(accounts) == 1  # two short cells are one job
-    assert accounts[0].startswith("hindsight_") and accounts[0].endswith("|COMPLETED")
+    assert len(accounts) == len(cells)
+    assert all(job.startswith("hindsight_") for job in accounts)
+    assert all(job.endswith("|COMPLETED") for job in accounts)

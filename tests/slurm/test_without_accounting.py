@@ -31,13 +31,13 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu", job_minutes=0):
+def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu"):
     """A configuration with a cell of two small runs for each number of epochs (and prey), which
     takes ten seconds; each is a job of its own.
     """
     return {
         "preset": "tiny",
-        "execution": {"checkpoint_seconds": 0.3, "device": device, "job_minutes": job_minutes},
+        "execution": {"checkpoint_seconds": 0.3, "device": device},
         "experiments": {
             "faults": {
                 "title": "faults",
@@ -68,7 +68,7 @@ def stories(make_project):
             "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
             "disk": pool.submit(
                 a_full_disk,
-                make_project(arms(1, steps=5120, preys=("static", "repel"), job_minutes=5)),
+                make_project(arms(1, steps=5120, preys=("static", "repel"))),
             ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke())),
@@ -138,8 +138,8 @@ def test_the_head_is_killed_and_started_again(stories, local):
 
 
 def a_full_disk(project):
-    """For one of two cells that train together, and no more when the same command comes again."""
-    cells = list(project.plan().cells)
+    """For one of two cells, and no more when the same command comes again."""
+    cells = list(project.cells())
     (full,) = (name for name in cells if "repel" in name)
     disk = project.path(full).parent
     disk.mkdir(parents=True)
@@ -149,7 +149,7 @@ def a_full_disk(project):
         return None
     try:
         first = project.wait(project.train(*cells, options=("--retries", "0")))
-        said = project.log(cells[0])
+        said = project.log(full)
     finally:
         bash(f"umount '{disk}'")
     (kept,) = (name for name in cells if name != full)
@@ -158,13 +158,13 @@ def a_full_disk(project):
     return project, cells, full, said, first, again, project.path(kept).stat().st_mtime_ns == when
 
 
-def test_a_disk_that_is_full_for_one_cell_of_a_job(stories, local):
-    """It is named, the other of its job is trained, and not again afterwards."""
+def test_a_disk_that_is_full_for_one_cell(stories, local):
+    """It is named, the other one is trained, and not again afterwards."""
     if (found := stories["disk"].result()) is None:
         pytest.skip("no file system can be mounted here")
     project, cells, full, said, (status, told), (status_again, told_again), stayed = found
     assert status == 1
-    assert told.count("has been submitted with SLURM jobid") == 1
+    assert told.count("has been submitted with SLURM jobid") == 2
     # The last words of the cell's log, which Snakemake shows.
     for words in (said.splitlines()[-1], told):
         assert f"{full}.parquet: cannot be written: " in words
@@ -175,7 +175,7 @@ def test_a_disk_that_is_full_for_one_cell_of_a_job(stories, local):
 
 
 def a_cell_on_a_gpu(project):
-    (name,) = project.plan().cells
+    (name,) = project.cells()
     ended = project.wait(project.train(name, options=("--retries", "0")))
     (job,) = re.findall(r"SLURM jobid (\d+)", ended[1])
     return project, name, bash(f"scontrol show job {job}"), *ended
@@ -202,7 +202,7 @@ def test_the_smoke_preset(stories, local):
     """Figures and verdicts, from the numbers that this process computes."""
     project, status, told = stories["smoke"].result()
     assert status == 0, told
-    cells = project.plan().cells
+    cells = project.cells()
     assert (project.folder / "figures/smoke/report.html").exists()
     log = (project.folder / "results/logs/snakemake.log").read_text()
     assert log.count("has been submitted with SLURM jobid") == len(cells)
@@ -213,7 +213,7 @@ def test_the_smoke_preset(stories, local):
 def whatever_happens(project, faults=8):
     """Faults of every kind at random moments; where the head has given up, it is started again."""
     chance = random.Random(0)
-    cells = list(project.plan().cells)
+    cells = list(project.cells())
     head, happened = project.train(*cells, options=LONG), []
     while len(happened) < faults:
         time.sleep(chance.uniform(1, 6))

@@ -16,6 +16,7 @@ from hindsight.analysis.cells import load_cell
 from hindsight.files import FileError
 from hindsight.report.provenance import _facts
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
@@ -130,12 +131,12 @@ def test_kill_minus_nine_at_a_random_moment(tmp_path):
         process.wait()
     assert kills
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
-    path = tmp_path / "killed" / "cells" / f"{spec.name}.parquet"
+    path = tmp_path / "killed" / "cells" / f"{file_name(spec)}.parquet"
     pd.testing.assert_frame_equal(curves(path), undisturbed, check_exact=True)
 
 
 def test_a_damaged_checkpoint_is_named_set_aside_and_made_again(tmp_path, whole, capsys):
-    path = tmp_path / "checkpoints" / f"{SPEC.name}.pt"
+    path = tmp_path / "checkpoints" / f"{file_name(SPEC)}.pt"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no checkpoint")
     result = train_cell(SPEC, tmp_path)
@@ -171,7 +172,7 @@ def test_a_checkpoint_of_another_specification_is_not_continued(tmp_path, whole)
     with pytest.raises(Interrupted):
         train_cell(other, tmp_path, Execution(checkpoint_seconds=0), interrupt)
     (path,) = (tmp_path / "checkpoints").rglob("*.pt")
-    target = tmp_path / "checkpoints" / f"{SPEC.name}.pt"
+    target = tmp_path / "checkpoints" / f"{file_name(SPEC)}.pt"
     target.parent.mkdir(parents=True, exist_ok=True)
     path.rename(target)
     pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
@@ -226,7 +227,7 @@ def test_a_device_that_is_not_there_is_told_before_training(tmp_path, device, sa
 
 def test_a_policy_file_holds_every_run(tmp_path):
     train_cell(SPEC, tmp_path)
-    saved = load(tmp_path / "policies" / f"{SPEC.name}.pt")
+    saved = load(tmp_path / "policies" / f"{file_name(SPEC)}.pt")
     assert saved["seeds"] == [0, 1, 2]
     assert CellSpec.model_validate_json(saved["spec"]) == SPEC
     assert saved["rows"].shape[0] == 3 and torch.isfinite(saved["rows"]).all()

@@ -9,6 +9,7 @@ import torch
 
 from hindsight.analysis.cells import load_cell
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.off_policy import OffPolicyRuns
@@ -76,7 +77,7 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     by_seed = {run["seed"]: run for run in cell.metadata["runs"]}
     assert (by_seed[1]["ended"], by_seed[1]["end_step"]) == ("diverged", step)
     assert {by_seed[0]["ended"], by_seed[2]["ended"]} == {"budget"}
-    assert sorted(load(tmp_path / "poisoned/policies" / f"{spec.name}.pt")["seeds"]) == [0, 2]
+    assert sorted(load(tmp_path / "poisoned/policies" / f"{file_name(spec)}.pt")["seeds"]) == [0, 2]
 
     # It counts as failing every episode from then on.
     mine = cell.curves[cell.curves.seed == 1]

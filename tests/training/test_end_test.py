@@ -10,6 +10,7 @@ import torch
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.integrity import ABOUT
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError, validated
@@ -54,7 +55,7 @@ def test_a_run_ends_at_a_test_that_its_last_policy_passes(ended):
     spec, root, runs = ended
     by_test = [run for run in runs if run["ended"] == "test"]
     assert by_test and {run["ended"] for run in runs} <= {"test", "budget"}
-    saved = load_policies(root / "policies" / f"{spec.name}.pt")
+    saved = load_policies(root / "policies" / f"{file_name(spec)}.pt")
     for run, row in zip(runs, saved["rows"], strict=True):
         number = run["end_step"] // 100
         passed = all(episodes_caught(spec, row, run["seed"], number))

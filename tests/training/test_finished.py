@@ -12,6 +12,7 @@ import torch
 from hindsight.analysis.cells import load_cell
 from hindsight.integrity import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import read_spec, spec_document
 from hindsight.training.cell import Execution, train_cell
@@ -40,7 +41,7 @@ def curves(path: Path) -> pd.DataFrame:
 
 
 def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
-    saved = load(root / "policies" / f"{spec.name}.pt")
+    saved = load(root / "policies" / f"{file_name(spec)}.pt")
     return dict(zip(saved["seeds"], saved["rows"], strict=True))
 
 
@@ -78,7 +79,7 @@ def test_a_finished_cell_is_left_alone(tmp_path, trained_seeds):
 def test_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, what):
     path = train_cell(SPEC, tmp_path)
     expected = curves(path)
-    policy = tmp_path / "policies" / f"{SPEC.name}.pt"
+    policy = tmp_path / "policies" / f"{file_name(SPEC)}.pt"
     if what == "code":
         as_of_other_code(path)
     elif what == "truncated":
@@ -103,7 +104,7 @@ def test_with_more_seeds_the_missing_ones_are_trained(
     assert [run["seed"] for run in cell.metadata["runs"]] == list(range(then))
     assert cell.metadata["reused"]["seeds"] == list(range(min(first, then)))
     # The runs are those of the other file, and the others as if they had been trained alone.
-    old = curves(tmp_path / "cells" / f"{with_seeds(first).name}.parquet")
+    old = curves(tmp_path / "cells" / f"{file_name(with_seeds(first))}.parquet")
     new = curves(path)
     kept = list(range(min(first, then)))
     pd.testing.assert_frame_equal(

@@ -77,7 +77,7 @@ def cells_to_train(output):
 
 
 def planned(project, *arguments):
-    return jobs(snakemake(project, "--dry-run", *SMOKE, *arguments).stdout)
+    return jobs(snakemake(project, "--dry-run", *arguments, *SMOKE).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +157,12 @@ def test_one_figure_makes_what_it_needs_and_nothing_else(project, asked):
     gone = asked.plan.cells_of("s_ratio")[0]
     curves = project / "results/cells" / f"{asked.files[gone]}.parquet"
     hidden = curves.rename(curves.with_suffix(".hidden"))
-    assert planned(project, f"{asked.folder}/{figure}.png") == {"figures": 1}
-    ran = snakemake(project, "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
-    assert ran.returncode == 0, ran.stdout
-    hidden.rename(curves)
+    try:
+        assert planned(project, f"{asked.folder}/{figure}.png") == {"figures": 1}
+        ran = snakemake(project, "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
+        assert ran.returncode == 0, ran.stdout
+    finally:
+        hidden.rename(curves)
 
 
 def test_a_look_writes_nothing_and_shows_few_boxes(project, tmp_path):
@@ -260,7 +262,7 @@ def test_drawing_does_not_import_torch(project, asked):
     (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
     environment = environment_of(project)
     environment["PYTHONPATH"] = f"{blocked}{os.pathsep}{environment['PYTHONPATH']}"
-    picture = project / asked.folder / "ppo_her_figa3.png"
+    picture = project / asked.folder / "ppo_her_figA3.png"
     picture.unlink()
     shutil.rmtree(project / asked.tables / "grid_size")
     command = ["snakemake", "--cores", "1", "--config", "preset=smoke", "results=cached"]
