@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+from hindsight.workflow import Stage, files_below
 
 from hindsight.specs.config import load
 from hindsight.specs.cost import wall_seconds
 from hindsight.specs.plan import Plan
-from hindsight.workflow import Stage, files_below
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs")
+PARTS = ("Snakefile", "config.yaml", "config", "environment.yml", "workflow", "profiles", "docs")
 #: In place of hindsight: a job's files, empty.
 NOTHING = """#!/usr/bin/env bash
 set -eu

@@ -53,7 +53,7 @@ def _draw_published(folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     for part in ("Snakefile", "config.yaml", "environment.yml"):
         shutil.copy(ROOT / part, folder / part)
-    for part in ("workflow", "profiles", "docs", "src", "results/published"):
+    for part in ("config", "workflow", "profiles", "docs", "src", "results/published"):
         ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     blocked = folder / "blocked"

@@ -16,6 +16,7 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.config import PUBLISHED, parse
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan
+from tests import configuration
 from tests.analysis.synthetic import constant, summarise, write_cell
 from tests.commands import hindsight
 
@@ -28,6 +29,7 @@ STATIC = "random-static-n3-G10-r1"
 def project(tmp_path, monkeypatch):
     """A folder like the project's, whose published results are the project's."""
     shutil.copy(ROOT / "config.yaml", tmp_path)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "results").mkdir()
     (tmp_path / PUBLISHED).symlink_to(ROOT / PUBLISHED)
     monkeypatch.chdir(tmp_path)
@@ -141,7 +143,7 @@ def test_own_results_stand_beside_an_arm_that_ships(project):
 def planned(mine=None, **overrides):
     """The plan of the page's own experiment."""
     block = re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    values = yaml.safe_load((ROOT / "config.yaml").read_text())
+    values = configuration.values()
     values["experiments"] |= yaml.safe_load(block[1])["experiments"]
     values["experiments"]["mine"]["arms"] |= mine or {}
     return Plan.of(parse({**values, "select": {"mine": {}}, **overrides}))

@@ -18,6 +18,7 @@ from hindsight.specs.code import code_of
 from hindsight.specs.config import parse
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from hindsight.specs.plan import Plan
+from tests import configuration
 from tests.analysis.synthetic import constant, summarise, write_experiment
 
 PACKAGE = Path(hindsight.__file__).parent
@@ -157,7 +158,7 @@ def test_an_on_policy_algorithm(package):
 def test_an_experiment():
     (block,) = re.findall(r"^```yaml\n(experiments:.*?)^```", PAGE, re.M | re.S)
     added = yaml.safe_load(block)
-    values = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    values = configuration.values()
     values["experiments"] = added["experiments"]
     values["presets"] = {"smoke": {**values["presets"]["smoke"], **added["presets"]["smoke"]}}
     plan = Plan.of(parse({**values, "preset": "smoke"}))

@@ -502,13 +502,15 @@ def replicate(
 
 
 @app.command(hidden=True)
-def schema() -> None:
+def schema(
+    preset: Annotated[bool, typer.Option("--preset", help="of a file in config/presets")] = False,
+) -> None:
     """Print the JSON schema of config.yaml, by which editors complete and check it."""
     import json
 
-    from hindsight.specs.config import Config
+    from hindsight.specs.config import Config, Size
 
-    typer.echo(json.dumps(Config.model_json_schema(), indent=1))
+    typer.echo(json.dumps((Size if preset else Config).model_json_schema(), indent=1))
 
 
 @app.command()

@@ -81,13 +81,13 @@ UNREADABLE: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ("a key given twice", lambda text: text + b"preset: smoke\n", "key 'preset' is given twice"),
     (
         "an experiment called environment",
-        lambda text: text.replace(b"\n  learning_rate:\n", b"\n  environment:\n", 1),
+        lambda text: text + b"experiments: {environment: {title: t, figures: f, arms: {A: {}}}}\n",
         "'environment' is the name of the picture",
     ),
-    ("cut in the middle", lambda text: text[: len(text) // 2], ""),
+    ("cut in a key", lambda text: text[: text.index(b"execution:") + 6], "is not YAML"),
     ("empty", lambda text: b"", "holds no keys"),
     ("noise", lambda text: b"\x8b" + text[::-1], "is not UTF-8 text"),
-    ("a tab", lambda text: text.replace(b"\n  algorithms:", b"\n\talgorithms:", 1), "is not YAML"),
+    ("a tab", lambda text: text.replace(b"\n  device:", b"\n\tdevice:", 1), "is not YAML"),
     ("a null byte", lambda text: text[:100] + b"\0" + text[100:], "is not YAML"),
 ]
 
@@ -103,6 +103,7 @@ def sentence(lab: Lab, said: str, named: str) -> None:
 def mistaken(lab: Lab, mistakes: Sequence[Mistake]) -> str:
     mistake = mistakes[lab.turn % len(mistakes)]
     (lab.folder / "config.yaml").write_bytes((ROOT / "config.yaml").read_bytes())
+    (lab.folder / "config").symlink_to(ROOT / "config")
     process = lab.start(*mistake.command)
     demand(process.wait() == mistake.status, process.said)
     if mistake.status == 2:  # typer's own usage, in a box
@@ -117,6 +118,7 @@ def unreadable(lab: Lab) -> str:
     told, change, named = UNREADABLE[lab.turn % len(UNREADABLE)]
     config = lab.folder / "config.yaml"
     config.write_bytes(change((ROOT / "config.yaml").read_bytes()))
+    (lab.folder / "config").symlink_to(ROOT / "config")
     command = ("plan",) if lab.rng.random() < 0.5 else ("replicate", "--cores", "1")
     process = lab.start(*command)
     demand(process.wait() == 1, process.said)

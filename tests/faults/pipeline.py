@@ -19,7 +19,16 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
+PARTS = (
+    "Snakefile",
+    "config.yaml",
+    "config",
+    "environment.yml",
+    "workflow",
+    "profiles",
+    "docs",
+    "src",
+)
 CLOCKS = ["wall_seconds", "cpu_seconds"]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
 CONFIG = ("--config", "preset=smoke", "steps=4096", f"select={json.dumps(SELECT)}")

@@ -15,7 +15,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
@@ -31,6 +30,7 @@ from hindsight.figures.specs import measures, of_any
 from hindsight.figures.tables import Tables
 from hindsight.specs.config import AUTHORS
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
+from tests import configuration
 from tests.analysis import synthetic
 from tests.figures.reading import drawn, labels, line_of, texts
 from tests.figures.synthetic_tasks import EXPERIMENTS as TASKS
@@ -355,7 +355,7 @@ def test_names_follow_experiment_and_fidelity() -> None:
         "ppo_her_figA4_described", "ppo_her_figA5_described",
     ]  # fmt: skip
     assert figures.names_for("fetch_rollout", ["released"]) == []
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    config = configuration.values()
     known = {*config["experiments"], *TASKS, "environment"}
     assert {spec.experiment for spec in FIGURES.values()} <= known
     used = {name for spec in [*FIGURES.values(), *of_any("x").values()] for name in spec.measures}

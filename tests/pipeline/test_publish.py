@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from hindsight import repository
 from hindsight.files import FileError
@@ -23,11 +22,11 @@ from hindsight.specs.code import file_name
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config, parse
 from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
-from hindsight.specs.reading import read_keys
 from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
+from tests import configuration
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """Two of the published cells, in a folder of its own."""
-    values = read_keys(ROOT / "config.yaml") | {"preset": "large"}
+    values = configuration.values() | {"preset": "large"}
     narrowed = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
     nothing = {"SAC": {"preys": ["repel"]}, "SAC-HER": {"preys": ["repel"]}}
     values["select"] = {"algorithms": narrowed | {"arms": nothing}}
@@ -190,7 +189,7 @@ def test_the_run_in_the_middle() -> None:
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, CellSpec]:
     """A project whose results are one small cell, which is trained; its configuration and cell."""
     monkeypatch.chdir(tmp_path)
-    values = yaml.safe_load((ROOT / "config.yaml").read_text())
+    values = configuration.values()
     values["presets"]["large"] |= {
         "hidden": [8], "n_steps": 64, "steps": 320, "seeds": 3,
         "evaluation": {"points": 2, "episodes": 10},

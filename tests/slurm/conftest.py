@@ -18,7 +18,16 @@ from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
+PARTS = (
+    "Snakefile",
+    "config.yaml",
+    "config",
+    "environment.yml",
+    "workflow",
+    "profiles",
+    "docs",
+    "src",
+)
 PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
 #: The profile as it is, but for waiting: this queue is quick, and this file system no network's.
 QUICK = ("--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "5")

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError
+from tests import configuration
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (
@@ -22,9 +22,9 @@ HOSTILE = (
 )
 
 
-def configuration():
+def few():
     """config.yaml with few experiments, every kind of key among them."""
-    values = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    values = configuration.values()
     kept = ("her_strategy", "learning_rate", "point_reach")
     values["experiments"] = {n: values["experiments"][n] for n in kept}
     place = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
@@ -73,7 +73,7 @@ def everything(project):
     return paths, [*" ".join(options).split(), *project.experiments]
 
 
-PLAIN = configuration()
+PLAIN = few()
 PLACES = list(words(PLAIN))
 
 

@@ -16,6 +16,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.plan import Plan, left_out, papers_grids, spec_path
 from hindsight.specs.reading import read_keys
+from tests import configuration
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
@@ -26,7 +27,7 @@ def plan_of(**overrides):
 
 
 def preset_names():
-    return list(yaml.safe_load(CONFIG.read_text())["presets"])
+    return list(configuration.values()["presets"])
 
 
 @pytest.mark.parametrize("preset", preset_names())
@@ -69,7 +70,7 @@ def test_what_the_papers_figures_are_made_of():
 
 
 def test_without_the_papers_preset_there_is_nothing_to_measure_coverage_by():
-    values = read_keys(CONFIG)
+    values = configuration.values()
     del values["presets"]["paper"]
     assert papers_grids(parse(values)) == {}
 
@@ -257,7 +258,7 @@ def test_a_task_takes_the_place_of_the_conditions():
 
 def plan_with(**experiment):
     """The plan of an experiment of one's own beside those there are."""
-    values = yaml.safe_load(CONFIG.read_text())
+    values = configuration.values()
     values["experiments"]["mine"] = {"title": "t", "figures": "f", **experiment}
     return Plan.of(parse({**values, "select": {"mine": {}}}))
 
@@ -299,7 +300,7 @@ def test_only_what_changed_gets_another_name():
     select["algorithms"]["preys"] = ["static", "attract"]
     after = plan_of(select=select)
     assert set(after.cells) < set(before.cells)
-    values = yaml.safe_load(CONFIG.read_text())
+    values = configuration.values()
     values["experiments"]["learning_rate"]["vary"]["learning_rate"].append(1.0e-3)
     grown = Plan.of(parse(values))
     added = set(grown.cells) - set(before.cells)
@@ -445,7 +446,7 @@ def test_what_is_typed_and_is_no_value(pair, named):
 
 def test_what_select_leaves_out_is_said():
     """A level that is added under `experiments` and hidden by the preset's `select` is named."""
-    values = yaml.safe_load(CONFIG.read_text())
+    values = configuration.values()
     values["experiments"]["her_strategy"]["vary"]["k"].append(16)
     select = {
         "algorithms": {"arms": {"SAC": {"preys": ["static"]}}},
@@ -536,7 +537,7 @@ def test_the_authors_code_has_no_such_option(option):
 @pytest.mark.parametrize("preset", preset_names())
 def test_what_a_preset_selects_can_stand_on_snakemakes_command_line(preset):
     """Which reads every word within a key as text, numbers too."""
-    select = yaml.safe_load(CONFIG.read_text())["presets"][preset]["select"]
+    select = configuration.values()["presets"][preset]["select"]
     as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
     assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells
 
@@ -555,7 +556,10 @@ def test_a_job_reads_the_cells_that_were_written(tmp_path, monkeypatch):
 
 def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
     """So cells of one fidelity can be published before those of the other are trained."""
-    values = read_keys(CONFIG) | {"preset": "large", "end_test": {"every": 10_000, "episodes": 5}}
+    values = configuration.values() | {
+        "preset": "large",
+        "end_test": {"every": 10_000, "episodes": 5},
+    }
     sizes = {"released": {"seeds": 8, "steps": 150_000}, "described": {"seeds": 4}}
     arms = {"SAC": {"fidelities": sizes}, "SAC-HER": {"fidelities": sizes, "end_test": False}}
     where = {"spawns": ["random"], "preys": ["static"], "steps": 200_000}

@@ -20,11 +20,20 @@ from hindsight.analysis.cells import load_cell
 from hindsight.integrity import ABOUT, sealed
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
-from tests import commands
+from tests import commands, configuration
 from tests.browser import probed
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("Snakefile", "config.yaml", "environment.yml", "workflow", "profiles", "docs", "src")
+PARTS = (
+    "Snakefile",
+    "config.yaml",
+    "config",
+    "environment.yml",
+    "workflow",
+    "profiles",
+    "docs",
+    "src",
+)
 SMOKE = ("--config", "preset=smoke")
 
 
@@ -321,7 +330,7 @@ def test_a_changed_algorithm_is_noticed(project, source, asked):
 
 
 def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
-    values = yaml.safe_load((project / "config.yaml").read_text())
+    values = configuration.values(project)
     values["experiments"]["learning_rate"]["vary"]["learning_rate"] = [1.0e-3, 3.0e-4]
     select = values["presets"]["smoke"]["select"]["learning_rate"]
     select["levels"]["learning_rate"] = [1.0e-3, 3.0e-4]

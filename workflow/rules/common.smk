@@ -13,7 +13,7 @@ from hindsight.files import FileError
 from hindsight.fingerprint import of_stage
 from hindsight.interruption import end_with_parent
 from hindsight.pipeline.project import Project
-from hindsight.specs.config import parse as parse_config
+from hindsight.specs.config import completed, parse as parse_config
 from hindsight.specs.errors import SpecError
 from hindsight.specs.reading import read_keys
 
@@ -23,7 +23,7 @@ if workflow.is_main_process and not workflow.output_settings.dryrun:
 try:
     # Snakemake says nothing of a key that is there twice.
     read_keys(Path("config.yaml"))
-    PROJECT = Project.of(parse_config(config))
+    PROJECT = Project.of(parse_config(completed(config, Path())))
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 

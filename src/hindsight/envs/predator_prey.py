@@ -24,7 +24,7 @@ from gymnasium.spaces import Box, Dict, Space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.prey import PREYS, n_uniform, numbers_of, top_speed, velocities
+from hindsight.envs.prey import n_uniform, numbers_of, policy_of, top_speed, velocities
 from hindsight.envs.run_axis import Environments, per_run
 from hindsight.envs.step import STEP, SUCCESS, TERMINATED, Numbers, within
 from hindsight.io.compiled import FirstClass, first_class
@@ -207,10 +207,10 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         return torch.from_numpy(np.concatenate([goals, velocity, predator], axis=-1))
 
     def goal_policy(self, run: int) -> FirstClass:
-        return PREYS[self.specs[run].prey].velocity
+        return policy_of(self.specs[run].prey).velocity
 
     def numbers(self, spec: PredatorPreySpec) -> list[float]:
-        keeps, described = PREYS[spec.prey].keeps, spec.fidelity == "described"
+        keeps, described = policy_of(spec.prey).keeps, spec.fidelity == "described"
         flags = (spec.pushes_object, described, keeps)
         return [spec.grid_size, spec.interception_distance, spec.max_steps, *flags]
 
@@ -287,7 +287,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     @property
     def _n_uniform(self) -> int:
         """Numbers of a step: none where all preys draw only when an episode begins."""
-        moving = any(not PREYS[spec.prey].keeps for spec in self.specs)
+        moving = any(not policy_of(spec.prey).keeps for spec in self.specs)
         return n_uniform(self.n) if moving else 0
 
     def _make_ready(self, uniform: Numbers) -> None:

@@ -2,10 +2,11 @@
 
 A prey is a function that turns the line of sight d = predator - prey, which points at the predator,
 and the numbers drawn for this step into the velocity with which the prey moves next.  To add one,
-write its function and enter it in `PREYS`.
+write its function here and its name in `hindsight.specs.environments.predator_prey.PREYS`.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,6 @@ import torch
 
 from hindsight.envs.step import GOAL_POLICY, Numbers
 from hindsight.io.compiled import FirstClass, compiled, entry_point, first_class
-from hindsight.specs.environments.predator_prey import Prey
 
 # What is drawn for one step: a speed or the share of a mixture, an index, a vector; what stands for
 # the zero vector; and the first vector once more, as numbers of a normal distribution.
@@ -130,7 +130,20 @@ def mix(
     scale(velocity, _top_speed(n))
 
 
-@first_class(GOAL_POLICY)
+class Policy(NamedTuple):
+    """How a prey moves."""
+
+    velocity: FirstClass
+    #: It draws one velocity at the start of an episode and keeps it.
+    keeps: bool
+
+
+def policy(keeps: bool = False) -> Callable[[Callable[..., None]], Policy]:
+    """A prey of the function that writes its velocity [n]."""
+    return lambda function: Policy(first_class(GOAL_POLICY)(function), keeps)
+
+
+@policy(keeps=True)
 def static(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """It rests."""
     velocity[:] = 0
@@ -144,53 +157,43 @@ def _anywhere(drawn: Numbers, speed: float, velocity: Numbers) -> None:
     scale(velocity, speed)
 
 
-@first_class(GOAL_POLICY)
+@policy()
 def random(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Along a uniform vector, at a uniform speed."""
     _anywhere(drawn, _top_speed(len(d)) * drawn[SPEED], velocity)
 
 
-@first_class(GOAL_POLICY)
+@policy()
 def attract(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Towards the predator and aside."""
     mix(d, 0.1, drawn, described, velocity)
 
 
-@first_class(GOAL_POLICY)
+@policy()
 def repel(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Away from the predator and aside."""
     mix(-d, 0.0, drawn, described, velocity)
 
 
-@first_class(GOAL_POLICY)
+@policy()
 def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Against the line of sight at top speed."""
     velocity[:] = -d
     scale(velocity, _top_speed(len(d)))
 
 
-@first_class(GOAL_POLICY)
+@policy(keeps=True)
 def random_direction(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Along a uniform vector at top speed."""
     _anywhere(drawn, _top_speed(len(d)), velocity)
 
 
-class Policy(NamedTuple):
-    """How a prey moves."""
-
-    velocity: FirstClass
-    #: It draws one velocity at the start of an episode and keeps it.
-    keeps: bool = False
-
-
-PREYS: dict[Prey, Policy] = {
-    "static": Policy(static, keeps=True),
-    "random": Policy(random),
-    "attract": Policy(attract),
-    "repel": Policy(repel),
-    "straight_away": Policy(straight_away),
-    "random_direction": Policy(random_direction, keeps=True),
-}
+def policy_of(prey: str) -> Policy:
+    """The prey of this name.  It is looked up, since a cell depends on the code of its own alone."""
+    found = globals().get(prey)
+    if not isinstance(found, Policy):
+        raise LookupError(f"prey {prey!r} has a name but no function in hindsight.envs.prey")
+    return found
 
 
 @entry_point
@@ -199,8 +202,8 @@ def _each(policy: Any, d: Numbers, drawn: Numbers, described: bool, velocity: Nu
         policy(d[i], drawn[i], described, velocity[i])
 
 
-def velocities(prey: Prey, d: Numbers, uniform: Numbers, described: bool) -> Numbers:
+def velocities(prey: str, d: Numbers, uniform: Numbers, described: bool) -> Numbers:
     """Velocities [size, n] at lines of sight d [size, n], by numbers [size, 2 n + 2] in [0, 1)."""
     velocity = np.empty_like(d)
-    _each(PREYS[prey].velocity.address, d, numbers_of(uniform), described, velocity)
+    _each(policy_of(prey).velocity.address, d, numbers_of(uniform), described, velocity)
     return velocity

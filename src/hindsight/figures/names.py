@@ -6,17 +6,11 @@ from typing import Any
 
 from hindsight.analysis.summarise import level_text
 from hindsight.specs.config import condition_name
+from hindsight.specs.environments.predator_prey import PREYS as KNOWN
 
 SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
-PREYS = {
-    "static": "static",
-    "random": "random",
-    "attract": "attract",
-    "repel": "repel",
-    "straight_away": "straight away",
-    "random_direction": "random direction",
-}
-#: The papers' conditions by their names, in their order: how both spawn, how the prey moves.
+PREYS = {prey: prey.replace("_", " ") for prey in KNOWN}
+#: Conditions by their names, in their order: how both spawn, how the prey moves.
 CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for prey in PREYS}
 #: A key on an axis.
 KEYS = {

@@ -120,6 +120,11 @@ class EnvironmentSpec(Spec):
         return ()
 
     @property
+    def code(self) -> tuple[str, ...]:
+        """Where the code begins that steps it, `module` or `module:name` (`fingerprint`)."""
+        return (self.entry_point.partition(":")[0],)
+
+    @property
     def own_code(self) -> str:
         """A digest of its source, where that is a person's own; else empty."""
         return ""

@@ -18,7 +18,7 @@ def roots_of(spec: CellSpec) -> tuple[str, ...]:
     kinds = (type(spec), type(how), type(where))
     specifications = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
     mathematics = filter(None, (how.module, how.compiled_module))
-    return (how.loop, *mathematics, where.entry_point.partition(":")[0], *specifications)
+    return (how.loop, *mathematics, *where.code, *specifications)
 
 
 def file_name(spec: CellSpec) -> str:

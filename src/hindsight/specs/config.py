@@ -1,4 +1,4 @@
-"""What config.yaml may say: the models of its keys, and how it is read.
+"""What config.yaml and the files in `config` may say: the models of their keys, and how they are read.
 
 An experiment is a grid: arms x levels of what varies x conditions x fidelities.  A preset says how
 large: which part of which grids, and the size of a run.
@@ -79,6 +79,13 @@ class Arm(Spec):
     published: bool = False
 
 
+class Conditions(Spec):
+    """How predator and prey spawn, and how the prey moves: all pairs of these."""
+
+    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
+    preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
+
+
 class Experiment(Spec):
     """The grid of one published figure (or several)."""
 
@@ -87,8 +94,9 @@ class Experiment(Spec):
     #: The paper that these figures are of.
     paper: Words | None = None
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
-    #: Environments by name, in place of the papers' conditions: id, keys of the environment, and
-    #: under `keys` those of its cells there.
+    conditions: Conditions = Conditions()
+    #: Environments by name, in place of the conditions: id, keys of the environment, and under
+    #: `keys` those of its cells there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
@@ -130,10 +138,10 @@ def condition_name(spawn: str, prey: str) -> str:
 
 
 def conditions(experiment: Experiment) -> list[Condition]:
-    """The experiment's tasks, or the papers' twelve conditions."""
+    """The experiment's tasks, or its conditions of predator-prey."""
     if experiment.tasks:
         return [Condition(task) for task in experiment.tasks]
-    places = itertools.product(SPAWNS, PREYS)
+    places = itertools.product(experiment.conditions.spawns, experiment.conditions.preys)
     return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
 
 
@@ -229,12 +237,14 @@ class Execution(Spec):
 class Config(Spec):
     """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
 
-    preset: FolderName
+    preset: FolderName = "laptop"
     #: trained: train what is missing; cached: show what has been trained; published: what ships.
     results: Literal["trained", "cached", "published"] = "trained"
     execution: Execution = Execution()
-    experiments: dict[FolderName, Experiment]
-    presets: dict[FolderName, Size]
+    #: Of experiments that have none of their own: the papers'.
+    conditions: Conditions = Conditions()
+    experiments: dict[FolderName, Experiment] = Field(default_factory=dict)
+    presets: dict[FolderName, Size] = Field(default_factory=dict)
 
     hidden: Widths | None = None
     n_steps: int | None = None
@@ -244,6 +254,18 @@ class Config(Spec):
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec | None = None
     select: dict[str, Selection] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _experiments_have_conditions(cls, values: Any) -> Any:
+        found, shared = values.get("experiments"), values.get("conditions")
+        if shared is None or not isinstance(found, dict):
+            return values
+        experiments = {
+            name: {"conditions": shared, **each} if isinstance(each, dict) else each
+            for name, each in found.items()
+        }
+        return {**values, "experiments": experiments}
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
@@ -343,8 +365,25 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
 
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
-    """Read config.yaml; raises SpecError, one sentence, for anything that cannot be."""
-    return parse({**read_keys(path), **(overrides or {})})
+    """Read config.yaml and the files beside it (`completed`); raises SpecError, one sentence, for
+    anything that cannot be.
+    """
+    return parse(completed({**read_keys(path), **(overrides or {})}, path.parent))
+
+
+def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The values of config.yaml with those of `config` in its folder: experiments.yaml, and a file
+    for each preset.  Of experiments and presets of one name config.yaml's counts.
+    """
+    experiments = folder / "config/experiments.yaml"
+    shared = read_keys(experiments) if experiments.exists() else {}
+    shared["presets"] = {
+        path.stem: read_keys(path) for path in sorted(folder.glob("config/presets/*.yaml"))
+    }
+    for name in ("experiments", "presets"):
+        if isinstance(own := values.get(name, {}), dict):  # else it is refused
+            values = {**values, name: {**shared.get(name, {}), **own}}
+    return {**shared, **values}
 
 
 def parse(values: dict[str, Any]) -> Config:

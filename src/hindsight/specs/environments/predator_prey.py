@@ -1,14 +1,18 @@
 """Predator-prey: its specification."""
 
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive
 
-Prey = Literal["static", "random", "attract", "repel", "straight_away", "random_direction"]
+#: How a prey may move: the names of functions in hindsight.envs.prey.
+PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
 Spawn = Literal["random", "apart"]
-PREYS: tuple[Prey, ...] = get_args(Prey)
+if TYPE_CHECKING:
+    Prey = str
+else:  # not followed by fingerprints: a cell depends on its own prey, not on what others there are
+    Prey = Literal[PREYS]
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 
 
@@ -40,6 +44,11 @@ class PredatorPreySpec(EnvironmentSpec):
         return self
 
     @property
+    def code(self) -> tuple[str, ...]:
+        """Its own code, and that of its prey."""
+        return (*super().code, f"hindsight.envs.prey:{self.prey}")
+
+    @property
     def step_limit(self) -> int:
         """Steps of the longest episode: it fails once more than `max_steps` have passed."""
         return self.max_steps + 1
@@ -62,8 +71,9 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @model_validator(mode="after")
     def _fidelity_where_it_matters(self) -> "PredatorPreySpec":
-        # Only attract and repel use the orthogonal vector in which the fidelities differ; for the
-        # others one name for one environment lets both fidelities share their trained cells.
-        if self.prey not in ("attract", "repel") and self.fidelity != "released":
+        # These preys do not use the orthogonal vector in which the fidelities differ: one name for
+        # one environment lets both fidelities share their trained cells.
+        alike = ("static", "random", "straight_away", "random_direction")
+        if self.prey in alike and self.fidelity != "released":
             object.__setattr__(self, "fidelity", "released")
         return self
