@@ -271,9 +271,9 @@ BARS = [
 
 #: kind of cell: options of `hindsight train`, megabytes it may take
 MEMORY = {
-    "laptop cell (PPO-HER 2x64, 6 runs)": (["--seeds", "6", "--hidden", "64,64"], 1024),
+    "laptop cell (PPO-HER 2x64, 6 runs)": (["--seeds", "6", "hidden=64,64"], 1024),
     "paper cell (PPO-HER 3x512)": (
-        ["--seeds", "1", "--hidden", "512,512,512"],
+        ["--seeds", "1", "hidden=512,512,512"],
         4096,
     ),
 }

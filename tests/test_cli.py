@@ -23,7 +23,7 @@ from hindsight.pipeline.replicate import _as_yaml, _what_came_out
 from tests.commands import hindsight
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
-SMALL = ["--hidden", "8", "--seeds", "2", "--steps", "4096", "--prey", "repel", "--n-dims", "2"]
+SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
 
 
 def program(*arguments, cwd, **options):
@@ -60,7 +60,7 @@ def test_evaluate_tells_return_and_success(trained):
     (policy,) = (trained / "results/policies").rglob("*.pt")
     told = [
         hindsight("evaluate", str(policy), "--episodes", "3", *more, cwd=trained)
-        for more in ([], ["--run", "1"], ["--set", "max_steps=5"], ["--random"])
+        for more in ([], ["--run", "1"], ["max_steps=5"], ["--random"])
     ]
     assert all(result.returncode == 0 for result in told), told[0].stderr
     both, one, short, random = (result.stdout.splitlines() for result in told)
@@ -72,7 +72,7 @@ def test_evaluate_tells_return_and_success(trained):
 
 
 def test_train_on_bits_without_a_word_of_prey(tmp_path):
-    small = ["--hidden", "8", "--seeds", "2", "--steps", "2048", "--set", "n_bits=3"]
+    small = ["hidden=8", "--seeds", "2", "--steps", "2048", "n_bits=3"]
     result = hindsight("train", "--env", "BitFlipping-v0", "--her", "final", *small, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (path,) = (tmp_path / "results/cells").rglob("*.parquet")
@@ -84,37 +84,40 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["train", "--prey", "statc"], "environment.prey: 'statc'"),
+        (["train", "prey=statc"], "environment.prey: 'statc'"),
         (["train", "--seeds", "0"], "seeds: 0"),
-        (["train", "--n-dims", "1"], "environment.n_dims: 1"),
-        (["train", "--interception-distance", "-1"], "environment.interception_distance: -1.0"),
-        (["train", "--hidden", "64,x"], "algorithm.hidden.1: 'x'"),
-        (["train", "--fidelity", "true", "--her", "final"], "fidelity: 'true'"),
+        (["train", "n_dims=1"], "environment.n_dims: 1"),
+        (["train", "interception_distance=-1"], "environment.interception_distance: -1.0"),
+        (["train", "hidden=64,x"], "algorithm.hidden.1: 'x'"),
+        (["train", "fidelity=true", "--her", "final"], "fidelity: 'true'"),
         (
-            ["train", "--fidelity", "released", "--her", "final", "--set", "inside=0.98"],
+            ["train", "fidelity=released", "--her", "final", "inside=0.98"],
             "error: inside=0.98 has no effect beside strategy final, fidelity released",
         ),
-        (["train", "--her", "final", "--k", "4"], "error: k=4 has no effect beside strategy final"),
+        (["train", "--her", "final", "k=4"], "error: k=4 has no effect beside strategy final"),
         (
-            ["train", "--env", "PointReach-v0", "--prey", "repel", "--n-dims", "5"],
-            "error: --prey is of PredatorPrey-v0, and has no effect on PointReach-v0",
+            ["train", "--env", "PointReach-v0", "prey=repel", "n_dims=5"],
+            "error: prey=repel: unknown option 'prey'; PointReach-v0 has action_scale",
         ),
-        (["train", "--env", "BitFlipping-v0", "--spawn", "apart"], "--spawn is of PredatorPrey-v0"),
-        (["train", "--her", "none", "--k", "4"], "--k is of hindsight"),
-        (["train", "--k", "1"], "--k is of hindsight"),
-        (["train", "--fidelity", "released"], "--fidelity has no effect here"),
         (
-            ["train", "--algorithm", "sac", "--env", "PointReach-v0", "--fidelity", "described"],
-            "--fidelity has no effect here",
+            ["train", "--env", "BitFlipping-v0", "spawn=apart"],
+            "unknown option 'spawn'",
+        ),
+        (["train", "--her", "none", "k=4"], "k=4: 'k' needs hindsight, so a strategy (her)"),
+        (["train", "PPO"], "error: 'PPO' is not key=value"),
+        (["train", "fidelity=released"], "fidelity has no effect here"),
+        (
+            ["train", "--algorithm", "sac", "--env", "PointReach-v0", "fidelity=described"],
+            "fidelity has no effect here",
         ),
         (["train", "--workers", "2"], "--workers is of foreign environments"),
-        (["train", "--prey", "static", "--set", "prey=repel"], "prey is given twice, by --prey"),
+        (["train", "prey=static", "prey=repel"], "prey is given twice"),
         (
-            ["train", "--her", "final", "--set", "strategy=future"],
-            "strategy is given twice, by --her and --set",
+            ["train", "--her", "final", "strategy=future"],
+            "strategy is given by --her",
         ),
-        (["train", "--hidden", ""], "algorithm.hidden"),
-        (["train", "--set", "s_ratio=[1"], "--set s_ratio=[1: is not YAML"),
+        (["train", "hidden="], "algorithm.hidden"),
+        (["train", "s_ratio=[1"], "s_ratio=[1: is not YAML"),
         (["plan", "-c", "seeds=[1"], "error: "),
         (["plan"], "there is no config.yaml here: the replication runs in a clone"),
         (["watch", "none.pt", "film.gif"], "none.pt"),
@@ -132,10 +135,10 @@ def test_mistakes_are_told_in_one_sentence(tmp_path, arguments, named):
 
 @pytest.mark.parametrize(
     ("arguments", "differs"),
-    [(["--prey", "attract"], True), (["--her", "final"], True), ([], False)],
+    [(["prey=attract"], True), (["--her", "final"], True), ([], False)],
 )
 def test_fidelity_is_taken_where_it_makes_a_difference(tmp_path, arguments, differs):
-    small = ["--hidden", "8", "--seeds", "1", "--steps", "2048", "--fidelity", "released"]
+    small = ["hidden=8", "--seeds", "1", "--steps", "2048", "fidelity=released"]
     result = hindsight("train", *arguments, *small, cwd=tmp_path)
     assert (result.returncode == 0) == differs, result.stderr
 
@@ -204,7 +207,7 @@ def test_what_is_trained_is_shown_and_trained_anew_only_if_asked(trained, tmp_pa
 
 
 def test_what_was_interrupted_is_continued(tmp_path):
-    long = ["--hidden", "8", "--seeds", "2", "--steps", "40960", "--n-dims", "2"]
+    long = ["hidden=8", "--seeds", "2", "--steps", "40960", "n_dims=2"]
     process = subprocess.Popen([HINDSIGHT, "train", *long], cwd=tmp_path, stderr=subprocess.PIPE)
     while process.poll() is None and not list(tmp_path.rglob("progress/**/*.json")):
         time.sleep(0.01)
@@ -216,7 +219,7 @@ def test_what_was_interrupted_is_continued(tmp_path):
 
 
 def test_a_strategy_that_trains_as_another_is_told(tmp_path):
-    small = ["--hidden", "8", "--seeds", "1", "--steps", "2048", "--n-dims", "2"]
+    small = ["hidden=8", "--seeds", "1", "--steps", "2048", "n_dims=2"]
     told = {
         fidelity: hindsight(
             "train", "--her", "future", "--fidelity", fidelity, *small, cwd=tmp_path

@@ -130,9 +130,12 @@ def test_a_verdict_redoes_the_scoreboard_and_td3_no_table_and_no_figure(
     assert changed(cells) == ({"td3"} if "td3" in place else set())
 
 
-def test_a_prey_is_no_part_of_bits(sources):
+def test_a_cell_depends_on_its_own_prey_alone(sources):
+    """The cells here have one that rests."""
     before = codes()
     replace(sources / "envs/prey.py", "2 * drawn", "3 * drawn")
+    assert changed(before) == set()
+    replace(sources / "envs/prey.py", "velocity[:] = 0", "velocity[:] = 0.0")
     assert changed(before) == {name for name in CELLS if "bits" not in name}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
-TRAIN = ("train", "--hidden", "8", "--seeds", "1", "--steps", "2048")
+TRAIN = ("train", "hidden=8", "--seeds", "1", "--steps", "2048")
 
 
 def started(command, **options):
@@ -17,7 +17,7 @@ def started(command, **options):
 
 def test_without_standard_error_it_is_told_on_standard_output(tmp_path):
     closed = ["sh", "-c", 'exec "$0" "$@" 2>&-', HINDSIGHT]
-    refused = started([*closed, "train", "--prey", "statc"], cwd=tmp_path)
+    refused = started([*closed, "train", "prey=statc"], cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stdout.startswith("error: environment.prey: 'statc' is not allowed")
     trained = started([*closed, *TRAIN], cwd=tmp_path)

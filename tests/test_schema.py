@@ -7,20 +7,23 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
-from hindsight.specs.config import Config
+from hindsight.specs.config import Config, Size
+from tests import configuration
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "config.yaml").read_text(encoding="utf-8")
 (NAMED,) = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", TEXT)
 SCHEMA = json.loads((ROOT / NAMED).read_text(encoding="utf-8"))
-VALUES = yaml.safe_load(TEXT)
+VALUES = configuration.values()
 
 
 def test_it_is_that_of_the_models():
     renew = f".venv/bin/hindsight schema > {NAMED}"
     assert json.loads(json.dumps(Config.model_json_schema())) == SCHEMA, renew
+    renew = ".venv/bin/hindsight schema --preset > workflow/preset.schema.json"
+    of_presets = json.loads((ROOT / "workflow/preset.schema.json").read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(Size.model_json_schema())) == of_presets, renew
 
 
 def test_it_accepts_config_yaml():

@@ -26,16 +26,21 @@ def _say_version(asked: bool) -> None:
 app = typer.Typer(
     help="Hindsight replay, and the replication of PPO-HER and MEHER.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
+#: Panels of `hindsight train --help`.
+WHAT, HOW, WRITES = "What is trained", "How", "What is written"
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(min=0, help="processes that step a gymnasium environment; one for each core"),
+    typer.Option(
+        min=0,
+        help="processes that step a gymnasium environment; one for each core",
+        rich_help_panel=HOW,
+    ),
 ]
 NamedOption = Annotated[
     str | None,
@@ -51,21 +56,6 @@ MOST = 10**9
 ALGORITHMS = sorted(p.stem for p in (Path(__file__).parent / "specs/algorithms").glob("[!_]*.py"))
 
 
-class Terminates(StrEnum):
-    """Which goals end an episode."""
-
-    goal = "goal"
-    never = "never"
-
-
-class Rest(StrEnum):
-    """What becomes of rewards that goals do not explain."""
-
-    keep = "keep"
-    drop = "drop"
-    refuse = "refuse"
-
-
 class Fidelity(StrEnum):
     """What the authors' code does, or what the papers say."""
 
@@ -76,7 +66,10 @@ class Fidelity(StrEnum):
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="say it and end")
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_say_version, help="print the version and exit"
+        ),
     ] = False,
 ) -> None:
     pass
@@ -211,60 +204,67 @@ def _size(count: float) -> str:
 @app.command()
 def train(
     context: typer.Context,
-    algorithm: Annotated[
-        str, typer.Option(help=f"learning algorithm: {', '.join(ALGORITHMS)}")
-    ] = "ppo",
-    her: Annotated[
-        str, typer.Option(help="hindsight strategy: final, future, episode, random, or none")
-    ] = "none",
-    k: Annotated[
-        int | None, typer.Option(help="goals per step: ppo's copies (1), or of a replay (4)")
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="settings by name: recommended (ppo), robotics (sac)")
-    ] = None,
-    env: Annotated[
-        str, typer.Option(help="environment: ours, or gymnasium's id, as module:Name-v0")
-    ] = "PredatorPrey-v0",
-    prey: Annotated[str, typer.Option(help="how the prey moves")] = "static",
-    spawn: Annotated[str, typer.Option(help="where predator and prey begin")] = "random",
-    n_dims: Annotated[int, typer.Option(help="dimensions of the box")] = 3,
-    grid_size: Annotated[float, typer.Option(help="half-width of the box")] = 10.0,
-    interception_distance: Annotated[float, typer.Option(help="how near is caught")] = 1.0,
-    fidelity: Annotated[str, typer.Option(help="released or described")] = "described",
-    seeds: Annotated[
-        int | None, typer.Option(help="runs; 16, or 4 of a foreign environment, if not given")
-    ] = None,
-    steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
-    terminates: Annotated[
-        Terminates | None,
-        typer.Option(help="which goals end an episode of gymnasium's; found out if not given"),
-    ] = None,
-    rest: Annotated[
-        Rest | None, typer.Option(help="rewards that goals do not explain: kept if not given")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="of Adam; the algorithm's own if not given")
-    ] = None,
-    hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
-    evaluation_episodes: Annotated[
-        int, typer.Option(help="episodes of each of the twenty evaluations")
-    ] = 20,
     keys: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="key=value, any other key of a cell, as s_ratio=0.6; repeatable"
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="any key of the environment, the algorithm or hindsight: prey=repel k=4 "
+            "learning_rate=1e-3 hidden=256,256",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    algorithm: Annotated[
+        str, typer.Option(help=f"learning algorithm: {', '.join(ALGORITHMS)}", rich_help_panel=WHAT)
+    ] = "ppo",
+    her: Annotated[
+        str,
+        typer.Option(
+            help="hindsight strategy: final, future, episode, random, or none",
+            rich_help_panel=WHAT,
+        ),
+    ] = "none",
+    env: Annotated[
+        str,
+        typer.Option(
+            help="environment: ours, or a gymnasium id such as module:Name-v0",
+            rich_help_panel=WHAT,
+        ),
+    ] = "PredatorPrey-v0",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="settings by name: recommended (ppo), robotics (sac)", rich_help_panel=WHAT
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="number of runs; 16, or 4 of a foreign environment, if not given",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(help="environment steps of each run", rich_help_panel=WHAT)
+    ] = 200_000,
+    device: Annotated[str, typer.Option(help="cpu or cuda", rich_help_panel=HOW)] = "cpu",
     workers: WorkersOption = None,
-    out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
-    again: Annotated[bool, typer.Option("--again", help="anew, also what is trained")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="retrain even if results exist", rich_help_panel=HOW)
+    ] = False,
+    out: Annotated[Path, typer.Option(help="folder of the results", rich_help_panel=WRITES)] = Path(
+        "results"
+    ),
     tensorboard: Annotated[
-        Path | None, typer.Option(help="folder of curves for TensorBoard, named as SB3 does")
+        Path | None,
+        typer.Option(
+            help="folder of curves for TensorBoard, with Stable-Baselines3's names",
+            rich_help_panel=WRITES,
+        ),
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(min=1, help="keep the policies every so many steps of each run")
+        int | None,
+        typer.Option(
+            min=1, help="keep the policies every so many steps of each run", rich_help_panel=WRITES
+        ),
     ] = None,
 ) -> None:
     """Train one cell, without Snakemake; writes the same files.
@@ -396,6 +396,10 @@ def watch(
 @app.command()
 def evaluate(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="any key of the environment: prey=repel"),
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes of each run")] = 100,
     run: Annotated[
         int | None, typer.Option(help="which of the cell's runs (its seed); all if not given")
@@ -411,10 +415,6 @@ def evaluate(
             "as module:Name-v0"
         ),
     ] = None,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="key=value of the environment, as prey=repel; repeatable"),
-    ] = None,
 ) -> None:
     """Mean and standard deviation of the return, and success rate, of a trained policy."""
     from hindsight.process import TORCH_MB, must_have_memory
@@ -428,7 +428,7 @@ def evaluate(
     from hindsight.training.policy_files import runs_in
 
     prepare_process("cpu")
-    parameters, found = overrides_of(keys or [], "--set"), []
+    parameters, found = overrides_of(keys or [], ""), []
     for each in runs_in(policy) if run is None else [run]:
         result = evaluate_policy(
             policy, env, episodes, not random, parameters=parameters, run=each, seed=seed

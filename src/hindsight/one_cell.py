@@ -1,17 +1,18 @@
-"""`hindsight train`: the cell that its flags say, what is to come, and what came out."""
+"""`hindsight train`: the cell that its flags and keys say, what is to come, and what came out."""
 
 import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hindsight.library.presets import keys_of, suit
+from hindsight.library.presets import keys_of as settings_of
+from hindsight.library.presets import suit
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import CellSpec, model_of, must_count, put
 from hindsight.specs.code import file_name
@@ -22,87 +23,82 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
 from hindsight.training.progress import shown
 
-#: Flags of the papers' environment alone.
-PREDATOR_PREY = ("prey", "spawn", "n_dims", "grid_size", "interception_distance")
-#: Flags that say the same as a key given by --set, where their names differ.
-KEYS = {"her": "strategy"}
+#: What `hindsight train` trains unless its keys say otherwise.
+KEYS = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
 
 
 def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     """The cell of `hindsight train`.
 
     Args:
-        flags: its flags, by name.
+        flags: its flags by name, and its `keys`, each `key=value`.
         typed: the names of those that a person typed.
 
     Raises:
-        SpecError: there is no such cell, or a flag was typed that has no effect on it.
+        SpecError: there is no such cell, or something was typed that has no effect on it.
     """
     name, env, her, seeds = (flags[flag] for flag in ("algorithm", "env", "her", "seeds"))
     if name not in ALGORITHMS:
         raise SpecError(f"--algorithm {name!r} is unknown; there are {', '.join(ALGORITHMS)}")
-    preset = keys_of(flags["preset"], name)
+    given = keys_of_pairs(flags["keys"] or [])
+    keys = KEYS | given
+    preset = settings_of(flags["preset"], name)
     if "her" not in typed:
         her = preset.get("her", her)
-    preset = {key: value for key, value in preset.items() if key != "her" and key not in typed}
-    widths = [width.strip() for width in flags["hidden"].split(",") if width.strip()]
     values: dict[str, Any] = {
         "environment": {"id": env},
-        "algorithm": {"name": name, "hidden": widths},
+        "algorithm": {"name": name},
         "seeds": seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
         "steps": flags["steps"],
-        "evaluation": {"episodes": flags["evaluation_episodes"]},
+        "evaluation": {"episodes": keys.pop("evaluation_episodes")},
     }
-    known = model_of("environment", values["environment"]).model_fields.keys()
-    given = [flag for flag in PREDATOR_PREY if flag in typed] + ["fidelity"]
-    values["environment"] |= {flag: flags[flag] for flag in given if flag in known}
-    for key in ("terminates", "rest"):
-        if flags[key] is not None:
-            put(values, key, flags[key].value, f"--{key}")
-    if flags["learning_rate"] is not None:
-        values["algorithm"]["learning_rate"] = flags["learning_rate"]
+    fidelity = keys.pop("fidelity")
+    if "fidelity" in model_of("environment", values["environment"]).model_fields:
+        values["environment"]["fidelity"] = fidelity
     if her != "none":
         section = "hindsight" if ALGORITHMS[name].on_policy else "replay"
-        values[section] = {"strategy": her, "fidelity": flags["fidelity"]}
-        values[section] |= {} if flags["k"] is None else {"k": flags["k"]}
+        values[section] = {"strategy": her, "fidelity": fidelity}
     for key, value in preset.items():
-        put(values, key, value, "--preset")
-    keys = overrides_of(flags["keys"] or [], "--set")
+        if key != "her" and key not in given:
+            put(values, key, value, "--preset")
     for key, value in keys.items():
-        put(values, key, value, "--set")
+        put(values, key, value, f"{key}={value}")
     suit(values)
-    with suppress(SpecError):  # which is told below, with its place
+    with suppress(SpecError):  # which is reported below, with its place
         how = validated(ALGORITHMS[name], values["algorithm"])
         each = how.iteration_steps * how.n_envs
         values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
-    must_apply(typed, spec, keys)
-    must_count(spec, values, [*keys, *([] if flags["k"] is None else ["k"])])
+    must_apply({*typed, *given}, spec)
+    must_count(spec, values, given)
     return spec
 
 
-def must_apply(given: Collection[str], spec: CellSpec, keys: Mapping[str, Any]) -> None:
-    """Raise SpecError for a flag that was given and has no effect on this cell.
+def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
+    """Keys and values of `key=value` pairs; raises SpecError."""
+    names = [pair.partition("=")[0] for pair in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"{name} is given twice")
+        if name == "strategy":
+            raise SpecError("strategy is given by --her")
+    keys = overrides_of(pairs, "")
+    if isinstance(widths := keys.get("hidden"), str | int):  # 64 or 64,64, without brackets
+        keys["hidden"] = [width for width in str(widths).split(",") if width.strip()]
+    return keys
 
-    `given` are the names of the flags that a person typed, `keys` those of --set.
-    """
+
+def must_apply(given: Collection[str], spec: CellSpec) -> None:
+    """Raise SpecError for a flag or key that was typed and has no effect on this cell."""
     where, replay = spec.environment, spec.replay
     relabels = spec.hindsight is not None or (replay is not None and replay.strategy is not None)
-    for flag in given:
-        key, typed = KEYS.get(flag, flag), "--" + flag.replace("_", "-")
-        if key in keys:
-            raise SpecError(f"{key} is given twice, by {typed} and --set")
-        if flag in PREDATOR_PREY and flag not in type(where).model_fields:
-            raise SpecError(f"{typed} is of PredatorPrey-v0, and has no effect on {where.id}")
-        if flag == "k" and not relabels:
-            raise SpecError("--k is of hindsight, and has no effect without a strategy (--her)")
-        if flag == "fidelity" and not relabels and not _differs_by_fidelity(where):
-            raise SpecError(
-                "--fidelity has no effect here: the authors' code and the papers differ in "
-                "hindsight (--her), and in prey that attracts or repels"
-            )
-        if flag == "workers" and not where.foreign:
-            raise SpecError(f"{typed} is of foreign environments, and has no effect on {where.id}")
+    if "fidelity" in given and not relabels and not _differs_by_fidelity(where):
+        raise SpecError(
+            "fidelity has no effect here: the authors' code and the papers differ in "
+            "hindsight (--her), and in prey that attracts or repels"
+        )
+    if "workers" in given and not where.foreign:
+        raise SpecError(f"--workers is of foreign environments, and has no effect on {where.id}")
 
 
 def _differs_by_fidelity(where: Any) -> bool:

@@ -146,7 +146,7 @@ def test_where_nothing_tells_it_is_refused_at_the_start_with_what_to_write():
     for kwargs in ({"knows": "info", "dense": True}, {"knows": "far"}):
         with pytest.raises(SpecError, match="def compute_terminated") as caught:
             line(**kwargs)
-        assert "\n" not in str(caught.value) and "--set terminates=never" in str(caught.value)
+        assert "\n" not in str(caught.value) and "terminates=never" in str(caught.value)
     assert line("never", knows="far").facts.terminates_on_success is False
     assert line("goal", knows="far").facts.terminates_on_success is True
 

@@ -416,8 +416,8 @@ def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
 def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
     """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
     program = Path(sys.executable).parent / "hindsight"
-    options = "--algorithm sac --her future --hidden 8 --seeds 2 --steps 1500 --workers 2"
-    more = "--set learning_starts=200 --set log_interval=50 --evaluation-episodes 2"
+    options = "--algorithm sac --her future hidden=8 --seeds 2 --steps 1500 --workers 2"
+    more = "learning_starts=200 log_interval=50 evaluation_episodes=2"
     command = [program, "train", "--env", "tests.envs.corridor:Corridor-v0"]
     command += [*options.split(), *more.split()]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
@@ -529,9 +529,9 @@ register("Mine-v0", GoalEnv, max_episode_steps=10, kwargs={"environment": "Point
 def test_a_persons_own_environment_on_the_command_line(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     command = [str(Path(sys.executable).parent / "hindsight"), "train", "--env", "mine:Mine-v0"]
-    command += ["--algorithm", "sac", "--her", "future", "--hidden", "8", "--seeds", "2"]
-    command += ["--steps", "300", "--evaluation-episodes", "1", "--workers", "2"]
-    command += ["--set", "log_interval=150"]
+    command += ["--algorithm", "sac", "--her", "future", "hidden=8", "--seeds", "2"]
+    command += ["--steps", "300", "evaluation_episodes=1", "--workers", "2"]
+    command += ["log_interval=150"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert re.search(r"steps/s  return .* success \d+%", result.stderr)

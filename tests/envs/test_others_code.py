@@ -19,8 +19,8 @@ from tests.envs.test_goal_environments import children, gone
 ROOT = Path(__file__).parents[2]
 COMMAND = (
     f"{Path(sys.executable).parent / 'hindsight'} train --env tests.envs.stubborn:Stubborn-v0 "
-    "--algorithm sac --her future --hidden 8 --seeds 2 --steps 600 --evaluation-episodes 2 "
-    "--set learning_starts=100 --set log_interval=50"
+    "--algorithm sac --her future hidden=8 --seeds 2 --steps 600 evaluation_episodes=2 "
+    "learning_starts=100 log_interval=50"
 ).split()
 ENVIRON = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
 CLOCKS = ["wall_seconds", "cpu_seconds"]

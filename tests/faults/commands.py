@@ -18,11 +18,11 @@ from tests.faults.lab import Lab, demand
 
 ROOT = Path(__file__).parents[2]
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
-SMALL = ("--hidden", "8", "--seeds", "1", "--steps", "2048", "--n-dims", "2")
+SMALL = ("hidden=8", "--seeds", "1", "--steps", "2048", "n_dims=2")
 STUBBORN = (
     *("train", "--env", "tests.envs.stubborn:Stubborn-v0", "--algorithm", "sac", "--her", "future"),
-    *("--hidden", "8", "--seeds", "2", "--steps", "600", "--evaluation-episodes", "2"),
-    *("--set", "learning_starts=100", "--set", "log_interval=50"),
+    *("hidden=8", "--seeds", "2", "--steps", "600", "evaluation_episodes=2"),
+    *("learning_starts=100", "log_interval=50"),
 )
 
 
@@ -63,16 +63,24 @@ VALUES = [
     Mistake("no runs on an axis", ("train", "--runs-per-axis", "0"), "'--runs-per-axis'", 2),
 ]
 FLAGS = [
-    train("prey where there is none", "--env PointReach-v0 --prey repel --n-dims 5", "--prey"),
-    train("spawn where there is none", "--env BitFlipping-v0 --spawn apart", "--spawn"),
-    train("a box where there is none", "--env BitFlipping-v0 --grid-size 3", "--grid-size"),
-    train("goals per step without hindsight", "--her none --k 4", "--k"),
-    train("copies of one goal", "--her final --k 4", "k=4 has no effect"),
-    train("fidelity without a difference", "--fidelity released", "--fidelity"),
+    train(
+        "prey where there is none",
+        "--env PointReach-v0 prey=repel n_dims=5",
+        "option 'prey'",
+    ),
+    train("spawn where there is none", "--env BitFlipping-v0 spawn=apart", "option 'spawn'"),
+    train(
+        "a box where there is none",
+        "--env BitFlipping-v0 grid_size=3",
+        "option 'grid_size'",
+    ),
+    train("goals per step without hindsight", "--her none k=4", "needs hindsight"),
+    train("copies of one goal", "--her final k=4", "k=4 has no effect"),
+    train("fidelity without a difference", "fidelity=released", "fidelity"),
     train("workers for our own environment", "--workers 2", "--workers"),
-    train("a key given twice", "--prey static --set prey=repel", "prey is given twice"),
-    train("an option that is undone", "--her final --set strategy=future", "given twice"),
-    train("no layers", "--hidden ,", "algorithm.hidden"),
+    train("a key given twice", "prey=static prey=repel", "prey is given twice"),
+    train("an option that is undone", "--her final strategy=future", "given by --her"),
+    train("no layers", "hidden=,", "hidden=,: is not YAML"),
 ]
 
 UNREADABLE: list[tuple[str, Callable[[bytes], bytes], str]] = [
@@ -152,7 +160,7 @@ def closed_streams(lab: Lab) -> str:
     demand(done.returncode == 0, done.stdout + done.stderr)
     (curves,) = lab.root.rglob("*.parquet")
     demand(curves.read_bytes()[:4] == b"PAR1", "messages in a results file")
-    refused = shell(lab, f'exec "$@" --prey statc {streams}')
+    refused = shell(lab, f'exec "$@" prey=statc {streams}')
     demand(refused.returncode == 1, "a mistake was no failure")
     if "1>&-" not in streams:
         demand("environment.prey: 'statc'" in refused.stdout + refused.stderr, "told nobody")

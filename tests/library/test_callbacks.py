@@ -174,7 +174,7 @@ def test_without_the_package_nothing_is_trained(tmp_path, monkeypatch):
 def test_the_command_of_the_page_runs(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^hindsight (train .*)$", page, re.M)
-    small = ["--steps", "2000", "--seeds", "1", "--hidden", "8", "--evaluation-episodes", "2"]
+    small = ["--steps", "2000", "--seeds", "1", "hidden=8", "evaluation_episodes=2"]
     words = [*command.replace("50000", "1000").split(), *small]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -25,8 +25,8 @@ SHIPPED = sorted((ROOT / "results/published/policies").rglob("*.pt"))
 #: What `hindsight train` needs to leave files of every kind.
 TRAIN = [
     "train", "--algorithm", "sac", "--env", "PointReach-v0", "--her", "future", "--seeds", "2",
-    "--steps", "120", "--hidden", "8", "--evaluation-episodes", "2", "--checkpoint-every", "60",
-    "--set", "log_interval=60", "--set", "learning_starts=50",
+    "--steps", "120", "hidden=8", "evaluation_episodes=2", "--checkpoint-every", "60",
+    "log_interval=60", "learning_starts=50",
 ]  # fmt: skip
 
 

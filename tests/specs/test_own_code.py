@@ -29,9 +29,9 @@ class Mine(Corridor):
 gym.register("Mine-v0", Mine, max_episode_steps=12)
 """
 TRAIN = (
-    *("train", "--env", "mine:Mine-v0", "--algorithm", "sac", "--her", "future", "--hidden", "8"),
-    *("--seeds", "1", "--steps", "150", "--evaluation-episodes", "2", "--workers", "1"),
-    *("--set", "learning_starts=100", "--set", "log_interval=50"),
+    *("train", "--env", "mine:Mine-v0", "--algorithm", "sac", "--her", "future", "hidden=8"),
+    *("--seeds", "1", "--steps", "150", "evaluation_episodes=2", "--workers", "1"),
+    *("learning_starts=100", "log_interval=50"),
 )
 
 

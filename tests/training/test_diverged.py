@@ -102,8 +102,8 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
 
 def test_a_cell_of_which_every_run_diverges_says_so(tmp_path):
     program = "from hindsight.cli import main; main()"
-    command = [sys.executable, "-c", program, "train", "--learning-rate", "1e6", "--seeds", "2"]
-    command += ["--steps", "512", "--hidden", "8", "--set", "n_steps=128", "--out", str(tmp_path)]
+    command = [sys.executable, "-c", program, "train", "learning_rate=1e6", "--seeds", "2"]
+    command += ["--steps", "512", "hidden=8", "n_steps=128", "--out", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "error: every run diverged" in ran.stderr and "2 runs diverged (seed 0" in ran.stderr

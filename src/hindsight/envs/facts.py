@@ -46,7 +46,7 @@ REST = {
 #: What to do where nothing tells which goals end an episode.
 WRITE = (
     "write `def compute_terminated(self, achieved_goal, desired_goal, info): return ...`, True "
-    "where a goal ends the episode, or set terminates to never or goal (--set terminates=never)"
+    "where a goal ends the episode, or give terminates=never or terminates=goal"
 )
 
 

@@ -189,7 +189,7 @@ def random_direction(d: Numbers, drawn: Numbers, described: bool, velocity: Numb
 
 
 def policy_of(prey: str) -> Policy:
-    """The prey of this name.  It is looked up, since a cell depends on the code of its own alone."""
+    """The prey of this name, looked up: a cell depends on the code of its own prey alone."""
     found = globals().get(prey)
     if not isinstance(found, Policy):
         raise LookupError(f"prey {prey!r} has a name but no function in hindsight.envs.prey")

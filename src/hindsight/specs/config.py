@@ -1,4 +1,4 @@
-"""What config.yaml and the files in `config` may say: the models of their keys, and how they are read.
+"""What config.yaml and the folder config may say: the models of the keys, and how they are read.
 
 An experiment is a grid: arms x levels of what varies x conditions x fidelities.  A preset says how
 large: which part of which grids, and the size of a run.
@@ -359,8 +359,8 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise SpecError(f"{option} {pair!r} is not key=value")
-        overrides[key] = values_of(value, f"{option} {pair}")
+            raise SpecError(f"{option} {pair!r} is not key=value".strip())
+        overrides[key] = values_of(value, f"{option} {pair}".strip())
     return overrides
 
 

@@ -77,7 +77,7 @@ class GymnasiumSpec(EnvironmentSpec):
             if found is None:
                 raise SpecError(
                     f"{self.called} has no step limit: say after how many steps an episode is to "
-                    "be cut, as max_episode_steps=100 (--set max_episode_steps=100)"
+                    "be cut, as max_episode_steps=100"
                 )
             object.__setattr__(self, "max_episode_steps", found)
         _ = self.facts
