@@ -15,7 +15,7 @@ import hindsight
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.specs.config import parse
+from hindsight.specs.config import load, parse
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from hindsight.specs.plan import Plan
 from tests import configuration
@@ -115,6 +115,46 @@ def test_an_environment(package):
         "obs, reward, terminated, *_ = env.step([0.25])\n"
         "assert (obs['observation'], reward, terminated) == ([1.25], 0.0, True)\n",
     )
+
+
+def test_a_prey(package):
+    """It moves as written; the papers' grids and the code of other cells stay as they are."""
+    functions, names = (package / name for name in BLOCKS if "prey.py" in name)
+    block = BLOCKS["src/hindsight/envs/prey.py"]
+    text = functions.read_text(encoding="utf-8")
+    functions.write_text(text.replace("def policy_of(", f"{block}\n\ndef policy_of("))
+    line = BLOCKS["src/hindsight/specs/environments/predator_prey.py"]
+    text = re.sub(r"^PREYS = .*\n", line, names.read_text(encoding="utf-8"), flags=re.M)
+    names.write_text(text, encoding="utf-8")
+    columns, *_ = trained(
+        package,
+        {**SMALL, "environment": {"prey": "to_and_fro"}, "algorithm": PPO, "hindsight": {}},
+    )
+    assert 0 < columns["relabelled_share"][0] < 1
+    told = ran(
+        package,
+        "-c",
+        "import gymnasium, numpy as np, hindsight.envs, hindsight.figures.names as names\n"
+        "env = gymnasium.make('PredatorPrey-v0', prey='to_and_fro', grid_size=1000.0)\n"
+        "obs, _ = env.reset(seed=0)\n"
+        "moved = []\n"
+        "for _ in range(20):\n"
+        "    before = obs['desired_goal']\n"
+        "    obs, *_ = env.step(np.zeros(3, np.float32))\n"
+        "    moved.append(obs['desired_goal'] - before)\n"
+        "first, *others = np.transpose(moved)\n"
+        "assert np.allclose(np.abs(first), 3**0.5 / 2, atol=1e-4)\n"
+        "assert len(set(np.sign(first))) == 2\n"
+        "assert not np.any(others)\n"
+        "assert names.place_name('apart to_and_fro') == 'to and fro, spawn apart'\n"
+        "from pathlib import Path\n"
+        "from hindsight.specs.config import load\n"
+        "from hindsight.specs.plan import Plan\n"
+        f"config = load(Path({str(ROOT / 'config.yaml')!r}), {{'preset': 'large'}})\n"
+        "print(*sorted(Plan.of(config).cells))\n",
+    )
+    planned = Plan.of(load(ROOT / "config.yaml", {"preset": "large"}))
+    assert told.split() == sorted(planned.cells)
 
 
 def test_a_strategy(package):

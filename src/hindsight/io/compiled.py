@@ -3,13 +3,13 @@
 `compiled` is for functions that compiled functions call, `entry_point` for those that Python calls,
 `first_class` for those that are handed to an entry point as an argument.  Entry points and
 first-class functions are kept in the user's cache folder, so that only the first process of a
-machine compiles: Numba's own cache lies beside the source, which may be read-only, and does not
-notice when a function changes that a cached one calls.
+machine compiles: Numba's own cache lies beside the source, which may be read-only, knows a function
+by its file's path, which every clone has anew, and does not notice when a function changes that a
+cached one calls.
 
 Without Numba, or with NUMBA_DISABLE_JIT=1, all of them are what they were: functions in Python.
 """
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from hindsight.fingerprint import fingerprint
 from hindsight.interruption import awaited
 
 numba: Any = None
@@ -29,8 +30,6 @@ with suppress(ImportError):
 
 #: Whether functions are compiled at all.
 ENABLED: bool = numba is not None and not numba.config.DISABLE_JIT
-#: The rooms in which compiled functions stand, whose sources name the folder of their machine code.
-ROOMS = ("algorithms", "envs", "io", "nn")
 #: No flag lets the compiler assume that there is no NaN, by which a divergence is noticed.
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
@@ -152,21 +151,46 @@ def for_each_run(runs: int, work: Callable[[int], None]) -> None:
 
 @cache
 def folder() -> Path | None:
-    """Where this code's machine code for this processor lies; None where nothing can be kept."""
+    """Where machine code for this processor lies; None where nothing can be kept."""
     from llvmlite.binding import get_host_cpu_name
 
-    digest = hashlib.sha256(get_host_cpu_name().encode())
-    package = Path(__file__).parent.parent
-    for room in ROOMS:
-        for source in sorted((package / room).glob("*.py")):
-            digest.update(source.read_bytes())
     with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written to
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        path = Path(caches) / "hindsight" / "compiled" / digest.hexdigest()[:16]
+        path = Path(caches) / "hindsight" / "compiled" / get_host_cpu_name()
         path.mkdir(parents=True, exist_ok=True)
         if os.access(path, os.W_OK):
             return path
     return None
+
+
+class Locator:
+    """What Numba asks where a function's machine code lies: by the code that decides it, whatever
+    the path of its source.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        outermost = function.__qualname__.partition(".")[0]
+        self.code = fingerprint(f"{function.__module__}:{outermost}")
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], source: str) -> "Locator":
+        """That of a function; `source` is its file."""
+        return cls(function)
+
+    def ensure_cache_path(self) -> None:
+        """It is there."""
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(folder())
+
+    def get_source_stamp(self) -> str:
+        """What must be equal for machine code to be of this function."""
+        return self.code
+
+    def get_disambiguator(self) -> str:
+        """What stands in the names of its files."""
+        return self.code
 
 
 @contextmanager
@@ -180,17 +204,17 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
         _say(function)
         yield False
         return
-    before = numba.config.CACHE_DIR
+    before = numba.config.CACHE_LOCATOR_CLASSES
     # Who is asked to stop waits for no other process's compiling, nor for his own.
     with awaited("the compiler"), FileLock(path / "lock"):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
-        if not any(path.glob(f"*/{name}*.nbi")):  # Numba's name for it
+        if not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name for it
             _say(function)
-        numba.config.CACHE_DIR = str(path)
+        numba.config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
         try:
             yield True
         finally:
-            numba.config.CACHE_DIR = before
+            numba.config.CACHE_LOCATOR_CLASSES = before
 
 
 def _say(function: Callable[..., Any]) -> None:
