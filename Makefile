@@ -62,9 +62,7 @@ docs: .venv/docs/ready
 
 bench: .venv/ready
 	$(BIN)/python bench/ppo.py $(ARGS)
-	$(BIN)/python bench/bundles.py
 	$(BIN)/python bench/off_policy.py
-	$(BIN)/python bench/off_policy_update.py
 	$(BIN)/python bench/notebook.py
 	$(BIN)/python bench/replay.py
 	$(BIN)/python bench/goal_environments.py

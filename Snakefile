@@ -1,5 +1,6 @@
 # The whole replication: config.yaml -> cells -> curves -> tables -> claims -> figures -> report.
 #   snakemake --cores all                              everything of the preset in config.yaml
+#   snakemake -n --quiet rules                         what would be done, in one table
 #   snakemake --cores 1 --config results=cached        draw what is trained, train nothing
 #   snakemake --cores 1 figures/laptop/ppo_her_fig2.png    one figure, and what it needs
 
