@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import yaml
 
 from hindsight.interruption import PARENT, noticed
 from hindsight.pipeline.project import Project, files_below
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.plan import left_out
@@ -27,8 +25,8 @@ from hindsight.training.progress import display, shown
 LOG = Path("results/logs/snakemake.log")
 PROGRESS = Path("results/progress")
 LOOK_SECONDS = 5.0
-#: Estimated seconds of training that tell little of how fast a kind of cell goes.
-LITTLE = 5.0
+#: Before that, processes start, and little can be said of how fast they train.
+START_SECONDS = 15.0
 #: Bytes below which a disk counts as full.
 ROOM = 1 << 20
 
@@ -161,63 +159,15 @@ def _config_places(arguments: Sequence[str]) -> list[int]:
     return places
 
 
-#: In what cells may be quick or slow alike: the loop that trains them, and whether they step
-#: foreign environments.
-Kind = tuple[str, bool]
-
-
-def kind_of(spec: CellSpec) -> Kind:
-    """A cell's."""
-    return spec.algorithm.loop, spec.environment.foreign
-
-
-class Pace:
-    """How fast each kind of cell goes here, beside its estimate, which is another machine's."""
-
-    def __init__(self) -> None:
-        #: Seconds that processes were seen at work, and estimated seconds of the cells that ended.
-        self.spent: dict[Kind, float] = defaultdict(float)
-        self.finished: dict[Kind, float] = defaultdict(float)
-        #: Processes that were seen, and the most at a time.
-        self.begun = self.at_once = 0
-
-    def seconds_left(
-        self, elapsed: float, left: Mapping[Kind, float], part: Mapping[Kind, float], to_begin: int
-    ) -> float:
-        """Seconds until all is trained, after as many have `elapsed`; 0 while nothing can be said.
-
-        `left` are the estimated seconds of the cells that are not there, `part` what of these is
-        done; `to_begin`, how many processes have not been seen yet.  A kind of which little has
-        been seen goes as fast as all together.
-        """
-        done = {kind: self.finished[kind] + part.get(kind, 0.0) for kind in left}
-        done |= {kind: worth for kind, worth in self.finished.items() if kind not in left}
-        spent = sum(self.spent.values())
-        if elapsed <= 5 or not spent or not sum(done.values()) or not self.begun:
-            return 0.0
-        common = spent / sum(done.values())
-        seconds = 0.0
-        for kind, worth in left.items():
-            ratio = (self.spent[kind] + common * LITTLE) / (done[kind] + LITTLE)
-            seconds += ratio * (worth - part.get(kind, 0.0))
-        # Before a program is seen to train it starts, while its core does nothing else.
-        start = max(0.0, elapsed * self.at_once - spent) / self.begun
-        return (seconds + to_begin * start) / self.at_once
-
-
 class _Watch:
     """What can be seen from outside: cells that are there, and the progress of those under way."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self.work = {name: seconds(spec) for name, spec in project.plan.cells.items()}
-        #: Cells that a process was seen to train.
-        self.seen: set[str] = set()
-        self.kinds = {name: kind_of(spec) for name, spec in project.plan.cells.items()}
-        self.there = set(project.there)
-        self.started = self.looked = self.last = time.monotonic()
+        self.there = self.at_first = set(project.there)
+        self.started = self.looked = time.monotonic()
         self.began = time.time()
-        self.pace = Pace()
 
     def state(self) -> tuple[float, float, str]:
         """For the display: cells that are there, of how many, and a line of text."""
@@ -229,24 +179,10 @@ class _Watch:
         # One look per folder, and seldom: a network's file system has many thousands of cells.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
             files = files_below(self.project.root / "cells")
-            found = {name for name in self.work if self.project.files[name] in files}
-            for name in found - self.there:
-                self.pace.finished[self.kinds[name]] += self.work[name]
-            self.seen |= found - self.there
-            self.there |= found
+            self.there = {name for name in self.work if self.project.files[name] in files}
             self.looked = time.monotonic()
         progress = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
         under_way = [p for p in progress if p and p["cell"] in self.work.keys() - self.there]
-        now = time.monotonic()
-        left: dict[Kind, float] = defaultdict(float)
-        part: dict[Kind, float] = defaultdict(float)
-        for name in self.work.keys() - self.there:
-            left[self.kinds[name]] += self.work[name]
-        for p in under_way:
-            name = p["cell"]
-            part[self.kinds[name]] += self.work[name] * p["steps"] / max(p["of"], 1)
-            self.pace.spent[self.kinds[name]] += now - self.last
-        self.last = now
         text = f"{len(self.there)} of {len(self.work)} cells"
         if under_way:
             speed = sum(p["steps_per_second"] for p in under_way)
@@ -254,12 +190,10 @@ class _Watch:
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
             text += f"  tables, figures{self._drawn()}, report"
-        self.seen |= {p["cell"] for p in under_way}
-        self.pace.begun = len(self.seen)
-        self.pace.at_once = max(self.pace.at_once, len(under_way))
-        to_begin = len(self.work.keys() - self.seen - self.there)
-        minutes = self.pace.seconds_left(now - self.started, left, part, to_begin) / 60
-        if minutes > 0:
+        begun = sum(self.work[p["cell"]] * p["steps"] / max(p["of"], 1) for p in under_way)
+        done = begun + sum(self.work[name] for name in self.there - self.at_first)
+        left = sum(self.work[name] for name in self.work.keys() - self.there) - begun
+        if minutes := minutes_left(time.monotonic() - self.started, done, left):
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
         return len(self.there), text
 
@@ -268,6 +202,15 @@ class _Watch:
         pictures = Path(self.project.folder).glob("*.png")
         count = sum(path.stat().st_mtime >= self.began for path in pictures)
         return f" ({count} done)" if count else ""
+
+
+def minutes_left(elapsed: float, done: float, left: float) -> float:
+    """Minutes until all is trained, if the rest goes as fast as what is done in `elapsed` seconds;
+    0 while nothing can be said.
+
+    `done` and `left` are estimated seconds of training on another machine.
+    """
+    return elapsed * left / done / 60 if elapsed > START_SECONDS and done else 0.0
 
 
 def _progress(name: str) -> dict[str, Any] | None:
