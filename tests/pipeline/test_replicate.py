@@ -10,6 +10,7 @@ import pytest
 from hindsight.pipeline.project import Project
 from hindsight.pipeline.replicate import _Watch, minutes_left, what_comes
 from hindsight.specs.config import load
+from hindsight.specs.cost import seconds
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
 
