@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -84,16 +84,3 @@ def _holder(path: Path) -> str:
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def only_head() -> ExitStack:
-    """Be the only Snakemake at work on these results until it is closed, or LockedError.
-
-    The lock lies in results/ itself, which two folders may share by a link.  Snakemake's own locks
-    stay behind when it is killed.  Whoever is the only one may remove them.
-    """
-    stack = ExitStack()
-    stack.enter_context(held(Path("results/.head.lock"), f"the pipeline in {Path.cwd()}"))
-    for left in Path(".snakemake/locks").glob("*.lock"):
-        left.unlink(missing_ok=True)
-    return stack
