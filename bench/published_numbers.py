@@ -19,7 +19,7 @@ import pandas as pd
 
 from hindsight.analysis.summarise import summarise
 from hindsight.claims import write_claims
-from hindsight.files import as_json, write_if_changed
+from hindsight.io.files import as_json, write_if_changed
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 

@@ -18,7 +18,7 @@ _server.set_forkserver_preload(
     [
         "hindsight.cli",
         "hindsight.library.callbacks",
-        "hindsight.one_cell",
+        "hindsight.library.train",
         "hindsight.training.cell",
         "hindsight.training.evaluate",
         "hindsight.training.finished",

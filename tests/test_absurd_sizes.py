@@ -12,7 +12,7 @@ import torch
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.envs.episodes import load_episodes
-from hindsight.files import DamagedError, FileError
+from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.plan import read_spec
 from hindsight.training.files import load, save

@@ -17,8 +17,8 @@ import typer
 import yaml
 
 from hindsight.cli import app
-from hindsight.integrity import about
-from hindsight.one_cell import spec_of, to_come
+from hindsight.io.checksums import about
+from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml, _what_came_out
 from tests.commands import hindsight
 
@@ -256,7 +256,7 @@ def test_a_policy_file_that_is_none(tmp_path, trained):
 
 
 HEEDFUL = """
-import sys, hindsight.files as files, hindsight.training.cell as cell
+import sys, hindsight.io.files as files, hindsight.training.cell as cell
 from pathlib import Path
 from tests.permissions import heed_permissions
 heed_permissions()

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from hindsight.analysis.statistics import probability_of_improvement
-from hindsight.compare import compare
-from hindsight.files import FileError, as_json
+from hindsight.io.files import FileError, as_json
 from hindsight.pipeline.project import Project
+from hindsight.report.compare import compare
 from hindsight.specs.config import PUBLISHED, parse
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan

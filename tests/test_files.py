@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hindsight.files import DamagedError, FileError, write_whole
+from hindsight.io.files import DamagedError, FileError, write_whole
 from hindsight.training.files import load, save
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hindsight
-from hindsight import fingerprint as module
+from hindsight.io import fingerprint as module
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of, roots_of
 

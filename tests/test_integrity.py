@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.analysis.cells import ResultError, load_cell
-from hindsight.files import DamagedError, FileError
-from hindsight.integrity import about, check_tables, file_sha256, is_whole, sealed
+from hindsight.io.checksums import about, check_tables, file_sha256, is_whole, sealed
+from hindsight.io.files import DamagedError, FileError
 from hindsight.training.files import load, write_curves
 from tests.analysis.synthetic import write_cell
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hindsight.interruption import ECHO_SECONDS, noticed
+from hindsight.io.interruption import ECHO_SECONDS, noticed
 
 
 def test_a_signal_that_comes_twice_at_once_asks_once() -> None:

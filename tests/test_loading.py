@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hindsight.files import FileError
-from hindsight.integrity import RECORD, SUMS, check_tables
+from hindsight.io.checksums import RECORD, SUMS, check_tables
+from hindsight.io.files import FileError
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import parse

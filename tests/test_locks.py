@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from hindsight.files import FileError
-from hindsight.locks import LockedError, held, only_head
+from hindsight.io.files import FileError
+from hindsight.io.locks import LockedError, held, only_head
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from hindsight.locks import held
+from hindsight.io.locks import held
 with held(Path(sys.argv[1]), "the cell"):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -120,7 +120,7 @@ def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatc
 
 ENDS = """
 import os, sys, time
-from hindsight.interruption import PARENT, end_with_parent
+from hindsight.io.interruption import PARENT, end_with_parent
 child = os.fork()
 if child:
     print(child, flush=True)

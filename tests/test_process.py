@@ -48,7 +48,8 @@ def test_too_little_address_space_is_told_before_a_library_aborts(tmp_path, comm
 def test_without_a_home_another_is_lent(tmp_path, home):
     (tmp_path / "file").touch()
     code = (
-        "import os, hindsight.process; hindsight.process.have_home(); print(os.environ['HOME']);"
+        "import os; from hindsight.io.startup import have_home; have_home();"
+        "print(os.environ['HOME']);"
         "open(os.path.expanduser('~/x'), 'w')"
     )
     told = started([sys.executable, "-c", code], cwd=tmp_path, env={"HOME": home})
@@ -59,6 +60,9 @@ def test_without_a_home_another_is_lent(tmp_path, home):
 
 
 def test_a_home_that_can_be_used_stays(tmp_path):
-    code = "import os, hindsight.process; hindsight.process.have_home(); print(os.environ['HOME'])"
+    code = (
+        "import os; from hindsight.io.startup import have_home; have_home();"
+        "print(os.environ['HOME'])"
+    )
     told = started([sys.executable, "-c", code], env={"HOME": str(tmp_path)})
     assert (told.stdout, told.stderr) == (f"{tmp_path}\n", "")

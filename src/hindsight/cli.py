@@ -78,9 +78,9 @@ def _options(
 def main() -> None:
     """Run a command; what a person can mend is said in one sentence."""
 
-    from hindsight.files import DamagedError, FileError, reason
-    from hindsight.interruption import end_with_parent
-    from hindsight.process import have_home, must_have_memory, open_streams
+    from hindsight.io.files import DamagedError, FileError, reason
+    from hindsight.io.interruption import end_with_parent
+    from hindsight.io.startup import have_home, must_have_memory, open_streams
 
     open_streams()
     end_with_parent()
@@ -113,7 +113,7 @@ def _set_aside(paths: Iterable[Path]) -> str:
     """
     import shutil
 
-    from hindsight.files import set_aside
+    from hindsight.io.files import set_aside
     from hindsight.specs.config import PUBLISHED, TRAINED
 
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
@@ -271,12 +271,12 @@ def train(
 
     What was interrupted is continued, what is trained is shown.
     """
-    from hindsight.one_cell import files_of, outcome, spec_of, to_come
+    from hindsight.library.train import files_of, outcome, spec_of, to_come
 
     home = out.absolute()  # before an environment's own code can change the folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory_for(spec)
-    from hindsight.integrity import about
+    from hindsight.io.checksums import about
     from hindsight.training.cell import Execution
     from hindsight.training.finished import diverged_runs, finished
 
@@ -307,7 +307,7 @@ def _callbacks(
 ) -> Iterator[list[Any]]:
     """What is kept while a cell trains: its best policies and, if asked for, more."""
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
-    from hindsight.one_cell import files_of, folder_on_the_way
+    from hindsight.library.train import files_of, folder_on_the_way
 
     callbacks: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
     if checkpoint_every is not None:
@@ -347,14 +347,14 @@ def cell(
 
 
 def _must_have_memory_for(spec: Any) -> None:
-    from hindsight.process import LIBRARIES_MB, must_have_memory
+    from hindsight.io.startup import LIBRARIES_MB, must_have_memory
     from hindsight.specs.cost import megabytes
 
     must_have_memory(LIBRARIES_MB + megabytes(spec))
 
 
 def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) -> Path:
-    from hindsight.interruption import Interrupted
+    from hindsight.io.interruption import Interrupted
     from hindsight.library.presets import notes_of
     from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
@@ -381,7 +381,7 @@ def watch(
     env: NamedOption = None,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    from hindsight.process import TORCH_MB, must_have_memory
+    from hindsight.io.startup import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)
     from hindsight.training.watch import animate, film_policy
@@ -417,7 +417,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Mean and standard deviation of the return, and success rate, of a trained policy."""
-    from hindsight.process import TORCH_MB, must_have_memory
+    from hindsight.io.startup import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)
     import numpy as np
@@ -480,7 +480,7 @@ def compare(
     """Set results side by side: figures, medians, intervals, and tests on common conditions."""
     from rich.console import Console
 
-    from hindsight.compare import compare as side_by_side
+    from hindsight.report.compare import compare as side_by_side
 
     for shown in side_by_side(results, out, fidelity.value):
         Console().print(shown, highlight=False, soft_wrap=isinstance(shown, str))
@@ -493,7 +493,7 @@ def replicate(
     published: Annotated[bool, typer.Option(help="draw the published results")] = False,
 ) -> None:
     """Run the whole workflow with a progress display, and say what was reproduced."""
-    from hindsight.process import TORCH_MB, must_have_memory
+    from hindsight.io.startup import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)  # each of its jobs would say so
     from hindsight.pipeline.replicate import run
@@ -656,7 +656,7 @@ def figures(
 def claims(out: Path) -> None:
     """Verdicts from the tables beside which `out` lies (a job of the workflow)."""
     from hindsight.claims import write_claims
-    from hindsight.integrity import check_tables
+    from hindsight.io.checksums import check_tables
 
     check_tables(path.parent for path in out.parent.glob("*/plan.json"))
     for verdict in write_claims(out.parent):
@@ -666,7 +666,7 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
     """The page, the scoreboard and its appendix, from the verdicts and what lies beside (a job)."""
-    from hindsight.integrity import check_json, check_tables
+    from hindsight.io.checksums import check_json, check_tables
     from hindsight.report.build import build
 
     plans = sorted(claims.parent.glob("*/plan.json"))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
-from hindsight.integrity import about
+from hindsight.io.checksums import about
 from tests.analysis.synthetic import N_STEPS, write_cell
 
 

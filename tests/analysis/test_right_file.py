@@ -10,8 +10,8 @@ import pytest
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.claims import write_claims
-from hindsight.files import DamagedError
-from hindsight.integrity import ABOUT, sealed
+from hindsight.io.checksums import ABOUT, sealed
+from hindsight.io.files import DamagedError
 from hindsight.pipeline import replicate
 from hindsight.report.provenance import collect
 from hindsight.specs.cell import CellSpec, hash_of

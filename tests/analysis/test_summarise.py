@@ -14,7 +14,7 @@ import scipy.stats
 from hindsight.analysis import summarise as module
 from hindsight.analysis.cells import ResultError
 from hindsight.analysis.summarise import level_text, read_table
-from hindsight.files import DamagedError
+from hindsight.io.files import DamagedError
 from tests.analysis.synthetic import (
     CONDITIONS,
     LEVELS,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hindsight.envs.episodes import Episode, load_episodes, save_episodes
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 
 
 def walk(n: int, prey: str = "repel") -> Episode:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from hindsight.integrity import ABOUT, sealed
+from hindsight.io.checksums import ABOUT, sealed
 from tests.faults.trainer import plan_of, summarise
 
 EVIL = "open('harmed', 'w').close()\n"

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from hindsight import interruption
-from hindsight.integrity import ABOUT
+from hindsight.io import interruption
+from hindsight.io.checksums import ABOUT
 from hindsight.specs.code import file_name
 from tests.faults.lab import Lab, Process, demand, small_disk
 
@@ -288,7 +288,7 @@ def published(lab: Lab) -> str:
     target = lab.root / "published" / "cells" / f"{file_name(lab.spec)}.parquet"
     target.parent.mkdir(parents=True)
     shutil.copy(lab.curves, target)
-    from hindsight.integrity import file_sha256
+    from hindsight.io.checksums import file_sha256
 
     entry = {str(target.relative_to(lab.root / "published")): {"sha256": file_sha256(target)}}
     (lab.root / "published/manifest.json").write_text(json.dumps(entry))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.library.like_cpprb import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import Slots, Transition, draw

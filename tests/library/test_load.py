@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import hindsight
 from hindsight import PPO, SAC, cli
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell

@@ -13,7 +13,7 @@ import torch
 
 import hindsight
 from hindsight import DDPG, DQN, PPO, SAC, TD3
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import hindsight
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.library.model import Model
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.spaces import action_of

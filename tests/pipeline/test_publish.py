@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from hindsight import repository
-from hindsight.files import FileError
-from hindsight.integrity import about, file_sha256, is_whole
+from hindsight.io import repository
+from hindsight.io.checksums import about, file_sha256, is_whole
+from hindsight.io.files import FileError
 from hindsight.pipeline.middle_run import middle_run, result_of, write_policy
 from hindsight.pipeline.publish import newest, policies_of, publish, publish_policy
 from hindsight.specs.cell import CellSpec

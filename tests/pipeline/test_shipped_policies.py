@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.pipeline.middle_run import result_of, write_policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED

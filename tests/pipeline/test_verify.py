@@ -2,7 +2,7 @@
 
 import pytest
 
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.pipeline.verify import (
     Comparison,
     compare,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import hindsight.envs  # noqa: F401  (registers the environments)
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import (

@@ -22,7 +22,7 @@ from PIL import Image
 
 from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
-from hindsight.integrity import sealed
+from hindsight.io.checksums import sealed
 from hindsight.report import present, words
 from hindsight.report.build import MARKS, Texts, as_text, build, gather, read_claims
 from hindsight.report.html import Page

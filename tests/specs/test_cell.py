@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.integrity import about
+from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load
 from hindsight.specs.errors import SpecError, validated

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hindsight.cli import app
-from hindsight.integrity import about
+from hindsight.io.checksums import about
 from hindsight.specs import own_code
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of

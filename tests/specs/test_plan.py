@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hindsight.files import write_if_changed
+from hindsight.io.files import write_if_changed
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.config import load, overrides_of, parse
 from hindsight.specs.environments.predator_prey import PredatorPreySpec

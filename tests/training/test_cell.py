@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.report.provenance import _facts
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name

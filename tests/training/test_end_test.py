@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.integrity import ABOUT
+from hindsight.io.checksums import ABOUT
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import load

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import actor_of, evaluate_policy

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
-from hindsight.integrity import ABOUT, about, sealed
+from hindsight.io.checksums import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError

@@ -18,7 +18,7 @@ from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.render import draw_bits
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
@@ -308,7 +308,7 @@ def test_a_chosen_way_to_draw_that_does_not_work_is_told(
 
 FILM = """
 import sys, torch
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.training.policies import initial_row
 from hindsight.training.watch import film

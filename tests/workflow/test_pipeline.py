@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from hindsight.analysis.cells import load_cell
-from hindsight.integrity import ABOUT, sealed
+from hindsight.io.checksums import ABOUT, sealed
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from tests import commands, configuration

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import PUBLISHED, load
 from hindsight.specs.manifest import verify

@@ -9,9 +9,9 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
-from hindsight.files import FileError
-from hindsight.fingerprint import of_stage
-from hindsight.interruption import end_with_parent
+from hindsight.io.files import FileError
+from hindsight.io.fingerprint import of_stage
+from hindsight.io.interruption import end_with_parent
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import completed, parse as parse_config
 from hindsight.specs.errors import SpecError

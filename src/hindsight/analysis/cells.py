@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hindsight.files import FileError, reason
-from hindsight.integrity import is_whole, read_table
+from hindsight.io.checksums import is_whole, read_table
+from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
 from hindsight.specs.limits import must_be_moderate

@@ -35,9 +35,9 @@ from hindsight.analysis.reduce import (
 )
 from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.time_saved import time_saved
-from hindsight.files import DamagedError, write_whole
-from hindsight.integrity import RECORD, SUMS, file_sha256, record_sum
-from hindsight.process import side_by_side
+from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
+from hindsight.io.files import DamagedError, write_whole
+from hindsight.io.startup import side_by_side
 
 #: Columns of a table by name, equally long.
 Columns = Mapping[str, NDArray[Any]]

@@ -17,7 +17,7 @@ from hindsight.claims.data import CLAIMS, Claim
 from hindsight.claims.evidence import Evidence, Measured, Untested, planned
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
-from hindsight.files import write_whole
+from hindsight.io.files import write_whole
 
 __all__ = ["CLAIMS", "Claim", "Verdict", "evaluate", "row_of", "write_claims"]
 

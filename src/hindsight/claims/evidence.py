@@ -13,7 +13,7 @@ import pandas as pd
 from hindsight.analysis.arms import SET, select
 from hindsight.analysis.effects import NAN, effect
 from hindsight.analysis.summarise import read_plan, read_table
-from hindsight.integrity import RECORD
+from hindsight.io.checksums import RECORD
 
 #: Cells that are named where some are missing.
 NAMED = 12

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.files import DamagedError, FileError, must_be_stored, reason, write_whole
+from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
 
 #: What a file may raise that holds no arrays of ours.
 UNREADABLE = (

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.envs.goal_functions import LARGEST_REWARD
-from hindsight.interruption import SIGNALS, awaited
+from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import action_of, row_of

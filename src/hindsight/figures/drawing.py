@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hindsight.figures import draw, specs_of
-from hindsight.integrity import check_tables
-from hindsight.process import side_by_side
+from hindsight.io.checksums import check_tables
+from hindsight.io.startup import side_by_side
 
 
 def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:

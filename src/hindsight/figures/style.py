@@ -29,7 +29,7 @@ from PIL import Image
 
 from hindsight.figures import pdf_fonts
 from hindsight.figures.names import KEYS
-from hindsight.files import write_whole
+from hindsight.io.files import write_whole
 
 TEXT, FAINT, LINES, BAND, ALARM = "#222222", "#767676", "#D0D0D0", "#EFE3C8", "#B00020"
 DPI = 150

@@ -21,8 +21,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from hindsight.fingerprint import fingerprint
-from hindsight.interruption import awaited
+from hindsight.io.fingerprint import fingerprint
+from hindsight.io.interruption import awaited
 
 numba: Any = None
 with suppress(ImportError):

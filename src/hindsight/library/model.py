@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from hindsight.files import FileError, reason
-from hindsight.integrity import about, read_table
+from hindsight.io.checksums import about, read_table
+from hindsight.io.files import FileError, reason
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of

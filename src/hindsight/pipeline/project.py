@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from hindsight.files import as_json, write_if_changed
-from hindsight.integrity import about
-from hindsight.locks import held
+from hindsight.io.checksums import about
+from hindsight.io.files import as_json, write_if_changed
+from hindsight.io.locks import held
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import AUTHORS, EPISODES, PUBLISHED, TRAINED, Config

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hindsight import repository
 from hindsight.analysis.cells import KNOWN, load_cell
-from hindsight.files import write_whole
-from hindsight.integrity import file_sha256
+from hindsight.io import repository
+from hindsight.io.checksums import file_sha256
+from hindsight.io.files import write_whole
 from hindsight.pipeline.middle_run import result_of, write_middle
 from hindsight.pipeline.project import MAIN_EXPERIMENT
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from hindsight.interruption import PARENT, noticed
+from hindsight.io.interruption import PARENT, noticed
 from hindsight.pipeline.project import Project, files_below
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis.cells import must_be_the_one
-from hindsight.files import FileError
-from hindsight.integrity import about
+from hindsight.io.checksums import about
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.specs.cost import seconds

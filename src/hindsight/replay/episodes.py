@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hindsight.files import FileError, must_be_stored, reason, write_whole
+from hindsight.io.files import FileError, must_be_stored, reason, write_whole
 from hindsight.relabel.goals import STRATEGIES
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, check_choice, check_count
 from hindsight.replay.prioritized import PrioritizedReplayBuffer

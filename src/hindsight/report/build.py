@@ -20,8 +20,8 @@ from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures import FIGURES, name_under, specs_of
 from hindsight.figures.names import level_label, network_note
-from hindsight.files import write_whole
-from hindsight.integrity import RECORD
+from hindsight.io.checksums import RECORD
+from hindsight.io.files import write_whole
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, link
 from hindsight.report.provenance import Provenance, collect, made_by

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hindsight import repository
 from hindsight.analysis.cells import must_be_the_one
+from hindsight.io import repository
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ found by what its specification says of itself.  A person's own environment coun
 import hashlib
 from typing import Any
 
-from hindsight.fingerprint import fingerprint
+from hindsight.io.fingerprint import fingerprint
 from hindsight.specs.cell import CellSpec
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from hindsight.interruption import awaited
+from hindsight.io.interruption import awaited
 
 #: Letters of a key or a value that are shown.
 LONGEST = 100

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from hindsight.files import FileError, reason
+from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hindsight.files import FileError, as_json, reason, write_whole
-from hindsight.integrity import file_sha256
+from hindsight.io.checksums import file_sha256
+from hindsight.io.files import FileError, as_json, reason, write_whole
 from hindsight.specs.config import PUBLISHED
 
 MANIFEST = PUBLISHED / "manifest.json"

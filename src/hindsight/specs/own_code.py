@@ -17,7 +17,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from hindsight.fingerprint import ROOT, without_docstrings
+from hindsight.io.fingerprint import ROOT, without_docstrings
 
 #: Folders of what is installed, by their names, and of Python itself.
 INSTALLED = {"site-packages", "dist-packages"}

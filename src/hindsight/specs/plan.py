@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hindsight.files import as_json, reason
+from hindsight.io.files import as_json, reason
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec, model_of, put

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from hindsight.files import reason
+from hindsight.io.files import reason
 from hindsight.specs.errors import SpecError
 
 #: PyYAML's safe loader, in C where its library is there: a seventh of the time.

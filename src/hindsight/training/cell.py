@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.interruption import Interrupted, Notice, noticed
 from hindsight.io.compiled import ENABLED, use_threads
-from hindsight.locks import held
+from hindsight.io.interruption import Interrupted, Notice, noticed
+from hindsight.io.locks import held
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name

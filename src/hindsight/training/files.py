@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from hindsight.files import DamagedError, FileError, must_be_stored, reason, write_whole
-from hindsight.integrity import sealed
+from hindsight.io.checksums import sealed
+from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
 
 #: Tensors, numbers and words in a checkpoint, each time that one is mentioned.
 MOST_VALUES = 10**7

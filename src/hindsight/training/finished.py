@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from torch import Tensor
 
-from hindsight.integrity import about, is_whole, read_table
+from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name, is_of
 from hindsight.training.files import load

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hindsight.files import FileError
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.specs.manifest import verify

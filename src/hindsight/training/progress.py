@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from hindsight.files import write_whole
+from hindsight.io.files import write_whole
 
 #: Between two lines of a display that is no terminal, and two writings of the small file.
 LINE_SECONDS, FILE_SECONDS = 30.0, 2.0

@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from hindsight.files import DamagedError, reason, set_aside
+from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves

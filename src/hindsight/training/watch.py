@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.workers import Slot
-from hindsight.files import FileError, write_whole
+from hindsight.io.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
-from hindsight.files import as_json, write_whole
+from hindsight.io.files import as_json, write_whole
 from hindsight.specs.cell import model_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.errors import SpecError

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from hindsight.files import FileError, reason
+from hindsight.io.files import FileError, reason
 
 #: What file systems answer that have no locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)

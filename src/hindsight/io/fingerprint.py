@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = "hindsight"
 #: What each stage of the pipeline begins with (cells: specs/code.py).
 STAGES = {

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hindsight.files import DamagedError, FileError, must_be_regular, reason
+from hindsight.io.files import DamagedError, FileError, must_be_regular, reason
 
 #: Keys of a results file: what is known about it, and the checksum.
 ABOUT, SEAL = b"hindsight", b"hindsight_sha256"

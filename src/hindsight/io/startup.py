@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
-from hindsight.files import FileError
-from hindsight.interruption import PARENT, end_with_parent
+from hindsight.io.files import FileError
+from hindsight.io.interruption import PARENT, end_with_parent
 
 Result = TypeVar("Result")
 
