@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
-from hindsight.io.checksums import about
+from hindsight.io.checksums import ABOUT, about, sealed
 from tests.analysis.synthetic import N_STEPS, write_cell
 
 
@@ -22,8 +22,7 @@ def rewrite(path: Path, rows: pd.DataFrame | None = None, **metadata: Any) -> Pa
     header = {key: value for key, value in header.items() if value is not None}
     if rows is not None:
         table = pa.Table.from_pandas(rows, preserve_index=False)
-    packed = {b"hindsight": json.dumps(header).encode()}
-    pq.write_table(table.replace_schema_metadata(packed), path)
+    pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(header)), path)
     return path
 
 
@@ -174,3 +173,50 @@ def test_an_unknown_phase(path: Path) -> None:
     rows = pq.read_table(path).to_pandas()
     rows.loc[0, "phase"] = "rehearsal"
     assert "'rehearsal'" in refused(rewrite(path, rows))
+
+
+def _without_a_last_test(rows: pd.DataFrame) -> pd.DataFrame:
+    last = rows.phase.eq("evaluation") & rows.seed.eq(1) & rows.env_steps.eq(rows.env_steps.max())
+    return rows[~last]
+
+
+def _half(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[(rows.seed != 1) | (rows.env_steps <= 10 * N_STEPS)]
+
+
+def _twins(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat(
+        [rows[rows.seed == 0], rows[rows.seed == 0].assign(seed=1), rows[rows.seed == 2]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("lie", "named"),
+    [
+        (_without_a_last_test, "seed 1 has no evaluation at step 40960, where it ended"),
+        (_half, "seed 1 ended at step 20480 of 40960 (budget), which its specification does not"),
+        (_twins, "two seeds have the same numbers in every row"),
+        (lambda rows: rows.assign(return_mean=1.0), "return 1 at success 0,"),
+        (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took 0.08"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_whatever_its_seal(
+    path: Path, lie: Any, named: str
+) -> None:
+    rows = lie(pq.read_table(path).to_pandas())
+    runs = about(path)["runs"]
+    for run in runs:
+        if run["seed"] == 1:
+            run["end_step"] = int(rows.env_steps[rows.seed == 1].max())
+    assert named in refused(rewrite(path, rows, runs=runs))
+
+
+def test_a_run_that_ended_early_without_a_reason(path: Path) -> None:
+    runs = [run | {"perfect_step": None} for run in about(path)["runs"]]
+    assert "seed 2 ended at step 4096 of 40960 (early)" in refused(rewrite(path, runs=runs))
+
+
+def test_a_file_without_a_checksum(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({ABOUT: table.schema.metadata[ABOUT]}), path)
+    assert "it has no checksum" in refused(path)

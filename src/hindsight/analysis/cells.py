@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hindsight.io.checksums import is_whole, read_table
+from hindsight.io.checksums import SEAL, is_whole, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
@@ -49,6 +49,16 @@ METADATA = (
 )  # fmt: skip
 RUN_KEYS = ("seed", "perfect_step", "end_step", "ended")
 CLOCKS = {"cpu": "cpu_seconds", "wall": "wall_seconds"}
+#: In one of these two runs differ, also where neither learns.
+UNLIKE = (
+    "return_mean", "episode_length", "policy_entropy", "value_loss", "critic_loss", "loss",
+    "q_mean",
+)  # fmt: skip
+#: A cell's runs took at least this part of its time, inverted; starting takes the rest.
+LEAST_SHARE = 200
+#: Between a mean return and the success rate it follows from.  Until November 2026 a prey that was
+#: caught at the very threshold could be rewarded twice (CHANGELOG), which is 0.02 at most.
+MOST_DIFFERENCE = 0.05
 
 
 class ResultError(FileError):
@@ -110,6 +120,8 @@ def _read(path: Path) -> Cell:
         raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
     _require(path, COLUMNS, table.column_names)
     metadata = _metadata(path, table.schema.metadata or {})
+    if SEAL not in table.schema.metadata:
+        raise ResultError(f"{path}: it has no checksum, so it cannot be told whether it is whole")
     must_be_the_one(path, metadata)
     if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
         _require(path, PPO_ONLY, table.column_names)
@@ -128,6 +140,7 @@ def _read(path: Path) -> Cell:
     )
     cell = Cell(path, train, evaluations, metadata)
     _check_rows(cell)
+    _check_agreement(cell)
     return _failing_once_diverged(cell) if cell.diverged else cell
 
 
@@ -264,6 +277,53 @@ def _check_rows(cell: Cell) -> None:
     ticks = np.diff(curves[cell.clock_column].to_numpy())
     if not (ticks[same_run] >= 0.0).all():
         raise ResultError(f"{path}: {cell.clock_column} goes back within a run or is missing")
+
+
+def _check_agreement(cell: Cell) -> None:
+    """The file agrees with itself and with its specification."""
+    curves, spec = cell.curves, cell.metadata["spec"]
+    rollout = int(curves["env_steps"].iloc[0])
+    tested = cell.evaluations["seed"].to_numpy(), cell.evaluations["env_steps"].to_numpy()
+    last_tests = dict(zip(*(column.tolist() for column in tested), strict=True))  # steps ascend
+    for run in cell.metadata["runs"]:
+        seed, end, ended = (run[name] for name in ("seed", "end_step", "ended"))
+        earliest = (spec.get("early_end") or np.inf) * (run["perfect_step"] or np.inf)
+        wrong = {
+            "budget": cell.budget - end >= rollout,
+            "early": end < earliest,
+            "test": not spec.get("end_test"),
+        }
+        if wrong.get(ended, False):
+            raise ResultError(
+                f"{cell.path}: seed {seed} ended at step {end} of {cell.budget} ({ended}), which "
+                "its specification does not allow"
+            )
+        if ended != "diverged" and last_tests[seed] != end:
+            raise ResultError(
+                f"{cell.path}: seed {seed} has no evaluation at step {end}, where it ended"
+            )
+    seeds, clock = curves["seed"].to_numpy(), curves[cell.clock_column].to_numpy()
+    starts = np.flatnonzero(np.diff(seeds, prepend=np.nan))
+    ends = np.append(starts[1:], seeds.size) - 1
+    if clock[ends].sum() * LEAST_SHARE < cell.metadata["seconds"]:
+        raise ResultError(
+            f"{cell.path}: its runs took {clock[ends].sum():g} s of the "
+            f"{cell.metadata['seconds']:g} s of all"
+        )
+    if spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT) == PAPERS_ENVIRONMENT:
+        for rows in (curves, cell.evaluations):
+            returns, success = rows["return_mean"].to_numpy(), rows["success_rate"].to_numpy()
+            gaps = np.nan_to_num(np.abs(returns - (2 * success - 1)))
+            if gaps.max(initial=0.0) > MOST_DIFFERENCE:
+                worst = int(gaps.argmax())
+                raise ResultError(
+                    f"{cell.path}: return {returns[worst]:g} at success {success[worst]:g}, where "
+                    "an episode's return is 1 with success and -1 without"
+                )
+    columns = np.stack([curves[name].to_numpy(np.float64) for name in UNLIKE], axis=1)
+    runs = [columns[i : j + 1].tobytes() for i, j in zip(starts, ends, strict=True)]
+    if len(set(runs)) < len(runs):
+        raise ResultError(f"{cell.path}: two seeds have the same numbers in every row")
 
 
 def _check_values(cell: Cell) -> None:

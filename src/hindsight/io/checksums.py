@@ -44,7 +44,7 @@ def sealed(table: pa.Table, about: str) -> pa.Table:
 
 
 def is_whole(table: pa.Table) -> bool:
-    """Whether a table is what was sealed; one that never was (older files) is taken as it is."""
+    """Whether a table is what was sealed; of one that never was nothing can be said."""
     metadata = table.schema.metadata or {}
     if SEAL not in metadata:
         return True
