@@ -162,15 +162,11 @@ def timed(train: Callable[[int], int], rollouts: int) -> float:
     return steps / (after - before)
 
 
-def in_jax(runs: int, hidden: tuple[int, ...]) -> Callable[[int], int]:
-    """So many seeds of rejax's PPO under `vmap`, on predator-prey with a prey that rests.
-
-    All compiled: an iteration is a rollout of 2048 steps and 10 epochs of 32 minibatches.
-    """
+def chase() -> Any:
+    """Predator-prey with a prey that rests, as a gymnax environment."""
     import jax
     import jax.numpy as jnp
     from gymnax.environments import environment, spaces
-    from rejax import PPO as JaxPPO
 
     class Chase(environment.Environment):  # type: ignore[misc]
         """Predator-prey in three dimensions, half-width 10, a distance of 1, 21 steps."""
@@ -205,7 +201,18 @@ def in_jax(runs: int, hidden: tuple[int, ...]) -> Callable[[int], int]:
         def observation_space(self, params: Any = None) -> Any:
             return spaces.Box(-10.0, 10.0, (9,))
 
-    env = Chase()
+    return Chase()
+
+
+def in_jax(runs: int, hidden: tuple[int, ...]) -> Callable[[int], int]:
+    """So many seeds of rejax's PPO under `vmap`, on predator-prey with a prey that rests.
+
+    All compiled: an iteration is a rollout of 2048 steps and 10 epochs of 32 minibatches.
+    """
+    import jax
+    from rejax import PPO as JaxPPO
+
+    env = chase()
     algorithm = JaxPPO.create(
         env=env, env_params=env.default_params, num_envs=1, num_steps=ROLLOUT, num_epochs=10,
         num_minibatches=32, learning_rate=3e-4, gamma=0.99, gae_lambda=0.95, clip_eps=0.2,
