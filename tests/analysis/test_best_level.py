@@ -142,8 +142,9 @@ def test_levels_are_scored_in_ascending_order(tmp_path: Path) -> None:
 def test_steps_before_a_first_episode_do_not_count(tmp_path: Path) -> None:
     def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
         late = env_steps <= (1 + seed) * N_STEPS
-        returns = np.where(late, NAN, 2 * noisy(0.5)(seed, env_steps) - 1)
-        return {"return_mean": returns, "episodes": np.where(late, 0, env_steps // 20)}
+        success = np.where(late, NAN, noisy(0.5)(seed, env_steps))
+        counts = np.where(late, 0, env_steps // 20)
+        return {"return_mean": 2 * success - 1, "success_rate": success, "episodes": counts}
 
     items = reduced(tmp_path, (0.0, 0.7), seeds=5)
     path = write_cell(
