@@ -42,7 +42,8 @@ from hindsight.io.startup import side_by_side
 #: Columns of a table by name, equally long.
 Columns = Mapping[str, NDArray[Any]]
 CURVE_POINTS = 250
-SEED_CURVE_POINTS = 250
+#: All rollouts of 1 000 000 steps, so that no statistic of a run depends on how it is shown.
+SEED_CURVE_POINTS = 500
 MINUTE_BINS = 100  # of curves that are drawn; numbers are read from BINS
 PAIRED_METRICS = ("auc", "final_return")
 #: On other tasks, whose returns have no common scale.

@@ -38,9 +38,7 @@ FOUR = (*BOTH, "reference")
 NOTHING = "no run reaches a training return of 0.8"
 #: Two clocks that differ by more where the same is done were not timed alike.
 ALIKE = 0.05
-#: The least share of successes that a quotient is made of.
-LEAST = 0.01
-SMOOTHED = 5  # points of a curve of at most 250
+SMOOTHED = 5  # rollouts
 #: Where PPO-HER's runs at the defaults are: experiment, and its role there.
 HER_RUNS = {"stop_her": "baseline", "algorithms": "subject"}
 
@@ -214,13 +212,13 @@ def reaches(evidence: Evidence) -> Measured:
 
 def sensitivity(evidence: Evidence) -> Measured:
     """P5b: log2 of best over worst maximum median return over the rates, PPO's less PPO-HER's,
-    where both learn at some rate.  Less success than LEAST counts as LEAST: no quotient of nothing.
+    where both learn at some rate.  The worst is FLOOR at least.
     """
     table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
     curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH)
     each = table[table[CONDITION] != ALL].set_index([CONDITION, "role"])
     best, worst = (
-        each[name].unstack("role").dropna().clip(lower=LEAST) for name in ("best", "worst")
+        each[name].unstack("role").dropna().clip(lower=FLOOR) for name in ("best", "worst")
     )
     learnt = best.index[best.min(axis=1) >= LEARNT - ROUNDING]
     if learnt.empty:
@@ -234,7 +232,7 @@ def sensitivity(evidence: Evidence) -> Measured:
             here = curves[(curves[CONDITION] == place) & (curves["role"] == role)]
             spacing = here["env_steps"].min()
             tops = [
-                np.maximum(scaled(_tops(own, spacing)), LEAST) for _, own in here.groupby("level")
+                np.maximum(scaled(_tops(own, spacing)), FLOOR) for _, own in here.groupby("level")
             ]
             spread[role] = np.max(tops, axis=0) / np.min(tops, axis=0)
         replicates.append(np.log2(spread["baseline"] / spread["subject"]))
