@@ -51,7 +51,7 @@ class Page:
         parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
         if not images:
             parser.disable("image")
-        tokens = parser.parse(markdown)
+        tokens = parser.parse(re.sub(r"(?<=\d) (?=\d{3}\b)", "\u00a0", markdown))  # 12 345
         if tokens and tokens[0].tag == "h1":
             del tokens[:3]  # its opening, its text, its closing
         for i, token in enumerate(tokens):
