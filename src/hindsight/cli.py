@@ -24,22 +24,22 @@ def _say_version(asked: bool) -> None:
 
 
 app = typer.Typer(
-    help="Hindsight replay, and the replication of PPO-HER and MEHER.",
+    help="Hindsight replay for reinforcement learning, and a replication of PPO-HER and MEHER.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 ConfigOption = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
+    list[str] | None, typer.Option("--config", "-c", help="key=value, as in Snakemake; repeatable")
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(min=0, help="processes that step a gymnasium environment; one for each core"),
+    typer.Option(min=0, help="processes that step a gymnasium environment; default: one per core"),
 ]
 NamedOption = Annotated[
     str | None,
-    typer.Option(help="the file's own environment, module:Name-v0, so that it may be imported"),
+    typer.Option(help="the policy's environment, module:Name-v0, if its module must be imported"),
 ]
 #: What only figures and reports import.
 REPORT = ("jinja2", "markdown_it", "seaborn")
@@ -76,7 +76,10 @@ class Fidelity(StrEnum):
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="say it and end")
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_say_version, help="print the version and exit"
+        ),
     ] = False,
 ) -> None:
     pass
@@ -154,10 +157,10 @@ def _config(pairs: list[str] | None) -> Any:
 def plan(
     config: ConfigOption = None,
     jobs: Annotated[
-        list[int] | None, typer.Option(min=1, help="jobs at a time on a cluster; repeatable")
+        list[int] | None, typer.Option(min=1, help="jobs that a cluster runs at a time; repeatable")
     ] = None,
 ) -> None:
-    """Say what a configuration trains: cells, runs, estimated time, memory and disk."""
+    """Show what a configuration trains: cells, runs, estimated time, memory and disk."""
     from rich.console import Console
     from rich.table import Table
 
@@ -218,58 +221,66 @@ def train(
         str, typer.Option(help="hindsight strategy: final, future, episode, random, or none")
     ] = "none",
     k: Annotated[
-        int | None, typer.Option(help="goals per step: ppo's copies (1), or of a replay (4)")
+        int | None,
+        typer.Option(help="goals per step; default: 1 copy for ppo, 4 in a replay buffer"),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="settings by name: recommended (ppo), robotics (sac)")
     ] = None,
     env: Annotated[
-        str, typer.Option(help="environment: ours, or gymnasium's id, as module:Name-v0")
+        str, typer.Option(help="environment: one of ours, or a gymnasium id such as module:Name-v0")
     ] = "PredatorPrey-v0",
     prey: Annotated[str, typer.Option(help="how the prey moves")] = "static",
-    spawn: Annotated[str, typer.Option(help="where predator and prey begin")] = "random",
+    spawn: Annotated[str, typer.Option(help="where predator and prey start")] = "random",
     n_dims: Annotated[int, typer.Option(help="dimensions of the box")] = 3,
     grid_size: Annotated[float, typer.Option(help="half-width of the box")] = 10.0,
-    interception_distance: Annotated[float, typer.Option(help="how near is caught")] = 1.0,
-    fidelity: Annotated[str, typer.Option(help="released or described")] = "described",
+    interception_distance: Annotated[
+        float, typer.Option(help="distance at which the prey is caught")
+    ] = 1.0,
+    fidelity: Annotated[
+        str, typer.Option(help="released (the authors' code) or described (the papers)")
+    ] = "described",
     seeds: Annotated[
-        int | None, typer.Option(help="runs; 16, or 4 of a foreign environment, if not given")
+        int | None,
+        typer.Option(help="number of runs; default: 16, or 4 in a gymnasium environment"),
     ] = None,
     steps: Annotated[int, typer.Option(help="environment steps of each run")] = 200_000,
     terminates: Annotated[
         Terminates | None,
-        typer.Option(help="which goals end an episode of gymnasium's; found out if not given"),
+        typer.Option(help="goals that end a gymnasium environment's episode; default: detected"),
     ] = None,
     rest: Annotated[
-        Rest | None, typer.Option(help="rewards that goals do not explain: kept if not given")
+        Rest | None, typer.Option(help="rewards that goals do not explain; default: keep")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="of Adam; the algorithm's own if not given")
+        float | None, typer.Option(help="Adam's learning rate; default: the algorithm's own")
     ] = None,
     hidden: Annotated[str, typer.Option(help="widths of the hidden layers")] = "64,64",
     evaluation_episodes: Annotated[
-        int, typer.Option(help="episodes of each of the twenty evaluations")
+        int, typer.Option(help="episodes in each of the twenty evaluations")
     ] = 20,
     keys: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="key=value, any other key of a cell, as s_ratio=0.6; repeatable"
+            "--set", help="key=value for any other setting, such as s_ratio=0.6; repeatable"
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     workers: WorkersOption = None,
-    out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
-    again: Annotated[bool, typer.Option("--again", help="anew, also what is trained")] = False,
+    out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
+    again: Annotated[bool, typer.Option("--again", help="retrain even if results exist")] = False,
     tensorboard: Annotated[
-        Path | None, typer.Option(help="folder of curves for TensorBoard, named as SB3 does")
+        Path | None,
+        typer.Option(help="folder for TensorBoard curves, named as in Stable-Baselines3"),
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(min=1, help="keep the policies every so many steps of each run")
+        int | None,
+        typer.Option(min=1, help="also save the policies every so many steps of each run"),
     ] = None,
 ) -> None:
-    """Train one cell, without Snakemake; writes the same files.
+    """Train one algorithm in one condition, without Snakemake; writes the same files.
 
-    What was interrupted is continued, what is trained is shown.
+    Continues an interrupted training, and shows the results if there are any.
     """
     from hindsight.one_cell import files_of, outcome, spec_of, to_come
 
@@ -372,10 +383,12 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 @app.command()
 def watch(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
-    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 where ffmpeg is")],
-    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes shown")] = 3,
+    out: Annotated[
+        Path, typer.Argument(help="the animation: .gif, or .mp4 if ffmpeg is installed")
+    ],
+    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="number of episodes")] = 3,
     run: Annotated[
-        int | None, typer.Option(help="which of the cell's runs (its seed); the first if not given")
+        int | None, typer.Option(help="the run, by its seed; default: the first")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
     env: NamedOption = None,
@@ -397,26 +410,25 @@ def watch(
 def evaluate(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes of each run")] = 100,
-    run: Annotated[
-        int | None, typer.Option(help="which of the cell's runs (its seed); all if not given")
-    ] = None,
+    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: all")] = None,
     random: Annotated[
-        bool, typer.Option("--random", help="actions drawn as in training, not the mode")
+        bool,
+        typer.Option("--random", help="sample actions as in training, instead of the mean action"),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
     env: Annotated[
         str | None,
         typer.Option(
-            help="another environment than that of the training; a person's own is always named, "
+            help="an environment other than the one trained in; your own must always be named, "
             "as module:Name-v0"
         ),
     ] = None,
     keys: Annotated[
         list[str] | None,
-        typer.Option("--set", help="key=value of the environment, as prey=repel; repeatable"),
+        typer.Option("--set", help="key=value for the environment, such as prey=repel; repeatable"),
     ] = None,
 ) -> None:
-    """Mean and standard deviation of the return, and success rate, of a trained policy."""
+    """Print mean and standard deviation of the return, and the success rate, of a policy."""
     from hindsight.process import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)
@@ -449,14 +461,12 @@ def evaluate(
 
 @app.command()
 def export(
-    policy: Annotated[Path, typer.Argument(help="a policy file, or a model's")],
-    out: Annotated[Path, typer.Argument(help="the policy alone: .onnx, or .pt2 of torch.export")],
-    run: Annotated[
-        int | None, typer.Option(help="which run (its seed); the best if not given")
-    ] = None,
+    policy: Annotated[Path, typer.Argument(help="a policy file, or a saved model")],
+    out: Annotated[Path, typer.Argument(help="the file to write: .onnx, or .pt2 for torch.export")],
+    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: the best")] = None,
     env: NamedOption = None,
 ) -> None:
-    """Write a trained policy as a file for ONNX Runtime or for torch.export.load."""
+    """Export a policy to a file for ONNX Runtime or for torch.export.load."""
     from hindsight.library.model import Model
 
     model = Model.load(policy, env)
@@ -469,15 +479,17 @@ def compare(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="results files, folders of them, or arms that ship, as PPO-HER; NAME=... names one"
+            help="results files, folders of them, or published arms such as PPO-HER; NAME=... names one"
         ),
     ],
-    fidelity: Annotated[Fidelity, typer.Option(help="of the arms that ship")] = Fidelity.described,
-    out: Annotated[Path, typer.Option(help="folder of tables and figures")] = Path(
+    fidelity: Annotated[
+        Fidelity, typer.Option(help="fidelity of the published arms")
+    ] = Fidelity.described,
+    out: Annotated[Path, typer.Option(help="folder for tables and figures")] = Path(
         "results/comparison"
     ),
 ) -> None:
-    """Set results side by side: figures, medians, intervals, and tests on common conditions."""
+    """Compare results: figures, medians, intervals, and tests on common conditions."""
     from rich.console import Console
 
     from hindsight.compare import compare as side_by_side
@@ -488,11 +500,11 @@ def compare(
 
 @app.command()
 def replicate(
-    arguments: Annotated[list[str] | None, typer.Argument(help="handed to snakemake")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="arguments for snakemake")] = None,
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",
     published: Annotated[bool, typer.Option(help="draw the published results")] = False,
 ) -> None:
-    """Run the whole workflow with a progress display, and say what was reproduced."""
+    """Run the whole workflow with a progress display, and list what was reproduced."""
     from hindsight.process import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)  # each of its jobs would say so
@@ -503,7 +515,7 @@ def replicate(
 
 @app.command(hidden=True)
 def schema() -> None:
-    """Print the JSON schema of config.yaml, by which editors complete and check it."""
+    """Print the JSON schema of config.yaml, which editors use to complete and check it."""
     import json
 
     from hindsight.specs.config import Config
@@ -515,11 +527,11 @@ def schema() -> None:
 def publish(
     config: ConfigOption = None,
     trained: Annotated[
-        Path, typer.Option("--from", help="folder of results in which cells were trained")
+        Path, typer.Option("--from", help="folder of results that holds the trained cells")
     ] = Path("results"),
     policy: Annotated[
         list[Path] | None,
-        typer.Option(help="curves of a cell of `hindsight train`, whose policy alone is published"),
+        typer.Option(help="curves file of a `hindsight train`; publishes only its policy"),
     ] = None,
     env: NamedOption = None,
 ) -> None:
@@ -538,10 +550,12 @@ def publish(
 
 @app.command()
 def clean(
-    yes: Annotated[bool, typer.Option("--yes", help="remove them")] = False,
-    out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
+    yes: Annotated[
+        bool, typer.Option("--yes", help="remove the files instead of listing them")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
 ) -> None:
-    """List, or remove, what is left of cells that other code than today's has trained."""
+    """List, or remove, results that were trained by an older version of the code."""
     from hindsight.pipeline.project import clean as left_over
 
     paths = left_over(out)
@@ -557,10 +571,10 @@ def clean(
 @app.command()
 def verify_published(
     everything: Annotated[
-        bool, typer.Option("--all", help="every cell, not only one of each kind")
+        bool, typer.Option("--all", help="check every cell, not just one of each kind")
     ] = False,
 ) -> None:
-    """Train the first iterations of published cells again and compare them with what ships."""
+    """Retrain the first iterations of published cells and compare the numbers."""
     from hindsight.pipeline.verify import must_hold, one_of_each_kind, published, verify
 
     cells, found = published(), []
@@ -627,16 +641,18 @@ def draw(
 
 @app.command()
 def figures(
-    names: Annotated[list[str] | None, typer.Argument(help="all if not given")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="names of figures; default: all")
+    ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="3.3 or 6.9 inches wide, 8 pt, no titles: PDF alone")
+        bool, typer.Option("--paper", help="PDF only, 3.3 or 6.9 inches wide, 8 pt, no titles")
     ] = False,
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"
     ),
-    out: Annotated[Path, typer.Option(help="folder of figures")] = Path("figures/paper"),
+    out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
-    """Draw figures from tables that are there: as in the report, or for a paper."""
+    """Draw figures from existing tables, as in the report or for a paper."""
     from hindsight.figures import draw, draw_for_paper, names_there
 
     there = names_there(tables)
