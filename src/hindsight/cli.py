@@ -479,7 +479,7 @@ def compare(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="results files, folders of them, or published arms such as PPO-HER; NAME=... names one"
+            help="results files, folders, or published arms such as PPO-HER; NAME=... names one"
         ),
     ],
     fidelity: Annotated[
@@ -555,7 +555,7 @@ def clean(
     ] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
 ) -> None:
-    """List, or remove, results that were trained by an older version of the code."""
+    """List, or remove, results that another version of the code trained."""
     from hindsight.pipeline.project import clean as left_over
 
     paths = left_over(out)

@@ -79,7 +79,7 @@ def _row(
         *_absent("settings", settings, levels, lambda text: level_label(levels[text])),
     ]
     if len(places) < (possible := len(conditions) * len(settings)):
-        lacking.append(f"{len(places)} of these {possible} combinations alone are there")
+        lacking.append(f"only {len(places)} of these {possible} combinations are there")
     least = []
     for key in ("seeds", "steps"):
         numbers = sorted({e[key] for e in own})
