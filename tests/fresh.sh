@@ -89,8 +89,9 @@ mount --rbind /proc "$ROOT/proc"
 mount --rbind /dev "$ROOT/dev"
 copy() { git clone --quiet --no-hardlinks . "$ROOT$1"; }
 inside() { # a command of a shell in a folder there
-  chroot "$ROOT" env -i "${keep[@]}" sh -c "cd $1 && $2" </dev/null
+  chroot --userspec="$user" "$ROOT" env -i "${keep[@]}" sh -c "cd $1 && $2" </dev/null
 }
+user=root
 took "bare root"
 
 # -- the Dockerfile --------------------------------------------------------------------------------
@@ -102,9 +103,15 @@ if [ "$WHAT" = docker ]; then
       FROM) [ "$rest" = "debian:$SUITE-slim" ] ;;
       RUN) inside "$at" "$rest" ;;
       WORKDIR) at=$rest ;;
+      ARG) keep+=("$rest") ;;
       COPY)
-        [ "$rest" = ". ." ]
-        copy "$at"
+        [ "$rest" = "--chown=hindsight . ." ]
+        git clone --quiet --no-hardlinks . "$ROOT/clone"
+        inside / "cp -r clone/. $at && chown -R hindsight $at"
+        ;;
+      USER)
+        user=$rest
+        keep+=(HOME="/home/$user")
         ;;
       ENV) keep+=("${rest%%=*}=$(inside / "printf %s ${rest#*=}")") ;;
       CMD) inside "$at" "$(tr -d '[],"' <<<"$rest")" ;;
@@ -112,7 +119,7 @@ if [ "$WHAT" = docker ]; then
     esac
   done < <(sed -e ':a' -e '/\\$/N; s/\\\n//; ta' -e '/^#/d' Dockerfile)
   took "image"
-  inside "$at" "$(sed -n '1s/.*docker run --rm hindsight //p' Dockerfile)"
+  inside "$at" "$(sed -n '1s/.*docker run .* hindsight //p' Dockerfile)"
   took "replicate"
   exit
 fi

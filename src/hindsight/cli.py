@@ -24,7 +24,7 @@ def _say_version(asked: bool) -> None:
 
 
 app = typer.Typer(
-    help="Hindsight replay, and the replication of PPO-HER and MEHER.",
+    help="Hindsight replay for reinforcement learning, and a replication of PPO-HER and MEHER.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -32,19 +32,19 @@ app = typer.Typer(
 #: Panels of `hindsight train --help`.
 WHAT, HOW, WRITES = "What is trained", "How", "What is written"
 ConfigOption = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="key=value, as for Snakemake; repeatable")
+    list[str] | None, typer.Option("--config", "-c", help="key=value, as in Snakemake; repeatable")
 ]
 WorkersOption = Annotated[
     int | None,
     typer.Option(
         min=0,
-        help="processes that step a gymnasium environment; one for each core",
+        help="processes that step a gymnasium environment; default: one per core",
         rich_help_panel=HOW,
     ),
 ]
 NamedOption = Annotated[
     str | None,
-    typer.Option(help="the file's own environment, module:Name-v0, so that it may be imported"),
+    typer.Option(help="the policy's environment, module:Name-v0, if its module must be imported"),
 ]
 #: What only figures and reports import.
 REPORT = ("jinja2", "markdown_it", "seaborn")
@@ -147,10 +147,10 @@ def _config(pairs: list[str] | None) -> Any:
 def plan(
     config: ConfigOption = None,
     jobs: Annotated[
-        list[int] | None, typer.Option(min=1, help="jobs at a time on a cluster; repeatable")
+        list[int] | None, typer.Option(min=1, help="jobs that a cluster runs at a time; repeatable")
     ] = None,
 ) -> None:
-    """Say what a configuration trains: cells, runs, estimated time, memory and disk."""
+    """Show what a configuration trains: cells, runs, estimated time, memory and disk."""
     from rich.console import Console
     from rich.table import Table
 
@@ -208,7 +208,7 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="any key of the environment, the algorithm or hindsight: prey=repel k=4 "
+            help="any setting of the environment, the algorithm or hindsight: prey=repel k=4 "
             "learning_rate=1e-3 hidden=256,256",
         ),
     ] = None,
@@ -225,7 +225,7 @@ def train(
     env: Annotated[
         str,
         typer.Option(
-            help="environment: ours, or a gymnasium id such as module:Name-v0",
+            help="environment: one of ours, or a gymnasium id such as module:Name-v0",
             rich_help_panel=WHAT,
         ),
     ] = "PredatorPrey-v0",
@@ -238,7 +238,7 @@ def train(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="number of runs; 16, or 4 of a foreign environment, if not given",
+            help="number of runs; default: 16, or 4 in a gymnasium environment",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -256,20 +256,22 @@ def train(
     tensorboard: Annotated[
         Path | None,
         typer.Option(
-            help="folder of curves for TensorBoard, with Stable-Baselines3's names",
+            help="folder for TensorBoard curves, named as in Stable-Baselines3",
             rich_help_panel=WRITES,
         ),
     ] = None,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(
-            min=1, help="keep the policies every so many steps of each run", rich_help_panel=WRITES
+            min=1,
+            help="also save the policies every so many steps of each run",
+            rich_help_panel=WRITES,
         ),
     ] = None,
 ) -> None:
-    """Train one cell, without Snakemake; writes the same files.
+    """Train one algorithm in one condition, without Snakemake; writes the same files.
 
-    What was interrupted is continued, what is trained is shown.
+    Continues an interrupted training, and shows the results if there are any.
     """
     from hindsight.library.train import files_of, outcome, spec_of, to_come
 
@@ -372,10 +374,12 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 @app.command()
 def watch(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
-    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 where ffmpeg is")],
-    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes shown")] = 3,
+    out: Annotated[
+        Path, typer.Argument(help="the animation: .gif, or .mp4 if ffmpeg is installed")
+    ],
+    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="number of episodes")] = 3,
     run: Annotated[
-        int | None, typer.Option(help="which of the cell's runs (its seed); the first if not given")
+        int | None, typer.Option(help="the run, by its seed; default: the first")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
     env: NamedOption = None,
@@ -398,25 +402,24 @@ def evaluate(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="any key of the environment: prey=repel"),
+        typer.Argument(metavar="KEY=VALUE", help="any setting of the environment: prey=repel"),
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes of each run")] = 100,
-    run: Annotated[
-        int | None, typer.Option(help="which of the cell's runs (its seed); all if not given")
-    ] = None,
+    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: all")] = None,
     random: Annotated[
-        bool, typer.Option("--random", help="actions drawn as in training, not the mode")
+        bool,
+        typer.Option("--random", help="sample actions as in training, instead of the mean action"),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
     env: Annotated[
         str | None,
         typer.Option(
-            help="another environment than that of the training; a person's own is always named, "
+            help="an environment other than the one trained in; your own must always be named, "
             "as module:Name-v0"
         ),
     ] = None,
 ) -> None:
-    """Mean and standard deviation of the return, and success rate, of a trained policy."""
+    """Print mean and standard deviation of the return, and the success rate, of a policy."""
     from hindsight.io.startup import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)
@@ -449,14 +452,12 @@ def evaluate(
 
 @app.command()
 def export(
-    policy: Annotated[Path, typer.Argument(help="a policy file, or a model's")],
-    out: Annotated[Path, typer.Argument(help="the policy alone: .onnx, or .pt2 of torch.export")],
-    run: Annotated[
-        int | None, typer.Option(help="which run (its seed); the best if not given")
-    ] = None,
+    policy: Annotated[Path, typer.Argument(help="a policy file, or a saved model")],
+    out: Annotated[Path, typer.Argument(help="the file to write: .onnx, or .pt2 for torch.export")],
+    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: the best")] = None,
     env: NamedOption = None,
 ) -> None:
-    """Write a trained policy as a file for ONNX Runtime or for torch.export.load."""
+    """Export a policy to a file for ONNX Runtime or for torch.export.load."""
     from hindsight.library.model import Model
 
     model = Model.load(policy, env)
@@ -469,15 +470,17 @@ def compare(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="results files, folders of them, or arms that ship, as PPO-HER; NAME=... names one"
+            help="results files, folders, or published arms such as PPO-HER; NAME=... names one"
         ),
     ],
-    fidelity: Annotated[Fidelity, typer.Option(help="of the arms that ship")] = Fidelity.described,
-    out: Annotated[Path, typer.Option(help="folder of tables and figures")] = Path(
+    fidelity: Annotated[
+        Fidelity, typer.Option(help="fidelity of the published arms")
+    ] = Fidelity.described,
+    out: Annotated[Path, typer.Option(help="folder for tables and figures")] = Path(
         "results/comparison"
     ),
 ) -> None:
-    """Set results side by side: figures, medians, intervals, and tests on common conditions."""
+    """Compare results: figures, medians, intervals, and tests on common conditions."""
     from rich.console import Console
 
     from hindsight.report.compare import compare as side_by_side
@@ -488,11 +491,11 @@ def compare(
 
 @app.command()
 def replicate(
-    arguments: Annotated[list[str] | None, typer.Argument(help="handed to snakemake")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="arguments for snakemake")] = None,
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",
     published: Annotated[bool, typer.Option(help="draw the published results")] = False,
 ) -> None:
-    """Run the whole workflow with a progress display, and say what was reproduced."""
+    """Run the whole workflow with a progress display, and list what was reproduced."""
     from hindsight.io.startup import TORCH_MB, must_have_memory
 
     must_have_memory(TORCH_MB)  # each of its jobs would say so
@@ -505,7 +508,7 @@ def replicate(
 def schema(
     preset: Annotated[bool, typer.Option("--preset", help="of a file in config/presets")] = False,
 ) -> None:
-    """Print the JSON schema of config.yaml, by which editors complete and check it."""
+    """Print the JSON schema of config.yaml, which editors use to complete and check it."""
     import json
 
     from hindsight.specs.config import Config, Size
@@ -517,11 +520,11 @@ def schema(
 def publish(
     config: ConfigOption = None,
     trained: Annotated[
-        Path, typer.Option("--from", help="folder of results in which cells were trained")
+        Path, typer.Option("--from", help="folder of results that holds the trained cells")
     ] = Path("results"),
     policy: Annotated[
         list[Path] | None,
-        typer.Option(help="curves of a cell of `hindsight train`, whose policy alone is published"),
+        typer.Option(help="curves file of a `hindsight train`; publishes only its policy"),
     ] = None,
     env: NamedOption = None,
 ) -> None:
@@ -540,10 +543,12 @@ def publish(
 
 @app.command()
 def clean(
-    yes: Annotated[bool, typer.Option("--yes", help="remove them")] = False,
-    out: Annotated[Path, typer.Option(help="folder of the results")] = Path("results"),
+    yes: Annotated[
+        bool, typer.Option("--yes", help="remove the files instead of listing them")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
 ) -> None:
-    """List, or remove, what is left of cells that other code than today's has trained."""
+    """List, or remove, results that another version of the code trained."""
     from hindsight.pipeline.project import clean as left_over
 
     paths = left_over(out)
@@ -559,10 +564,10 @@ def clean(
 @app.command()
 def verify_published(
     everything: Annotated[
-        bool, typer.Option("--all", help="every cell, not only one of each kind")
+        bool, typer.Option("--all", help="check every cell, not just one of each kind")
     ] = False,
 ) -> None:
-    """Train the first iterations of published cells again and compare them with what ships."""
+    """Retrain the first iterations of published cells and compare the numbers."""
     from hindsight.pipeline.verify import must_hold, one_of_each_kind, published, verify
 
     cells, found = published(), []
@@ -629,16 +634,18 @@ def draw(
 
 @app.command()
 def figures(
-    names: Annotated[list[str] | None, typer.Argument(help="all if not given")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="names of figures; default: all")
+    ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="3.3 or 6.9 inches wide, 8 pt, no titles: PDF alone")
+        bool, typer.Option("--paper", help="PDF only, 3.3 or 6.9 inches wide, 8 pt, no titles")
     ] = False,
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"
     ),
-    out: Annotated[Path, typer.Option(help="folder of figures")] = Path("figures/paper"),
+    out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
-    """Draw figures from tables that are there: as in the report, or for a paper."""
+    """Draw figures from existing tables, as in the report or for a paper."""
     from hindsight.figures import draw, draw_for_paper, names_there
 
     there = names_there(tables)

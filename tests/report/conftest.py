@@ -1,5 +1,7 @@
 """A small project with results of both papers, figures and a page of deviations."""
 
+import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +18,21 @@ DEVIATIONS = """# Deviations
 1. **First.** See [the line](../src/hindsight/nn/adam.py#L3) and <https://example.org/paper>.
 2. Second <script>alert(1)</script> ![a picture](https://example.org/x.png).
 """
+REPOSITORY = Path(__file__).parents[2]
+#: What the first screen is made of, and where it links to.
+SHIPPED = ("README.md", "docs/findings.md", "docs/speed.md", "docs/with_and_without.gif",
+           "figures/published/learned_described.png")  # fmt: skip
 #: Experiments of the second paper, and which of their figures are drawn.
 SECOND_PAPER = {
     "s_ratio": ("meher_fig3", "question_signals", "question_signals_described"),
     "stop_her": ("meher_fig6_described", "meher_fig7"),
 }
+
+
+def policy(html: str) -> str:
+    """The tag of the page's Content-Security-Policy, under which no test's script runs."""
+    (found,) = re.findall(r"<meta http-equiv=[^>]*>", html)
+    return str(found)
 
 
 @dataclass(frozen=True)
@@ -69,12 +81,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         for figure in drawn:
             draw(figure, root / tables, root / figures / figure)
     write_claims(root / tables)
-    (root / "docs").mkdir()
+    for name in SHIPPED:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, root / name)
     (root / "docs/deviations.md").write_text(DEVIATIONS)
-    (root / "docs/findings.md").write_text(
-        "# What else\n\n## Does anything hang on the small network?\n\n"
-        "## When is hindsight no longer of use?\n"
-    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         places = (figures / "report.html", Path("REPLICATION.md"), Path("results/appendix"))

@@ -59,7 +59,7 @@ def test_a_planned_cell_counts_once_it_is_there() -> None:
     places = grid("PPO", "PPO-HER")
     rows = covered([p for p in places if p != ("released", "PPO", 1, WHERE[1])])
     lacking = {(row[1], row[2]): row[-1] for row in rows}
-    assert lacking.pop(("PPO", "released")) == "3 of these 4 combinations alone are there"
+    assert lacking.pop(("PPO", "released")) == "only 3 of these 4 combinations are there"
     assert set(lacking.values()) == {"nothing"}
 
 

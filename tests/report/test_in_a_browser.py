@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.browser import probed
-from tests.report.conftest import Project
+from tests.report.conftest import Project, policy
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,9 @@ def axe() -> Path:
 def test_the_accessibility_checker_finds_nothing(
     project: Project, tmp_path: Path, dark: bool
 ) -> None:
-    page = project.html.replace("</head>", f"<script>{axe().read_text()}</script></head>", 1)
+    page = project.html.replace(policy(project.html), "").replace(
+        "</head>", f"<script>{axe().read_text()}</script></head>", 1
+    )
     question = (
         OPEN
         + """
@@ -39,16 +42,51 @@ def test_the_accessibility_checker_finds_nothing(
     assert found["violations"] == []
 
 
+def framed(html: str, tmp_path: Path, size: tuple[int, int], question: str) -> Any:
+    """What `page`, the document in a frame of this size, gives: a window of Chromium's cannot be as
+    narrow as a telephone.
+    """
+    (tmp_path / "inner.html").write_text(html, encoding="utf-8")
+    outer = f"""<!DOCTYPE html><body><iframe id="in" src="inner.html" style="width: {size[0]}px;
+        height: {size[1]}px; border: 0"></iframe></body>"""
+    found = f'const page = document.getElementById("in").contentDocument; {question}'
+    return probed(outer, tmp_path, found)
+
+
 @pytest.mark.parametrize("wide", [360, 1600])
 def test_nothing_is_wider_than_the_window(project: Project, tmp_path: Path, wide: int) -> None:
-    """In a frame, for a window of Chromium's cannot be as narrow as a telephone."""
-    inner = tmp_path / "inner.html"
-    inner.write_text(project.html, encoding="utf-8")
-    outer = f"""<!DOCTYPE html><body><iframe id="in" src="inner.html" style="width: {wide}px;
-        height: 800px; border: 0"></iframe></body>"""
     question = """
-      const page = document.getElementById("in").contentDocument;
       for (const d of page.querySelectorAll("details")) d.open = true;
       return [page.documentElement.clientWidth, page.documentElement.scrollWidth];"""
-    found = probed(outer, tmp_path, question)
+    found = framed(project.html, tmp_path, (wide, 800), question)
     assert found[0] <= wide and found[1] <= found[0], found
+
+
+@pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
+def test_the_first_screen_holds_the_answer(
+    project: Project, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    question = """
+      await page.querySelector("#answer img").decode();
+      const shown = [...page.querySelectorAll("#answer li, #answer img")];
+      return shown.map((x) => [x.tagName, x.textContent, x.getBoundingClientRect().toJSON()]);"""
+    found = framed(project.html, tmp_path, size, question)
+    assert [name for name, *_ in found] == ["LI"] * 5 + ["IMG"]
+    assert found[0][1].startswith("Yes")
+    for name, _, box in found:
+        assert box["top"] >= 0 and box["bottom"] <= size[1] and box["right"] <= size[0], (name, box)
+        assert box["width"] > 300 and box["height"] > 30, (name, box)
+
+
+def test_the_page_s_policy_lets_no_script_run(project: Project, tmp_path: Path) -> None:
+    """But its own style and pictures are shown."""
+    html = project.html.replace("</head>", '<script>document.title = "ran"</script></head>', 1)
+    question = """
+      const img = page.querySelector("#film img");
+      await img.decode();
+      const style = getComputedStyle(page.querySelector("#answer"));
+      return [page.title, img.naturalWidth, style.display];"""
+    title, width, display = framed(html, tmp_path, (1400, 900), question)
+    assert title.startswith("Should I use") and width > 100 and display == "grid"
+    without = html.replace(policy(html), "")
+    assert framed(without, tmp_path, (1400, 900), "return page.title;") == "ran"

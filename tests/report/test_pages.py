@@ -20,13 +20,14 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
+from hindsight import repository
 from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
 from hindsight.io.checksums import sealed
 from hindsight.report import present, words
-from hindsight.report.build import MARKS, Texts, as_text, build, gather, read_claims
+from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
 from hindsight.report.html import Page
-from hindsight.report.provenance import collect, made_by
+from hindsight.report.provenance import collect
 from tests.analysis.synthetic import summarise, write_experiment
 from tests.report.conftest import Project
 
@@ -34,7 +35,7 @@ from tests.report.conftest import Project
 class Tags(HTMLParser):
     """Collects start tags with their attributes, and checks that every tag is closed in turn."""
 
-    VOID = ("meta", "img", "br", "link", "hr", "input")
+    VOID = ("meta", "img", "br", "link", "hr", "input", "source")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -77,7 +78,11 @@ def test_html_s_own_anchors_exist(project: Project) -> None:
 
 
 def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
-    images = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
+    every = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
+    hero, film, *images = every
+    assert str(hero["alt"]).startswith(f"{HERO}: ") and str(film["src"]).startswith(
+        "data:image/gif"
+    )
     drawn = {path.stem for path in (project.root / "figures/laptop").glob("*.png")}
     shown_ones = {str(image["alt"]).split(":")[0] for image in images}
     # Of what was drawn under both fidelities the page holds one, and leads to the other.
@@ -180,7 +185,7 @@ def test_missing_cell_is_named_on_both_pages(project: Project) -> None:
 
 def test_production_is_told(project: Project) -> None:
     for page in (project.html, project.everything):
-        for fact in ("synthetic", "2 × 64", "numpy", "float32", "CPU time"):
+        for fact in ("as it grew", "2 × 64", "numpy", "float32", "CPU time"):
             assert fact in page
     assert "20\u00a0480" in project.html
 
@@ -458,12 +463,12 @@ def diverge(path: Path, seed: int, after: int) -> int:
     return end
 
 
-def test_the_page_says_of_what_commit_and_what_versions_it_was_made(
+def test_commit_and_versions_are_those_of_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert made_by() == {}
+    assert repository.commit() == repository.lock_sum() == ""
     (tmp_path / "requirements.lock").write_text("numpy==1\n")
     who = ["-c", "user.name=n", "-c", "user.email=e"]
     for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "m"]):
@@ -471,7 +476,8 @@ def test_the_page_says_of_what_commit_and_what_versions_it_was_made(
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert list(made_by().values()) == [commit, hashlib.sha256(b"numpy==1\n").hexdigest()]
+    assert repository.commit() == commit
+    assert repository.lock_sum() == hashlib.sha256(b"numpy==1\n").hexdigest()
     (tmp_path / "src").mkdir()
     (tmp_path / "src/x.py").touch()
-    assert next(iter(made_by().values())) == f"{commit} and changes on top"
+    assert repository.commit() == f"{commit} and changes on top"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from hindsight.figures import curves, environment, points
+from hindsight.figures import curves, environment, learned, points
 from hindsight.figures.specs import FigureSpec
 from hindsight.figures.tables import Tables
 
@@ -13,4 +13,5 @@ KINDS: dict[str, Callable[[Tables, FigureSpec], Figure]] = {
     "along": points.along,
     "intervals": points.intervals,
     "episodes": environment.draw,
+    "learned": learned.draw,
 }

@@ -42,10 +42,10 @@ class Measure:
 class FigureSpec:
     """One figure.
 
-    kind: curves, along, intervals or episodes (functions of the module `kinds`); x: the clock of
-    curves, the key that varies of `along`; rows, columns, lines: facets, by which the plan's
-    entries are told apart (arm, spawn, prey, place, task, measure, or any key); lines = "line" is
-    the arm with its level; roles, arms, places: of the entries that are shown, () for all;
+    kind: a function of the module `kinds`; x: the clock of curves, the key that varies of `along`;
+    rows, columns, lines: facets, by which the plan's entries are told apart (arm, spawn, prey,
+    place, task, measure, or any key); lines = "line" is the arm with its level; roles, arms,
+    places: of the entries that are shown, () for all; labels: what `learned` calls the arms;
     alone: entries to show in every row, by key and value; shade: a range of x that the paper found
     best.
     """
@@ -62,6 +62,7 @@ class FigureSpec:
     lines: str = "arm"
     roles: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     shade: tuple[float, float] | None = None

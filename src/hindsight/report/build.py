@@ -23,8 +23,8 @@ from hindsight.figures.names import level_label, network_note
 from hindsight.io.checksums import RECORD
 from hindsight.io.files import write_whole
 from hindsight.report import coverage, present, words
-from hindsight.report.html import Page, link
-from hindsight.report.provenance import Provenance, collect, made_by
+from hindsight.report.html import Page, animation, link
+from hindsight.report.provenance import Provenance, collect
 from hindsight.specs.config import AUTHORS
 from hindsight.specs.manifest import verify
 
@@ -33,11 +33,12 @@ FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
 }
-#: The same where there is little room.
-CALLED = {"released": "authors' code", "described": "papers' words"}
 #: Tables of more rows are downloaded from the page rather than read.
 SHOWN_ROWS = 16
 DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
+#: What the page's first screen shows of the published results, whatever is judged below it.
+README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
+HERO = "learned_described"
 ENVIRONMENT = "environment"
 TABLES = {
     "aggregate.csv": "All conditions together",
@@ -116,7 +117,6 @@ class Report:
     claims: list[Judged]
     chapters: list[Chapter]
     provenance: Provenance
-    made_by: dict[str, str]
     deviations: str
     diverged: str
     authors: list[dict[str, Any]]
@@ -175,7 +175,6 @@ def gather(tables: Path, figures: Path) -> Report:
             *(_chapter(plan, tables, drawn, notes) for plan in plans),
         ],
         provenance=collect(plans),
-        made_by=made_by(),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
         diverged=_diverged(notes),
         authors=_authors(tables, plans),
@@ -356,6 +355,13 @@ def _first_shown(claims: Sequence[Judged]) -> dict[str, str]:
     return first
 
 
+def section(page: Path, title: str) -> str:
+    """What stands in a page below a heading, up to the next of its level; "" without the page."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    return found[1] if found else ""
+
+
 def render_html(texts: Texts, path: Path) -> str:
     """All of it as one page that loads nothing from anywhere; path: where it will lie."""
     report, pages = texts.report, texts.pages
@@ -369,8 +375,17 @@ def render_html(texts: Texts, path: Path) -> str:
     places = {pages[name]: f"experiment-{name}" for name in pages}
     places |= {pages[CLAIMS_PAGE]: "rules", pages[PRODUCED_PAGE]: "produced",
                texts.markdown: "main", DEVIATIONS: "deviations"}  # fmt: skip
-    page = Page(path, {one.path: one.caption for one in pictures}, places)
-    page.ids |= {"main", "rules", "experiments", "deviations", "produced"}
+    hero = Path(f"figures/published/{HERO}.png")
+    captions = {hero: FIGURES[HERO].caption} if hero.exists() else {}
+    page = Page(path, captions | {one.path: one.caption for one in pictures}, places)
+    page.ids |= {"main", "answer", "which", "rules", "experiments", "deviations", "produced"}
+    bullets = "".join(re.findall(r"^- .*\n(?:  .*\n)*", section(README, "What was found"), re.M))
+    answer = {
+        "bullets": page.add(bullets, README),
+        "hero": page.add(f"![]({hero})", README) if captions else "",
+        "film": animation(FILM) if FILM.exists() else "",
+        "which": page.add(section(FINDINGS, "Which should I use?"), FINDINGS),
+    }
     text = page.add(texts.main(), texts.markdown)
     rules = page.add(texts.of(CLAIMS_PAGE, short=1), pages[CLAIMS_PAGE], deeper=1)
     chapters = [
@@ -386,8 +401,8 @@ def render_html(texts: Texts, path: Path) -> str:
     produced = page.add(texts.of(PRODUCED_PAGE, short=1), pages[PRODUCED_PAGE], deeper=1)
     template = _jinja(autoescape=True).get_template("page.html.j2")
     return template.render(
-        **_names(report), text=text, rules=rules, chapters=chapters, deviation_text=deviations,
-        produced=produced,
+        **_names(report), answer=answer, text=text, rules=rules, chapters=chapters,
+        deviation_text=deviations, produced=produced,
     )  # fmt: skip
 
 
@@ -430,7 +445,6 @@ def _names(report: Report) -> Mapping[str, Any]:
         "titles": PAPERS,
         "marks": MARKS,
         "meaning": FIDELITIES,
-        "called": CALLED,
         "tally": tally,
         "deviations": DEVIATIONS,
         "findings": FINDINGS,

@@ -34,7 +34,7 @@ def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Table]:
     for entry in (entry for plan in by_name.values() for entry in plan["entries"]):
         seeds[entry["cell"]] = max(entry["seeds"], seeds.get(entry["cell"], 0))
     titles = {True: "The papers' figures",
-              False: "The other experiments, beside the preset `paper`"}  # fmt: skip
+              False: "The other experiments"}  # fmt: skip
     rows: dict[bool, list[list[str]]] = {}
     for name, grid in grids.items():
         plan = by_name.get(name, {"entries": [], "preset": {"hidden": []}})
@@ -79,7 +79,7 @@ def _row(
         *_absent("settings", settings, levels, lambda text: level_label(levels[text])),
     ]
     if len(places) < (possible := len(conditions) * len(settings)):
-        lacking.append(f"{len(places)} of these {possible} combinations alone are there")
+        lacking.append(f"only {len(places)} of these {possible} combinations are there")
     least = []
     for key in ("seeds", "steps"):
         numbers = sorted({e[key] for e in own})

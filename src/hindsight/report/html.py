@@ -51,7 +51,7 @@ class Page:
         parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
         if not images:
             parser.disable("image")
-        tokens = parser.parse(markdown)
+        tokens = parser.parse(re.sub(r"(?<=\d) (?=\d{3}\b)", "\u00a0", markdown))  # 12 345
         if tokens and tokens[0].tag == "h1":
             del tokens[:3]  # its opening, its text, its closing
         for i, token in enumerate(tokens):
@@ -104,11 +104,12 @@ class Page:
         self.embedded.add(name)
         width, height = size(file)
         caption, near = escape(self.captions[file]), escape(link(file, self.path))
-        pdf = escape(link(file.with_suffix(".pdf"), self.path))
+        pdf = file.with_suffix(".pdf")  # of a figure that ships, only its picture does
+        more = f'<a href="{escape(link(pdf, self.path))}">PDF</a>' if pdf.exists() else ""
         return (
             f'<figure id="figure-{name}"><a href="{near}"><img loading="lazy" decoding="async" '
             f'width="{width}" height="{height}" alt="{name}: {caption}" src="{webp(file)}"></a>'
-            f'<figcaption>{caption} <a href="{pdf}">{name} as PDF</a></figcaption></figure>\n'
+            f"<figcaption>{caption} {more}</figcaption></figure>\n"
         )
 
     def _table_open(self) -> str:
@@ -124,7 +125,23 @@ def webp(path: Path) -> str:
         made = io.BytesIO()
         # Of a lossless picture `quality` is the effort: a fortieth smaller for a tenth of a second.
         _with_few_colours(image).save(made, "WEBP", lossless=True, method=4, quality=100)
-    return "data:image/webp;base64," + base64.b64encode(made.getvalue()).decode("ascii")
+    return data("webp", made.getvalue())
+
+
+def data(kind: str, content: bytes) -> str:
+    """An image as a data: address."""
+    return f"data:image/{kind};base64," + base64.b64encode(content).decode("ascii")
+
+
+def animation(path: Path) -> dict[str, str | int]:
+    """A GIF for the page; still: its last frame, for whoever wants no motion."""
+    with Image.open(path) as film:
+        width, height = film.size
+        film.seek(film.n_frames - 1)  # type: ignore[attr-defined]
+        still = io.BytesIO()
+        film.convert("RGB").save(still, "WEBP", quality=80)
+    return {"width": width, "height": height, "still": data("webp", still.getvalue()),
+            "moving": data("gif", path.read_bytes())}  # fmt: skip
 
 
 def _with_few_colours(image: Image.Image) -> Image.Image:

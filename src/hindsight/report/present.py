@@ -155,7 +155,7 @@ _BEST: list[Column] = [
         row["best_level"], row["best_to"], row["low"], row["high"])),
     ("its M_c", lambda row: number(row["m_c"])),
     ("single-peaked", lambda row: {True: "yes", False: "no"}.get(row["single_peaked"], NOTHING)),
-    ("M_c at S > 0.5 less at S < 0.5 [95 %]",
+    ("M_c at S > 0.5 minus at S < 0.5 [95 %]",
      lambda row: interval(row["lean"], row["lean_low"], row["lean_high"])),
 ]  # fmt: skip
 _SAVED: list[Column] = [
@@ -167,7 +167,7 @@ _SAVED: list[Column] = [
     ("time saved, % [95 %]", lambda row: percent(row["saved_share"], row["low"], row["high"])),
     ("updates saved, % [95 %]", lambda row: percent(
         row["updates_saved_share"], row["updates_low"], row["updates_high"])),
-    ("final return less that of hindsight to the end [90 %]", lambda row: interval(
+    ("final return minus that with hindsight to the end [90 %]", lambda row: interval(
         row["return_difference"], row["return_low"], row["return_high"])),
 ]  # fmt: skip
 _ARM: list[Column] = [("algorithm", lambda row: str(row["arm"]))]

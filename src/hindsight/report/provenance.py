@@ -9,20 +9,21 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from hindsight.analysis.cells import must_be_the_one
-from hindsight.io import repository
 
 
 @dataclass(frozen=True)
 class Provenance:
     """What the cells on disk say about themselves, and which planned cells are not there.
 
-    seconds: training time of all cells together; steps: their environment steps, runs summed.
+    seconds: training time of all cells together; steps: their environment steps, runs summed;
+    versions: how many versions of the code trained them.
     """
 
     cells: int
     runs: int
     steps: int
     seconds: float
+    versions: int
     facts: dict[str, list[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
@@ -30,7 +31,7 @@ class Provenance:
 def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
     """Metadata of the plans' cells (paths relative to the working folder); each counts once.
 
-    Facts keep every value that occurs: more than one code fingerprint or machine is worth knowing.
+    Facts keep every value that occurs: more than one machine is worth knowing.
     """
     paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
     there = [path for path in paths if Path(path).exists()]
@@ -45,6 +46,7 @@ def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
         runs=len(runs),
         steps=sum(run["end_step"] for run in runs),
         seconds=sum(metadata["seconds"] for metadata in found),
+        versions=len({metadata["code"] for metadata in found}),
         facts={name: sorted(values) for name, values in facts.items()},
         missing=[path for path in paths if path not in set(there)],
     )
@@ -62,7 +64,6 @@ def metadata_of(path: Path) -> dict[str, Any]:
 
 def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Names and values as a reader wants them."""
-    yield "code fingerprint", str(metadata["code"])
     made_on = metadata.get("made_on", [metadata])  # a checkpoint may have been continued elsewhere
     for place in made_on:
         yield "hardware", ", ".join(f"{k} {v}" for k, v in place["machine"].items())
@@ -72,12 +73,3 @@ def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:
     yield "training time is", f"{clock}, shared among the runs that train together"
     for place in made_on:
         yield "packages", ", ".join(f"{k} {v}" for k, v in place["versions"].items())
-
-
-def made_by() -> dict[str, str]:
-    """What drew and judged, as far as it is known."""
-    facts = {
-        "page made by commit": repository.commit(),
-        f"SHA-256 of {repository.LOCK}": repository.lock_sum(),
-    }
-    return {name: value for name, value in facts.items() if value}

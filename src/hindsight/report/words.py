@@ -50,7 +50,7 @@ def says(row: Row) -> str:
     shown = {"value": interval(claim.unit, m), "wide": interval(claim.unit, m, wide=True)}
     sentence = claim.says.format(**shown, **numbers, **words)
     beside = [
-        f"{name[:1].upper()}{name[1:]} it is {interval(claim.unit, own)}."
+        f"{name[:1].upper()}{name[1:]}, it is {interval(claim.unit, own)}."
         for name, own in row["beside"].items()
         if own is not None
     ]
@@ -67,11 +67,16 @@ def interval(unit: str, m: Row, *, wide: bool = False) -> str:
     return (text or "–").replace("-", "−")
 
 
-def by_condition(unit: str, m: Row) -> str:
-    """`random static 1.66, apart repel 0.97.`: each condition's own value."""
+def by_condition(unit: str, verdicts: Mapping[str, Row]) -> list[list[str]]:
+    """A row for each condition: its name, and its own value under each fidelity."""
     show = UNITS[unit] if unit == "times" else "{:.2f}".format
-    found = [f"{name.replace('_', ' ')} {show(x)}" for name, x in m["conditions"].items()]
-    return f"{', '.join(found)}.".replace("-", "−")
+    values = [row["measured"]["conditions"] for row in verdicts.values()]
+    names = dict.fromkeys(name for own in values for name in own)
+    return [
+        [name.replace("_", " "),
+         *(show(own[name]).replace("-", "−") if name in own else "–" for own in values)]
+        for name in names
+    ]  # fmt: skip
 
 
 def detectable(unit: str, m: Row) -> str:

@@ -1,0 +1,50 @@
+"""How many runs have learned, over environment steps: one line an arm, all conditions together."""
+
+from dataclasses import replace
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, PercentFormatter
+
+from hindsight.figures import panels, style
+from hindsight.figures.specs import FigureSpec
+from hindsight.figures.tables import Tables, chosen, look_of
+
+#: Inches of the whole figure but for its head: its letters can be read on a telephone, too.
+SIZE = (4.7, 2.25)
+FIRST = 5_000  # steps at the axis's beginning
+TICKS = (10_000, 30_000, 100_000, 300_000)
+
+
+def draw(tables: Tables, spec: FigureSpec) -> Figure:
+    """The share of each arm's runs whose training return has reached 0.8.
+
+    The title's fields are the arms' numbers of such runs, in order, and `runs`, that of all runs
+    of an arm.
+    """
+    entries = [entry for entry in chosen(tables.plan, spec) if not entry["level"]]
+    runs = tables.read("runs.parquet", ["seed", "learn_step"])
+    runs = runs[runs["arm"].isin([entry["arm"] for entry in entries])]
+    if runs.empty:
+        return panels.nothing(tables, replace(spec, title="{title}"))
+    figure = Figure(SIZE, dpi=style.DPI, layout="constrained")
+    ax = figure.subplots()
+    budget = max(entry["steps"] for entry in entries)
+    counts, total = [], 0
+    for arm, label in zip(spec.arms, spec.labels, strict=True):
+        steps = np.sort(runs.loc[runs["arm"] == arm, "learn_step"].to_numpy(float))
+        total, learned = max(total, steps.size), int(np.isfinite(steps).sum())
+        look, share = look_of(tables.plan, arm), np.arange(learned + 1) / max(steps.size, 1)
+        x = np.array([FIRST, *steps[:learned], budget])
+        ax.step(x, np.append(share, share[-1]), where="post", color=look.colour,
+                linestyle=look.line, linewidth=look.width + 0.3, clip_on=False)  # fmt: skip
+        ax.annotate(label, (budget, share[-1]), (0, 3), textcoords="offset points", ha="right",
+                    color=look.colour, size="medium", weight="bold")  # fmt: skip
+        counts.append(f"all {learned}" if learned == steps.size else str(learned))
+    ax.set(xscale="log", xlim=(FIRST, budget), ylim=(0, 1.13), yticks=np.linspace(0, 1, 6))
+    ax.set_xticks(TICKS, [f"{tick:,}".replace(",", "\u00a0") for tick in TICKS])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol="\u00a0%"))
+    title = spec.title.format(*counts, runs=total)
+    head = style.Head(title, "Share of the runs that have learned: nine of ten episodes succeed")
+    return style.finish(figure, head, "environment steps, logarithmic", "")

@@ -1,0 +1,51 @@
+"""The first figure counts the runs that have learned, and its title says how many."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+
+from hindsight.figures import figure_of
+from hindsight.figures.specs import FIGURES
+from hindsight.report.build import HERO
+from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment
+
+CONDITIONS = [("random", "static"), ("apart", "repel")]
+
+
+def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path: Path) -> None:
+    """Of PPO's ten runs four learn, in their third rollout; of the others nine and all."""
+    learn = dict(zip(FIGURES[HERO].arms, (2, 4.5, 5), strict=True))
+
+    def curve(arm: str, _: object, spawn: str, __: str):
+        many = int(learn[arm] + (0.5 if spawn == "random" else 0))
+        return lambda seed, steps: np.where(seed < many, steps >= 3 * N_STEPS, 0.0)
+
+    plan = write_experiment(
+        tmp_path, "recipe", arms=FIGURES[HERO].arms, conditions=CONDITIONS, levels=[{}],
+        fidelities=("described",), seeds=5, iterations=20, curve_of=curve,
+    )  # fmt: skip
+    summarise(plan, tmp_path)
+    figure = figure_of(HERO, plan.parent.parent)
+    said = " ".join(text.get_text() for text in figure.texts)
+    assert "PPO learns in 4 of 10 runs; with hindsight, in 9; with our recipe, in all 10" in said
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.texts] == list(FIGURES[HERO].labels)
+    assert [line.get_ydata()[-1] for line in ax.lines] == pytest.approx([0.4, 0.9, 1.0])
+    for line, text in zip(ax.lines, ax.texts, strict=True):
+        assert to_rgb(line.get_color()) == to_rgb(text.get_color())
+        x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        assert set(x[1:-1]) == {3 * N_STEPS} and x[-1] == 20 * N_STEPS and y[0] == 0.0
+
+
+def test_where_nothing_of_it_was_trained_it_says_so(tmp_path: Path) -> None:
+    plan = write_experiment(
+        tmp_path, "recipe", arms=["failed"], conditions=CONDITIONS, levels=[{}],
+        fidelities=("described",), seeds=5, iterations=4, curve_of=lambda *_: constant(0.5),
+    )  # fmt: skip
+    summarise(plan, tmp_path)
+    assert len(pd.read_parquet(plan.parent / "runs.parquet")) == 10
+    figure = figure_of(HERO, plan.parent.parent)
+    assert "trains nothing" in " ".join(text.get_text() for text in figure.texts)
