@@ -36,6 +36,7 @@ from hindsight.training.watch import (
     play,
     write_episodes,
 )
+from tests.commands import hindsight
 from tests.wants import wants
 
 
@@ -345,10 +346,7 @@ def test_watching_in_a_way_that_is_none_ends_in_one_sentence(tmp_path: Path, way
     torch.save(
         {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]}, policy
     )
-    command = [str(Path(sys.executable).parent / "hindsight"), "watch", policy, tmp_path / "a.gif"]
-    result = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "MUJOCO_GL": way}
-    )
+    result = hindsight("watch", str(policy), "a.gif", cwd=tmp_path, MUJOCO_GL=way)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ") and f"MUJOCO_GL={way}" in line
