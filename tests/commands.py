@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _server = multiprocessing.get_context("forkserver")
@@ -28,9 +29,24 @@ _server.set_forkserver_preload(
 )
 
 
-def hindsight(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """`hindsight` with these arguments."""
-    return _forked("hindsight.cli", arguments, cwd, None)
+def hindsight(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`hindsight` with these arguments, and these variables beside the others."""
+    return _forked("hindsight.cli", arguments, cwd, environment)
+
+
+def training(spec: str, folder: Path, checkpoint_seconds: float) -> BaseProcess:
+    """A cell's training in a process of its own, which is started."""
+    process = _server.Process(target=_train, args=(spec, folder, checkpoint_seconds))
+    process.start()
+    return process
+
+
+def _train(spec: str, folder: Path, checkpoint_seconds: float) -> None:
+    from hindsight.specs.cell import CellSpec
+    from hindsight.training.cell import Execution, train_cell
+
+    execution = Execution(checkpoint_seconds=checkpoint_seconds)
+    train_cell(CellSpec.model_validate_json(spec), folder, execution)
 
 
 def snakemake(
@@ -40,15 +56,19 @@ def snakemake(
 
     All it tells is in `stdout`, as on a terminal.
     """
-    return _forked("snakemake.cli", arguments, project, environment)
+    return _forked("snakemake.cli", arguments, project, environment, anew=True)
 
 
 def _forked(
-    module: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str] | None
+    module: str,
+    arguments: tuple[str, ...],
+    cwd: Path,
+    environment: Mapping[str, str],
+    anew: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, err = (Path(folder, name) for name in ("out", "err"))
-        ours = (module, arguments, cwd, environment, out, out if environment else err)
+        ours = (module, arguments, cwd, environment, anew, out, out if anew else err)
         process = _server.Process(target=_run, args=ours)
         process.start()
         process.join()
@@ -58,7 +78,7 @@ def _forked(
 
 
 def _run(
-    module: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str] | None,
+    module: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], anew: bool,
     out: Path, err: Path,
 ) -> None:  # fmt: skip
     for stream, path in ((1, out), (2, err)):
@@ -66,9 +86,10 @@ def _run(
         os.dup2(file, stream)
         os.close(file)
     os.chdir(cwd)
-    if environment is not None:
+    if anew:
         os.environ.clear()
-        os.environ.update(environment)
+    os.environ.update(environment)
+    if anew:
         sys.path.insert(0, str(cwd / "src"))
         for name in [name for name in sys.modules if name.partition(".")[0] == "hindsight"]:
             del sys.modules[name]

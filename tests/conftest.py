@@ -22,6 +22,10 @@ LONGEST = (
     "test_cli.py",
 )
 
+# As training does: a second thread of these small products would wait for the first, and take its
+# processor from the other test process.
+torch.set_num_threads(1)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files of LONGEST first, each as it is."""

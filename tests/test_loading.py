@@ -19,6 +19,7 @@ from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import save
 from hindsight.training.policies import initial_row
 from hindsight.training.watch import read_policy
+from tests.commands import hindsight
 
 SRC = Path(__file__).parents[1] / "src"
 #: A module that tells when it is imported, and has an environment.
@@ -70,9 +71,7 @@ def test_a_policy_imports_only_what_was_typed_too(policy, module, command):
     name, *rest = command
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        program = str(Path(sys.executable).parent / "hindsight")
-        line = [program, name, "policy.pt", *rest, *more]
-        return subprocess.run(line, capture_output=True, text=True, check=False)
+        return hindsight(name, "policy.pt", *rest, *more, cwd=Path.cwd())
 
     refused = run()
     assert refused.returncode == 1 and not imported()

@@ -8,6 +8,7 @@ precision, hence EPSILON.
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,6 +119,22 @@ class Run(NamedTuple):
 Place = tuple[str, str, str]  # arm, level, condition
 
 
+@lru_cache(128)  # of every cell of the experiment that most tests read
+def runs_in(path: Path) -> dict[int, Run]:
+    """The runs of a cell by seed."""
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"hindsight"])
+    timed_on = about["machine"]["processor"], about["runs_per_axis"]
+    rows = table.to_pandas().sort_values(["seed", "env_steps"])
+    by_seed = {run["seed"]: run for run in about["runs"]}
+    return {
+        int(seed): Run(
+            own[own["phase"] == "train"], own[own["phase"] == "evaluation"], by_seed[seed], timed_on
+        )
+        for seed, own in rows.groupby("seed")
+    }
+
+
 def runs_of(plan: Plan, experiment: str, fidelity: str) -> dict[Place, dict[int, Run]]:
     """By place, then seed, the runs of every cell there is."""
     found: dict[Place, dict[int, Run]] = {}
@@ -125,21 +142,8 @@ def runs_of(plan: Plan, experiment: str, fidelity: str) -> dict[Place, dict[int,
         path = ROOT / entry["cell"]
         if entry["fidelity"] != fidelity or not path.exists():
             continue
-        table = pq.read_table(path)
-        about = json.loads(table.schema.metadata[b"hindsight"])
-        timed_on = about["machine"]["processor"], about["runs_per_axis"]
-        rows = table.to_pandas().sort_values(["seed", "env_steps"])
-        by_seed = {run["seed"]: run for run in about["runs"]}
         level = str(next(iter(entry["level"].values()), ""))
-        found[entry["arm"], level, entry["condition"]] = {
-            int(seed): Run(
-                own[own["phase"] == "train"],
-                own[own["phase"] == "evaluation"],
-                by_seed[seed],
-                timed_on,
-            )
-            for seed, own in rows.groupby("seed")
-        }
+        found[entry["arm"], level, entry["condition"]] = runs_in(path)
     return found
 
 

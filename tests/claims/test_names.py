@@ -31,12 +31,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in FIRST:
         arms = ("PPO", "PPO-HER", "SAC", "SAC-HER") if name == "algorithms" else None
         plan = synthetic.write_experiment(
-            root, name, arms=arms, conditions=CONDITIONS[:6], seeds=5, iterations=10,
+            root, name, arms=arms, conditions=CONDITIONS[:3], seeds=5, iterations=10,
             fidelities=("described",),
         )  # fmt: skip
         summarise(plan, root)
     for name in SECOND:
-        second_paper.write(root, name, CONDITIONS[:2], fidelities=("described",), seeds=5)
+        second_paper.write(
+            root, name, CONDITIONS[:1], fidelities=("described",),
+            levels=second_paper.S_RATIOS[::2] if name != "stop_her" else None,
+        )  # fmt: skip
     return root
 
 

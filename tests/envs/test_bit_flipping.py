@@ -147,13 +147,13 @@ def test_a_continuous_episode_that_begins_solved() -> None:
 
 
 def test_one_episode_in_two_to_the_n_begins_solved() -> None:
-    state = BitFlipping([BitFlippingSpec(n_bits=3)], [0], 4000).state[0]
+    state = BitFlipping([BitFlippingSpec(n_bits=3)], [0], 32).beginnings.flatten(0, 2)
     solved = (state[:, :3] == state[:, 3:6]).all(-1).float().mean()
     assert float(solved) == pytest.approx(1 / 8, abs=0.02)
     # Every bit of start and goal is fair, and all six are independent.
     kinds, counts = state[:, :6].unique(dim=0, return_counts=True)
     assert len(kinds) == 64
-    assert float(((counts - 62.5) ** 2 / 62.5).sum()) < 103  # chi-squared with 63, at 0.001
+    assert float(((counts - 64) ** 2 / 64).sum()) < 103  # chi-squared with 63, at 0.001
 
 
 def test_solved_in_the_last_step_is_terminated_and_not_truncated() -> None:

@@ -28,6 +28,7 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.runs import runs_of
+from tests.commands import hindsight
 from tests.envs import corridor  # registers Corridor-v0
 
 assert "Corridor-v0" in gym.registry, corridor
@@ -416,7 +417,7 @@ def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
 def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
     """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
     program = Path(sys.executable).parent / "hindsight"
-    options = "--algorithm sac --her future hidden=8 --seeds 2 --steps 1500 --workers 2"
+    options = "--algorithm sac --her future hidden=8 --seeds 2 --steps 700 --workers 2"
     more = "learning_starts=200 log_interval=50 evaluation_episodes=2"
     command = [program, "train", "--env", "tests.envs.corridor:Corridor-v0"]
     command += [*options.split(), *more.split()]
@@ -433,8 +434,8 @@ def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
     (told,) = [line for line in said.splitlines() if line.startswith("error: ")]
     assert "Corridor-v0: a process that steps it was killed by signal 9" in told
     assert "Traceback" not in said and gone(workers)
-    for again in (broken, whole):
-        subprocess.run(again, cwd=ROOT, env=env, check=True, capture_output=True)
+    for _, *again in (broken, whole):
+        assert hindsight(*map(str, again), cwd=ROOT).returncode == 0
     clocks = ["wall_seconds", "cpu_seconds"]
     a, b = (
         pd.read_parquet(next((tmp_path / name).rglob("*.parquet"))).drop(columns=clocks)
@@ -541,9 +542,9 @@ def test_a_persons_own_environment_on_the_command_line(tmp_path):
     assert curves.success_rate.between(0, 1).all() and curves.seed.nunique() == 2
     # What it says to type next works, though a file alone does not decide what is imported.
     told = next(line for line in result.stdout.splitlines() if line.startswith("use it"))
-    evaluate = [command[0], *shlex.split(told)[3:], "--episodes", "1"]
+    evaluate = [*shlex.split(told)[3:], "--episodes", "1"]
     assert "--env" in evaluate
-    done = subprocess.run(evaluate, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = hindsight(*evaluate, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

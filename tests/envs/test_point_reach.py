@@ -145,7 +145,7 @@ def test_by_hand() -> None:
 
 def test_episodes_begin_at_rest_anywhere_in_the_square() -> None:
     spec = PointReachSpec(range=2.0)
-    state = PointReach([spec], [0], 2000).state[0]
+    state = PointReach([spec], [0], 16).beginnings.flatten(0, 2)
     assert (state[:, 6:] == 0).all() and torch.equal(state[:, :2], state[:, 4:6])
     # U(-2, 2) has quartiles at -1, 0 and 1; position and target know nothing of each other.
     quartiles = np.quantile(state[:, :4].numpy(), [0.25, 0.5, 0.75], axis=0)

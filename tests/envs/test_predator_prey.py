@@ -240,16 +240,17 @@ def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
     n: int, g: float, share: float, prey: Prey, seed: int
 ) -> None:
     spec = PredatorPreySpec(n_dims=n, grid_size=g, interception_distance=share * g, prey=prey)
-    state = PredatorPrey([spec], [seed], n_envs=200, evaluation=True).state
+    state = PredatorPrey([spec], [seed], n_envs=5, evaluation=True).beginnings
     assert (state[..., : 2 * n].abs() <= torch.tensor(g)).all()
     distance = torch.linalg.vector_norm(state[..., :n] - state[..., n : 2 * n], dim=-1)
     assert (distance > torch.tensor(share * g)).all()
 
 
 def test_random_spawns_fill_the_box() -> None:
-    state = PredatorPrey([PredatorPreySpec(interception_distance=0.1)], [0], n_envs=2000).state
+    spec = PredatorPreySpec(interception_distance=0.1)
+    state = PredatorPrey([spec], [0], n_envs=4).beginnings.flatten(0, 2)
     # U(-10, 10) has quartiles at -5, 0 and 5.
-    quartiles = np.quantile(state[0, :, :6].numpy(), [0.25, 0.5, 0.75], axis=0)
+    quartiles = np.quantile(state[:, :6].numpy(), [0.25, 0.5, 0.75], axis=0)
     np.testing.assert_allclose(quartiles, [[-5.0] * 6, [0.0] * 6, [5.0] * 6], atol=0.8)
 
 
@@ -373,19 +374,14 @@ def test_released_orthogonal_by_hand() -> None:
 
 
 def play(
-    env: PredatorPrey,
-    actions: Callable[[PredatorPrey, int], Tensor],
-    steps: int,
-    iterations: int = 1,
-    first: int = 1,
+    env: PredatorPrey, actions: Callable[[PredatorPrey, int], Tensor], steps: int
 ) -> tuple[Tensor, Tensor]:
     """States [step, run, env, 3 n] before each step, and ends [step, run, env]."""
     states, ends = [], []
-    for iteration in range(first, first + iterations):
-        env.prepare_rollout(iteration, steps)
-        for t in range(steps):
-            states.append(env.state.clone())
-            ends.append(env.step(actions(env, t)).terminated.clone())
+    env.prepare_rollout(1, steps)
+    for t in range(steps):
+        states.append(env.state.clone())
+        ends.append(env.step(actions(env, t)).terminated.clone())
     return torch.stack(states), torch.stack(ends)
 
 
@@ -407,53 +403,12 @@ def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next
     assert (same == goes_on).all()
 
 
-# -- the run axis ---------------------------------------------------------------------------------
-
-MIXED = [
-    PredatorPreySpec(prey="attract", spawn="apart"),
-    PredatorPreySpec(prey="static", grid_size=4.0),
-    PredatorPreySpec(prey="random", interception_distance=0.2),
-    PredatorPreySpec(prey="attract", fidelity="described", max_steps=7),
-    PredatorPreySpec(prey="random_direction", grid_size=5.0),
-    PredatorPreySpec(prey="repel", grid_size=20.0),
-    PredatorPreySpec(prey="straight_away", spawn="apart", max_steps=3),
-]
-SEEDS = [5, 0, 5, 11, 2, 0, 7]
-
-
-@pytest.mark.parametrize("actions", [wander, chase])
-def test_a_run_among_others_is_that_run_alone(
-    actions: Callable[[PredatorPrey, int], Tensor],
-) -> None:
-    together, ends = play(PredatorPrey(MIXED, SEEDS, 3), actions, 60, iterations=3)
-    for i, (spec, seed) in enumerate(zip(MIXED, SEEDS, strict=True)):
-        alone, ends_alone = play(PredatorPrey([spec], [seed], 3), actions, 60, iterations=3)
-        assert torch.equal(together[:, i : i + 1], alone)
-        assert torch.equal(ends[:, i : i + 1], ends_alone)
-
-
-def test_seeds_and_environments_differ() -> None:
-    states, _ = play(PredatorPrey([PredatorPreySpec(prey="random")] * 3, [0, 1, 2], 4), wander, 5)
-    assert len(states.flatten(0, 2).unique(dim=0)) == 5 * 3 * 4
+# -- the run axis (test_run_axis: what holds for all tasks) ---------------------------------------
 
 
 def test_dimensions_cannot_differ() -> None:
     with pytest.raises(ValueError, match=r"share n_dims and pushes_object"):
         PredatorPrey([PredatorPreySpec(n_dims=2), PredatorPreySpec()], [0, 1])
-
-
-@pytest.mark.parametrize("prey", NAMES)
-def test_episodes_begin_alike_whatever_the_actions_were(prey: Prey) -> None:
-    beginnings = []
-    for actions in (wander, chase):
-        env = PredatorPrey([PredatorPreySpec(prey=prey)], [1], n_envs=2)
-        states, ends = play(env, actions, 150, iterations=2)
-        first = torch.cat([torch.ones_like(ends[:1]), ends[:-1]])
-        beginnings.append([states[first[:, 0, e], 0, e] for e in range(2)])
-    for hunted, wandered in zip(*beginnings, strict=True):
-        shared = min(len(hunted), len(wandered))
-        assert shared >= 10 and len(hunted) != len(wandered)
-        assert torch.equal(hunted[:shared], wandered[:shared])
 
 
 def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
@@ -468,110 +423,26 @@ def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
     assert torch.equal(one[inside], other[inside])
 
 
-def test_a_rewound_evaluation_is_identical() -> None:
-    env = PredatorPrey(MIXED[:3], SEEDS[:3], n_envs=20, evaluation=True)
-    runs = []
-    for _ in range(3):
-        env.rewind()
-        runs.append(play(env, chase, 21, first=0))
-    for again in runs[1:]:
-        assert torch.equal(runs[0][0], again[0]) and torch.equal(runs[0][1], again[1])
-
-
-def test_evaluation_episodes_are_not_those_of_training() -> None:
-    spec = PredatorPreySpec()
-    training, evaluation = (PredatorPrey([spec], [0], evaluation=e).state for e in (False, True))
-    assert not torch.isclose(training, evaluation)[..., :6].any()
-
-
-@pytest.mark.parametrize("into", ["a fresh one", "one that is further on"])
-def test_saved_and_loaded_it_continues_alike(monkeypatch: pytest.MonkeyPatch, into: str) -> None:
-    monkeypatch.setattr(PredatorPrey, "BLOCK", 16)
-    env = PredatorPrey(MIXED, SEEDS, 2)
-    play(env, chase, 50, iterations=5)
-    assert int(env.episode.max()) > 2 * 16
-    saved = {name: value.clone() for name, value in env.state_dict().items()}
-    expected = play(env, chase, 50, iterations=6, first=6)
-    other = PredatorPrey(MIXED, SEEDS, 2) if into == "a fresh one" else env
-    other.load_state_dict(saved)
-    found = play(other, chase, 50, iterations=6, first=6)
-    assert torch.equal(expected[0], found[0]) and torch.equal(expected[1], found[1])
-
-
-def test_beginnings_go_on_through_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PredatorPrey, "BLOCK", 16)
-    # Episodes of two steps, or of one where they succeed: 7 blocks and more per environment.
-    spec = PredatorPreySpec(n_dims=2, grid_size=3.0, max_steps=1, prey="repel")
-    env = PredatorPrey([spec, spec], [0, 1], 2)
-    states, ends = play(env, chase, 75, iterations=4)
-    assert int(ends.sum(0).min()) > 7 * 16
-    assert len(ends.sum(0).unique()) > 1  # some environments are ahead of others
-    first = torch.cat([torch.ones_like(ends[:1]), ends[:-1]])
-    for run, place in [(0, 0), (0, 1), (1, 0), (1, 1)]:
-        begun = states[first[:, run, place], run, place]
-        assert len(begun.unique(dim=0)) == len(begun)
-        # An environment that comes to this episode afresh begins it alike.
-        for episode in (0, 15, 16, 31, 32, 33, 100):
-            fresh = PredatorPrey([spec, spec], [0, 1], 2)
-            there = torch.full((2, 2), max(episode - 1, 0))
-            fresh.load_state_dict(
-                {
-                    "state": torch.zeros(2, 2, 6),
-                    "elapsed": torch.ones(2, 2, dtype=torch.int64),
-                    "episode": there,
-                }
-            )
-            if episode == 0:
-                fresh.rewind()
-            else:  # predator and prey coincide: the episode ends, the next one begins
-                play(fresh, lambda env, t: torch.zeros(2, 2, 2), 1)
-            assert torch.equal(fresh.state[run, place], begun[episode])
-
-
-def test_more_episodes_than_two_full_blocks() -> None:
-    spec = PredatorPreySpec(n_dims=2, grid_size=3.0, max_steps=1)
-    whole = PredatorPrey([spec], [0])
-    _, ends = play(whole, chase, 1300)
-    assert int(ends.sum()) > 2 * PredatorPrey.BLOCK
-    # A fresh environment that continues from the count of episodes alone goes on alike.
-    fresh = PredatorPrey([spec], [0])
-    fresh.load_state_dict({name: value.clone() for name, value in whole.state_dict().items()})
-    expected, found = play(whole, chase, 700, first=2)[0], play(fresh, chase, 700, first=2)[0]
-    assert torch.equal(expected, found)
-
-
-def test_selected_runs_go_on_as_if_nothing_had_happened() -> None:
-    kept = [4, 0, 3]
-    env, untouched = PredatorPrey(MIXED, SEEDS, 2), PredatorPrey(MIXED, SEEDS, 2)
-    play(env, chase, 70, iterations=2)
-    play(untouched, chase, 70, iterations=2)
-    env.select(torch.tensor(kept))
-    assert env.seeds == [SEEDS[i] for i in kept]
-    found = play(env, chase, 70, iterations=4, first=3)
-    expected = play(untouched, chase, 70, iterations=4, first=3)
-    assert torch.equal(found[0], expected[0][:, kept])
-    assert torch.equal(found[1], expected[1][:, kept])
-    np.testing.assert_allclose(env.task.grid_size[:, 0, 0].numpy(), [5.0, 10.0, 10.0])
-
-
 @pytest.mark.parametrize("r", [1.0, 0.5, 0.2, 0.1])
 def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: float) -> None:
     """Positions whose float32 is the last within r of the prey, or the first beyond it: an episode
     that is rewarded goes on nowhere, or it would be rewarded twice.
     """
-    n_envs, chance = 20_000, np.random.default_rng(0)
+    n_steps, n_envs, chance = 100, 200, np.random.default_rng(0)
     spec = PredatorPreySpec(prey="static", interception_distance=r)
     env = PredatorPrey([spec], [0], n_envs)
-    direction = chance.normal(size=(n_envs, 3))
+    direction = chance.normal(size=(n_steps, 1, n_envs, 3))
     direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
-    prey = chance.uniform(-5, 5, (n_envs, 3)).astype(np.float32)
-    away = r * (1 + chance.uniform(-1e-7, 1e-7, (n_envs, 1)))
+    prey = chance.uniform(-5, 5, direction.shape).astype(np.float32)
+    away = r * (1 + chance.uniform(-1e-7, 1e-7, (*direction.shape[:-1], 1)))
     predator = (prey + away * direction).astype(np.float32)
     places = np.concatenate([predator, prey, np.zeros_like(prey)], axis=-1)
-    env.state = torch.from_numpy(places)[None]
-    env.prepare_rollout(1, 1)
-    step = env.advance(torch.zeros(1, n_envs, 3))
-    rewards, success = env.task.reward(step.next_achieved, env.state[..., 3:6], step.terminated)
-    assert 0.2 < success.double().mean() < 0.8
-    assert (success == step.success).all() and (step.terminated == step.success).all()
-    assert (rewards == step.success.float()).all()
+    env.prepare_rollout(1, n_steps)
+    successes = []
+    for env.state in torch.from_numpy(places):
+        step = env.advance(torch.zeros(1, n_envs, 3))
+        rewards, success = env.task.reward(step.next_achieved, env.state[..., 3:6], step.terminated)
+        assert (success == step.success).all() and (step.terminated == step.success).all()
+        assert (rewards == step.success.float()).all()
+        successes.append(success)
+    assert 0.2 < torch.stack(successes).double().mean() < 0.8

@@ -12,10 +12,12 @@ from tests.figures import second_paper
 CONDITIONS = [("random", "static"), ("random", "repel"), ("apart", "static"), ("apart", "repel")]
 ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
 #: The experiments of the second paper that are here under both fidelities, and the S of the first
-#: two; its conditions, in which no spawn and no prey occurs twice.
+#: two; conditions in which no spawn and no prey occurs twice.
 BOTH = ("s_ratio", "targeted", "stop_her", "near_far")
 S_RATIOS = [{"s_ratio": s} for s in (0.0, 0.3, 0.5, 0.6, 0.7, 1.0)]
 TWO_CONDITIONS = CONDITIONS[::3]
+#: Where each spawn meets each prey.
+SQUARE = ("algorithms", "her_strategy")
 
 
 def episode(n: int, prey: str = "static") -> Episode:
@@ -33,7 +35,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
             root,
             name,
             arms=ARMS if name == "algorithms" else None,
-            conditions=CONDITIONS,
+            conditions=CONDITIONS if name in SQUARE else TWO_CONDITIONS,
             seeds=4 if name == "learning_rate" else 5,
             iterations=12,
         )

@@ -5,19 +5,29 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from hindsight.figures import figure_of
 
 
 @cache
-def drawn(name: str, tables: Path) -> Figure:
-    """A figure of results/tables/<preset>, drawn once, at a third of its dots."""
+def picture(name: str, tables: Path) -> tuple[Figure, NDArray[np.float64]]:
+    """A figure of results/tables/<preset>, and its pixels [row, column, colour], its lowest row
+    first; drawn once, at a third of its dots.
+    """
     figure = figure_of(name, tables)
     figure.set_dpi(50)
-    figure.draw_without_rendering()
-    return figure
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return figure, np.asarray(canvas.buffer_rgba())[::-1, :, :3].astype(float)
+
+
+def drawn(name: str, tables: Path) -> Figure:
+    """The figure."""
+    return picture(name, tables)[0]
 
 
 def texts(figure: Figure) -> str:

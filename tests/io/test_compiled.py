@@ -34,14 +34,30 @@ def started(caches: Path, program: str = PROGRAM, **environment: str) -> "subpro
     )
 
 
+def numbers_of(told: str) -> np.ndarray:
+    return np.frombuffer(bytes.fromhex(told), np.float32)
+
+
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
-def test_two_processes_fill_the_folder_at_once_and_a_third_compiles_nothing(tmp_path: Path) -> None:
-    told = [process.communicate()[0] for process in (started(tmp_path), started(tmp_path))]
-    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb*")}
+def test_the_numbers_are_the_same_whoever_compiles_them_and_if_nobody_does(tmp_path: Path) -> None:
+    """Two processes fill the folder at once, a third compiles nothing; one finds no folder, and one
+    is told not to compile.
+    """
+    caches = tmp_path / "there"
+    told = [process.communicate()[0] for process in (started(caches), started(caches))]
+    files = {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")}
     assert len(files) == 4, "an index and machine code of two functions"
-    third, _ = started(tmp_path).communicate()
+    third, _ = started(caches).communicate()
     assert told == [third, third] and len(third) == 50 * 3 * 8 + 1
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb*")} == files
+    assert {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")} == files
+    expected = numbers_of(third)
+    (tmp_path / "file").touch()
+    for without in (
+        started(tmp_path / "file"),
+        started(tmp_path / "elsewhere", NUMBA_DISABLE_JIT="1"),
+    ):
+        np.testing.assert_allclose(numbers_of(without.communicate()[0]), expected, atol=1e-5)
+    assert not list((tmp_path / "elsewhere").glob("hindsight/**/*.nb*"))
 
 
 #: Steps of SAC, which calls many compiled functions.
@@ -65,23 +81,6 @@ print(state.rows.numpy().tobytes().hex())
 def test_the_process_that_compiles_gets_the_same_bits_as_those_that_do_not(tmp_path: Path) -> None:
     first, second = (started(tmp_path, program=STEP).communicate()[0] for _ in range(2))
     assert first == second and len(first) > 1000
-
-
-@pytest.mark.parametrize("how", ["no folder for it", "not compiled"])
-def test_without_the_folder_or_without_compiling_the_numbers_are_the_same(
-    tmp_path: Path, how: str
-) -> None:
-    (tmp_path / "file").touch()
-    without = {
-        "no folder for it": started(tmp_path / "file"),
-        "not compiled": started(tmp_path, NUMBA_DISABLE_JIT="1"),
-    }[how]
-    found, expected = (
-        np.frombuffer(bytes.fromhex(process.communicate()[0]), np.float32)
-        for process in (without, started(tmp_path / "there"))
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert not list(tmp_path.glob("hindsight/**/*.nb*"))
 
 
 def test_a_cell_trains_without_numba_says_so_and_finds_the_same_numbers(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What `hindsight train` keeps beside curves: best policies, policies on the way, TensorBoard."""
 
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load
+from tests.commands import hindsight
 
 SPEC = CellSpec.model_validate(
     {
@@ -177,22 +177,17 @@ def test_the_command_of_the_page_runs(tmp_path):
     small = ["--steps", "2000", "--seeds", "1", "hidden=8", "evaluation_episodes=2"]
     words = [*command.replace("50000", "1000").split(), *small]
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        hindsight = str(Path(sys.executable).parent / "hindsight")
-        return subprocess.run(
-            [hindsight, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-
     if find_spec("tensorboard") is None:
-        refused = run(*words)
+        refused = hindsight(*words, cwd=tmp_path)
         assert refused.returncode == 1 and "pip install tensorboard" in refused.stderr
         assert not (tmp_path / "results").exists()
         at = words.index("--tensorboard")
         del words[at : at + 2]
-    done = run(*words)
+    done = hindsight(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert find_spec("tensorboard") is None or list((tmp_path / "runs").rglob("run_0/events*"))
     kept = {kind: list((tmp_path / "results" / kind).rglob("*.pt")) for kind in ("best", "steps")}
     assert len(kept["best"]) == 1 and {p.stem for p in kept["steps"]} == {"1000", "2000"}
     for path in (kept["best"][0], kept["steps"][0]):
-        assert run("evaluate", str(path), "--episodes", "1").returncode == 0
+        done = hindsight("evaluate", str(path), "--episodes", "1", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr

@@ -22,6 +22,8 @@ from tests.library.test_policy import observations
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "results/published/policies").rglob("*.pt"))
+#: One of each way of training that ships (that all do what they say: test_shipped_policies).
+ONE_OF_EACH = {path.stem.partition("-lr")[0]: path for path in SHIPPED}
 #: What `hindsight train` needs to leave files of every kind.
 TRAIN = [
     "train", "--algorithm", "sac", "--env", "PointReach-v0", "--her", "future", "--seeds", "2",
@@ -38,9 +40,9 @@ def same_through_onnx(model: hindsight.library.model.Model, folder: Path) -> Non
     np.testing.assert_allclose(found, model.predict(obs)[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem[-10:]}")
-def test_what_ships_is_a_model(path, tmp_path):
-    env = None
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_what_ships_is_a_model(kind, tmp_path):
+    path, env = ONE_OF_EACH[kind], None
     if path.parent.name.startswith("Panda"):
         pytest.importorskip("panda_gym")
         env = "PandaReach-v3"
@@ -50,7 +52,7 @@ def test_what_ships_is_a_model(path, tmp_path):
     assert model.num_timesteps in (result["steps"], model.curves().env_steps.max())
     _, row = read_policy(path, named=env)
     torch.testing.assert_close(model.parameters(), row)
-    if path.parent.name in ("FetchPush-v4", "random-static-n3-G10-r1"):  # ONNX takes seconds
+    if kind == "ppo" or path.parent.name == "FetchPush-v4":  # ONNX takes seconds
         same_through_onnx(model, tmp_path)
     with pytest.raises(FileError, match="only what acts without randomness"):
         model.predict({}, deterministic=False)
@@ -74,8 +76,8 @@ def test_what_the_command_trains_is_a_model(kind, trained, tmp_path):
         assert torch.equal(model.parameters(run), saved["rows"][run])
     assert len(model.curves()) == (0 if kind == "steps" else 2 * (2 + 2))  # 2 of each phase
     assert model.evaluate(3).index.tolist() == [0, 1]
-    assert model.film(tmp_path / "reach.gif", episodes=1).stat().st_size > 1000
-    same_through_onnx(model, tmp_path)
+    if kind == "best":
+        assert model.film(tmp_path / "reach.gif", episodes=1).stat().st_size > 1000
     with pytest.warns(UserWarning, match="the replay buffer, the optimisers and the steps begin"):
         model.learn(120)
     assert model.num_timesteps == 120 and not torch.equal(

@@ -1,10 +1,6 @@
 """A cell's training: early end, interruption at any moment, damaged files, one sentence each."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
@@ -21,6 +17,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
+from tests.commands import training
 
 SPEC = CellSpec.model_validate(
     {
@@ -110,28 +107,20 @@ def test_kill_minus_nine_at_a_random_moment(tmp_path):
     algorithm = SPEC.algorithm.model_copy(update={"n_epochs": 2})
     spec = SPEC.model_copy(update={"steps": 64 * 150, "algorithm": algorithm})
     undisturbed = curves(train_cell(spec, tmp_path / "undisturbed"))
-    (tmp_path / "spec.json").write_text(spec.model_dump_json())
-    program = (
-        "import sys; from pathlib import Path; from hindsight.specs.cell import CellSpec\n"
-        "from hindsight.training.cell import Execution, train_cell\n"
-        "spec = CellSpec.model_validate_json(Path(sys.argv[1]).read_text())\n"
-        "train_cell(spec, Path(sys.argv[2]), Execution(checkpoint_seconds=0.05))\n"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "spec.json"), str(tmp_path / "killed")]
-    kills = 0
+    killed, kills = tmp_path / "killed", 0
     for delay in (0.11, 0.37, 0.73):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        checkpoints = tmp_path / "killed" / "checkpoints"
-        while process.poll() is None and not list(checkpoints.rglob("*.pt")):
+        process = training(spec.model_dump_json(), killed, checkpoint_seconds=0.05)
+        while process.is_alive() and not list((killed / "checkpoints").rglob("*.pt")):
             time.sleep(0.01)
         time.sleep(delay)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.wait()
+        kills += process.is_alive()
+        process.kill()
+        process.join()
     assert kills
-    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
-    path = tmp_path / "killed" / "cells" / f"{file_name(spec)}.parquet"
+    last = training(spec.model_dump_json(), killed, checkpoint_seconds=0.05)
+    last.join()
+    assert last.exitcode == 0
+    path = killed / "cells" / f"{file_name(spec)}.parquet"
     pd.testing.assert_frame_equal(curves(path), undisturbed, check_exact=True)
 
 

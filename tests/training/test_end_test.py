@@ -67,7 +67,9 @@ def test_a_run_ends_at_a_test_that_its_last_policy_passes(ended):
 
 def test_neighbours_do_not_change_when_a_run_ends(ended, tmp_path):
     spec, _, runs = ended
-    for run in runs:
+    of_each_kind = {run["ended"]: run for run in runs}
+    assert len(of_each_kind) == 2
+    for run in of_each_kind.values():
         one = spec.model_copy(update={"seeds": 1, "first_seed": run["seed"]})
         alone = train_cell(one, tmp_path, Execution(workers=0))
         about = json.loads(pq.read_table(alone).schema.metadata[ABOUT])
