@@ -263,6 +263,8 @@ def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -
     for runs, large, more in ((algorithms, "", 5), (network, ", 3 × 512", 4)):
         alone, hindsight = solved(runs, f"PPO{large}"), solved(runs, f"PPO-HER{large}")
         assert alone < hindsight and (len(alone), len(hindsight - alone)) == (5, more)
+    large_recipe = steps_of(network, "recipe, 3 × 512")
+    assert np.isfinite(large_recipe).all() and large_recipe.size == 12 * 4
 
 
 def test_the_recipe_can_be_typed(findings: str) -> None:

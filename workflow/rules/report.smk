@@ -22,6 +22,7 @@ rule report:
         figures=PROJECT.drawn,
         authors=PROJECT.authors,
         deviations="docs/deviations.md",
+        answer=PROJECT.answer,
     output:
         html=PROJECT.page,
         scoreboard=PROJECT.scoreboard,

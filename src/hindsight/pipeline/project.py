@@ -46,6 +46,8 @@ SNAKEMAKE_MB = 300  # a job of the cluster is two Snakemake processes beside the
 #: What the names of all jobs on a cluster begin with (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
 CANCEL_SECONDS = 120  # a cluster kills what does not end by itself within some ten seconds
+#: The files with the answer to a reader's first question.
+ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
 #: What of a cell's file depends on its number of seeds.
 SEEDS = re.compile(r"-(\d+)seeds(.*)-[0-9a-f]{10}-[0-9a-f]{12}$")
 
@@ -221,6 +223,11 @@ class Project:
     def authors(self) -> list[str]:
         """The authors' own learning curves, which the main figure and the pages show."""
         return [str(AUTHORS)] if AUTHORS.exists() else []
+
+    @property
+    def answer(self) -> list[str]:
+        """What the page's first screen shows of the published results, where it is there."""
+        return [name for name in ANSWER if Path(name).exists()]
 
     @property
     def claims(self) -> str:
