@@ -52,6 +52,17 @@ onsuccess:
     PROJECT.end()
 
 
+def shown(path):
+    """A picture with its caption, for `snakemake --report`."""
+    name = Path(path).stem
+    return report(
+        path,
+        caption=str(Path(PROJECT.caption_of(name)).absolute()),
+        category=PROJECT.title_of(name),
+        labels={"figure": name},
+    )
+
+
 wildcard_constraints:
     # Any cell's name by its shape: thousands of names in one pattern would take minutes to match.
     cell="[^/]+/[^/]+",

@@ -1,17 +1,4 @@
 # Figures, from tables alone.
-
-
-def shown(path):
-    """A picture with its caption, for `snakemake --report`."""
-    name = Path(path).stem
-    return report(
-        path,
-        caption=str(Path(PROJECT.caption_of(name)).absolute()),
-        category=PROJECT.title_of(name),
-        labels={"figure": name},
-    )
-
-
 if PROJECT.published:
 
     # All at once, because a process takes longer to start than to draw.
