@@ -87,9 +87,9 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
         (["train", "prey=statc"], "environment.prey: 'statc'"),
         (["train", "--seeds", "0"], "seeds: 0"),
         (["train", "n_dims=1"], "environment.n_dims: 1"),
-        (["train", "interception_distance=-1"], "environment.interception_distance: -1.0"),
+        (["train", "interception_distance=-1"], "environment.interception_distance: -1"),
         (["train", "hidden=64,x"], "algorithm.hidden.1: 'x'"),
-        (["train", "fidelity=true", "--her", "final"], "fidelity: 'true'"),
+        (["train", "fidelity=true", "--her", "final"], "environment.fidelity: True"),
         (
             ["train", "fidelity=released", "--her", "final", "inside=0.98"],
             "error: inside=0.98 has no effect beside strategy final, fidelity released",
@@ -222,7 +222,7 @@ def test_a_strategy_that_trains_as_another_is_told(tmp_path):
     small = ["hidden=8", "--seeds", "1", "--steps", "2048", "n_dims=2"]
     told = {
         fidelity: hindsight(
-            "train", "--her", "future", "--fidelity", fidelity, *small, cwd=tmp_path
+            "train", "--her", "future", f"fidelity={fidelity}", *small, cwd=tmp_path
         )
         for fidelity in ("described", "released")
     }

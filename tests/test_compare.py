@@ -129,7 +129,7 @@ def test_own_results_stand_beside_an_arm_that_ships(project):
     summary = pd.read_csv("out/summary.csv").set_index("arm")
     published = pd.read_parquet("out/runs.parquet")
     assert summary.n_seeds.to_dict() == {"PPO-HER": 16, "PPO": 6}
-    ships = "ppo-her-final-described-lr0.0003-64x64-16seeds-500000steps*"
+    ships = "ppo-her-final-described-lr0.0003-64x64-16seeds-1000000steps*"
     source = next((ROOT / PUBLISHED / "cells" / STATIC).glob(ships))
     rows = pd.read_parquet(source)
     last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
@@ -156,7 +156,7 @@ def test_a_published_arm_is_read_and_not_trained(project):
     assert not plan.cells.keys() & set(plan.shipped_of("mine"))
     document = plan.document("mine")
     ships = [e for e in document["entries"] if e["arm"] == "PPO-HER"]
-    assert {e["seeds"] for e in ships} == {16} and {e["steps"] for e in ships} == {500_000}
+    assert {e["seeds"] for e in ships} == {16} and {e["steps"] for e in ships} == {1_000_000}
     assert all(Path(e["cell"]).exists() and PUBLISHED in Path(e["cell"]).parents for e in ships)
     inputs = Project(plan).cells_of("mine")
     assert len(inputs) == 24 and {e["cell"] for e in ships} <= set(inputs)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from hindsight.io.files import FileError
-from hindsight.io.locks import LockedError, held, only_head
+from hindsight.io.locks import LockedError, held
 
 HOLDER = """
 import sys, time
@@ -89,19 +89,6 @@ def test_a_symbolic_link_is_no_lock_and_its_target_is_left_alone(tmp_path, capsy
     assert capsys.readouterr().err == f"{path}: was a symbolic link, which is removed\n"
 
 
-def test_the_only_head_removes_what_a_killed_snakemake_left(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    left = tmp_path / ".snakemake/locks/0.input.lock"
-    left.parent.mkdir(parents=True)
-    left.write_text("results/cells/a.parquet\n")
-    with only_head():
-        assert not left.exists()
-        left.touch()
-        with pytest.raises(LockedError, match="pipeline in"):
-            only_head()
-        assert left.exists()
-
-
 def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatch):
     shared, folders = tmp_path / "results", [tmp_path / "one", tmp_path / "two"]
     shared.mkdir()
@@ -109,11 +96,15 @@ def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatc
         folder.mkdir()
         (folder / "results").symlink_to(shared)
     monkeypatch.chdir(folders[0])
-    with only_head():
+    head = {folder: Path(folder, "results/.lock") for folder in folders}
+    with held(head[folders[0]], "the pipeline"):
         monkeypatch.chdir(folders[1])
-        with pytest.raises(LockedError, match="another process is at work there"):
-            only_head()
-    with only_head():
+        with (
+            pytest.raises(LockedError, match="another process is at work there"),
+            held(head[folders[1]], "the pipeline"),
+        ):
+            pass
+    with held(head[folders[1]], "the pipeline"):
         pass
     assert not list(shared.iterdir())
 

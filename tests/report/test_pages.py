@@ -20,9 +20,9 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
-from hindsight import repository
 from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
+from hindsight.io import repository
 from hindsight.io.checksums import sealed
 from hindsight.report import present, words
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims

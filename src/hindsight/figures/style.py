@@ -106,6 +106,8 @@ _LARGE: dict[str, Any] = {"hidden": [512, 512, 512]}
 #: it has.  Colours of the commonest: Okabe & Ito 2008.
 METHODS: tuple[tuple[dict[str, Any], str, Look], ...] = (
     (_PPO | _LARGE | {"her": None}, "PPO, 3 × 512", Look("#001A2E", _LONG, "H", 2.6)),
+    (_PPO | _LARGE | {"copies": "failed", "weight": SET, "until_success": SET},
+     "recipe, 3 × 512", Look("#C2185B", _LONG, "*", 2.2)),
     (_PPO | _LARGE | {"until_success": SET}, "PPO-HER-2-PPO, 3 × 512",
      Look("#00513B", (0, (6, 1, 1, 1)), (3, 0, 0), 2.6)),
     (_PPO | _LARGE, "PPO-HER, 3 × 512", Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6)),
