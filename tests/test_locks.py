@@ -96,7 +96,7 @@ def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatc
         folder.mkdir()
         (folder / "results").symlink_to(shared)
     monkeypatch.chdir(folders[0])
-    head = {folder: Path(folder, "results/.lock") for folder in folders}
+    head = {folder: folder / "results/.lock" for folder in folders}
     with held(head[folders[0]], "the pipeline"):
         monkeypatch.chdir(folders[1])
         with (
