@@ -70,7 +70,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
     must_apply({*typed, *given}, spec)
-    must_count(spec, values, given)
+    must_count(spec, values, given.keys() - {"fidelity"})  # which is above
     return spec
 
 
