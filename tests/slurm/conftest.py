@@ -162,7 +162,7 @@ class Project:
                 found[int(place.name)] = parent
         return [process for process, parent in found.items() if parent not in found]
 
-    def frozen(self, *cells, seconds=240):
+    def frozen(self, *cells, seconds=600):
         """Stop each cell's trainer, once it has left a checkpoint; returns the jobs, by cell.
 
         It stays stopped until a signal ends it.

@@ -59,6 +59,13 @@ def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu"):
     }
 
 
+#: Cells of PPO, SAC, TD3 and DDPG.
+SOME = {
+    "learning_rate": {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]},
+    "fetch_off_policy": {"tasks": ["FetchReach"], "seeds": 1},
+}
+
+
 @pytest.fixture(scope="module")
 def stories(make_project):
     """What is told below, all under way at once: most of it is waiting for SLURM."""
@@ -71,7 +78,7 @@ def stories(make_project):
                 make_project(arms(1, steps=5120, preys=("static", "repel"))),
             ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
-            "smoke": pool.submit(the_smoke_preset, make_project(smoke())),
+            "smoke": pool.submit(the_smoke_preset, make_project(smoke(SOME))),
             "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=512_000))),
         }
 
