@@ -293,8 +293,8 @@ def a_table_is_damaged(project: Project) -> str:
     command = project.start()
     demand(command.wait() != 0, "a damaged table was used")
     lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
-    demand(bool(lines) and "set aside" in lines[0], f"no sentence: {command.said}")
-    return "named, set aside, made again by the next run"
+    demand(bool(lines) and "is removed" in lines[0], f"no sentence: {command.said}")
+    return "named, removed, made again by the next run"
 
 
 def snakemakes_records_are_damaged(project: Project) -> str:
