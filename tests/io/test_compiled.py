@@ -126,3 +126,22 @@ def test_who_waits_for_another_processs_compiling_can_be_stopped(tmp_path: Path)
     assert waiting.returncode == 128 + signal.SIGTERM
     assert "stopped by SIGTERM while the compiler did not answer" in said
     assert "Traceback" not in said
+
+
+#: What a clock counts, and what the processor took, while functions are used for the first time.
+TIMED = f"""
+import time, torch
+from hindsight.training.clock import Clock
+clock, began = Clock(1, torch.device("cpu")), time.process_time()
+{PROGRAM.replace("print(", "_ = (")}
+took = time.process_time() - began
+clock.lap(torch.tensor([0]))
+print(float(clock.cpu[0]), took)
+"""
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_compiling_is_no_training_time(tmp_path: Path) -> None:
+    clock, took = map(float, started(tmp_path, TIMED).communicate()[0].split())
+    again, _ = map(float, started(tmp_path, TIMED).communicate()[0].split())
+    assert took > 1.0 and clock < took - 1.0 and clock == pytest.approx(again, abs=0.6)

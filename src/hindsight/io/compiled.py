@@ -12,6 +12,7 @@ Without Numba, or with NUMBA_DISABLE_JIT=1, all of them are what they were: func
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -77,7 +78,7 @@ class EntryPoint:
 
     def _first_call(self, *arguments: Any) -> Any:
         dispatcher = numba.njit(nogil=True, **OPTIONS)(self.function)
-        with _kept(self.function) as is_kept:
+        with _timed(), _kept(self.function) as is_kept:
             if is_kept:
                 dispatcher.enable_caching()
             dispatcher.compile(tuple(map(numba.typeof, arguments)))
@@ -108,7 +109,7 @@ class FirstClass:
     def address(self) -> Any:
         """What an entry point takes for it."""
         if self._address is None:
-            with _kept(self.function) as is_kept:
+            with _timed(), _kept(self.function) as is_kept:
                 make = numba.cfunc(self.kind.signature, cache=is_kept, **OPTIONS)
                 self._address = make(self.function)
         return self._address
@@ -191,6 +192,24 @@ class Locator:
     def get_disambiguator(self) -> str:
         """What stands in the names of its files."""
         return self.code
+
+
+_compiling = [0.0, 0.0]
+
+
+def seconds_compiling() -> tuple[float, float]:
+    """Wall and CPU seconds that this process has spent on compiling, or on waiting for it."""
+    return _compiling[0], _compiling[1]
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        _compiling[0] += time.perf_counter() - wall
+        _compiling[1] += time.process_time() - cpu
 
 
 @contextmanager

@@ -6,12 +6,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hindsight.io.compiled import seconds_compiling
+
 
 class Clock:
     """Seconds of wall and CPU time of each run, [run] float64.
 
     What runs do together is shared among them alike; what some of them do apart from the others,
-    such as an update without relabelled copies, counts for them alone.
+    such as an update without relabelled copies, counts for them alone.  Compiling does not count.
     """
 
     def __init__(
@@ -25,13 +27,18 @@ class Clock:
 
     def start(self) -> None:
         """Begin to measure."""
-        self._marks = time.perf_counter(), time.process_time() + self._elsewhere()
+        self._marks = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        # The first process on a machine compiles, which is no training.
+        wall, cpu = seconds_compiling()
+        return time.perf_counter() - wall, time.process_time() - cpu + self._elsewhere()
 
     def lap(self, runs: Tensor) -> None:
         """The time since `start` or the last lap was spent on the runs with these indices."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        now = time.perf_counter(), time.process_time() + self._elsewhere()
+        now = self._now()
         runs = runs.cpu()
         self.wall[runs] += (now[0] - self._marks[0]) / len(runs)
         self.cpu[runs] += (now[1] - self._marks[1]) / len(runs)
