@@ -1,5 +1,6 @@
-"""The project's own configuration as plain values, for tests that change it."""
+"""The project's own configuration, and copies of the project, for tests that change them."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,23 @@ from hindsight.specs.config import completed
 from hindsight.specs.reading import read_keys
 
 ROOT = Path(__file__).parents[1]
+#: What a pipeline runs with.
+PARTS = (
+    "Snakefile", "config.yaml", "config", "environment.yml", "workflow", "profiles", "docs", "src",
+)  # fmt: skip
 
 
 def values(root: Path = ROOT) -> dict[str, Any]:
     """config.yaml with the files in `config`, in one."""
     return completed(read_keys(root / "config.yaml"), root)
+
+
+def copy_project(folder: Path, *more: str) -> None:
+    """Copy what a pipeline runs with, and more parts, into a folder."""
+    for part in (*PARTS, *more):
+        if (ROOT / part).is_dir():
+            # What is compiled goes with it, but for what is just being written.
+            ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        else:
+            shutil.copy(ROOT / part, folder / part)

@@ -1,7 +1,6 @@
 """What every test is given."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import pytest
 import torch
 from filelock import FileLock
 
+from tests.configuration import copy_project
 from tests.wants import WANTS
 
 #: What takes longest, by file.  It is begun first: `make test` gives a file to one process, and no
@@ -55,11 +55,7 @@ def published_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _draw_published(folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
-    for part in ("Snakefile", "config.yaml", "environment.yml"):
-        shutil.copy(ROOT / part, folder / part)
-    for part in ("config", "workflow", "profiles", "docs", "src", "results/published"):
-        ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
-        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    copy_project(folder, "results/published")
     blocked = folder / "blocked"
     blocked.mkdir()
     (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")

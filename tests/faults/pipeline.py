@@ -18,17 +18,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from tests.configuration import copy_project
+
 ROOT = Path(__file__).parents[2]
-PARTS = (
-    "Snakefile",
-    "config.yaml",
-    "config",
-    "environment.yml",
-    "workflow",
-    "profiles",
-    "docs",
-    "src",
-)
 CLOCKS = ["wall_seconds", "cpu_seconds"]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
 CONFIG = ("--config", "preset=smoke", "steps=4096", f"select={json.dumps(SELECT)}")
@@ -53,12 +45,7 @@ class Project:
     def copy_project(self) -> None:
         """Nothing of it has been run."""
         self.folder.mkdir()
-        for part in PARTS:
-            if (ROOT / part).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-                shutil.copytree(ROOT / part, self.folder / part, ignore=ignored)
-            else:
-                shutil.copy(ROOT / part, self.folder / part)
+        copy_project(self.folder)
 
     def copy_finished(self, finished: Path) -> None:
         """All of it has been run; files keep their times, by which Snakemake knows."""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,19 +14,10 @@ import yaml
 from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
+from tests.configuration import copy_project
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-PARTS = (
-    "Snakefile",
-    "config.yaml",
-    "config",
-    "environment.yml",
-    "workflow",
-    "profiles",
-    "docs",
-    "src",
-)
 PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
 #: The profile as it is, but for waiting: this queue is quick, and this file system no network's.
 QUICK = ("--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "5")
@@ -69,12 +59,7 @@ class Project:
         """`config` is a configuration, or its text; None is the project's own."""
         self.folder = folder
         folder.mkdir(parents=True)
-        for part in PARTS:
-            if (ROOT / part).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-                shutil.copytree(ROOT / part, folder / part, ignore=ignored)
-            else:
-                shutil.copy(ROOT / part, folder / part)
+        copy_project(folder)
         if config is not None:
             text = config if isinstance(config, str) else yaml.safe_dump(config)
             (folder / "config.yaml").write_text(text)

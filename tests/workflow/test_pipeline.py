@@ -22,19 +22,10 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from tests import commands, configuration
 from tests.browser import probed
+from tests.configuration import PARTS, copy_project
 from tests.report.conftest import policy
 
 ROOT = Path(__file__).parents[2]
-PARTS = (
-    "Snakefile",
-    "config.yaml",
-    "config",
-    "environment.yml",
-    "workflow",
-    "profiles",
-    "docs",
-    "src",
-)
 SMOKE = ("--config", "preset=smoke")
 
 
@@ -94,13 +85,7 @@ def planned(project, *arguments):
 def project(tmp_path_factory):
     """A copy of the project in which the smoke preset has been replicated."""
     folder = tmp_path_factory.mktemp("project")
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            # What is compiled goes with it, but for what is just being written.
-            ignored = shutil.ignore_patterns("*.pyc.*", "*.egg-info")
-            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
-        else:
-            shutil.copy(ROOT / part, folder / part)
+    copy_project(folder)
     result = run(folder, "hindsight", "replicate", "--cores", "2", "--", *SMOKE)
     assert result.returncode == 0, result.stdout
     (folder / "told.txt").write_text(result.stdout)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hindsight.io.checksums import SEAL, is_whole, read_table
+from hindsight.io.checksums import is_whole, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
@@ -117,12 +117,10 @@ def load_cell(path: str | Path) -> Cell:
 
 def _read(path: Path) -> Cell:
     table = read_table(path)
-    if not is_whole(table):
-        raise ResultError(f"{path}: its checksum is not that of its content, it was changed")
     _require(path, COLUMNS, table.column_names)
     metadata = _metadata(path, table.schema.metadata or {})
-    if SEAL not in table.schema.metadata:
-        raise ResultError(f"{path}: it has no checksum, so it cannot be told whether it is whole")
+    if not is_whole(table):
+        raise ResultError(f"{path}: its checksum is not that of its content, or not there")
     must_be_the_one(path, metadata)
     if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
         _require(path, PPO_ONLY, table.column_names)

@@ -44,11 +44,9 @@ def sealed(table: pa.Table, about: str) -> pa.Table:
 
 
 def is_whole(table: pa.Table) -> bool:
-    """Whether a table is what was sealed; of one that never was nothing can be said."""
+    """Whether a table has a checksum, and is what was sealed."""
     metadata = table.schema.metadata or {}
-    if SEAL not in metadata:
-        return True
-    return checksum(table, metadata.get(ABOUT, b"")).encode() == metadata[SEAL]
+    return checksum(table, metadata.get(ABOUT, b"")).encode() == metadata.get(SEAL)
 
 
 def read_table(path: Path) -> pa.Table:

@@ -4,6 +4,7 @@ A cell of three seeds holds the runs of the cell that differs from it in having 
 depend on its neighbours.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from hindsight.training.files import load
 
 #: Why a run ended whose parameters are no numbers any more.
 DIVERGED = "diverged"
-#: Numbers of seeds among which another cell's runs are looked for.
-MOST_SEEDS = 64
+#: A cell's number of seeds, in its file's name.
+SEEDS = re.compile(r"-(\d+)seeds")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
 
 def reusable(root: Path, spec: CellSpec) -> Finished | None:
     """Runs that a cell with another number of seeds has trained already: the most there are."""
-    fewer, more = range(spec.seeds - 1, 0, -1), range(spec.seeds + 1, MOST_SEEDS + 1)
+    beside = (root / "cells" / spec.name).parent.glob("*seeds*.parquet")
+    there = {int(found[1]) for path in beside if (found := SEEDS.search(path.name))}
+    more = sorted(seeds for seeds in there if seeds > spec.seeds)
+    fewer = sorted((seeds for seeds in there if seeds < spec.seeds), reverse=True)
     for seeds in (*more, *fewer):
         other = spec.model_copy(update={"seeds": seeds})
         if (found := finished(root, other)) is not None:
