@@ -64,7 +64,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
 def reusable(root: Path, spec: CellSpec) -> Finished | None:
     """Runs that a cell with another number of seeds has trained already: the most there are."""
     beside = (root / "cells" / spec.name).parent.glob("*seeds*.parquet")
-    there = {int(found[1]) for path in beside if (found := SEEDS.search(path.name))}
+    there = {int(words[1]) for path in beside if (words := SEEDS.search(path.name))}
     more = sorted(seeds for seeds in there if seeds > spec.seeds)
     fewer = sorted((seeds for seeds in there if seeds < spec.seeds), reverse=True)
     for seeds in (*more, *fewer):
