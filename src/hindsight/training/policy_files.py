@@ -1,7 +1,7 @@
 """Files with policies in them: whoever wrote one, it has a specification, seeds and parameters.
 
 The workflow and `hindsight train` write parameters at the end, at the best evaluation and on the
-way; `hindsight publish-policies` only those that act; `Model.save` policies and curves.
+way; `hindsight publish` only those that act; `Model.save` policies and curves.
 """
 
 from dataclasses import dataclass
