@@ -10,7 +10,7 @@ ARGS ?=
 # What there is; the times are of two cores, without the set-up, once.
 help:
 	@echo "make figures           redraw every published figure, table and verdict: two minutes"
-	@echo "make replicate         train the preset of config.yaml, draw, judge: 15 minutes for laptop"
+	@echo "make replicate         train the preset of config.yaml, draw, judge: 20 minutes for laptop"
 	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: two minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
 	@echo "make test              lint, and pass the tests"
