@@ -24,10 +24,10 @@ DRAWS = 1000
 S_RATIO = "s_ratio"
 FEWEST_LEVELS = 3  # fewer have no peak
 _ROUNDING = metrics.ROUNDING
-M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "m_c_even", "m_c_odd", "n_seeds")
+M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "n_seeds")
 BEST_COLUMNS = (
     "best_level", "best_to", "low", "high", "m_c", "single_peaked",
-    "lean", "lean_low", "lean_high", "learnt", "n_levels", "n_conditions", "n_seeds",
+    "lean", "lean_low", "lean_high", "n_levels", "n_conditions", "n_seeds",
 )  # fmt: skip
 
 
@@ -38,20 +38,15 @@ Place = tuple[str, str, str]  # fidelity, arm, condition
 class Scores:
     """M_c of one arm in one condition, levels ascending.
 
-    m_c, m_c_even, m_c_odd `[level]`: of all seeds, of those with even and with odd numbers (NaN
-    without any); replicates `[draw, level]`: of resampled seeds, the same as m_c under five seeds;
-    learnt: the median run succeeds in half of its episodes at some level; key: of its
-    first cell; varied: the key whose levels they are.
+    m_c `[level]`: of all seeds; replicates `[draw, level]`: of resampled seeds, the same as m_c
+    under five seeds; key: of its first cell; varied: the key whose levels they are.
     """
 
     key: Key
     varied: str
     levels: tuple[float, ...]
     m_c: Array
-    m_c_even: Array
-    m_c_odd: Array
     replicates: Array
-    learnt: bool
     n_seeds: int
 
     @property
@@ -96,18 +91,12 @@ def _place_of(key: Key) -> Place:
 def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
     curves = [scaled_curves(cell) for cell in cells]
     everyone = np.arange(min(len(cell.seeds) for cell in cells))
-    tops, m_c = _m_c(curves, everyone[None])
-
-    def half(parity: int) -> Array:
-        own = everyone[cells[0].seeds[everyone] % 2 == parity]
-        return _m_c(curves, own[None])[1][0] if own.size else np.full(len(levels), np.nan)
-
+    m_c = _m_c(curves, everyone[None])
     replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
     if everyone.size >= statistics.FEWEST_SEEDS:
         draws = np.random.default_rng(0).integers(0, everyone.size, size=(DRAWS, everyone.size))
-        replicates = _m_c(curves, draws)[1]
-    learnt = bool((tops >= metrics.LEARNT - _ROUNDING).any())
-    return Scores(key, varied, levels, m_c[0], half(0), half(1), replicates, learnt, everyone.size)
+        replicates = _m_c(curves, draws)
+    return Scores(key, varied, levels, m_c[0], replicates, everyone.size)
 
 
 def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
@@ -120,8 +109,8 @@ def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
     return cell.env_steps[:end], np.ascontiguousarray(metrics.scaled(returns).T)
 
 
-def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Scaled maximum median return and M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
+def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Array:
+    """M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
     tops, times = [], []
     for env_steps, scaled in curves:
         medians = resampled_medians(scaled, draws)
@@ -129,7 +118,7 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tup
         reached = medians >= metrics.LEARNT_SHARE * top - _ROUNDING
         tops.append(top)
         times.append(env_steps[reached.argmax(axis=0)])
-    return np.stack(tops, axis=-1), metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
+    return metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
 
 
 def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
@@ -175,8 +164,7 @@ def m_c_table(
         at = found.levels.index(float(key[found.varied]))
         low, high = _interval(found.replicates[:, at], statistics.resampled(1, found.n_seeds))
         rows.append(key | {
-            "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high,
-            "m_c_even": found.m_c_even[at], "m_c_odd": found.m_c_odd[at], "n_seeds": found.n_seeds,
+            "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": found.n_seeds,
         })  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
@@ -222,8 +210,7 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
         "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),
         "single_peaked": is_single_peaked(m_c, replicates) if has_interval else None,
         "lean": leaning, "lean_low": lean_low, "lean_high": lean_high,
-        "learnt": any(s.learnt for s in scores), "n_levels": len(levels),
-        "n_conditions": len(scores), "n_seeds": n_seeds,
+        "n_levels": len(levels), "n_conditions": len(scores), "n_seeds": n_seeds,
     }  # fmt: skip
 
 
