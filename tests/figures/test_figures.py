@@ -33,7 +33,6 @@ from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from tests import configuration
 from tests.analysis import synthetic
 from tests.figures.reading import drawn, labels, line_of, picture, texts
-from tests.figures.synthetic_tasks import EXPERIMENTS as TASKS
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
 ROOT = Path(__file__).parents[2]
@@ -350,7 +349,7 @@ def test_names_follow_experiment_and_fidelity() -> None:
     ]  # fmt: skip
     assert figures.names_for("fetch_rollout", ["released"]) == []
     config = configuration.values()
-    known = {*config["experiments"], *TASKS, "environment"}
+    known = {*config["experiments"], "environment"}
     assert {spec.experiment for spec in FIGURES.values()} <= known
     used = {name for spec in [*FIGURES.values(), *of_any("x").values()] for name in spec.measures}
     assert used == set(measures())
