@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hindsight.io.checksums import is_whole, read_table
+from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
@@ -234,6 +234,18 @@ def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
             f"{path}: it holds another cell, {held} of the code {metadata['code']}: files were "
             "exchanged or renamed"
         )
+
+
+def metadata_of(path: Path) -> dict[str, Any]:
+    """What a cell's file says about itself, without a look at its rows.
+
+    Raises ResultError if it is no results file, or another cell's than its name asks for.
+    """
+    metadata = {"spec": None, "spec_hash": None, **about(path)}
+    if metadata["spec"] is None:
+        raise ResultError(f"{path}: not a results file, its metadata has no specification")
+    must_be_the_one(path, metadata)
+    return metadata
 
 
 def _problems(cell: Cell) -> Iterator[str]:

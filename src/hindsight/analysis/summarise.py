@@ -36,7 +36,7 @@ from hindsight.analysis.reduce import (
 from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.time_saved import time_saved
 from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
-from hindsight.io.files import DamagedError, write_whole
+from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
 from hindsight.io.startup import side_by_side
 
 #: Columns of a table by name, equally long.
@@ -107,8 +107,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     cells, ResultError for a file that is no plan.
     """
     plan = read_plan(plan_path)
-    text = plan_path.read_text(encoding="utf-8")
-    write_whole(out / "plan.json", lambda part: part.write_text(text, encoding="utf-8"))
+    write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
     paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
     paths = {name: path for name, path in paths.items() if path.exists()}
     missing = [entry for entry in plan["entries"] if entry["cell"] not in paths]
@@ -125,7 +124,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     shown = tables["summary.csv"][list(TEX_COLUMNS)].rename(columns=TEX_COLUMNS)
     shown["level"] = [str(level).replace("_", " ").replace("=", " = ") for level in shown["level"]]
     tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
-    write_whole(out / "summary.tex", lambda part: part.write_text(tex))
+    write_if_changed(out / "summary.tex", tex)
     sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
@@ -138,8 +137,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
         "entries": len(plan["entries"]), "missing": missing, "diverged": diverged, SUMS: sums,
     }  # fmt: skip
     sums[RECORD] = record_sum(found)
-    record = json.dumps(found, indent=1) + "\n"
-    write_whole(out / RECORD, lambda part: part.write_text(record))
+    write_if_changed(out / RECORD, as_json(found))
     return missing
 
 
