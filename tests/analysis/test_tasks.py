@@ -96,18 +96,6 @@ def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(
     np.testing.assert_allclose(tests["mean_difference"], 0.4, atol=1e-6)
 
 
-def test_the_papers_task_keeps_its_statistics_and_has_success_beside(tmp_path: Path) -> None:
-    plan = write_experiment(
-        tmp_path, "algorithms", conditions=[("random", "static")], seeds=5, iterations=8,
-        fidelities=("released",), curve_of=lambda *_: constant(0.25),
-    )  # fmt: skip
-    summarise(plan, tmp_path)
-    runs = read_table(plan.parent / "runs.parquet")
-    np.testing.assert_allclose(runs["auc"], 0.25)
-    np.testing.assert_allclose(runs["success_auc"], 0.25)
-    assert set(read_table(plan.parent / "tests.csv")["metric"]) == {"auc", "final_return"}
-
-
 def test_rows_of_one_episode_each_are_all_kept(tmp_path: Path) -> None:
     folder = written(
         tmp_path, "point_reach", lambda *_: 0.5, arms=("DDPG",), iterations=400, seeds=2
@@ -147,9 +135,3 @@ def test_a_gain_is_a_difference_of_areas(movement: Path) -> None:
     sign = np.where(both["arm"] == "PPO-HER", 1, -1)
     assert (sign * both["mean_difference"]).to_dict() == pytest.approx(GAINS)
     assert (both["low"] <= both["high"]).all()
-
-
-def test_an_older_file_has_no_movement(tmp_path: Path) -> None:
-    folder = written(tmp_path, "point_reach", lambda *_: 0.5, arms=("DDPG",), seeds=2)
-    runs = read_table(folder / "point_reach/runs.parquet")
-    assert runs["goal_moved_first"].isna().all()

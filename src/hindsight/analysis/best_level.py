@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -55,32 +54,20 @@ class Scores:
         return _place_of(self.key)
 
 
-def varied_number(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> str | None:
-    """The one varied key if all of its levels are numbers; None otherwise."""
-    if len(vary) != 1:
-        return None
-    values = [key[vary[0]] for key, _ in cells]
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return vary[0] if numeric else None
-
-
 def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
-    """The scores of every arm in every condition, in the order given; none where no single number
-    varies.
+    """The scores of every arm in every condition, in the order given; none where what varies is
+    not a single number.
     """
-    name = varied_number(cells, vary)
-    if name is None:
+    if len(vary) != 1 or not all(type(key[vary[0]]) in (int, float) for key, _ in cells):
         return []
-
-    def place(item: tuple[Key, Reduced]) -> Place:
-        return _place_of(item[0])
-
-    order = {where: i for i, where in enumerate(dict.fromkeys(map(place, cells)))}
-    by_level = sorted(cells, key=lambda item: (order[place(item)], item[0][name]))
+    groups: dict[Place, list[tuple[Key, Reduced]]] = {}
+    for key, cell in cells:
+        groups.setdefault(_place_of(key), []).append((key, cell))
     found = []
-    for _, group in groupby(by_level, key=place):
-        keys, reduced = zip(*group, strict=True)
-        found.append(_score(keys[0], name, tuple(float(key[name]) for key in keys), reduced))
+    for group in groups.values():
+        keys, reduced = zip(*sorted(group, key=lambda item: item[0][vary[0]]), strict=True)
+        levels = tuple(float(key[vary[0]]) for key in keys)
+        found.append(_score(keys[0], vary[0], levels, reduced))
     return found
 
 

@@ -90,11 +90,6 @@ def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
     return float(np.asarray(x, dtype=np.float64)[learnt[0]])
 
 
-def is_learnt(maximum: float) -> bool:
-    """Whether a maximum median return means success in half of the episodes."""
-    return bool(scaled(maximum) >= LEARNT - ROUNDING)
-
-
 def first_at(median: ArrayLike, x: ArrayLike, level: float) -> float:
     """First `x` at which a median curve `[step]` reaches a level, in its units; NaN if never."""
     reached = np.flatnonzero(np.asarray(median, dtype=np.float64) >= level - ROUNDING)

@@ -111,7 +111,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     ended = [by_seed[int(seed)] for seed in seeds]
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
     area = np.nanmean(metrics.scaled(full), axis=1)
-    unit_returns = _task(cell) == PAPERS_ENVIRONMENT
+    task = cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT)
+    unit_returns = task == PAPERS_ENVIRONMENT
     learn_step, learn_minutes = first_reached(returns, env_steps, minutes)
     runs = pd.DataFrame({
         "seed": seeds,
@@ -173,10 +174,6 @@ def _switches(cell: Cell) -> bool:
     spec = cell.metadata["spec"]
     hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
     return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
-
-
-def _task(cell: Cell) -> str:
-    return str(cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT))
 
 
 def _number(value: float | None) -> float:

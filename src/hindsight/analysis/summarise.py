@@ -225,7 +225,8 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
         "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
     # By whichever clock: read at fewer points, a curve's maximum may be missed.
-    if cell.unit_returns and metrics.is_learnt(row["max_median_return"]):
+    learnt = metrics.scaled(row["max_median_return"]) >= metrics.LEARNT - metrics.ROUNDING
+    if cell.unit_returns and learnt:
         edges = longest * np.arange(1, BINS + 1) / BINS
         by_minutes = metrics.on_time_grid(cell.carried_returns, cell.minutes, edges)
         row["time_to_learn_steps"] = metrics.time_to_learn(median, cell.env_steps)
