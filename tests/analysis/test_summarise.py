@@ -16,10 +16,10 @@ from hindsight.analysis.summarise import read_table
 from hindsight.io.files import DamagedError
 from tests.analysis.synthetic import (
     CONDITIONS,
-    LEVELS,
     N_STEPS,
     CurveFunction,
     constant,
+    levels_of,
     summarise,
     write_experiment,
 )
@@ -216,7 +216,7 @@ def test_the_worst_case_over_conditions_and_its_interval_against_a_plain_bootstr
 
     plan = write_experiment(
         tmp_path, "learning_rate", seeds=5, iterations=6, conditions=TWO, arms=("PPO",),
-        fidelities=("released",), curve_of=curve_of, levels=LEVELS["learning_rate"][:2],
+        fidelities=("released",), curve_of=curve_of, levels=levels_of("learning_rate")[:2],
     )  # fmt: skip
     table = tables_of(plan, tmp_path)["sensitivity.csv"].set_index("condition")
     assert len(table) == 3 and (table["n_seeds"] == 5).all()
