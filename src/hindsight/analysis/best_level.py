@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
 
 DRAWS = 1000
 S_RATIO = "s_ratio"
@@ -166,10 +166,9 @@ def best_levels(scores: Sequence[Scores], vary: Sequence[str], keys: Sequence[st
         own = [s for s in scores if s.place[:2] == arm]
         every = {level for s in own for level in s.levels}
         complete = [s for s in own if len(s.levels) == len(every)]
-        everywhere = own[0].key | {"condition": ALL, "spawn": None, "prey": None}
         is_s_ratio = list(vary) == [S_RATIO]
         if complete:
-            rows.append(everywhere | best_of(complete, is_s_ratio))
+            rows.append(own[0].key | EVERYWHERE | best_of(complete, is_s_ratio))
         rows += [s.key | best_of([s], is_s_ratio) for s in own]
     return pd.DataFrame(rows, columns=[*keys, *BEST_COLUMNS])
 

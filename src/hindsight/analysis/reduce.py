@@ -18,6 +18,7 @@ Key = dict[str, Any]
 
 #: In place of a condition, in a row over several.
 ALL = "all"
+EVERYWHERE: Key = {"condition": ALL, "spawn": None, "prey": None}
 EVALUATION_COLUMNS = (
     "seed", "env_steps", "return_mean", "success_rate", "episode_length",
     "reward_entropy", "action_entropy", "observation_entropy",

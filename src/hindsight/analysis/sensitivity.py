@@ -13,7 +13,7 @@ import pandas as pd
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import DRAWS, resampled_medians, scaled_curves
-from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
 
 SENSITIVITY_COLUMNS = (
     "best", "worst", "sensitivity_percent", "low", "high", "n_levels", "n_conditions", "n_seeds",
@@ -40,8 +40,7 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
             if row["n_levels"] == every and not np.isnan(row["sensitivity_percent"])
         ]
         if whole:
-            everywhere = {"condition": ALL, "spawn": None, "prey": None}
-            rows.append(own[0][0] | everywhere | _worst_case(whole))
+            rows.append(own[0][0] | EVERYWHERE | _worst_case(whole))
         rows += [key | row for key, row, _ in own]
     return pd.DataFrame(rows, columns=[*keys, *SENSITIVITY_COLUMNS])
 

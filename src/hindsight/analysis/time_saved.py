@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
 
 DRAWS = 1000
 #: An interval at this confidence within the margin is an equivalence test at 5 %.
@@ -66,8 +66,7 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.
     for own in found.values():
         switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
         if switched:
-            everywhere = {"condition": ALL, "spawn": None, "prey": None}
-            rows.append(own[0][0] | everywhere | _row(switched))
+            rows.append(own[0][0] | EVERYWHERE | _row(switched))
         rows += [key | _row([pairs]) for key, pairs in own]
     return pd.DataFrame(rows, columns=columns)
 
