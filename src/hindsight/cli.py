@@ -621,7 +621,7 @@ def draw(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Figures, named by their files, from the tables (a job of the workflow)."""
-    from hindsight.figures.drawing import draw_all
+    from hindsight.figures import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
 
@@ -646,7 +646,7 @@ def figures(
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
     """Draw figures from existing tables, as in the report or for a paper."""
-    from hindsight.figures import draw, draw_for_paper, names_there
+    from hindsight.figures import draw, names_there
 
     there = names_there(tables)
     if not there:
@@ -654,8 +654,8 @@ def figures(
     for name in names or there:
         if name not in there:
             raise typer.BadParameter(f"there is no figure {name!r}; there are {', '.join(there)}")
-        stem = out / name
-        made = (draw_for_paper(name, tables, stem),) if paper else draw(name, tables, stem)
+        kinds = ("pdf",) if paper else ("png", "pdf")
+        made = draw(name, tables, out / name, kinds, paper=paper)
         typer.echo("  ".join(map(str, made)))
 
 

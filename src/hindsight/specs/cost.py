@@ -1,8 +1,8 @@
 """What a cell costs on one core, by a rule fitted to measurements.
 
-PPO and SAC: bench/ppo.py and bench/off_policy.py, one core of an AMD EPYC of 2025; other off-policy
-algorithms: cells trained on one of an Intel Xeon of 2023.  Good to some tens of per cent there,
-three times too low on older cores: meant for planning, not for claims.
+PPO and SAC: bench/training.py, one core of an AMD EPYC of 2025; other off-policy algorithms: cells
+trained on one of an Intel Xeon of 2023.  Good to some tens of per cent there, three times too low
+on older cores: meant for planning, not for claims.
 """
 
 import heapq
