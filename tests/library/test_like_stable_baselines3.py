@@ -344,7 +344,7 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
     model.learn(60)
     model.save(tmp_path / "model")
     model.save_replay_buffer(tmp_path / "buffer")
-    assert (tmp_path / "buffer.pkl").stat().st_size < 30_000, "only what has been written"
+    assert (tmp_path / "buffer.pkl").stat().st_size < 35_000, "only what has been written"
     with pytest.raises(ValueError, match="without its environment; set_env gives it one"):
         pickle.loads((tmp_path / "buffer.pkl").read_bytes()).sample(4)
 

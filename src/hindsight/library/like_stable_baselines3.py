@@ -9,10 +9,9 @@ environments some episodes leave a buffer that is full a little earlier; `save` 
 """
 
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,18 +23,6 @@ from hindsight.replay.episodes import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GOAL_STRATEGIES
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What the buffer asks of a vector environment."""
-
-    single_observation_space: Space[Any]
-    single_action_space: Space[Any]
-    num_envs: int
-    compute_reward: Any
-    compute_terminated: Any
-    metadata: Any
 
 
 class ReplaySamples(NamedTuple):
@@ -51,18 +38,10 @@ class ReplaySamples(NamedTuple):
     indexes: Array | None = None  # [sample], for `update_priorities`
 
 
-class _Episode(NamedTuple):
-    """A finished episode: where its steps stand there, and where its transitions lie here."""
-
-    first: int  # its first step, counted since the buffer was made
-    steps: int
-    position: int  # of its first transition in the ring
-
-
 class HerReplayBuffer:
     """Hindsight replay with several environments that step together.
 
-    Arrays to look at are laid out as there: a row for each step of all environments, 0 where
+    Arrays such as `dones` are laid out as there: a row for each step of all environments, 0 where
     nothing is stored (any more).  They are made when asked for, since here an episode lies in one
     piece.  After `load` they begin with what was going on.
     """
@@ -153,41 +132,13 @@ class HerReplayBuffer:
         n_open, ring = self.buffer.episodes.n_open, self.buffer.episodes.buffer
         self._steps = max(n_open)
         self._begins = [self._steps - n for n in n_open]
-        #: The finished episodes of each environment whose steps are all there.
-        self._ended: list[deque[_Episode]] = [deque() for _ in n_open]
+        shape = self.buffer_size, self.n_envs
+        #: Of the finished episode that a step [row, env] is of: its first step, counted as `_steps`
+        #: is, where that lies in the ring, and the episode's steps; -1 where it is of none.
+        self._first, self._position, self._length = (np.full(shape, -1) for _ in range(3))
         #: Positions in the ring of what was loaded, of which nobody knows where it stood there.
         self._loaded = ring.position - len(self.buffer), ring.position
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Where in the ring the transition of each step lies [row, env]; -1: nowhere."""
-        self._slots = np.full((self.buffer_size, self.n_envs), -1, np.int64)
         self._can_be_sampled: Array | None = None
-        for env, episodes in enumerate(self._ended):
-            for episode in episodes:
-                self._put(env, episode)
-
-    def _put(self, env: int, episode: _Episode) -> None:
-        slots = episode.position + np.arange(episode.steps)
-        places = self._places(episode.first, episode.steps)
-        n_slots = self.buffer.episodes.buffer.n_slots
-        self._slots[places, env] = slots[episode.steps - len(places) :] % n_slots
-        self._can_be_sampled = None
-
-    def _forget_oldest(self, env: int) -> None:
-        """An environment's oldest episode is as good as gone."""
-        episode = self._ended[env].popleft()
-        self._slots[(episode.first + np.arange(episode.steps)) % self.buffer_size, env] = -1
-        self._can_be_sampled = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copies: only what has been written."""
-        return vars(self) | {"_slots": None, "_can_be_sampled": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Beside `__getstate__`."""
-        vars(self).update(state)
-        self._lay_out()
 
     def set_env(self, env: Any) -> None:
         """Give it an environment, which it lacks after it was pickled; see the argument `env`.
@@ -238,9 +189,8 @@ class HerReplayBuffer:
         position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
         # A step that takes the place of an episode's first one takes the whole episode away.
-        for env, episodes in enumerate(self._ended):
-            if episodes and episodes[0].first <= self._steps - self.buffer_size:
-                self._forget_oldest(env)
+        if (self._first[self.pos] == self._steps - self.buffer_size).any():
+            self._can_be_sampled = None
         self._steps += 1
         self._note_ends(np.flatnonzero(over), position)
 
@@ -302,8 +252,8 @@ class HerReplayBuffer:
             ring = self.buffer.episodes.buffer
             first, end = self._loaded
             loaded = np.arange(max(first, ring.position - len(self.buffer)), end) % ring.n_slots
-            steps = self._slots.ravel()
-            self._can_be_sampled = np.concatenate([loaded, steps[steps >= 0]])
+            slots = self._slots()
+            self._can_be_sampled = np.concatenate([loaded, slots[slots >= 0]])
         if not len(self._can_be_sampled):
             raise ValueError(
                 "there is nothing to sample: no episode is finished; learning starts "
@@ -311,20 +261,27 @@ class HerReplayBuffer:
             )
         return self._can_be_sampled
 
+    def _slots(self) -> Array:
+        """Where in the ring the transition of each step lies [row, env]; -1: nowhere (any more)."""
+        ring, newest = self.buffer.episodes.buffer, self._steps - 1
+        steps = newest - (newest - np.arange(self.buffer_size)) % self.buffer_size
+        there = (self._position >= 0) & (self._first >= self._steps - self.buffer_size)
+        there &= self._position >= ring.position - len(self.buffer)
+        return np.where(there, (self._position + steps[:, None] - self._first) % ring.n_slots, -1)
+
     def _note_ends(self, envs: Iterable[int], position: int) -> None:
         """The episodes of these environments lie in the ring, from `position` on."""
         for env in map(int, envs):
-            if steps := self._steps - self._begins[env]:
-                episode = _Episode(self._begins[env], steps, position)
-                self._ended[env].append(episode)
-                self._put(env, episode)
+            first, steps = self._begins[env], self._steps - self._begins[env]
+            if steps:
+                places = self._places(first)
+                gone = steps - len(places)  # of an episode that is longer than the arrays
+                self._first[places, env] = first + gone
+                self._position[places, env] = position + gone
+                self._length[places, env] = len(places)
                 position += steps
+                self._can_be_sampled = None
             self._begins[env] = self._steps
-        # The oldest that can still be sampled.
-        oldest = position - len(self.buffer)
-        for env, episodes in enumerate(self._ended):
-            while episodes and episodes[0].position < oldest:
-                self._forget_oldest(env)
 
     @property
     def observations(self) -> dict[str, Array]:
@@ -351,10 +308,8 @@ class HerReplayBuffer:
     @property
     def dones(self) -> Array:
         """Whether an episode ended there [row, env], as 0 and 1."""
-        ends = np.zeros((self.buffer_size, self.n_envs), np.float32)
-        for env, (first, steps, _) in self._finished():
-            ends[self._places(first + steps - 1, 1), env] = 1
-        return ends
+        last = (self._position + self._length - 1) % self.buffer.episodes.buffer.n_slots
+        return (self._slots() == last).astype(np.float32)
 
     @property
     def timeouts(self) -> Array:
@@ -364,41 +319,26 @@ class HerReplayBuffer:
     @property
     def ep_length(self) -> Array:
         """Steps of the finished episode that a step is of [row, env]; 0 where it is of none."""
-        lengths = np.zeros((self.buffer_size, self.n_envs), np.int64)
-        for env, (first, steps, _) in self._finished():
-            lengths[self._places(first, steps), env] = steps
-        return lengths
-
-    def _finished(self) -> Iterator[tuple[int, _Episode]]:
-        """Every environment's finished episodes."""
-        for env, episodes in enumerate(self._ended):
-            for episode in episodes:
-                yield env, episode
+        return np.where(self._slots() >= 0, self._length, 0)
 
     @property
     def _current_ep_start(self) -> Array:
         """The rows in which the episodes that are going on began [env]."""
         return np.array(self._begins, np.int64) % self.buffer_size
 
-    def _places(self, first: int, steps: int) -> Array:
-        """Rows of the arrays that such steps take, without those that later ones have taken."""
-        oldest = self._steps - self.buffer_size
-        return np.arange(max(first, oldest), first + steps) % self.buffer_size
+    def _places(self, first: int) -> Array:
+        """Rows of the arrays that the steps from this one on have, without those written over."""
+        return np.arange(max(first, self._steps - self.buffer_size), self._steps) % self.buffer_size
 
     def _rows(self) -> Rows:
         """Everything that is stored, [row, env, width]."""
-        episodes = self.buffer.episodes
+        episodes, slots = self.buffer.episodes, self._slots()
         rows = np.zeros((self.buffer_size, self.n_envs, episodes.row.width), np.float32)
-
-        def put(env: int, first: int, stored: Rows) -> None:
-            places = self._places(first, len(stored))
-            rows[places, env] = stored[len(stored) - len(places) :]
-
-        for env, (first, steps, position) in self._finished():
-            slots = np.arange(position, position + steps) % episodes.buffer.n_slots
-            put(env, first, episodes.buffer.gather(slots).numpy())
+        there = slots >= 0
+        rows[there] = episodes.buffer.gather(slots[there]).numpy()
         for env, first in enumerate(self._begins):
-            put(env, first, episodes.open_rows(env))
+            places, stored = self._places(first), episodes.open_rows(env)
+            rows[places, env] = stored[len(stored) - len(places) :]
         return rows
 
     def _all(self, first: int) -> dict[str, Array]:
@@ -457,13 +397,18 @@ def _single(actions: Array) -> Array:
     return actions.astype(np.float32) if actions.dtype == np.float64 else actions
 
 
-def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> _Seen:
-    """An environment with these spaces; ValueError for None."""
+def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> SimpleNamespace:
+    """What the buffer asks of a vector environment with these spaces; ValueError for None."""
     if env is None:
         raise ValueError("env: None is not allowed; it is an environment, for its compute_reward")
-    reward, terminated = method_of(env, "compute_reward"), method_of(env, "compute_terminated")
-    metadata = getattr(env, "metadata", None)
-    return _Seen(observations, actions, n_envs, reward, terminated, metadata)
+    return SimpleNamespace(
+        single_observation_space=observations,
+        single_action_space=actions,
+        num_envs=n_envs,
+        compute_reward=method_of(env, "compute_reward"),
+        compute_terminated=method_of(env, "compute_terminated"),
+        metadata=getattr(env, "metadata", None),
+    )
 
 
 def _device(device: torch.device | str) -> torch.device:
