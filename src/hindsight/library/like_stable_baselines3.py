@@ -3,16 +3,15 @@
 Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  From the same
 state of NumPy's generator it samples what theirs samples, in the same order.  What differs: where
 the environment has a `compute_terminated`, terminations are recomputed for the new goal unless
-`fidelity="released"`; there are the strategy `random` and priorities, with which a transition is
-relabelled with probability k / (k + 1), where else a fixed share of the batch is; of several
-environments some episodes leave a buffer that is full a little earlier; `save` writes no pickle.
+`fidelity="released"`; of several environments some episodes leave a buffer that is full a little
+earlier; `save` writes no pickle.  Priorities and the strategy `random` are `her`'s.
 """
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.episodes import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import GOAL_KEYS, Fidelity
-from hindsight.specs.replay import GOAL_STRATEGIES
+from hindsight.specs.replay import EpisodeStrategy
 
 
 class ReplaySamples(NamedTuple):
@@ -34,8 +33,6 @@ class ReplaySamples(NamedTuple):
     dones: Any  # [sample, 1]: terminated, not cut by a time limit
     rewards: Any  # [sample, 1]
     discounts: Any = None  # of n-step returns, which are not made here
-    weights: Any = None  # [sample, 1] importance weights, where prioritised
-    indexes: Array | None = None  # [sample], for `update_priorities`
 
 
 class HerReplayBuffer:
@@ -60,10 +57,8 @@ class HerReplayBuffer:
         goal_selection_strategy: Any = "future",
         copy_info_dict: bool = False,
         *,
-        info_keys: Sequence[str] = (),
         fidelity: Fidelity | None = None,
         compute_terminated: OfGoals | None = None,
-        prioritized: bool = False,
         seed: int | None = None,
     ) -> None:
         """Room for `buffer_size` transitions of all environments together.
@@ -73,12 +68,9 @@ class HerReplayBuffer:
                 algorithms pass theirs.
             device: of the tensors that `sample` returns; None: it returns NumPy arrays.
             handle_timeout_termination: False takes a time limit for a termination.
-            goal_selection_strategy: "future", "final", "episode" or "random", or
-                Stable-Baselines3's constants.
+            goal_selection_strategy: "future", "final", "episode", or Stable-Baselines3's constants.
             copy_info_dict: keep the infos, and hand them to `compute_reward`.
-            info_keys: see `her.HindsightReplayBuffer`.
             compute_terminated: see `her.HindsightReplayBuffer`.
-            prioritized: see `her.HindsightReplayBuffer`.
             fidelity: "described" recomputes terminations, "released" does not, as there; None:
                 described where there is a compute_terminated.
             seed: of the buffer's own generator; None: it draws from NumPy's global generator, as
@@ -95,7 +87,7 @@ class HerReplayBuffer:
         if not isinstance(observation_space, Dict):
             raise ValueError(f"observation_space: {observation_space} is not allowed; it is a Dict")
         strategy = str(getattr(goal_selection_strategy, "name", goal_selection_strategy)).lower()
-        check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)
+        check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
         check_count("n_sampled_goal", n_sampled_goal, 0)
         check_count("n_envs", n_envs, 1)
         self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
@@ -103,10 +95,6 @@ class HerReplayBuffer:
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
         self._seed = seed
-        #: Whether it draws as theirs does, which has no such choices.
-        self._draws_like_theirs = strategy != "random" and not prioritized
-        if seed is None and not self._draws_like_theirs:
-            seed = int(np.random.randint(2**31))  # noqa: NPY002
         self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
         self.buffer = HindsightReplayBuffer(
             buffer_size,
@@ -115,13 +103,10 @@ class HerReplayBuffer:
             k=n_sampled_goal,
             fidelity=fidelity,
             compute_terminated=compute_terminated,
-            info_keys=info_keys,
             copy_infos=copy_info_dict,
             rest="drop",
-            prioritized=prioritized,
             seed=seed,
         )
-        self._info_keys = tuple(info_keys)
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays to look at.
         self.buffer_size = max(buffer_size // n_envs, 1)
@@ -183,9 +168,7 @@ class HerReplayBuffer:
         terminated = over & ~cut if self.handle_timeout_termination else over
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
         action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
-        info: Any = {key: np.array([one.get(key) for one in infos]) for key in self._info_keys}
-        if self.copy_info_dict:
-            info = infos
+        info: Any = infos if self.copy_info_dict else {}
         position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
         # A step that takes the place of an episode's first one takes the whole episode away.
@@ -194,20 +177,16 @@ class HerReplayBuffer:
         self._steps += 1
         self._note_ends(np.flatnonzero(over), position)
 
-    def sample(self, batch_size: int, env: Any = None, beta: float = 0.4) -> ReplaySamples:
+    def sample(self, batch_size: int, env: Any = None) -> ReplaySamples:
         """A batch.
 
         Args:
             env: a VecNormalize that normalises what is sampled.
-            beta: of the importance weights, where prioritised.
 
         Raises:
             ValueError: no episode is finished yet.
         """
-        if self._draws_like_theirs:
-            batch = self._sample_like_theirs(batch_size)
-        else:
-            batch = self.buffer.sample(batch_size, beta)
+        batch = self._drawn(batch_size)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
         if env is not None:
             obs, next_obs = env.normalize_obs(obs), env.normalize_obs(next_obs)
@@ -218,15 +197,9 @@ class HerReplayBuffer:
             {key: self._to(value) for key, value in next_obs.items()},
             self._to(batch.terminated.astype(np.float32)[:, None]),
             self._to(rewards[:, None]),
-            weights=None if batch.weights is None else self._to(batch.weights[:, None]),
-            indexes=batch.indexes,
         )
 
-    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
-        """Give sampled transitions the priorities that follow from their TD errors [sample]."""
-        self.buffer.update_priorities(indexes, td_errors)
-
-    def _sample_like_theirs(self, batch_size: int) -> Sample:
+    def _drawn(self, batch_size: int) -> Sample:
         """What theirs draws from the same generator: transitions, of which a share gets the goals
         that are drawn next, and stands behind the others.
         """
