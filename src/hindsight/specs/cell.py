@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
+from hindsight.specs.base import NUMBER, AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -76,9 +76,9 @@ class CellSpec(Spec):
     replay: ReplaySpec | None = None
     seeds: Seeds = 16
     #: Runs have the seeds from this one on: tuning has seeds of its own.
-    first_seed: Annotated[int, Field(ge=0, le=10**6)] = 0
+    first_seed: Annotated[int, Field(ge=0, le=10**6), NUMBER] = 0
     steps: Count = 1_000_000
-    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = 1.3
+    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False), NUMBER] | None = 1.3
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 

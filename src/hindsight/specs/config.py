@@ -17,11 +17,13 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
     DEVICES,
+    NUMBER,
     Count,
     Fidelity,
     Positive,
     Seeds,
     Spec,
+    Two,
     Widths,
 )
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
@@ -213,10 +215,10 @@ class Size(Spec):
     """How large: the keys of a preset."""
 
     hidden: Widths
-    n_steps: Annotated[int, Field(ge=2)] = 2048
+    n_steps: Two = 2048
     seeds: Seeds
     steps: Count
-    early_end: float | None = 1.3
+    early_end: Annotated[float, NUMBER] | None = 1.3
     #: Of SAC as released, where runs end early at all.
     end_test: EndTestSpec | None = EndTestSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
@@ -231,7 +233,7 @@ class Execution(Spec):
     checkpoint_seconds: Positive = 60.0
     #: Cores of a job: runs of a cell that are trained at a time, or processes that step foreign
     #: environments.
-    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    threads: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
 
 
 class Config(Spec):
@@ -247,10 +249,10 @@ class Config(Spec):
     presets: dict[FolderName, Size] = Field(default_factory=dict)
 
     hidden: Widths | None = None
-    n_steps: int | None = None
+    n_steps: Annotated[int, NUMBER] | None = None
     seeds: Seeds | None = None
     steps: Count | None = None
-    early_end: float | None = None
+    early_end: Annotated[float, NUMBER] | None = None
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec | None = None
     select: dict[str, Selection] | None = None
@@ -391,4 +393,4 @@ def parse(values: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise SpecError(one_sentence(error, Config)) from None
+        raise SpecError(one_sentence(error)) from None

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hindsight.specs.base import Count, Fidelity, Fraction, Spec
+from hindsight.specs.base import NUMBER, Count, Fidelity, Fraction, Spec
 from hindsight.specs.replay import EpisodeStrategy
 
 Failures = Literal["untargeted", "targeted"]
@@ -30,7 +30,7 @@ class HindsightSpec(Spec):
     #: ... only towards goals that are not where it began.
     moved_goals: bool = False
     #: ... only towards goals with no coordinate beyond this share of the box's half-width.
-    inside: Annotated[float, Field(gt=0, lt=1)] | None = None
+    inside: Annotated[float, Field(gt=0, lt=1), NUMBER] | None = None
     #: A described copy ends at its first success, also where the task's own episodes go on.
     cut_at_success: bool = False
     #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
@@ -38,7 +38,7 @@ class HindsightSpec(Spec):
     #: Goals of failure copies: anywhere in the box, or near the final position ...
     failures: Failures = "untargeted"
     #: ... at this distance, in interception distances.
-    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.1
+    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False), NUMBER] = 1.1
     #: Hindsight is over once the last hundred episodes succeed more often than this ...
     until_success: Fraction | None = None
     #: ... or after so many steps,

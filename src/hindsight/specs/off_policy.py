@@ -1,10 +1,16 @@
 """Off-policy algorithms: what their specifications share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Widths
+from hindsight.specs.base import (
+    AlgorithmSpec,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    Share,
+    Widths,
+)
 
 
 class OffPolicySpec(AlgorithmSpec):
@@ -58,7 +64,7 @@ class ContinuousSpec(OffPolicySpec):
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "continuous"
 
     hidden: Widths = (64, 64)
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.005
+    tau: Share = 0.005
     batch_size: Count = 256
     #: Share of actions drawn uniformly while training (Andrychowicz et al. 2017, appendix A).
     epsilon: Fraction = 0.0

@@ -233,7 +233,7 @@ def _cell(config: Config, at: Selected) -> CellSpec:
     try:
         return CellSpec.model_validate(values)
     except ValidationError as error:
-        raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+        raise SpecError(f"{where}: {one_sentence(error)}") from None
 
 
 def _divisor(number: int, at_most: int) -> int:

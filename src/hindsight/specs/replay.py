@@ -1,8 +1,8 @@
 """How an off-policy algorithm samples what it has stored."""
 
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 
@@ -26,7 +26,7 @@ class ReplaySpec(Spec):
     prioritized: bool = False
     #: Priorities' exponent, and that of the importance weights, which goes to 1 over the budget.
     alpha: Fraction = 0.6
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
+    beta: Fraction = 0.4
     #: Hindsight is over once the last hundred episodes succeed at least so often ("at return 0",
     #: PAPERS: section 3; PPO's must succeed more often).
     until_success: Fraction | None = None
