@@ -112,7 +112,6 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def step_limit(self) -> int:
-        """Steps after which an episode is truncated."""
         return self.facts.step_limit
 
     @property
@@ -127,46 +126,38 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def n_choices(self) -> int | None:
-        """Actions are 0 ... n_choices - 1; None: they are continuous."""
         action = self.facts.action
         return int(action.n) if isinstance(action, Discrete) else None
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action; a choice is one number."""
         action = self.facts.action
         return 1 if isinstance(action, Discrete) else size(action)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of it before training, one sentence each."""
         return self.facts.notes
 
     @property
     def own_code(self) -> str:
-        """A digest of its source, where that is a person's own; else empty."""
         return "" if is_known(self.id) else digest_of(self.id, registered(self.id).entry_point)
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of the packages that a person's own environment uses, by their names."""
         return {} if is_known(self.id) else versions_of(self.id, registered(self.id).entry_point)
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         return re.sub(r"[^\w.-]+", "-", super().words.rpartition(":")[2])
 
     def succeeded(
         self, before: Mapping[str, Any], obs: Mapping[str, Any], info: Mapping[str, Any]
     ) -> bool:
-        """Whether the step from one observation to the next achieved the goal that it pursued."""
         facts = self.facts
         return facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Parts of an observation, in the order in which a policy sees them."""
         return tuple(self.facts.spaces)
 
     def with_parameters(self, given: dict[str, Any]) -> Self:

@@ -36,11 +36,9 @@ class OffPolicySpec(AlgorithmSpec):
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of each environment between two rows of the curves."""
         return self.log_interval
 
     def updates(self, steps: int, copies: int) -> float:
-        """Minibatches that are learned from in so many steps of each environment."""
         return steps / self.train_freq * self.gradient_steps
 
     def most_stored(self, steps: int, copies: int) -> int:
@@ -73,17 +71,14 @@ class ContinuousSpec(OffPolicySpec):
 
     @property
     def uniform_share(self) -> float:
-        """Share of actions that the loop draws uniformly while training."""
         return self.epsilon
 
     @property
     def standardises(self) -> bool:
-        """Whether networks see standardised observations."""
         return self.normalize_observations
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         how = self.name + (f"-epsilon{self.epsilon:g}" if self.epsilon else "")
         return how + ("-normalized" if self.normalize_observations else "")
 

@@ -43,7 +43,6 @@ class OnPolicySpec(AlgorithmSpec):
         return self.n_steps
 
     def updates(self, steps: int, copies: int) -> float:
-        """Minibatches that are learned from in so many steps of each environment."""
         return steps * self.n_envs * (1 + copies) / self.batch_size * self.n_epochs
 
     def most_stored(self, steps: int, copies: int) -> int:
@@ -52,12 +51,10 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def squashes(self) -> bool:
-        """Whether continuous actions are the hyperbolic tangent of its network's outputs."""
         return self.exploration == "squashed"
 
     @property
     def initialisation(self) -> tuple[float, ...]:
-        """What decides a run's first parameters, beside its seed and its networks."""
         return (self.sigma_init,)
 
     @property
@@ -68,7 +65,6 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         how = self.name + (f"-{self.exploration}" if self.exploration != "gaussian" else "")
         how += "-decay" if self.learning_rate_schedule == "linear" else ""
         how += f"-entropy{self.ent_coef:g}" if self.ent_coef else ""

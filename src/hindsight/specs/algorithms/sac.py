@@ -61,6 +61,5 @@ class SACSpec(ContinuousSpec):
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         alpha = "" if self.ent_coef == "auto" else f"-alpha-{self.ent_coef}".replace("_", "-")
         return super().words + alpha

@@ -55,17 +55,14 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @property
     def observation_size(self) -> int:
-        """Numbers a policy sees."""
         return (4 if self.pushes_object else 3) * self.n_dims
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action."""
         return self.n_dims
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         size = f"n{self.n_dims}-G{self.grid_size:g}-r{self.interception_distance:g}"
         return f"{self.spawn}-{self.prey}-{size}" + ("-object" if self.pushes_object else "")
 
