@@ -62,6 +62,11 @@ class Spec(BaseModel):
                 raise PydanticCustomError(UNKNOWN_KEY, "{meant}", {"key": key, "meant": meant})
         return values
 
+    def _reset(self, *names: str) -> None:
+        """Give fields without effect their defaults: one name for one training."""
+        for name in names:
+            object.__setattr__(self, name, type(self).model_fields[name].default)
+
 
 class EnvironmentSpec(Spec):
     """A goal environment."""

@@ -70,7 +70,7 @@ class GymnasiumSpec(EnvironmentSpec):
         limit = registered(self.id).max_episode_steps
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # one name for one limit
-            object.__setattr__(self, "max_episode_steps", None)
+            self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
                 found = entry("hindsight.envs.facts:own_step_limit")(self.make())

@@ -47,22 +47,17 @@ class HindsightSpec(Spec):
     then: Literal["ppo", "meher"] = "ppo"
 
     @model_validator(mode="after")
-    def _final_has_one_goal(self) -> "HindsightSpec":
+    def _has_one_name(self) -> "HindsightSpec":
+        """What has no effect has its default: one name for one training.  ValueError for what
+        cannot be.
+        """
         # k copies towards one and the same goal would be the same copy k times.
-        if self.strategy == "final" and self.k != 1:
-            object.__setattr__(self, "k", 1)
-        return self
-
-    @model_validator(mode="after")
-    def _described_future_is_episode(self) -> "HindsightSpec":
+        if self.strategy == "final":
+            self._reset("k")
         # A described copy strives for one goal of its episode and ends at its first success: the
         # part of the episode before that goal, whichever of the two names it was asked for by.
         if self.strategy == "future" and self.fidelity == "described":
             object.__setattr__(self, "strategy", "episode")
-        return self
-
-    @model_validator(mode="after")
-    def _s_ratio_is_of_final(self) -> "HindsightSpec":
         chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
         chooses += ["copies 'failed'"] if self.copies == "failed" else []
         if self.s_ratio is not None and (self.strategy != "final" or chooses):
@@ -71,35 +66,21 @@ class HindsightSpec(Spec):
                 f"an s_ratio needs the strategy 'final' without {without}: it chooses among "
                 "copies for the final achieved goal and copies that fail"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _described_only(self) -> "HindsightSpec":
-        # What the authors' code has not, `released` has not: one name for one training.
+        # What the authors' code has not, `released` has not.
         if self.fidelity == "released":
-            for name in DESCRIBED_ONLY:
-                object.__setattr__(self, name, type(self).model_fields[name].default)
-        return self
-
-    @model_validator(mode="after")
-    def _switches_once(self) -> "HindsightSpec":
+            self._reset(*DESCRIBED_ONLY)
         if self.until_success is not None and self.until_steps is not None:
             raise ValueError("until_success and until_steps exclude each other")
         if self.until_success == 1.0:  # which no success rate exceeds
-            object.__setattr__(self, "until_success", None)
+            self._reset("until_success")
         switches = self.until_success is not None or self.until_steps is not None
         if self.then == "meher" and (self.s_ratio is None or not switches):
             raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")
-        return self
-
-    @model_validator(mode="after")
-    def _failures_where_they_are_made(self) -> "HindsightSpec":
-        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2): one
-        # name for one training.
+        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2).
         if self.s_ratio is None or self.fidelity == "released":
-            object.__setattr__(self, "failures", "untargeted")
+            self._reset("failures")
         if self.failures == "untargeted":
-            object.__setattr__(self, "failure_distance", 1.1)
+            self._reset("failure_distance")
         return self
 
     @property

@@ -74,5 +74,5 @@ class OnPolicySpec(AlgorithmSpec):
     @model_validator(mode="after")
     def _sigma_final_where_it_is_used(self) -> "OnPolicySpec":
         if self.exploration != "annealed":
-            object.__setattr__(self, "sigma_final", 0.05)
+            self._reset("sigma_final")
         return self

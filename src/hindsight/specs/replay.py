@@ -33,13 +33,10 @@ class ReplaySpec(Spec):
 
     @model_validator(mode="after")
     def _unused_keys_have_one_value(self) -> "ReplaySpec":
-        # One name for one training.
         if self.strategy is None:
-            for key in ("k", "fidelity", "until_success"):
-                object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
+            self._reset("k", "fidelity", "until_success")
         if not self.prioritized:
-            for key in ("alpha", "beta"):
-                object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
+            self._reset("alpha", "beta")
         return self
 
     @property

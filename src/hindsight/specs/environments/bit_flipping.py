@@ -24,7 +24,7 @@ class BitFlippingSpec(EnvironmentSpec):
     @model_validator(mode="after")
     def _one_name_for_one_limit(self) -> "BitFlippingSpec":
         if self.max_steps == self.n_bits:
-            object.__setattr__(self, "max_steps", None)
+            self._reset("max_steps")
         return self
 
     @property

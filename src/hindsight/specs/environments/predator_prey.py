@@ -72,5 +72,5 @@ class PredatorPreySpec(EnvironmentSpec):
         # one environment lets both fidelities share their trained cells.
         alike = ("static", "random", "straight_away", "random_direction")
         if self.prey in alike and self.fidelity != "released":
-            object.__setattr__(self, "fidelity", "released")
+            self._reset("fidelity")
         return self
