@@ -36,8 +36,13 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: A word: "dense", "r" of a maze, "bottom burner"; nothing that could be a file's name.
 WORD = re.compile(r"[\w +-]{0,64}")
-#: Packages that register environments, by how the environments' names begin.
-REGISTERED_BY = {"Panda": "panda_gym", "parking": "highway_env"}
+#: Packages that register environments, by how the environments' names begin, ...
+ROBOTICS = "gymnasium_robotics"
+REGISTERED_BY = {
+    "Panda": "panda_gym", "parking": "highway_env", "Fetch": ROBOTICS, "Hand": ROBOTICS,
+}  # fmt: skip
+#: ... and what to install where that is not the package's name.
+INSTALL = {ROBOTICS: "gymnasium-robotics==1.4.2 mujoco==3.10.0"}
 
 #: Which goals end an episode: those that are achieved, or none.
 Terminates = Literal["goal", "never"]
@@ -99,11 +104,8 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def facts(self) -> "Facts":
         """What it says of itself; made once per process."""
-        kwargs = json.dumps(self.kwargs, sort_keys=True)
         with others_code(self.called):
-            return _facts(
-                self.id, self.called, kwargs, self.max_episode_steps, self.terminates, self.rest
-            )
+            return _facts(self.model_dump_json())
 
     @property
     def called(self) -> str:
@@ -172,7 +174,21 @@ class GymnasiumSpec(EnvironmentSpec):
             EnvironmentFailure: it raised.
         """
         registered(self.id)
-        return _made(self.id, self.kwargs, self.max_episode_steps, options)
+        given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}
+        try:
+            env = gym.make(self.id, disable_env_checker=True, **given)
+        except gym.error.Error as error:
+            raise SpecError(f"{self.id} cannot be made: {_one_line(error)}") from None
+        except Exception as error:
+            if isinstance(error, TypeError) and is_known(self.id):  # a keyword that it has not
+                raise SpecError(
+                    f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
+                ) from None
+            raise EnvironmentFailure.of(
+                f"{self.id}: making it with {self.kwargs} failed", error
+            ) from error
+        quicken(env)
+        return env
 
 
 def is_known(name: str) -> bool:
@@ -181,7 +197,7 @@ def is_known(name: str) -> bool:
     Raises SpecError where gymnasium knows none of this name.
     """
     module, _, bare = name.rpartition(":")
-    if module not in ("", *KNOWN) or _registering(bare) is not None:
+    if module not in ("", *KNOWN) or _registering(bare) not in (None, ROBOTICS):
         return False
     entry = registered(name).entry_point  # text: where gymnasium imports it from
     return isinstance(entry, str) and entry.startswith(tuple(f"{known}." for known in KNOWN))
@@ -203,30 +219,10 @@ def _registering(name: str) -> str | None:
 def registered(name: str) -> Any:
     """What gymnasium knows by this name; SpecError for nothing."""
     module, _, bare = name.rpartition(":")
-    package = _registering(bare)
     if module:
         _import(module, name)
-    elif bare not in gym.registry and package is not None:
-        _import_package(package, name)
     elif bare not in gym.registry:
-        try:
-            # It writes warnings about environments that nobody asked for.
-            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                importlib.import_module("gymnasium_robotics")
-        except ImportError:
-            if name.startswith(("Fetch", "Hand")):
-                raise SpecError(
-                    f"{name} is one of gymnasium-robotics, which cannot be imported: "
-                    "pip install gymnasium-robotics==1.4.2 mujoco==3.10.0"
-                ) from None
-        except Exception as error:
-            if "MUJOCO_GL" not in os.environ:
-                raise
-            # MuJoCo loads the library that this names, and fails in as many ways as there are.
-            raise SpecError(
-                f"gymnasium-robotics cannot be imported with MUJOCO_GL={os.environ['MUJOCO_GL']}: "
-                f"{_one_line(error)}"
-            ) from None
+        _import_what_registers(bare)
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
@@ -248,34 +244,27 @@ def _import(module: str, name: str) -> None:
         raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
 
 
-def _import_package(package: str, name: str) -> None:
+def _import_what_registers(name: str) -> None:
+    package = _registering(name) or ROBOTICS
     try:
-        with redirect_stdout(io.StringIO()):
+        # It writes warnings about environments that nobody asked for.
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        missing = package.replace("_", "-")
-        raise SpecError(
-            f"{name} is one of {missing}, which is not installed: pip install {missing}"
-        ) from None
-
-
-def _made(
-    name: str, kwargs: dict[str, Any], limit: int | None, options: dict[str, Any]
-) -> gym.Env[Any, Any]:
-    try:
-        env = gym.make(name, max_episode_steps=limit, disable_env_checker=True, **options, **kwargs)
-    except gym.error.Error as error:
-        raise SpecError(f"{name} cannot be made: {_one_line(error)}") from None
-    except TypeError as error:
-        if is_known(name):  # a keyword that it has not
-            raise SpecError(f"{name} cannot be made with {kwargs}: {_one_line(error)}") from None
-        raise EnvironmentFailure.of(f"{name}: making it with {kwargs} failed", error) from error
+    except ImportError as error:
+        if _registering(name) is not None:
+            called = package.replace("_", "-")
+            raise SpecError(
+                f"{name} is one of {called}, which cannot be imported ({_one_line(error)}): "
+                f"pip install {INSTALL.get(package, called)}"
+            ) from None
     except Exception as error:
-        raise EnvironmentFailure.of(f"{name}: making it with {kwargs} failed", error) from error
-    quicken(env)
-    return env
+        if "MUJOCO_GL" not in os.environ:
+            raise
+        # MuJoCo loads the library that this names, and fails in as many ways as there are.
+        raise SpecError(
+            f"{package} cannot be imported with MUJOCO_GL={os.environ['MUJOCO_GL']}: "
+            f"{_one_line(error)}"
+        ) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -283,17 +272,9 @@ def _one_line(error: Exception) -> str:
 
 
 @cache
-def _facts(
-    name: str,
-    called: str,
-    kwargs: str,
-    limit: int | None,
-    terminates: Terminates | None,
-    rest: Rest,
-) -> "Facts":
-    def make() -> gym.Env[Any, Any]:
-        return _made(name, json.loads(kwargs), limit, {})
-
+def _facts(values: str) -> "Facts":
+    spec = GymnasiumSpec.model_construct(**json.loads(values))
     # What finds them out is no part of what a cell of another environment depends on.
-    facts: Facts = entry("hindsight.envs.facts:facts_of")(called, make, terminates, rest)
+    find = entry("hindsight.envs.facts:facts_of")
+    facts: Facts = find(spec.called, spec.make, spec.terminates, spec.rest)
     return facts
