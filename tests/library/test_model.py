@@ -179,7 +179,7 @@ class Uncopied(Corridor):
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
         (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
-        (lambda: small(her=None, k=3), "has no effect without hindsight"),
+        (lambda: small(her=None, k=3), "'k' needs hindsight"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: DQN("Corridor-v0"), "dqn wants discrete actions"),
         (lambda: small(device="tpu"), "device 'tpu' is unknown"),

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hindsight.library.presets import cell_values
 from hindsight.library.presets import keys_of as settings_of
-from hindsight.library.presets import suit
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec, model_of, must_count, put
+from hindsight.specs.cell import CellSpec, model_of, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, seconds
@@ -24,7 +24,7 @@ from hindsight.specs.from_file import wants_naming
 from hindsight.training.progress import shown
 
 #: What `hindsight train` trains unless its keys say otherwise.
-KEYS = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
+KEYS: dict[str, Any] = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
 
 
 def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
@@ -41,29 +41,24 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     if name not in ALGORITHMS:
         raise SpecError(f"--algorithm {name!r} is unknown; there are {', '.join(ALGORITHMS)}")
     given = keys_of_pairs(flags["keys"] or [])
-    keys = KEYS | given
     preset = settings_of(flags["preset"], name)
-    if "her" not in typed:
-        her = preset.get("her", her)
-    values: dict[str, Any] = {
-        "environment": {"id": env},
-        "algorithm": {"name": name},
-        "seeds": seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
-        "steps": flags["steps"],
-        "evaluation": {"episodes": keys.pop("evaluation_episodes")},
-    }
-    fidelity = keys.pop("fidelity")
-    if "fidelity" in model_of("environment", values["environment"]).model_fields:
-        values["environment"]["fidelity"] = fidelity
-    if her != "none":
-        section = "hindsight" if ALGORITHMS[name].on_policy else "replay"
-        values[section] = {"strategy": her, "fidelity": fidelity}
-    for key, value in preset.items():
-        if key != "her" and key not in given:
-            put(values, key, value, "--preset")
-    for key, value in keys.items():
-        put(values, key, value, f"{key}={value}")
-    suit(values)
+    usual = preset.pop("her", her)
+    her = her if "her" in typed else usual
+    keys = KEYS | preset | given
+    fidelity, episodes = keys.pop("fidelity"), keys.pop("evaluation_episodes")
+    environment = {"id": env}
+    if "fidelity" in model_of("environment", environment).model_fields:
+        environment["fidelity"] = fidelity
+    values = cell_values(
+        environment,
+        name,
+        None if her == "none" else her,
+        fidelity,
+        keys,
+        seeds=seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
+        steps=flags["steps"],
+        evaluation={"episodes": episodes},
+    )
     with suppress(SpecError):  # which is reported below, with its place
         how = validated(ALGORITHMS[name], values["algorithm"])
         each = how.iteration_steps * how.n_envs
