@@ -19,7 +19,6 @@ from tests.replay.numbered import ACTION, GOAL, REST, numbers, stored_reward
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
-from stable_baselines3.her import GoalSelectionStrategy  # noqa: E402
 from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
     HerReplayBuffer as Theirs,
 )
@@ -185,13 +184,6 @@ def test_their_arguments_and_methods_are_ours():
         ] == list(theirs)
     assert hasattr(HerReplayBuffer, "truncate_last_trajectory")
     assert hasattr(HerReplayBuffer, "size") and hasattr(HerReplayBuffer, "reset")
-
-
-@pytest.mark.parametrize("choice", [GoalSelectionStrategy.EPISODE, "EPISODE", "episode"])
-def test_strategies_may_be_their_constants(choice):
-    arguments = (50, Numbered.observation_space, Numbered.action_space, DummyVecEnv([Numbered]))
-    ours = HerReplayBuffer(*arguments, goal_selection_strategy=choice)
-    assert ours.goal_selection_strategy == "episode"
 
 
 def test_time_limits_can_be_taken_for_terminations():
