@@ -84,13 +84,10 @@ def test_a_callback_hears_of_every_iteration_and_may_stop():
 
 def test_several_callbacks_all_hear_and_one_may_stop():
     heard: list[str] = []
-    model = small().learn(
-        300, callback=[lambda model: heard.append("a"), lambda model: len(heard) < 2]
-    )
+    several = [lambda model: heard.append("a"), lambda model: len(heard) < 2]
+    model = small().learn(300, callback=several)
     assert heard == ["a", "a"] and model.num_timesteps == 60
-    with pytest.raises(
-        SpecError, match="callback: 3 is not allowed; it is a function of the model"
-    ):
+    with pytest.raises(SpecError, match="callback: 3 is not allowed; it is a function of the mod"):
         small().learn(30, callback=3)
 
 
