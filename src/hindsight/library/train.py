@@ -14,6 +14,7 @@ import numpy as np
 from hindsight.library.presets import cell_values
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.base import FIDELITIES, Fidelity
 from hindsight.specs.cell import CellSpec, model_of, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
@@ -64,7 +65,13 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         each = how.iteration_steps * how.n_envs
         values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
-    must_apply({*typed, *given}, spec)
+    if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
+        raise SpecError(
+            "fidelity has no effect here: the authors' code and the papers differ in "
+            "hindsight (--her), and in prey that attracts or repels"
+        )
+    if "workers" in typed and not spec.environment.foreign:
+        raise SpecError(f"--workers is of foreign environments, and has no effect on {env}")
     must_count(spec, values, given.keys() - {"fidelity"})  # which is above
     return spec
 
@@ -83,24 +90,11 @@ def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     return keys
 
 
-def must_apply(given: Collection[str], spec: CellSpec) -> None:
-    """Raise SpecError for a flag or key that was typed and has no effect on this cell."""
-    where, replay = spec.environment, spec.replay
-    relabels = spec.hindsight is not None or (replay is not None and replay.strategy is not None)
-    if "fidelity" in given and not relabels and not _differs_by_fidelity(where):
-        raise SpecError(
-            "fidelity has no effect here: the authors' code and the papers differ in "
-            "hindsight (--her), and in prey that attracts or repels"
-        )
-    if "workers" in given and not where.foreign:
-        raise SpecError(f"--workers is of foreign environments, and has no effect on {where.id}")
-
-
-def _differs_by_fidelity(where: Any) -> bool:
-    """Whether the two fidelities are two environments: where not, both have one name."""
-    if "fidelity" not in type(where).model_fields:
-        return False
-    return where.with_parameters({"fidelity": "described"}).fidelity == "described"
+def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
+    """The same cell in this fidelity."""
+    parts = {key: part for key, part in values.items() if isinstance(part, dict)}
+    changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
+    return validated(CellSpec, {**values, **changed})
 
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:

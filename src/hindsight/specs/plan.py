@@ -356,22 +356,19 @@ def left_out(plan: Plan) -> list[str]:
     lines = []
     for name, places in plan.experiments.items():
         experiment, found = plan.config.experiments[name], [entry for entry, _ in places]
-        parts: dict[str, tuple[Iterable[Any], list[Any]]] = {
-            **{
-                key: (levels, [entry.level[key] for entry in found])
-                for key, levels in experiment.vary.items()
-            },
-            "arms": (experiment.arms, [entry.arm for entry in found]),
-            "tasks": (experiment.tasks, [entry.condition.task for entry in found]),
-        }
+        parts: list[tuple[str, Iterable[Any], list[Any]]] = [
+            *(
+                (key, of, [each.level[key] for each in found])
+                for key, of in experiment.vary.items()
+            ),
+            ("arms", experiment.arms, [each.arm for each in found]),
+            ("tasks", experiment.tasks, [each.condition.task for each in found]),
+        ]
         narrowed = []
-        for what, (everything, planned) in parts.items():
-            kept, hidden = (
-                ", ".join(str(one) for one in everything if (one in planned) == there)
-                for there in (True, False)
-            )
-            if hidden:
-                narrowed.append(f"{what} {kept} without {hidden}")
+        for what, everything, planned in parts:
+            kept = [str(one) for one in everything if one in planned]
+            if hidden := [str(one) for one in everything if one not in planned]:
+                narrowed.append(f"{what} {', '.join(kept)} without {', '.join(hidden)}")
         if narrowed:
             lines.append(f"  {name}: {'; '.join(narrowed)}")
     return ["`select` narrows the experiments to", *lines] if lines else []
