@@ -347,10 +347,6 @@ def dump_select(plan):
             ["select.s_ratio.preys.repel.levels", "'k' is unknown", "s_ratio"],
         ),
         (
-            {"select": {"fetch": {"tasks": {"FetchPush": {"levels": {"k": [1]}}}}}},
-            ["select.fetch.tasks.FetchPush.levels", "'k' is unknown", "weight_decay"],
-        ),
-        (
             {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"levels": {"k": [1]}}}}}}},
             ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is unknown", "weight_decay"],
         ),
