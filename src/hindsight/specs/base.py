@@ -34,7 +34,7 @@ Share = Annotated[float, Field(gt=0, le=1), NUMBER]
 #: More than these is a slip of the finger: nobody trains so long, or so many.
 Count = Annotated[int, Field(ge=1, le=10**10), NUMBER]
 Seeds = Annotated[int, Field(ge=1, le=10**4), NUMBER]
-Two = Annotated[int, Field(ge=2), NUMBER]
+TwoOrMore = Annotated[int, Field(ge=2), NUMBER]
 Width = Annotated[int, Field(ge=1, le=10**5), NUMBER]
 Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=100)]
 #: What the authors' code does, or what the papers say.
@@ -54,7 +54,7 @@ class Spec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _keys_are_known(cls, values: Any) -> Any:
-        """With a guess at the key that was meant, or the keys there are."""
+        """Refuse an unknown key, with a guess at what was meant or the keys there are."""
         for key in map(str, values if isinstance(values, dict) else ()):
             if key not in cls.model_fields:
                 meant = guess(key, cls.model_fields)

@@ -23,7 +23,7 @@ from hindsight.specs.base import (
     Positive,
     Seeds,
     Spec,
-    Two,
+    TwoOrMore,
     Widths,
 )
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
@@ -215,7 +215,7 @@ class Size(Spec):
     """How large: the keys of a preset."""
 
     hidden: Widths
-    n_steps: Two = 2048
+    n_steps: TwoOrMore = 2048
     seeds: Seeds
     steps: Count
     early_end: Annotated[float, NUMBER] | None = 1.3

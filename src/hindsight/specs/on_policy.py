@@ -4,7 +4,15 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Two, Widths
+from hindsight.specs.base import (
+    AlgorithmSpec,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    TwoOrMore,
+    Widths,
+)
 
 Exploration = Literal["gaussian", "squashed", "annealed"]
 Schedule = Literal["constant", "linear"]
@@ -18,9 +26,9 @@ class OnPolicySpec(AlgorithmSpec):
 
     hidden: Widths = (64, 64)
     learning_rate: Positive = 3e-4
-    n_steps: Two = 2048
+    n_steps: TwoOrMore = 2048
     n_envs: Count = 1
-    batch_size: Two = 64
+    batch_size: TwoOrMore = 64
     n_epochs: Count = 10
     gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95

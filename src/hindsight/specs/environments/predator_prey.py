@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from pydantic import model_validator
 
-from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive, Two
+from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive, TwoOrMore
 
 #: How a prey may move: the names of functions in hindsight.envs.prey.
 PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
@@ -23,7 +23,7 @@ class PredatorPreySpec(EnvironmentSpec):
     goals_in_box: ClassVar[bool] = True
 
     id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
-    n_dims: Two = 3
+    n_dims: TwoOrMore = 3
     grid_size: Positive = 10.0
     interception_distance: Positive = 1.0
     max_steps: Count = 20
