@@ -119,8 +119,11 @@ class HerReplayBuffer:
         self._begins = [self._steps - n for n in n_open]
         shape = self.buffer_size, self.n_envs
         #: Of the finished episode that a step [row, env] is of: its first step, counted as `_steps`
-        #: is, where that lies in the ring, and the episode's steps; -1 where it is of none.
-        self._first, self._position, self._length = (np.full(shape, -1) for _ in range(3))
+        #: is, that one's position in the ring, and the episode's steps; -1 where it is of none.
+        self._first, self._position = np.full(shape, -1), np.full(shape, -1)
+        self._length = np.full(shape, -1, np.int32)
+        #: Where in the ring the step itself lies.
+        self._slot = np.full(shape, -1, np.int32)
         #: Positions in the ring of what was loaded, of which nobody knows where it stood there.
         self._loaded = ring.position - len(self.buffer), ring.position
         self._can_be_sampled: Array | None = None
@@ -236,11 +239,9 @@ class HerReplayBuffer:
 
     def _slots(self) -> Array:
         """Where in the ring the transition of each step lies [row, env]; -1: nowhere (any more)."""
-        ring, newest = self.buffer.episodes.buffer, self._steps - 1
-        steps = newest - (newest - np.arange(self.buffer_size)) % self.buffer_size
-        there = (self._position >= 0) & (self._first >= self._steps - self.buffer_size)
-        there &= self._position >= ring.position - len(self.buffer)
-        return np.where(there, (self._position + steps[:, None] - self._first) % ring.n_slots, -1)
+        oldest = self.buffer.episodes.buffer.position - len(self.buffer)
+        there = (self._first >= self._steps - self.buffer_size) & (self._position >= oldest)
+        return np.where(there, self._slot, -1)
 
     def _note_ends(self, envs: Iterable[int], position: int) -> None:
         """The episodes of these environments lie in the ring, from `position` on."""
@@ -252,6 +253,8 @@ class HerReplayBuffer:
                 self._first[places, env] = first + gone
                 self._position[places, env] = position + gone
                 self._length[places, env] = len(places)
+                slots = position + np.arange(gone, steps)
+                self._slot[places, env] = slots % self.buffer.episodes.buffer.n_slots
                 position += steps
                 self._can_be_sampled = None
             self._begins[env] = self._steps
