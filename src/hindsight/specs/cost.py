@@ -59,7 +59,9 @@ def _copies(spec: CellSpec) -> int:
 
 
 def megabytes(spec: CellSpec) -> int:
-    """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
+    """Memory to ask for: the interpreter with torch and, once on a machine, a compiler (660 MB; 480
+    without), a rollout with its copies or the replay.
+    """
     runs, how = spec.seeds, spec.algorithm
     obs, widest = spec.environment.observation_size, max(how.hidden)
     of_each = 3 * obs + (20 + 3 * widest if how.on_policy else 8)
@@ -67,7 +69,7 @@ def megabytes(spec: CellSpec) -> int:
     # Those of the training, and of the evaluation.
     places = runs * (how.n_envs + 4) if spec.environment.foreign else 0
     numbers += 12 * runs * spec.n_weights
-    return 500 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
+    return 700 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 
 
 def file_bytes(spec: CellSpec) -> int:

@@ -10,6 +10,8 @@ from hindsight.specs.replay import EpisodeStrategy
 Failures = Literal["untargeted", "targeted"]
 #: Of hindsight, what the authors' code has not.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
+#: What learning from copies alone (`clone`) leaves without effect.
+CLONES_WITHOUT = ("copies", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps")
 
 
 class HindsightSpec(Spec):
@@ -22,6 +24,9 @@ class HindsightSpec(Spec):
     #: What a copy's advantages are multiplied by: 1, or the importance ratio of its actions,
     #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1).
     weight: Literal["none", "truncated"] = "none"
+    #: Only the copies are learned from, by making their actions more likely, as goal-conditioned
+    #: supervised learning does (GCSL, Ghosh et al. 2021); there is neither reward nor value.
+    clone: bool = False
     fidelity: Fidelity = "released"
     #: Only segments in which the achieved goal moves are copied (PPO-HER: trajectory filter), ...
     only_if_moved: bool = False
@@ -66,6 +71,10 @@ class HindsightSpec(Spec):
                 f"an s_ratio needs the strategy 'final' without {without}: it chooses among "
                 "copies for the final achieved goal and copies that fail"
             )
+        if self.clone:
+            for name in CLONES_WITHOUT:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"clone learns from every copy alike, so without {name}")
         # What the authors' code has not, `released` has not.
         if self.fidelity == "released":
             self._reset(*DESCRIBED_ONLY)
@@ -89,6 +98,7 @@ class HindsightSpec(Spec):
         how = f"her-{self.strategy}" + (f"-k{self.k}" if self.strategy != "final" else "")
         how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
         how += "-failed" if self.copies == "failed" else ""
+        how += "-cloned" if self.clone else ""
         how += "-weighted" if self.weight == "truncated" else ""
         how += "-contact" if self.after_contact else ""
         how += "-goals" if self.moved_goals else ""
