@@ -129,7 +129,7 @@ def collected(
     agent: ppo.ActorCritic, rows: Tensor, seeds: list[int], spec: PPOSpec
 ) -> tuple[PredatorPrey, Rollout]:
     condition = PredatorPreySpec(prey="attract", grid_size=5.0)
-    env = PredatorPrey([condition] * len(seeds), seeds, spec.n_envs)
+    env = PredatorPrey(condition, seeds, spec.n_envs)
     env.prepare_rollout(1, spec.n_steps)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(spec.n_steps, len(seeds), spec.n_envs, 3, generator=generator)

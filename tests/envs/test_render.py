@@ -4,7 +4,6 @@ import subprocess
 import sys
 from itertools import pairwise
 
-import gymnasium
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -117,8 +116,6 @@ def test_shapes_are_checked() -> None:
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_the_face_draws_the_episode_so_far(n: int) -> None:
     env = GoalEnv("PredatorPrey-v0", "rgb_array", n_dims=n, prey="random")
-    with pytest.raises(gymnasium.error.ResetNeeded, match="no episode to draw"):
-        env.render()
     env.reset(seed=0)
     pictures = [env.render()]
     for _ in range(2):
@@ -128,13 +125,6 @@ def test_the_face_draws_the_episode_so_far(n: int) -> None:
         assert one is not None and one.shape == (480, 480, 3) and (one != other).any()
     env.reset(seed=0)
     np.testing.assert_array_equal(env.render(), pictures[0])
-
-
-def test_without_a_render_mode_there_is_a_warning_and_no_picture() -> None:
-    env = GoalEnv("PredatorPrey-v0")
-    env.reset(seed=0)
-    with pytest.warns(UserWarning, match="draws nothing without a render mode"):
-        assert env.render() is None
 
 
 def test_drawing_needs_neither_torch_nor_pyplot() -> None:

@@ -18,7 +18,7 @@ from scipy import stats
 from torch import Tensor
 
 from hindsight.algorithms import ppo
-from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.envs.predator_prey import Intercepting, PredatorPrey
 from hindsight.relabel import on_policy
 from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -26,8 +26,9 @@ from hindsight.specs.hindsight import HindsightSpec
 
 GAMMA, LAMBDA = 0.9, 0.8
 G = 2  # numbers in a goal
-R = (1.0, 1.5)  # interception distance of each run
-ENV = PredatorPrey([PredatorPreySpec(n_dims=G, interception_distance=r) for r in R], [0, 1])
+R = 1.0  # interception distance
+RUNS = 2
+TASK = Intercepting(PredatorPreySpec(n_dims=G, interception_distance=R))
 WEIGHTS = np.array([0.31, -0.17, 0.23, 0.11, -0.29, 0.07], np.float32)
 
 quick = settings(
@@ -74,7 +75,7 @@ def make_rollout(
     starts = np.concatenate([begins[..., None], terminated[..., :-1]], axis=-1)
     following_goals = torch.from_numpy(following)
     ends = torch.from_numpy(terminated)
-    rewards, success = ENV.task.reward(following_goals, obs[:, :, :-1, G : 2 * G], ends)
+    rewards, success = TASK.reward(following_goals, obs[:, :, :-1, G : 2 * G], ends)
     actions = torch.from_numpy(rng.standard_normal((runs, envs, steps, G)).astype(np.float32))
     return Rollout(
         obs[:, :, :-1],
@@ -92,19 +93,19 @@ def make_rollout(
 def cases(draw: st.DrawFn) -> tuple[Rollout, Tensor, int]:
     """A rollout of two runs, its uniform draws [run, env, step, k], and k."""
     envs, steps, k = draw(st.integers(1, 3)), draw(st.integers(1, 14)), draw(st.integers(1, 4))
-    size = len(R) * envs * steps
+    size = RUNS * envs * steps
 
     def flags(n: int) -> st.SearchStrategy[list[bool]]:
         return st.lists(st.booleans(), min_size=n, max_size=n)
 
-    terminated = np.array(draw(flags(size))).reshape(len(R), envs, steps)
-    still = np.array(draw(flags(size))).reshape(len(R), envs, steps)
-    begins = np.array(draw(flags(len(R) * envs))).reshape(len(R), envs)
+    terminated = np.array(draw(flags(size))).reshape(RUNS, envs, steps)
+    still = np.array(draw(flags(size))).reshape(RUNS, envs, steps)
+    begins = np.array(draw(flags(RUNS * envs))).reshape(RUNS, envs)
     seed = draw(st.integers(0, 2**16))
     if draw(st.booleans()):  # sparser ends, hence longer segments
         terminated &= np.random.default_rng(seed).random(terminated.shape) < 0.3
     # Odd multiples of 1/128: their products with small integers are exact and never whole.
-    uniform = (2 * np.random.default_rng(seed).integers(0, 64, (len(R), envs, steps, k)) + 1) / 128
+    uniform = (2 * np.random.default_rng(seed).integers(0, 64, (RUNS, envs, steps, k)) + 1) / 128
     rollout = make_rollout(terminated, begins, still, seed)
     return rollout, torch.from_numpy(uniform.astype(np.float32)), k
 
@@ -155,7 +156,7 @@ def released_list(
                 lowest = {"final": b, "future": t, "episode": a}[spec.strategy]
                 chosen = lowest + math.floor(u * (b - lowest + 1))
                 goal = obs[chosen, :G]
-                success = math.dist(obs[t, :G], goal) <= R[run]
+                success = math.dist(obs[t, :G], goal) <= R
                 entries.append(
                     Entry(with_desired(obs[t], goal), actions[t], float(success), t == a, success)
                 )
@@ -200,7 +201,7 @@ def described_copies(
         if spec.inside is not None and max(map(abs, goal)) > spec.inside * BOX:
             continue
         for t in range(a, b + 1):
-            success = math.dist(following[t], goal) <= R[run]
+            success = math.dist(following[t], goal) <= R
             entries.append(
                 Entry(with_desired(obs[t], goal), actions[t], float(success), t == a, success)
             )
@@ -224,7 +225,7 @@ def proper_advantages(entries: list[Entry]) -> list[float]:
 
 
 def relabelled(rollout: Rollout, spec: HindsightSpec, uniform: Tensor) -> Trajectories:
-    return on_policy.relabel(rollout, spec, ENV.task, uniform)
+    return on_policy.relabel(rollout, spec, TASK, uniform)
 
 
 def advantages_of(paths: Trajectories) -> np.ndarray:
@@ -260,7 +261,7 @@ def test_released_equals_the_loops(case, strategy):
     paths = relabelled(rollout, spec, uniform)
     advantage = advantages_of(paths)
     assert paths.rewards.shape[2] == rollout.rewards.shape[2] * spec.k
-    for run in range(len(R)):
+    for run in range(RUNS):
         for env in range(rollout.rewards.shape[1]):
             entries, places = released_list(rollout, run, env, spec, uniform)
             assert len(entries) == rollout.rewards.shape[2] * spec.k
@@ -279,7 +280,7 @@ def test_released_under_the_filter_equals_the_loops(case, strategy):
     uniform = uniform[..., : spec.k]
     paths = relabelled(rollout, spec, uniform)
     advantage = advantages_of(paths)
-    for run in range(len(R)):
+    for run in range(RUNS):
         for env in range(rollout.rewards.shape[1]):
             entries, places = released_list(rollout, run, env, spec, uniform)
             assert_entries(paths, (run, env), entries, places)
@@ -315,7 +316,7 @@ def test_described_equals_the_loops(
     uniform = uniform[..., : spec.k]
     paths = relabelled(rollout, spec, uniform)
     advantage = advantages_of(paths)
-    for run in range(len(R)):
+    for run in range(RUNS):
         for env in range(rollout.rewards.shape[1]):
             for copy in range(spec.k):
                 where = (run, env * spec.k + copy)
@@ -397,7 +398,7 @@ def test_a_described_copy_ends_in_its_only_success(case):
             assert (goals == goals[0]).all(), "one goal per copy"
             after = rollout.next_achieved[run, env, a : b + 1]
             assert (after == goals[0]).all(-1).any()
-            assert torch.dist(after[n - 1], goals[0]) <= R[run]
+            assert torch.dist(after[n - 1], goals[0]) <= R
 
 
 def inputs(rollout: Rollout, uniform: Tensor) -> dict[str, Tensor]:
@@ -418,10 +419,10 @@ def test_relabelling_leaves_the_rollout_alone(case, strategy, fidelity, only_if_
 
 def one_episode(steps: int, envs: int) -> Rollout:
     """[2 runs, envs] whole episodes of `steps` steps, at a new place in every step."""
-    terminated = np.zeros((len(R), envs, steps), bool)
+    terminated = np.zeros((RUNS, envs, steps), bool)
     terminated[..., -1] = True
-    rollout = make_rollout(terminated, np.ones((len(R), envs), bool), terminated, 0)
-    place = torch.arange(steps + 1.0).expand(len(R), envs, -1)
+    rollout = make_rollout(terminated, np.ones((RUNS, envs), bool), terminated, 0)
+    place = torch.arange(steps + 1.0).expand(RUNS, envs, -1)
     rollout.obs[..., 0], rollout.obs[..., 1] = 10 * place[..., :-1], 0
     rollout.next_achieved[..., 0], rollout.next_achieved[..., 1] = 10 * place[..., 1:], 0
     return rollout
@@ -430,7 +431,7 @@ def one_episode(steps: int, envs: int) -> Rollout:
 def test_hand_computed_copies():
     """Three steps at 0, 10, 20, ending at 30: the two fidelities of `final`, number by number."""
     rollout = one_episode(3, 1)
-    uniform = torch.full((len(R), 1, 3, 1), 0.5)
+    uniform = torch.full((RUNS, 1, 3, 1), 0.5)
     released = relabelled(rollout, HindsightSpec(), uniform)
     described = relabelled(rollout, HindsightSpec(fidelity="described"), uniform)
     for paths, goal in ((released, 20.0), (described, 30.0)):
@@ -445,11 +446,11 @@ def test_hand_computed_copies():
 
 def test_copies_of_a_segment_that_the_rollout_cut_begin_trajectories_too():
     """A rollout that begins amid an episode: all k copies of its first step are starts."""
-    terminated = np.array([[[False, True, False, False]]] * len(R))
+    terminated = np.array([[[False, True, False, False]]] * RUNS)
     still = np.zeros_like(terminated)
-    rollout = make_rollout(terminated, np.zeros((len(R), 1), bool), still, 0)
+    rollout = make_rollout(terminated, np.zeros((RUNS, 1), bool), still, 0)
     spec = HindsightSpec(strategy="future", k=2)
-    paths = relabelled(rollout, spec, torch.full((len(R), 1, 4, 2), 0.99))
+    paths = relabelled(rollout, spec, torch.full((RUNS, 1, 4, 2), 0.99))
     assert paths.ends[0, 0].tolist() == [True, False, False, True, True, False, False, True]
 
 
@@ -510,7 +511,7 @@ def test_draws_belong_to_the_run():
 def random_walks(n_steps: int) -> tuple[PredatorPrey, Rollout]:
     """Rollouts of eight walks with actions (nearly) uniform in the box, default environment."""
     seeds = list(range(8))
-    env = PredatorPrey([PredatorPreySpec()] * len(seeds), seeds)
+    env = PredatorPrey(PredatorPreySpec(), seeds)
     agent = ppo.ActorCritic.of(env.observation_size, env.action_size, (8, 8))
     rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
     env.prepare_rollout(1, n_steps)

@@ -357,7 +357,7 @@ def test_predator_prey_by_hand(strategy, fidelity):
     """
     r = 2.0
     spec = PredatorPreySpec(n_dims=2, grid_size=5.0, interception_distance=r, max_steps=6)
-    env = PredatorPrey([spec, spec], [0, 1], 2)
+    env = PredatorPrey(spec, [0, 1], 2)
     how = Relabelling(strategy, 2, terminates_on_success=True, fidelity=fidelity)
     buffer = ReplayBuffer(2, 2, 400, RowLayout.of(6, 2, 2), how)
     rng = np.random.default_rng(0)

@@ -43,7 +43,7 @@ class Runs(ABC):
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
-        where, episodes = [spec.environment] * runs, spec.evaluation.episodes
+        where, episodes = spec.environment, spec.evaluation.episodes
         self.env = make(where, self.seeds, n_envs, self.device, workers=workers)
         at_once = self.env.parallel_episodes(episodes)
         self.evaluation_env = make(where, self.seeds, at_once, self.device, True, workers)
