@@ -294,23 +294,6 @@ def test_whole_episodes_are_the_same_as_their_steps():
         compare(episodes.sample(uniform, reward), expected, how)
 
 
-def test_a_cut_trajectory_ends_where_it_was_cut():
-    """What is added afterwards belongs to another episode."""
-    both = Both.of(2, 2, 20, Relabelling("final", k=10**9))
-    for _ in range(4):
-        both.step(0.0)
-    with pytest.raises(ValueError, match="no episode of run 0 is finished"):
-        both.buffer.sample(np.zeros((2, 1, 3)), reward)
-    both.buffer.truncate_last_trajectory()
-    for environments in both.lists:
-        for slots in environments:
-            slots.end()
-    for _ in range(5):
-        both.step(0.0)
-    uniform = both.rng.random((2, 40, 3))
-    compare(both.buffer.sample(uniform, reward), both.expected(uniform), both.buffer.relabelling)
-
-
 def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
     other = ReplayBuffer(2, 2, 30, ROW, buffer.relabelling)
     other.load_state_dict(buffer.state_dict())
@@ -433,6 +416,8 @@ def test_errors_leave_the_buffer_as_it_was():
     buffer = ReplayBuffer(1, 1, 10, ROW, how)
     with pytest.raises(ValueError, match="there is nothing to sample"):
         buffer.sample(np.zeros((1, 1, 3)), reward)
+    with pytest.raises(ValueError, match="no episode of run 0 is finished"):
+        ReplayBuffer(2, 1, 10, ROW, how).sample(np.zeros((2, 1, 3)), reward)
     flag, obs = torch.zeros(1, 1, dtype=torch.bool), torch.zeros(1, 1, OBS)
     step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
     with pytest.raises(ValueError, match="success: None is not allowed"):

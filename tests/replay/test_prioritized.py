@@ -218,9 +218,9 @@ def test_what_has_left_is_not_sampled_and_cannot_be_brought_back():
     buffer.update_priorities(gone, np.ones((1, 4)))
     batch, _ = everything(buffer)
     assert set(number_of(batch.obs[0])) == {4, 5, 6}
-    buffer.truncate_last_trajectory()
+    add_step(buffer, 11, over=True)
     batch, _ = everything(buffer)
-    assert set(number_of(batch.obs[0])) == set(range(4, 11))
+    assert set(number_of(batch.obs[0])) == set(range(4, 12))
 
 
 @quick

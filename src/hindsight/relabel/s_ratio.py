@@ -118,22 +118,16 @@ def described(
 
 def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajectories:
     """Of two copies of each step, by `condition` [run, env, step]."""
-    cuts = None
-    if one.cuts is not None and other.cuts is not None:
-        cuts = Cuts(
-            torch.where(condition, one.cuts.truncated, other.cuts.truncated),
-            torch.where(condition[..., None], one.cuts.next_obs, other.cuts.next_obs),
-        )
-    return Trajectories(
-        torch.where(condition[..., None], one.obs, other.obs),
-        one.actions,
-        torch.where(condition, one.rewards, other.rewards),
-        torch.where(condition, one.success, other.success),
-        torch.where(condition, one.ends, other.ends),
-        one.last_obs,
-        torch.where(condition, one.valid, other.valid),
-        cuts,
-    )
+
+    def chosen(of_one: Tensor, of_other: Tensor) -> Tensor:
+        more = (1,) * (of_one.dim() - condition.dim())
+        return torch.where(condition.view(*condition.shape, *more), of_one, of_other)
+
+    names = ("obs", "rewards", "success", "ends", "valid")
+    either = {name: chosen(getattr(one, name), getattr(other, name)) for name in names}
+    if one.cuts is None or other.cuts is None:
+        return replace(one, **either, cuts=None)
+    return replace(one, **either, cuts=Cuts(*map(chosen, one.cuts, other.cuts)))
 
 
 def failures(
