@@ -262,14 +262,17 @@ def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     """100 rollouts of 64 steps fit; the first run is perfect at 640 and 768, the second never."""
     among = runs(cell(), 1, 2)
     among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63})
-    ends: dict[int, int] = {}
+    ends: dict[int, tuple[str, int]] = {}
     for among.iteration in range(1, 101):
         value = {10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)
         ended = among.ended(torch.tensor([value, 0.99]))
-        for i in ended.nonzero()[:, 0].tolist():
-            ends.setdefault(among.seeds[i], among.env_steps)
+        for seed, why in zip(among.seeds, ended, strict=True):
+            if why is not None:
+                ends.setdefault(seed, (why, among.env_steps))
     assert among.perfect == [640, None]
-    assert ends == {1: 14 * 64, 2: 100 * 64}, "13 x 64 is 1.3 x 640, and not past it"
+    assert ends == {1: ("early", 14 * 64), 2: ("budget", 100 * 64)}, (
+        "13 x 64 is 1.3 x 640, and not past it"
+    )
 
 
 # --- what an iteration reports --------------------------------------------------------------------
