@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from torch import Tensor
 
 from hindsight.algorithms import ppo
@@ -341,66 +340,6 @@ def touched(rollout: Rollout, run: int, env: int, step: int) -> bool:
     return any(math.dist(goal, began) > 0.01 for goal in following)
 
 
-@given(cases())
-@quick
-def test_moved_goals_are_uniform_over_the_moved(case):
-    """Every moved position of an episode is drawn by an equal share of the numbers in [0, 1)."""
-    rollout, _, _ = case
-    spec = HindsightSpec(strategy="episode", fidelity="described", moved_goals=True)
-    shape = (*rollout.rewards.shape, 1)
-    drawn = [
-        relabelled(rollout, spec, torch.full(shape, (i + 0.5) / 60)).obs[..., G : 2 * G]
-        for i in range(60)
-    ]
-    for run, env in np.ndindex(*rollout.rewards.shape[:2]):
-        following = rollout.next_achieved[run, env]
-        for a, b in segments(rollout.starts[run, env].numpy()):
-            if not (rollout.starts[run, env, a] and rollout.terminated[run, env, b]):
-                continue
-            away = [t for t in range(a, b + 1) if touched_at(rollout, run, env, a, t)]
-            if not away or 60 % len(away):
-                continue
-            goals = [tuple(goal[run, env, a].tolist()) for goal in drawn]
-            for t in away:
-                alike = sum(tuple(following[u].tolist()) == tuple(following[t].tolist())
-                            for u in away)  # fmt: skip
-                assert goals.count(tuple(following[t].tolist())) == 60 // len(away) * alike
-
-
-def touched_at(rollout: Rollout, run: int, env: int, first: int, step: int) -> bool:
-    """Whether the achieved goal is, after a step, elsewhere than its episode began."""
-    began, now = rollout.obs[run, env, first, :G], rollout.next_achieved[run, env, step]
-    return math.dist(now, began) > 0.01
-
-
-@given(cases())
-@quick
-def test_a_described_copy_ends_in_its_only_success(case):
-    """... whose goal was achieved after an action of the same, finished episode."""
-    rollout, uniform, k = case
-    spec = HindsightSpec(strategy="episode", k=k, fidelity="described")
-    paths = relabelled(rollout, spec, uniform)
-    assume(bool(paths.valid.any()))
-    for run, path in np.ndindex(*paths.valid.shape[:2]):
-        env = path // k
-        for a, b in segments(rollout.starts[run, env].numpy()):
-            valid = paths.valid[run, path, a : b + 1]
-            whole = bool(rollout.starts[run, env, a] and rollout.terminated[run, env, b])
-            assert bool(valid.any()) == whole
-            if not whole:
-                continue
-            n = int(valid.sum())
-            assert valid[:n].all(), "a copy is the beginning of its episode"
-            rewards = paths.rewards[run, path, a : a + n]
-            assert rewards.sum() == rewards[-1] == 1
-            assert bool(paths.ends[run, path, a + n - 1])
-            goals = paths.obs[run, path, a : a + n, G : 2 * G]
-            assert (goals == goals[0]).all(), "one goal per copy"
-            after = rollout.next_achieved[run, env, a : b + 1]
-            assert (after == goals[0]).all(-1).any()
-            assert torch.dist(after[n - 1], goals[0]) <= R
-
-
 def inputs(rollout: Rollout, uniform: Tensor) -> dict[str, Tensor]:
     return {"uniform": uniform, **{n: x for n, x in vars(rollout).items() if x is not None}}
 
@@ -457,46 +396,6 @@ def test_copies_of_a_segment_that_the_rollout_cut_begin_trajectories_too():
 def drawn(seeds: list[int], iteration: int, rollout: Rollout, k: int) -> torch.Tensor:
     _, envs, steps = rollout.rewards.shape
     return on_policy.Draws(seeds, iteration, torch.device("cpu"))(envs, steps, k)
-
-
-def chosen_steps(strategy: str, fidelity: str, steps: int, k: int, envs: int) -> np.ndarray:
-    """[env, copy, step] which step of the episode each sample's goal is from, by `draws`."""
-    rollout = one_episode(steps, envs)
-    spec = HindsightSpec(strategy=strategy, k=k, fidelity=fidelity)
-    paths = relabelled(rollout, spec, drawn([3, 4], 1, rollout, spec.k))
-    goal = (paths.obs[0, ..., G] / 10).long().numpy()
-    if fidelity == "described":  # [env * k, step], of goals after the action
-        return goal.reshape(envs, k, steps) - 1
-    return goal.reshape(envs, steps, k).swapaxes(1, 2)
-
-
-def uniform_p(values: np.ndarray, n: int) -> float:
-    return float(stats.chisquare(np.bincount(values.ravel(), minlength=n)).pvalue)
-
-
-def test_goals_are_drawn_uniformly():
-    steps, k = 6, 2
-    episode = chosen_steps("episode", "released", steps, k, 2000)
-    assert uniform_p(episode, steps) > 1e-3
-    future = chosen_steps("future", "released", steps, k, 2000)
-    for t in range(steps - 1):
-        assert future[..., t].min() == t
-        assert uniform_p(future[..., t] - t, steps - t) > 1e-3
-    assert (future[..., -1] == steps - 1).all()
-    described = chosen_steps("episode", "described", steps, k, 4000)
-    assert uniform_p(described[..., 0], steps) > 1e-3
-
-
-def test_draws_of_steps_and_copies_are_independent():
-    goals = chosen_steps("episode", "released", 5, 2, 3000)
-    for a, b in ((goals[:, 0, 0], goals[:, 1, 0]), (goals[:, 0, 0], goals[:, 0, 1])):
-        table = np.zeros((5, 5))
-        np.add.at(table, (a, b), 1)
-        assert stats.chi2_contingency(table).pvalue > 1e-3
-    copies = chosen_steps("episode", "described", 5, 2, 3000)[..., 0]
-    table = np.zeros((5, 5))
-    np.add.at(table, (copies[:, 0], copies[:, 1]), 1)
-    assert stats.chi2_contingency(table).pvalue > 1e-3
 
 
 def test_draws_belong_to_the_run():

@@ -468,25 +468,6 @@ def test_an_episode_that_cannot_fail_is_no_failure():
         assert real.valid.all() and success_counts(copies).tolist() == [[2] * 5] * 2
 
 
-def test_targeted_directions_are_uniform():
-    """An episode in the middle: all directions, at 4 distances from where it ended."""
-    middle = np.array([(0.0, 0.0), (0.25, 0.0)], np.float32)
-    _, copies = copied(0.0, [(middle, False)] * 20, 200, failures="targeted", failure_distance=4.0)
-    away = copies.obs[:, 0, :, G : 2 * G] - torch.tensor([0.25, 0.0])
-    np.testing.assert_allclose(torch.linalg.vector_norm(away, dim=-1).numpy(), 2.0, atol=1e-5)
-    angle = torch.atan2(away[..., 1], away[..., 0]).flatten().numpy()
-    found = np.histogram(angle, 8, (-math.pi, math.pi))[0] / angle.size
-    np.testing.assert_allclose(found, 1 / 8, atol=0.02)
-
-
-def test_untargeted_goals_fill_what_the_episode_leaves():
-    middle = np.array([(0.0, 0.0), (0.25, 0.0)], np.float32)
-    _, copies = copied(0.0, [(middle, False)] * 20, 200)
-    goals = copies.obs[:, 0, :, G : 2 * G].flatten(0, 1).numpy()
-    quartiles = np.quantile(goals, [0.25, 0.5, 0.75], axis=0)
-    np.testing.assert_allclose(quartiles, [[-5.0] * G, [0.0] * G, [5.0] * G], atol=0.5)
-
-
 # --- released -------------------------------------------------------------------------------------
 
 

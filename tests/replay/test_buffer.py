@@ -394,21 +394,6 @@ def test_what_is_not_relabelled_stays_as_the_environment_gave_it():
     assert batch.terminated.any() and not batch.terminated.all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future, episode"),
-        ({"k": -1}, "k: -1 is not allowed; it is a whole number from 0 on"),
-        ({"k": 2.5}, "k: 2.5 is not allowed"),
-        ({"k": True}, "k: True is not allowed"),
-        ({"fidelity": "exact"}, "fidelity: 'exact' is not allowed; there are released, described"),
-    ],
-)
-def test_relabellings_that_cannot_be(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Relabelling(**arguments)
-
-
 def test_errors_leave_the_buffer_as_it_was():
     how = Relabelling("future", terminates_on_success=True)
     with pytest.raises(ValueError, match="size: 3 is not allowed; it is at least 4"):
