@@ -1,6 +1,5 @@
 """The off-policy loop: runs alone or among others, interrupted or not; every algorithm and task."""
 
-import io
 from typing import Any
 
 import pytest
@@ -54,22 +53,6 @@ def runs(spec: CellSpec, *seeds: int) -> OffPolicyRuns:
     made = runs_of(spec, list(seeds), "cpu")
     assert isinstance(made, OffPolicyRuns)
     return made
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_seed_alone_equals_itself_among_others(variant):
-    among, alone = runs(cell(variant), 11, 12, 13), runs(cell(variant), 12)
-    for _ in range(2):
-        columns, columns_alone = among.iterate(), alone.iterate()
-    assert int(columns["updates"][1]) > 0
-    # Larger products may round differently: equal up to that.
-    torch.testing.assert_close(among.rows[1:2], alone.rows, rtol=0, atol=1e-4)
-    for name, values in columns.items():
-        expected = columns_alone[name]
-        torch.testing.assert_close(
-            values[1:2], expected, rtol=1e-3, atol=1e-3, equal_nan=True, msg=name
-        )
-    assert not torch.equal(among.rows[0], among.rows[1])
 
 
 @pytest.mark.parametrize("random_warm_up", [True, False])
@@ -141,33 +124,6 @@ def test_what_is_kept_of_a_run_needs_no_standardised_observations(variant):
     kept = policy_of(made.spec, made.rows)
     torch.testing.assert_close(kept(obs), made.policy()(obs), rtol=0, atol=1e-5)
     assert not torch.allclose(made.state.rows, made.rows)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_checkpoint_continues_bit_for_bit(variant):
-    whole = runs(cell(variant), 3, 4)
-    whole.iterate()
-    file = io.BytesIO()
-    torch.save(whole.state_dict(), file)
-    file.seek(0)
-    resumed = runs(cell(variant), 3, 4)
-    resumed.load_state_dict(torch.load(file, weights_only=True))
-    for _ in range(2):
-        a, b = whole.iterate(), resumed.iterate()
-    for name in a:
-        assert torch.equal(a[name].nan_to_num(), b[name].nan_to_num()), name
-    assert torch.equal(whole.rows, resumed.rows)
-
-
-@pytest.mark.parametrize("variant", ["sac", "dqn-prioritized"])
-def test_a_run_that_leaves_does_not_matter_to_the_others(variant):
-    among, alone = runs(cell(variant), 5, 6), runs(cell(variant), 6)
-    among.iterate()
-    alone.iterate()
-    among.select(torch.tensor([1]))
-    among.iterate()
-    alone.iterate()
-    torch.testing.assert_close(among.rows, alone.rows, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("variant", ["dqn", "td3"])
