@@ -1,8 +1,11 @@
 """Small cells, and what the tests of their training share."""
 
 import io
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
 import torch
 from torch import Tensor
 
@@ -10,6 +13,7 @@ from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.training.cell import Execution, train_cell
 from hindsight.training.on_policy import OnPolicyRuns
 
 STEPS = 64  # of a rollout
@@ -53,3 +57,40 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) 
         torch.testing.assert_close(
             a[name], b[name], equal_nan=True, **(tolerance or exact), msg=name
         )
+
+
+#: A cell whose files are looked at.
+SPEC = CellSpec.model_validate(
+    {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 3,
+        "steps": 64 * 12,
+        "evaluation": {"points": 3, "episodes": 5},
+    }
+)
+
+
+def curves(path: Path) -> pd.DataFrame:
+    """All but the clocks."""
+    return pd.read_parquet(path).drop(columns=["wall_seconds", "cpu_seconds"])
+
+
+class Interruption(Exception):
+    """What ends a training from within."""
+
+
+def interrupted(spec: CellSpec, root: Path, iterations: int = 1) -> Path:
+    """Train a cell for so many iterations; returns its checkpoint."""
+    heard = []
+
+    def interrupt(progress: Any) -> None:
+        heard.append(progress)
+        if len(heard) == iterations:
+            raise Interruption
+
+    with pytest.raises(Interruption):
+        train_cell(spec, root, Execution(checkpoint_seconds=0), interrupt)
+    (path,) = (root / "checkpoints").rglob("*.pt")
+    return path
