@@ -1,4 +1,4 @@
-"""Parity of the off-policy actor-critics with Stable-Baselines3, and what each must keep."""
+"""Parity of the off-policy actor-critics with Stable-Baselines3, and runs that share an axis."""
 
 import copy
 import itertools
@@ -14,8 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.algorithms import ddpg, sac, td3
+from hindsight.algorithms import ddpg, dqn, sac, td3
+from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
+from hindsight.specs.algorithms.dqn import DQNSpec
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.specs.algorithms.td3 import TD3Spec
 from tests.algorithms import twins
@@ -169,10 +171,25 @@ def test_the_options_make_a_difference(algorithm: Algorithm) -> None:
         assert float((a - b).abs().max()) > 1e-4
 
 
-def test_alone_equals_among_others(algorithm: Algorithm) -> None:
+# -- the run axis, of every off-policy algorithm ---------------------------------------------------
+
+SPECS = {name: (of.module, of.spec(hidden=HIDDEN)) for name, of in ALGORITHMS.items()}
+SPECS["dqn"] = dqn, DQNSpec(hidden=HIDDEN, target_update_interval=5)
+
+
+def batches_of(module: ModuleType, n: int, weights: bool = False) -> list[Batch]:
+    """Batches of three runs; for DQN the first number of an action decides its choice."""
+    made = twins.batches(n, 3, weights)
+    if module is not dqn:
+        return made
+    return [replace(b, actions=(b.actions[..., 0] * 1.5 + 1.5).long().clamp(max=2)) for b in made]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_alone_equals_among_others(name: str) -> None:
     """A run by itself does what it does among others, however different these are."""
-    module, spec = algorithm.module, algorithm.spec(hidden=HIDDEN)
-    data, noise = twins.batches(4, 3, weights=True), twins.noises(module, 4, 3)
+    module, spec = SPECS[name]
+    data, noise = batches_of(module, 4, weights=True), twins.noises(module, 4, 3)
     among = twins.of_three_runs(module)
     alone = module.State(among.agent, among.rows[1:2], torch.tensor(twins.LEARNING_RATES[1:2]))
     for batch, eps in zip(data, noise, strict=True):
@@ -186,10 +203,11 @@ def test_alone_equals_among_others(algorithm: Algorithm) -> None:
     assert all((among.rows - twins.of_three_runs(module).rows).abs().amax(1) > 1e-4)
 
 
-def test_selected_and_resumed_runs_go_on(algorithm: Algorithm) -> None:
+@pytest.mark.parametrize("name", SPECS)
+def test_selected_and_resumed_runs_go_on(name: str) -> None:
     """Runs that leave the axis, or come back from a checkpoint, change nothing for the others."""
-    module, spec = algorithm.module, algorithm.spec(hidden=HIDDEN)
-    data, noise = twins.batches(6, 3), twins.noises(module, 6, 3)
+    module, spec = SPECS[name]
+    data, noise = batches_of(module, 6), twins.noises(module, 6, 3)
     through, state = twins.of_three_runs(module), twins.of_three_runs(module)
     updates: list[Callable[[Any], None]] = [
         lambda s, b=batch, e=eps: module.update(s, b, e, spec)

@@ -83,7 +83,7 @@ class Record:
     @property
     def steps(self) -> int:
         """Steps that it trains if no run ends early, all runs together."""
-        reused = len(self.reused.seeds) if self.reused else 0
+        reused = len(self.reused.runs) if self.reused else 0
         return self.spec.steps * (self.spec.seeds - reused)
 
     def add(self, phase: str, rows: dict[str, np.ndarray]) -> None:
