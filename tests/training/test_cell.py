@@ -40,6 +40,9 @@ def test_one_run_at_a_time_gives_the_same_curves(tmp_path, whole):
     """Training runs side by side is an optimisation: same seeds, same draws, same numbers."""
     for seed in range(SPEC.seeds):
         one = SPEC.model_copy(update={"seeds": 1, "first_seed": seed})
+        assert one.name.count("-from") == (seed > 0) and (
+            not seed or f"1seeds-from{seed}" in one.name
+        )
         alone = curves(train_cell(one, tmp_path))
         among = whole[whole.seed == seed].reset_index(drop=True)
         exact = ["phase", "seed", "env_steps", "episodes"]
