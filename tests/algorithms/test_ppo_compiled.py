@@ -138,6 +138,7 @@ def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tenso
         normal(),
         valid,
         n_real=draw(st.integers(1, n)),
+        cloned=draw(st.booleans()),
     )
     order = ppo.orders([0, 1], draw(st.integers(1, 5)), valid, spec.n_epochs)
     return agent, spec, samples, order, draw(st.sampled_from([1e-3, 0.0]))

@@ -141,7 +141,7 @@ class Project:
                 continue
             if (
                 here
-                and "cell" in words[:3]
+                and "cell" in words[:4]
                 and any(word.endswith(f"{name}.json") for word in words)
             ):
                 found[int(place.name)] = parent

@@ -1,4 +1,4 @@
-"""Copies of failed episodes only, truncated importance weights, and the columns that show why."""
+"""Copies of failures, importance weights, clones, a dense reward, and the columns that show why."""
 
 import math
 from dataclasses import replace
@@ -108,6 +108,67 @@ def test_the_columns_by_hand() -> None:
     assert {k: float(v) for k, v in columns.items()} == pytest.approx(expected, abs=1e-5)
     alone = mechanism(agent, rows, replace(samples, n_real=5), None)
     assert math.isnan(alone["relabelled_advantage"]) and math.isnan(alone["z_squared"]) is False
+
+
+@pytest.mark.parametrize("fidelity", ["released", "described"])
+def test_clones_learn_the_actions_of_copies_alone(fidelity: str, learned: list[Samples]) -> None:
+    """An epoch of one minibatch follows the gradient of the copies' mean log-likelihood."""
+    spec = cell(fidelity, clone=True)
+    spec = spec.model_copy(
+        update={"algorithm": spec.algorithm.model_copy(update={"batch_size": 256})}
+    )
+    runs = OnPolicyRuns(spec, [5], "cpu")
+    before = runs.rows.clone().requires_grad_()
+    runs.iterate()
+    (samples,) = learned
+    valid = samples.valid[0]
+    assert not valid[: samples.n_real].any() and valid.any()
+    policy, value, log_std = runs.agent.split(before)
+    outputs, layers = samples.obs, runs.agent.policy.layers(policy)
+    for i, (bias, weight) in enumerate(layers):
+        outputs = outputs @ weight.mT + bias
+        outputs = outputs if i == len(layers) - 1 else outputs.tanh()
+    likelihood = runs.agent.log_prob(outputs, log_std, samples.actions)[0, valid].mean()
+    (gradient,) = torch.autograd.grad(-likelihood, before)
+    # Adam's first moment after its first step is a tenth of the gradient, clipped.
+    size = float(gradient.norm())
+    expected = 0.1 * gradient * min(1.0, 0.5 / (size + 1e-6))
+    torch.testing.assert_close(runs.optimiser.m, expected, atol=1e-6, rtol=1e-4)
+    assert torch.equal(runs.agent.split(runs.rows)[1], value)
+
+
+def test_clones_need_copies(learned: list[Samples]) -> None:
+    """Without a whole episode there is nothing to learn from, and nothing is learned."""
+    values = cell(clone=True).model_dump()
+    values["environment"] |= {"max_steps": 500, "grid_size": 100.0}
+    runs = OnPolicyRuns(CellSpec.model_validate(values), [1], "cpu")
+    before = runs.rows.clone()
+    runs.updater = ppo
+    runs.iterate()
+    assert torch.equal(runs.rows, before)
+    with pytest.raises(ValueError, match="without until_success"):
+        cell(clone=True, until_success=0.5)
+
+
+def test_a_dense_reward_is_the_distance_gained(learned: list[Samples]) -> None:
+    """What it adds to a reward is the decrease of the distance that observations show."""
+    values = cell().model_dump() | {"hindsight": None}
+    plain = OnPolicyRuns(CellSpec.model_validate(values), [4], "cpu")
+    values["algorithm"] = {**values["algorithm"], "dense_reward": True}
+    dense = OnPolicyRuns(CellSpec.model_validate(values), [4], "cpu")
+    columns = [runs.iterate() for runs in (plain, dense)]
+    # the curves show the task's own return
+    torch.testing.assert_close(columns[0]["return_mean"], columns[1]["return_mean"])
+    (_, _, paths, _), (_, _, shaped, _) = plain.learned[0], dense.learned[0]
+    gained, n = (shaped.rewards - paths.rewards)[0, 0].double(), 3
+    obs, ends = paths.obs[0, 0].double(), paths.ends[0, 0]
+    distance = [(o[:n] - o[n : 2 * n]).norm() for o in [*obs, paths.last_obs[0, 0].double()]]
+    assert ends.any()
+    for t in range(len(obs)):
+        if not ends[t]:
+            assert float(gained[t]) == pytest.approx(float(distance[t] - distance[t + 1]), abs=1e-5)
+        else:  # no move is longer than the diagonal of the action box
+            assert abs(float(gained[t])) <= math.sqrt(3) + 1e-5
 
 
 def test_a_ratio_of_successes_chooses_its_own_copies() -> None:

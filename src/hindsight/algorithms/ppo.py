@@ -102,10 +102,11 @@ class Samples:
     returns: Tensor  # [run, sample]
     valid: Tensor  # [run, sample] bool
     n_real: int  # samples behind these are relabelled copies
+    cloned: bool = False  # learned from by the likelihood of their actions alone
 
     def with_copies(self, copies: "Samples") -> "Samples":
         """These samples, and behind them the copies."""
-        names = [field.name for field in fields(Samples) if field.name != "n_real"]
+        names = [field.name for field in fields(Samples) if field.name not in ("n_real", "cloned")]
         joined: dict[str, Any] = {
             name: torch.cat([getattr(self, name), getattr(copies, name)], dim=1) for name in names
         }
@@ -372,6 +373,8 @@ def update(
     runs = torch.arange(len(counts), device=counts.device)
     sums, ratios = table.new_zeros(7, len(counts)), table.new_zeros(2, len(counts))
     n_obs = samples.obs.shape[-1]
+    if order.shape[-1] == 0:  # there is nothing to learn from
+        order = order[:0]
     for epoch_order in order:
         everyone = len(runs) == len(counts)
         part = optimiser if everyone else optimiser.take(runs)
@@ -382,7 +385,7 @@ def update(
         active = torch.ones_like(runs, dtype=torch.bool)
         log = []
         for i in range(batch.weight.shape[1]):
-            active, *diagnostics = step(agent, part, batch, i, active, spec)
+            active, *diagnostics = step(agent, part, batch, i, active, spec, samples.cloned)
             log.append(diagnostics)
         if not everyone:
             optimiser.put(runs, part)
@@ -399,9 +402,18 @@ def update(
 
 
 def step(
-    agent: ActorCritic, optimiser: Adam, batch: Epoch, i: int, active: Tensor, spec: PPOSpec
+    agent: ActorCritic,
+    optimiser: Adam,
+    batch: Epoch,
+    i: int,
+    active: Tensor,
+    spec: PPOSpec,
+    cloned: bool = False,
 ) -> tuple[Tensor, ...]:
     """Minibatch number i: one gradient step of the runs that are `active` [run].
+
+    `cloned`: towards the samples' actions, whatever their advantages (GCSL, Ghosh et al. 2021,
+    Algorithm 1).
 
     Returns which runs are active afterwards, and what `summary` wants to know.
     """
@@ -414,17 +426,19 @@ def step(
     for output in outputs:
         output.requires_grad_()
 
-    log_ratio = agent.log_prob(head, log_std, batch.actions[:, i]) - batch.log_prob[:, i]
+    log_prob = agent.log_prob(head, log_std, batch.actions[:, i])
+    log_ratio = log_prob - batch.log_prob[:, i]
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - spec.clip_range, 1 + spec.clip_range)
     # L^CLIP (eq. 7), to be maximised
-    policy_loss = -(w * torch.min(ratio * advantage, clipped * advantage)).sum(-1)
+    gain = log_prob if cloned else torch.min(ratio * advantage, clipped * advantage)
+    policy_loss = -(w * gain).sum(-1)
     new = v[..., 0]
     if spec.clip_range_vf is not None:
         old = batch.value[:, i]
         new = old + (new - old).clamp(-spec.clip_range_vf, spec.clip_range_vf)
     value_loss = (w * (new - batch.returns[:, i]).square()).sum(-1)
-    loss = policy_loss + spec.vf_coef * value_loss
+    loss = policy_loss if cloned else policy_loss + spec.vf_coef * value_loss
     if spec.ent_coef:
         loss = loss - spec.ent_coef * agent.entropy(head, log_std, w)
     # Losses are [run], and runs share nothing: the sum gives each run its own gradient.

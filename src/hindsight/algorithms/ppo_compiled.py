@@ -254,6 +254,7 @@ def _policy_loss(
     log_std: Numbers,
     discrete: bool,
     learns_sigma: bool,
+    cloned: bool,
     numbers: NDArray[np.float64],
     d_outputs: Numbers,
     d_log_std: Numbers,
@@ -262,6 +263,7 @@ def _policy_loss(
     """L^CLIP (eq. 7), to be maximised, of a minibatch; written so that NaN stays NaN.
 
     Args:
+        cloned: the samples' mean log-likelihood instead, as `ppo.step` has it.
         samples: [sample, number], rows of `_update`'s table.  is_copy, advantage: [sample].
         outputs: [sample, output] of the policy network.
         d_outputs, d_log_std: the loss's gradient, written.
@@ -287,6 +289,9 @@ def _policy_loss(
         held = (a > 0 and ratio > 1 + clip) or (a < 0 and ratio < 1 - clip)
         bound = 1 + clip if a > 0 else 1 - clip
         slope = ratio * (0.0 if held else -a / n)  # d loss / d log pi
+        loss = -(bound * a if held else ratio * a) / n
+        if cloned:
+            slope, loss = -1.0 / n, -log_prob / n
         for j in range(n_outputs):
             if discrete:
                 p = math.exp(log_p[j])
@@ -299,7 +304,7 @@ def _policy_loss(
                 if learns_sigma:
                     d_log_std[j] += slope * (z * z - 1)
         kl += (ratio - 1 - log_ratio) / n
-        result[POLICY_LOSS] -= (bound * a if held else ratio * a) / n
+        result[POLICY_LOSS] += loss
         result[CLIPPED] += (1.0 if abs(ratio - 1) > clip else 0.0) / n
         result[RATIO_MAX] = max(result[RATIO_MAX], ratio)
         if is_copy[i]:
@@ -342,6 +347,7 @@ def _update(
     value_sizes: Sizes,
     discrete: bool,
     learns_sigma: bool,
+    cloned: bool,
     table: Numbers,
     n_real: int,
     order: NDArray[np.int64],
@@ -379,7 +385,7 @@ def _update(
             d_outputs = delta[0, : n * n_outputs].reshape(n, n_outputs)
             kl = _policy_loss(
                 samples, batch >= n_real, n_obs, advantage, outputs, log_std, discrete,
-                learns_sigma, numbers, d_outputs, d_log_std, result,
+                learns_sigma, cloned, numbers, d_outputs, d_log_std, result,
             )  # fmt: skip
             backward(policy, policy_sizes, n, seen, most, False, delta, d_policy)
             values = forward(value, value_sizes, n, valued, most, False)
@@ -415,8 +421,9 @@ def update(
     assert isinstance(optimiser.weight_decay, float)
     numbers = np.array(
         [
-            spec.target_kl or 0.0, spec.clip_range_vf or 0.0, spec.clip_range, spec.vf_coef,
-            spec.ent_coef, spec.max_grad_norm, optimiser.eps, optimiser.weight_decay,
+            spec.target_kl or 0.0, spec.clip_range_vf or 0.0, spec.clip_range,
+            0.0 if samples.cloned else spec.vf_coef, spec.ent_coef, spec.max_grad_norm,
+            optimiser.eps, optimiser.weight_decay,
         ]
     )  # fmt: skip
     sizes = np.array(agent.policy.sizes), np.array(agent.value.sizes)
@@ -426,7 +433,7 @@ def update(
     def learn(run: int) -> None:
         steps[run] = _update(
             rows[run], m[run], v[run], float(steps[run]), rates[run], *sizes, agent.discrete,
-            learns_sigma, table[run], samples.n_real,
+            learns_sigma, samples.cloned, table[run], samples.n_real,
             np.ascontiguousarray(orders[run, :, : counts[run]]), spec.batch_size, numbers,
             results[run],
         )  # fmt: skip

@@ -56,6 +56,20 @@ class Rollout:
         return self.obs[..., goal : 2 * goal]
 
     @property
+    def approach(self) -> Tensor:
+        """[run, env, step]: by how much the achieved goal comes closer to the desired one.
+
+        With an episode's last step, the desired goal is still where it was seen before it.
+        """
+        goal = self.next_achieved.shape[-1]
+        following = self.last_obs[..., None, goal : 2 * goal]
+        desired = torch.cat([self.desired, following], dim=2)
+        next_desired = torch.where(self.over[..., None], self.desired, desired[:, :, 1:])
+        before = torch.linalg.vector_norm(self.achieved - self.desired, dim=-1)
+        after = torch.linalg.vector_norm(self.next_achieved - next_desired, dim=-1)
+        return before - after
+
+    @property
     def first_steps(self) -> Tensor:
         """[run, env, step] bool: the first step of a segment."""
         first = self.starts.clone()

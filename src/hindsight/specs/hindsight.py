@@ -22,6 +22,9 @@ class HindsightSpec(Spec):
     #: What a copy's advantages are multiplied by: 1, or the importance ratio of its actions,
     #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1).
     weight: Literal["none", "truncated"] = "none"
+    #: Only the copies are learned from, by making their actions more likely, as goal-conditioned
+    #: supervised learning does (GCSL, Ghosh et al. 2021); there is neither reward nor value.
+    clone: bool = False
     fidelity: Fidelity = "released"
     #: Only segments in which the achieved goal moves are copied (PPO-HER: trajectory filter), ...
     only_if_moved: bool = False
@@ -74,6 +77,22 @@ class HindsightSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _clones_alone(self) -> "HindsightSpec":
+        if self.clone:
+            fields = (
+                "copies",
+                "weight",
+                "only_if_moved",
+                "s_ratio",
+                "until_success",
+                "until_steps",
+            )
+            for name in fields:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"clone learns from every copy alike, so without {name}")
+        return self
+
+    @model_validator(mode="after")
     def _described_only(self) -> "HindsightSpec":
         # What the authors' code has not, `released` has not: one name for one training.
         if self.fidelity == "released":
@@ -108,6 +127,7 @@ class HindsightSpec(Spec):
         how = f"her-{self.strategy}" + (f"-k{self.k}" if self.strategy != "final" else "")
         how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
         how += "-failed" if self.copies == "failed" else ""
+        how += "-cloned" if self.clone else ""
         how += "-weighted" if self.weight == "truncated" else ""
         how += "-contact" if self.after_contact else ""
         how += "-goals" if self.moved_goals else ""

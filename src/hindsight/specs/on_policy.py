@@ -36,6 +36,8 @@ class OnPolicySpec(AlgorithmSpec):
     #: sigma is not learned but falls from sigma_init to sigma_final over the budget.
     exploration: Exploration = "gaussian"
     sigma_final: Positive = 0.05
+    #: A step is also rewarded by as much as it brings the achieved goal closer to the desired one.
+    dense_reward: bool = False
 
     @property
     def iteration_steps(self) -> int:
@@ -72,6 +74,7 @@ class OnPolicySpec(AlgorithmSpec):
         how = self.name + (f"-{self.exploration}" if self.exploration != "gaussian" else "")
         how += "-decay" if self.learning_rate_schedule == "linear" else ""
         how += f"-entropy{self.ent_coef:g}" if self.ent_coef else ""
+        how += "-dense" if self.dense_reward else ""
         how += f"-sigma{self.sigma_init:g}" if self.sigma_init != 1 else ""
         return how + (f"-wd{self.weight_decay:g}" if self.weight_decay else "")
 

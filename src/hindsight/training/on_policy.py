@@ -126,6 +126,8 @@ class OnPolicyRuns(Runs):
 
         whole = Trajectories.real(rollout)
         real, copies = self._relabel(rollout, mode, seeds)
+        if spec.dense_reward:
+            real = replace(real, rewards=real.rewards + rollout.approach)
         samples = self.module.estimate(self.agent, part.rows, real, spec)
         ends_it = self.env.task.terminates_on_success
         before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
@@ -137,6 +139,9 @@ class OnPolicyRuns(Runs):
                 weight = log_ratio.exp().clamp(max=1)
                 relabelled = replace(relabelled, advantage=relabelled.advantage * weight)
             samples = samples.with_copies(relabelled)
+            if self.spec.hindsight is not None and self.spec.hindsight.clone:
+                valid = samples.valid & (torch.arange(samples.valid.shape[1]) >= samples.n_real)
+                samples = replace(samples, valid=valid, cloned=True)
             after = after + success_counts(copies, ends_it)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
