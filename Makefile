@@ -61,11 +61,9 @@ docs: .venv/docs/ready
 	touch $@
 
 bench: .venv/ready
-	$(BIN)/python bench/ppo.py $(ARGS)
-	$(BIN)/python bench/off_policy.py
-	$(BIN)/python bench/notebook.py
+	$(BIN)/python bench/training.py $(ARGS)
 	$(BIN)/python bench/replay.py
-	$(BIN)/python bench/goal_environments.py
+	$(BIN)/python bench/environments.py
 	$(BIN)/python bench/reach.py
 
 faults: .venv/ready

@@ -16,7 +16,7 @@ import pytest
 import typer
 import yaml
 
-from hindsight.cli import app
+from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml, _what_came_out
@@ -133,24 +133,33 @@ def test_mistakes_are_told_in_one_sentence(tmp_path, arguments, named):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "differs"),
-    [(["prey=attract"], True), (["--her", "final"], True), ([], False)],
-)
-def test_fidelity_is_taken_where_it_makes_a_difference(tmp_path, arguments, differs):
-    small = ["hidden=8", "--seeds", "1", "--steps", "2048", "fidelity=released"]
-    result = hindsight("train", *arguments, *small, cwd=tmp_path)
-    assert (result.returncode == 0) == differs, result.stderr
-
-
-def test_a_budget_is_rounded_up_to_whole_iterations_and_this_is_said():
+def spec_from(*words):
+    """The cell of `hindsight train` with these words."""
     train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
-    flags = train.make_context("train", ["--steps", "3000"]).params
-    spec = spec_of(flags, ["steps"])
+    context = train.make_context("train", [*words])
+    return spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
+
+
+@pytest.mark.parametrize("words", [["prey=attract"], ["--her", "final"]])
+def test_fidelity_is_taken_where_it_makes_a_difference(words):
+    released, described = (spec_from(*words, f"fidelity={f}") for f in ("released", "described"))
+    assert released != described == spec_from(*words)
+
+
+def test_what_trains_otherwise_than_was_typed_is_said():
+    """A budget is rounded up to whole iterations, and a strategy may train as another."""
+
+    def said(spec, her="none", steps=None):
+        return "\n".join(to_come(spec, Path("results"), her, None, steps))
+
+    spec = spec_from("--steps", "3000")
     assert spec.steps == 4096
-    said = to_come(spec, Path("results"), "none", None, 3000)
-    assert "3,000 steps are rounded up to 4,096, whole iterations of 2,048" in said
-    assert not any("rounded" in line for line in to_come(spec, Path("results"), "none", None, 4096))
+    rounded = "3,000 steps are rounded up to 4,096, whole iterations of 2,048"
+    assert rounded in said(spec, steps=3000) and "rounded" not in said(spec, steps=4096)
+    for fidelity, told in (("described", True), ("released", False)):
+        spec = spec_from("--her", "future", f"fidelity={fidelity}")
+        assert ("future of fidelity described trains as episode" in said(spec, "future")) == told
+        assert ("trains as" in said(spec, "future")) == told
 
 
 def test_train_says_what_is_to_come_and_what_came_out(trained):
@@ -218,31 +227,18 @@ def test_what_was_interrupted_is_continued(tmp_path):
     assert told.returncode == 0 and "continued at " in told.stderr
 
 
-def test_a_strategy_that_trains_as_another_is_told(tmp_path):
-    small = ["hidden=8", "--seeds", "1", "--steps", "2048", "n_dims=2"]
-    told = {
-        fidelity: hindsight(
-            "train", "--her", "future", f"fidelity={fidelity}", *small, cwd=tmp_path
-        )
-        for fidelity in ("described", "released")
-    }
-    assert all(result.returncode == 0 for result in told.values())
-    assert "future of fidelity described trains as episode" in told["described"].stdout
-    assert "trains as" not in told["released"].stdout
-
-
-@pytest.mark.parametrize("command", [["evaluate", "a.pt"], ["watch", "a.pt", "a.gif"]])
-def test_seeds_are_not_negative(tmp_path, command):
-    result = hindsight(*command, "--seed", "-1", cwd=tmp_path)
-    assert result.returncode == 2 and "'--seed'" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_no_episodes_are_nothing_to_watch(tmp_path):
-    result = hindsight("watch", "none.pt", "film.gif", "--episodes", "0", cwd=tmp_path)
-    assert result.returncode == 2
-    assert "'--episodes'" in result.stderr and "than or equal to 1" in result.stderr
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["evaluate", "a.pt", "--seed", "-1"], "'--seed'"),
+        (["watch", "a.pt", "a.gif", "--seed", "-1"], "'--seed'"),
+        (["watch", "a.pt", "a.gif", "--episodes", "0"], "'--episodes'"),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(tmp_path, command, named):
+    result = hindsight(*command, cwd=tmp_path)
+    assert result.returncode == 2 and named in result.stderr
+    assert "Traceback" not in result.stderr and not list(tmp_path.iterdir())
 
 
 def test_a_policy_file_that_is_none(tmp_path, trained):

@@ -152,8 +152,8 @@ def planned(mine=None, **overrides):
 def test_a_published_arm_is_read_and_not_trained(project):
     plan = planned(seeds=2, steps=8192)
     assert {(spec.seeds, spec.steps) for spec in plan.cells.values()} == {(2, 8192)}
-    assert len(plan.cells) == len(plan.shipped_of("mine")) == 12
-    assert not plan.cells.keys() & set(plan.shipped_of("mine"))
+    assert len(plan.cells) == len(plan.cells_of("mine", published=True)) == 12
+    assert not plan.cells.keys() & set(plan.cells_of("mine", published=True))
     document = plan.document("mine")
     ships = [e for e in document["entries"] if e["arm"] == "PPO-HER"]
     assert {e["seeds"] for e in ships} == {16} and {e["steps"] for e in ships} == {1_000_000}

@@ -1,12 +1,14 @@
 """Files appear whole or not at all."""
 
+import os
 import resource
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from hindsight.io.files import DamagedError, FileError, write_whole
+from hindsight.io.files import DamagedError, FileError, write_if_changed, write_whole
 from hindsight.training.files import load, save
 
 
@@ -51,3 +53,21 @@ def test_a_checkpoint_with_foreign_objects_is_refused_in_one_sentence(tmp_path: 
     torch.save({"rows": Path("anything")}, tmp_path / "cell.pt")
     with pytest.raises(DamagedError, match=r"cell\.pt: [^\n]* the safe loader refuses [^\n]*$"):
         load(tmp_path / "cell.pt")
+
+
+def test_a_derived_file_is_written_if_it_differs_is_damaged_or_from_the_future(
+    tmp_path: Path,
+) -> None:
+    """Whatever is made of one from the future would always be older."""
+    path = tmp_path / "a" / "plan.json"
+    write_if_changed(path, "one")
+    first = path.stat().st_mtime_ns
+    write_if_changed(path, "one")
+    assert path.stat().st_mtime_ns == first
+    for damage in (b"\xff\xfe", b"", b"ond", b"two"):
+        path.write_bytes(damage)
+        write_if_changed(path, "one")
+        assert path.read_text() == "one"
+    os.utime(path, (time.time() + 3600,) * 2)
+    write_if_changed(path, "one")
+    assert path.stat().st_mtime <= time.time()

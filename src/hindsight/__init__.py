@@ -12,8 +12,9 @@ files: nothing from analysis on imports torch.  Above both: `library`, what othe
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3
-    from hindsight.library.model import load_model as load
+    from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3, Model
+
+    load = Model.load
 
 __version__ = "0.2.0"
 
@@ -26,7 +27,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         models = import_module("hindsight.library.model")
-        return getattr(models, "load_model" if name == "load" else name)
+        return models.Model.load if name == "load" else getattr(models, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

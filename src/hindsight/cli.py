@@ -6,9 +6,9 @@ Imports stand inside the commands: drawing a figure does not wait for torch.
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -29,18 +29,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-#: Panels of `hindsight train --help`.
-WHAT, HOW, WRITES = "What is trained", "How", "What is written"
+#: Options of `hindsight train`, by the panels of its --help.
+what, how, writes = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("What is trained", "How", "What is written")
+)
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="key=value, as in Snakemake; repeatable")
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="processes that step a gymnasium environment; default: one per core",
-        rich_help_panel=HOW,
-    ),
 ]
 NamedOption = Annotated[
     str | None,
@@ -54,13 +49,6 @@ MOST = 10**9
 
 #: The algorithms there are, by the names of their files, which are not imported for that.
 ALGORITHMS = sorted(p.stem for p in (Path(__file__).parent / "specs/algorithms").glob("[!_]*.py"))
-
-
-class Fidelity(StrEnum):
-    """What the authors' code does, or what the papers say."""
-
-    released = "released"
-    described = "described"
 
 
 @app.callback()
@@ -169,11 +157,9 @@ def plan(
     def row(name: str, names: list[str]) -> None:
         steps = sum(cells[n].steps * cells[n].seeds for n in names)
         runs = sum(cells[n].seeds for n in names)
-        there = sum(n in project.there for n in names)
         spent = sum(hours[n] for n in names)
-        table.add_row(
-            name, str(len(names)), str(runs), f"{steps / 1e6:.1f}", f"{spent:.2f}", str(there)
-        )
+        numbers = len(names), runs, f"{steps / 1e6:.1f}", f"{spent:.2f}"
+        table.add_row(name, *map(str, numbers), str(len(project.there.intersection(names))))
 
     for name in project.plan.experiments:
         row(name, project.plan.cells_of(name))
@@ -212,61 +198,33 @@ def train(
             "learning_rate=1e-3 hidden=256,256",
         ),
     ] = None,
-    algorithm: Annotated[
-        str, typer.Option(help=f"learning algorithm: {', '.join(ALGORITHMS)}", rich_help_panel=WHAT)
-    ] = "ppo",
+    algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
     her: Annotated[
-        str,
-        typer.Option(
-            help="hindsight strategy: final, future, episode, random, or none",
-            rich_help_panel=WHAT,
-        ),
+        str, what(help="hindsight strategy: final, future, episode, random, or none")
     ] = "none",
     env: Annotated[
-        str,
-        typer.Option(
-            help="environment: one of ours, or a gymnasium id such as module:Name-v0",
-            rich_help_panel=WHAT,
-        ),
+        str, what(help="environment: one of ours, or a gymnasium id such as module:Name-v0")
     ] = "PredatorPrey-v0",
     preset: Annotated[
-        str | None,
-        typer.Option(
-            help="settings by name: recommended (ppo), robotics (sac)", rich_help_panel=WHAT
-        ),
+        str | None, what(help="settings by name: recommended (ppo), robotics (sac)")
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(
-            help="number of runs; default: 16, or 4 in a gymnasium environment",
-            rich_help_panel=WHAT,
-        ),
+        int | None, what(help="number of runs; default: 16, or 4 in a gymnasium environment")
     ] = None,
-    steps: Annotated[
-        int, typer.Option(help="environment steps of each run", rich_help_panel=WHAT)
-    ] = 200_000,
-    device: Annotated[str, typer.Option(help="cpu or cuda", rich_help_panel=HOW)] = "cpu",
-    workers: WorkersOption = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="retrain even if results exist", rich_help_panel=HOW)
-    ] = False,
-    out: Annotated[Path, typer.Option(help="folder of the results", rich_help_panel=WRITES)] = Path(
-        "results"
-    ),
+    steps: Annotated[int, what(help="environment steps of each run")] = 200_000,
+    device: Annotated[str, how(help="cpu or cuda")] = "cpu",
+    workers: Annotated[
+        int | None,
+        how(min=0, help="processes that step a gymnasium environment; default: one per core"),
+    ] = None,
+    again: Annotated[bool, how("--again", help="retrain even if results exist")] = False,
+    out: Annotated[Path, writes(help="folder of the results")] = Path("results"),
     tensorboard: Annotated[
         Path | None,
-        typer.Option(
-            help="folder for TensorBoard curves, named as in Stable-Baselines3",
-            rich_help_panel=WRITES,
-        ),
+        writes(help="folder for TensorBoard curves, named as in Stable-Baselines3"),
     ] = None,
     checkpoint_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="also save the policies every so many steps of each run",
-            rich_help_panel=WRITES,
-        ),
+        int | None, writes(min=1, help="also save the policies every so many steps of each run")
     ] = None,
 ) -> None:
     """Train one algorithm in one condition, without Snakemake; writes the same files.
@@ -355,6 +313,12 @@ def _must_have_memory_for(spec: Any) -> None:
     must_have_memory(LIBRARIES_MB + megabytes(spec))
 
 
+def _must_have_memory_for_torch() -> None:
+    from hindsight.io.startup import TORCH_MB, must_have_memory
+
+    must_have_memory(TORCH_MB)
+
+
 def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) -> Path:
     from hindsight.io.interruption import Interrupted
     from hindsight.library.presets import notes_of
@@ -385,9 +349,7 @@ def watch(
     env: NamedOption = None,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    from hindsight.io.startup import TORCH_MB, must_have_memory
-
-    must_have_memory(TORCH_MB)
+    _must_have_memory_for_torch()
     from hindsight.training.watch import animate, film_policy
 
     shown = film_policy(policy, run, episodes, seed, env)
@@ -420,9 +382,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Print mean and standard deviation of the return, and the success rate, of a policy."""
-    from hindsight.io.startup import TORCH_MB, must_have_memory
-
-    must_have_memory(TORCH_MB)
+    _must_have_memory_for_torch()
     import numpy as np
 
     from hindsight.specs.config import overrides_of
@@ -474,8 +434,8 @@ def compare(
         ),
     ],
     fidelity: Annotated[
-        Fidelity, typer.Option(help="fidelity of the published arms")
-    ] = Fidelity.described,
+        Literal["released", "described"], typer.Option(help="fidelity of the published arms")
+    ] = "described",
     out: Annotated[Path, typer.Option(help="folder for tables and figures")] = Path(
         "results/comparison"
     ),
@@ -485,7 +445,7 @@ def compare(
 
     from hindsight.report.compare import compare as side_by_side
 
-    for shown in side_by_side(results, out, fidelity.value):
+    for shown in side_by_side(results, out, fidelity):
         Console().print(shown, highlight=False, soft_wrap=isinstance(shown, str))
 
 
@@ -496,9 +456,7 @@ def replicate(
     published: Annotated[bool, typer.Option(help="draw the published results")] = False,
 ) -> None:
     """Run the whole workflow with a progress display, and list what was reproduced."""
-    from hindsight.io.startup import TORCH_MB, must_have_memory
-
-    must_have_memory(TORCH_MB)  # each of its jobs would say so
+    _must_have_memory_for_torch()  # each of its jobs would say so
     from hindsight.pipeline.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))
@@ -621,7 +579,7 @@ def draw(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Figures, named by their files, from the tables (a job of the workflow)."""
-    from hindsight.figures.drawing import draw_all
+    from hindsight.figures import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
 
@@ -646,7 +604,7 @@ def figures(
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
     """Draw figures from existing tables, as in the report or for a paper."""
-    from hindsight.figures import draw, draw_for_paper, names_there
+    from hindsight.figures import draw, names_there
 
     there = names_there(tables)
     if not there:
@@ -654,8 +612,8 @@ def figures(
     for name in names or there:
         if name not in there:
             raise typer.BadParameter(f"there is no figure {name!r}; there are {', '.join(there)}")
-        stem = out / name
-        made = (draw_for_paper(name, tables, stem),) if paper else draw(name, tables, stem)
+        kinds = ("pdf",) if paper else ("png", "pdf")
+        made = draw(name, tables, out / name, kinds, paper=paper)
         typer.echo("  ".join(map(str, made)))
 
 

@@ -43,26 +43,10 @@ PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", 
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
-LEVELS: dict[str, list[dict[str, Any]]] = {
-    "algorithms": [{}],
-    "learning_rate": [{"learning_rate": value} for value in (3e-3, 3e-4, 3e-5)],
-    "agent_size": [{"interception_distance": value} for value in (1.0, 0.5, 0.2, 0.1)],
-    "grid_size": [{"grid_size": value} for value in (10.0, 20.0, 30.0, 40.0, 50.0)],
-    "dimensions": [{"n_dims": value} for value in (2, 3, 4, 5, 6)],
-    "her_strategy": [
-        {"strategy": strategy, "k": k}
-        for strategy in ("final", "future", "episode")
-        for k in (1, 2, 4, 8)
-    ],
-}
-FIGURES = {
-    "algorithms": "PPO-HER Fig. 2 and 3",
-    "learning_rate": "PPO-HER Fig. 4",
-    "agent_size": "PPO-HER Fig. A2",
-    "grid_size": "PPO-HER Fig. A3",
-    "dimensions": "PPO-HER Fig. A4 and A5",
-    "her_strategy": "PPO-HER Fig. A1",
-}
+#: Experiments of the first paper that `write_experiment` knows learning curves for.
+FIRST_PAPER = (
+    "algorithms", "learning_rate", "agent_size", "grid_size", "dimensions", "her_strategy"
+)  # fmt: skip
 
 
 def specification(
@@ -240,6 +224,17 @@ def _configured() -> dict[str, Any]:
     return dict(load(Path(__file__).parents[2] / "config.yaml").experiments)
 
 
+def arms_of(experiment: str) -> list[str]:
+    """Its arms in config.yaml."""
+    return list(_configured()[experiment].arms)
+
+
+def levels_of(experiment: str) -> list[dict[str, Any]]:
+    """The levels of what it varies in config.yaml; one of nothing for any other experiment."""
+    vary = _configured()[experiment].vary if experiment in _configured() else {}
+    return [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
+
+
 def what_it_is(experiment: str, arm: str) -> dict[str, Any]:
     """Role, algorithm, strategy and keys of an arm, as in config.yaml; else a guess."""
     known = _configured().get(experiment)
@@ -296,11 +291,11 @@ def write_experiment(
     in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
     learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`;
     `trains(arm, spawn, prey)` says which arms are planned where. PPO's
-    cells are shared by the fidelities, as in the real plans. An experiment that is not in LEVELS
-    needs `arms`, and `levels` if anything varies.
+    cells are shared by the fidelities, as in the real plans. Levels are those of
+    config.yaml, if they are not given.
     """
     arms = arms or (("PPO-HER",) if name == "her_strategy" else ("PPO", "PPO-HER"))
-    levels = LEVELS.get(name, [{}]) if levels is None else levels
+    levels = levels_of(name) if levels is None else levels
     entries = []
     for fidelity, arm, level, (spawn, prey) in itertools.product(
         fidelities, arms, levels, tuple(conditions)
@@ -336,7 +331,7 @@ def write_experiment(
     plan = {
         "experiment": name,
         "title": name.replace("_", " "),
-        "figures": FIGURES.get(name, name),
+        "figures": name,
         "source": source,
         "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
         "arms": list(arms),

@@ -23,7 +23,7 @@ SETTINGS = (
     "2 × 64", "-2-PPO", "layers of 64", "layers of 512", "seeds 100 to 107", "seeds, 16 to 31",
     "16 seeds", "8 seeds", "PPO 16", "SAC-HER 8", "500 000 steps", "and 500 000", "150 000",
     "return of 0.8", "return is 0.8", "at 50 %", "at least 95 %", "2019", "z²", "− 1", "is 1 on",
-    "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
+    "σ = 0.5", "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
 )  # fmt: skip
 Runs = dict[Place, dict[int, Run]]
 
@@ -194,6 +194,52 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
         f"when PPO-HER's is {near(returns, hers, 100_000):.2f}",
     ]
     all_there(chapter(findings, "Why it works"), facts)
+
+
+def test_what_else_would_do(findings: str, plan: Plan) -> None:
+    runs = runs_of(plan, "alternatives", "described")
+    names = {"failed, weighted, switched off": "the recipe"}
+    facts, never = [], {}
+    for arm in ("PPO-HER", RECIPE, "PPO, dense reward", "GCSL", "PPO-HER, σ = 0.5"):
+        a, b, c, d = (
+            float(steps_of(runs, arm, start, clock).median())
+            for start in ("random", "apart")
+            for clock in ("env_steps", "cpu_seconds")
+        )
+        lost = np.isinf(steps_of(runs, arm))
+        never[arm] = int(lost.sum())
+        cells = [names.get(arm, arm), thousands(a), seconds(b), thousands(c), seconds(d),
+                 f"{never[arm]} of {lost.size}"]  # fmt: skip
+        facts.append(f"| {' | '.join(cells)} |")
+
+    def ends(arm: str, condition: str) -> float:
+        own = runs[arm, "", condition].values()
+        return float(np.median([run.tests["success_rate"].iloc[-1] for run in own]))
+
+    def returns(arm: str, condition: str) -> float:
+        own = runs[arm, "", condition].values()
+        return float(np.median([run.train["return_mean"].iloc[-1] for run in own]))
+
+    fixed, flees = "PPO-HER, σ = 0.5", [f"{s} {p}" for s in ("random", "apart")
+                                        for p in ("repel", "straight_away")]  # fmt: skip
+    facts.append(f"{never['GCSL']} runs never learn")
+    for prey in ("static", "attract"):
+        fast, slow = (steps_of(runs, arm, f"random {prey}").median() for arm in ("GCSL", "PPO-HER"))
+        facts.append(f"{thousands(fast)} instead of {thousands(slow)}")
+    low, high = (percent(f(ends("GCSL", c) for c in flees)) for f in (min, max))
+    facts.append(f"ends at {low} to {high} % in tests")
+    low, high = (percent(f(ends("PPO-HER", c) for c in flees)) for f in (min, max))
+    facts.append(f"PPO-HER's at {low} to {high} %")
+    stalled = ("random repel", "random random_direction")
+    a, b = (returns(fixed, c) for c in stalled)
+    facts.append(f"a return of {a:.2f} (`repel`) and −{-b:.2f} (`random_direction`)")
+    for arm, words in ((fixed, "catches {} and {} %"), ("PPO-HER", "and {} and {} % if")):
+        facts.append(words.format(*(percent(ends(arm, c)) for c in stalled)))
+    z = [near(lambda rows: rows["relabelled_z_squared"], runs[arm, "", stalled[0]], 500_000)
+         for arm in (fixed, "PPO-HER")]  # fmt: skip
+    assert z[0] > 2 * z[1]
+    facts += [f"ends at {z[0]:.2f}", f"the {z[1]:.2f} that"]
+    all_there(chapter(findings, "Instead of hindsight: what came out"), facts)
 
 
 def test_how_the_recipe_was_chosen_and_tested(findings: str, plan: Plan, tested: Runs) -> None:

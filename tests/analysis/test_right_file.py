@@ -4,34 +4,27 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.claims import write_claims
-from hindsight.io.checksums import ABOUT, sealed
+from hindsight.io.checksums import about
 from hindsight.io.files import DamagedError
 from hindsight.pipeline import replicate
 from hindsight.report.provenance import collect
 from hindsight.specs.cell import CellSpec, hash_of
 from tests.analysis.synthetic import specification, summarise, write_cell, write_experiment
+from tests.analysis.test_cells import rewrite
 
 PUBLISHED = Path(__file__).parents[2] / "results/published/cells"
-
-
-def about(path):
-    return json.loads(pq.read_schema(path).metadata[ABOUT])
 
 
 def write_named(folder, **overrides):
     """A results file under the name of its cell, as the workflow writes it."""
     spec = specification(overrides, 2, 5 * 2048)
     path = write_cell(folder / f"ppo-{hash_of(spec)}.parquet", overrides, 2, iterations=5)
-    rows = pq.read_table(path)
-    metadata = {**about(path), "spec_hash": hash_of(spec)}
-    pq.write_table(sealed(rows, json.dumps(metadata)), path)
-    return path
+    return rewrite(path, spec_hash=hash_of(spec))
 
 
 def test_the_name_of_every_published_cell_is_the_hash_of_what_it_holds():
@@ -78,11 +71,10 @@ def test_exchanged_files_are_refused_by_name(tmp_path):
 
 def test_a_specification_that_was_changed_under_a_valid_seal_is_refused(tmp_path):
     path = write_named(tmp_path)
-    metadata = about(path)
-    metadata["spec"]["environment"]["prey"] = "repel"
-    pq.write_table(sealed(pq.read_table(path), json.dumps(metadata)), path)
+    spec = about(path)["spec"]
+    spec["environment"]["prey"] = "repel"
     with pytest.raises(ResultError, match="it holds another cell"):
-        load_cell(path)
+        load_cell(rewrite(path, spec=spec))
 
 
 # -- all that were planned -------------------------------------------------------------------------
@@ -179,10 +171,7 @@ def cell(tmp_path):
 
 def changed(path, change):
     """The same file with other rows, under a valid seal."""
-    table = pq.read_table(path)
-    rows = pa.Table.from_pandas(change(table.to_pandas()), preserve_index=False)
-    pq.write_table(sealed(rows, table.schema.metadata[ABOUT].decode()), path)
-    return path
+    return rewrite(path, change(pq.read_table(path).to_pandas()))
 
 
 @pytest.mark.parametrize(
@@ -221,12 +210,10 @@ def test_nothing_is_told_before_an_episode_has_finished(cell):
 
 
 def test_the_last_row_of_a_run_that_diverged_may_hold_no_number(cell):
-    last = put("return_mean", np.nan, "train", 9)
-    table = pq.read_table(cell)
-    metadata = about(cell)
-    metadata["runs"][0]["ended"] = "diverged"
-    pq.write_table(sealed(table, json.dumps(metadata)), cell)
-    assert load_cell(changed(cell, last)).curves["return_mean"].isna().sum() == 1
+    runs = about(cell)["runs"]
+    runs[0]["ended"] = "diverged"
+    last = put("return_mean", np.nan, "train", 9)(pq.read_table(cell).to_pandas())
+    assert load_cell(rewrite(cell, last, runs=runs)).curves["return_mean"].isna().sum() == 1
 
 
 @pytest.mark.parametrize(

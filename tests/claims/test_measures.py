@@ -220,9 +220,6 @@ def test_four_seeds_have_no_interval(tmp_path: Path) -> None:
         assert (found[name].verdict, found[name].why) == ("not tested", why)
 
 
-DECAYS = [{"weight_decay": x} for x in (1e-2, 1e-3, 1e-4, 1e-5)]
-
-
 @pytest.mark.parametrize(
     ("push", "reach", "seeds", "steps", "verdict"),
     [(0.1, 0.95, 4, 200_000, "yes"), (0.95, 0.95, 4, 200_000, "no"), (0.1, 0.8, 4, 200_000, "no"),

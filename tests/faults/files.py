@@ -15,13 +15,10 @@ import pyarrow.parquet as pq
 import torch
 
 from hindsight.io.checksums import ABOUT, sealed
+from tests.faults.lab import demand
 from tests.faults.trainer import plan_of, summarise
 
 EVIL = "open('harmed', 'w').close()\n"
-
-
-def demand(truth: bool, told: str) -> None:
-    assert truth, told
 
 
 def one_sentence(process: Any, *words: str) -> None:

@@ -19,17 +19,13 @@ from pathlib import Path
 import pandas as pd
 
 from tests.configuration import copy_project
+from tests.faults.lab import CLOCKS, demand
 
 ROOT = Path(__file__).parents[2]
-CLOCKS = ["wall_seconds", "cpu_seconds"]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
 CONFIG = ("--config", "preset=smoke", "steps=4096", f"select={json.dumps(SELECT)}")
 
 REPLICATE = ("hindsight", "replicate", "--cores", "1", "--", *CONFIG)
-
-
-def demand(truth: bool, told: str) -> None:
-    assert truth, told
 
 
 @dataclass

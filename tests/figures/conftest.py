@@ -30,7 +30,7 @@ def episode(n: int, prey: str = "static") -> Episode:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """results/tables/laptop: every experiment and the episodes; learning_rate has four seeds."""
     root = tmp_path_factory.mktemp("project")
-    for name in synthetic.LEVELS:
+    for name in synthetic.FIRST_PAPER:
         plan = synthetic.write_experiment(
             root,
             name,

@@ -13,43 +13,14 @@ from tests.analysis import synthetic
 Array = NDArray[np.float64]
 Level = dict[str, Any]
 PPO, HER = "PPO", "PPO-HER"
-SMALL = (PPO, HER, "SAC-HER")
 SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
-S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]
-#: Arms, and levels of what varies.
-EXPERIMENTS: dict[str, tuple[Sequence[str], Sequence[Level]]] = {
-    "s_ratio": (["MEHER"], S_RATIOS),
-    "targeted": (["targeted MEHER"], S_RATIOS),
-    "stop_her": ([HER, "MEHER", "targeted MEHER", "PPO-HER-2-PPO"], [{}]),
-    "stop_her_steps": ([HER, "PPO-HER-2-PPO"], [{}]),
-    "to_meher": ([HER, "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)"], [{}]),
-    "forced_entropy": ([PPO, HER], [{}]),
-    "rarely_moves": ([PPO, HER, "PPO-HER, moved only"], [{}]),
-    "stability": (
-        [HER, "entropy bonus 0.001", "entropy bonus 0.01", "learning-rate decay"],
-        [{}],
-    ),
-    "stochasticity": (
-        [PPO, HER],
-        [{"exploration": name} for name in ("gaussian", "squashed", "annealed")],
-    ),
-    "switch_off": (["PPO-HER-2-PPO"], [{"until_success": x} for x in (0.3, 0.5, 0.6, 0.7)]),
-    "sac_stop_her": (["SAC-HER", "SAC-HER-2-SAC"], [{}]),
-    "sac_grid": (
-        ["SAC-HER"],
-        [
-            {"strategy": strategy, "k": k, "learning_rate": rate}
-            for strategy in ("final", "future")
-            for k in (1, 4)
-            for rate in (3e-3, 3e-4)
-        ],
-    ),
-    "network": ([*SMALL, *(f"{arm}, 3 × 512" for arm in SMALL)], [{}]),
-    "near_far": (
-        ["targeted MEHER"],
-        [{"failure_distance": x} for x in (1.1, 1.5, 2.0, 4.0, 8.0)],
-    ),
-}
+S_RATIOS = synthetic.levels_of("s_ratio")
+#: As config.yaml has them, but for fewer levels of the last.
+EXPERIMENTS = (
+    "s_ratio", "targeted", "stop_her", "stop_her_steps", "to_meher", "forced_entropy",
+    "rarely_moves", "stability", "stochasticity", "switch_off", "sac_stop_her", "network",
+    "near_far", "sac_grid",
+)  # fmt: skip
 
 
 def write(
@@ -67,7 +38,10 @@ def write(
     Under `released` the targeted runs are those of MEHER, as in the real plans (which have no
     near_far there).
     """
-    arms, all_levels = EXPERIMENTS[name]
+    if name == "sac_grid":
+        levels = [level for level in synthetic.levels_of(name)
+                  if level["k"] in (1, 4) and level["strategy"] != "episode"
+                  and level["learning_rate"] > 3e-5]  # fmt: skip
     budget = iterations * synthetic.N_STEPS
 
     def curve(arm: str, level: Level, spawn: str, prey: str) -> synthetic.CurveFunction:
@@ -90,7 +64,7 @@ def write(
         return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
 
     plan_path = synthetic.write_experiment(
-        root, name, arms=arms, levels=levels or all_levels, conditions=conditions, seeds=seeds,
+        root, name, arms=synthetic.arms_of(name), levels=levels, conditions=conditions, seeds=seeds,
         iterations=iterations, curve_of=curve, more_of=more,
         fidelities=fidelities,
     )  # fmt: skip

@@ -25,7 +25,7 @@ from hindsight import figures
 from hindsight.analysis import statistics
 from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
-from hindsight.figures import FIGURES, drawing, environment, names, style
+from hindsight.figures import FIGURES, environment, names, style
 from hindsight.figures.specs import measures, of_any
 from hindsight.figures.tables import Tables
 from hindsight.specs.config import AUTHORS
@@ -33,7 +33,6 @@ from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from tests import configuration
 from tests.analysis import synthetic
 from tests.figures.reading import drawn, labels, line_of, picture, texts
-from tests.figures.synthetic_tasks import EXPERIMENTS as TASKS
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
 ROOT = Path(__file__).parents[2]
@@ -300,7 +299,7 @@ def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
     stems = [tmp_path / "out" / f"{name}_mine_described" for name in ("aggregate", "curves")]
     found = []
     for processes in (1, 2):
-        drawing.draw_all(stems, {"mine": tables / "mine"}, processes)
+        figures.draw_all(stems, {"mine": tables / "mine"}, processes)
         found.append({path.name: path.read_bytes() for path in stems[0].parent.iterdir()})
     assert found[0] == found[1] and len(found[0]) == 2
     for stem, inches in zip(stems, (6.9, 3.3), strict=True):
@@ -322,7 +321,7 @@ def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
     assert wrong.exit_code == 2 and "no_such_figure" in wrong.output
     (tables / "mine/plan.json").write_text("{}")
     with pytest.raises(KeyError):
-        drawing.draw_all(stems, {"mine": tables / "mine"}, 2)
+        figures.draw_all(stems, {"mine": tables / "mine"}, 2)
 
 
 def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
@@ -350,7 +349,7 @@ def test_names_follow_experiment_and_fidelity() -> None:
     ]  # fmt: skip
     assert figures.names_for("fetch_rollout", ["released"]) == []
     config = configuration.values()
-    known = {*config["experiments"], *TASKS, "environment"}
+    known = {*config["experiments"], "environment"}
     assert {spec.experiment for spec in FIGURES.values()} <= known
     used = {name for spec in [*FIGURES.values(), *of_any("x").values()] for name in spec.measures}
     assert used == set(measures())
@@ -388,7 +387,8 @@ def test_who_had_less_is_said() -> None:
 def test_the_plan_needs_no_plotting_and_nothing_from_analysis_on_torch() -> None:
     code = (
         "import sys, hindsight.figures; assert 'matplotlib' not in sys.modules; "
-        "import hindsight.figures.kinds, hindsight.claims, hindsight.report.build; "
+        "import hindsight.figures.curves, hindsight.figures.points; "
+        "import hindsight.claims, hindsight.report.build; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

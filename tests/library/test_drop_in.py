@@ -19,7 +19,6 @@ from stable_baselines3 import DDPG, DQN, SAC, TD3  # noqa: E402
 from stable_baselines3 import HerReplayBuffer as Theirs  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
-from stable_baselines3.common.vec_env import SubprocVecEnv  # noqa: E402
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
 
 
@@ -72,21 +71,6 @@ def test_strategies_go_by_name_and_by_constant(strategy):
     named = strategy if isinstance(strategy, str) else strategy.name.lower()
     assert model.replay_buffer.goal_selection_strategy == named
     learned(model)
-
-
-def test_environments_may_be_in_other_processes():
-    env = make_vec_env(lambda: BitFlippingEnv(4, True), 2, vec_env_cls=SubprocVecEnv)
-    model = model_of(TD3, env)
-    model.learn(60)
-    env.close()
-    learned(model)
-
-
-def test_a_full_buffer_goes_on():
-    env = bits(n_envs=2)
-    model = model_of(SAC, env, learning_starts=8, buffer_size=40)
-    model.learn(100)
-    assert model.replay_buffer.full and model.replay_buffer.size() <= 40
 
 
 @pytest.mark.parametrize("truncates", [False, True])

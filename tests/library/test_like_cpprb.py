@@ -54,6 +54,8 @@ def step(number: int, done: bool) -> dict[str, np.ndarray]:
 
 def buffer_of(size: int = 1000, max_episode_len: int = 20, **changes) -> HindsightReplayBuffer:
     given = {
+        "env_dict": ENV,
+        "reward_func": reward_func,
         "goal_func": goal_func,
         "goal_shape": GOAL,
         "terminated_func": terminated_func,
@@ -61,7 +63,7 @@ def buffer_of(size: int = 1000, max_episode_len: int = 20, **changes) -> Hindsig
         "seed": 0,
         **changes,
     }
-    return HindsightReplayBuffer(size, ENV, max_episode_len, reward_func, **given)
+    return HindsightReplayBuffer(size, max_episode_len=max_episode_len, **given)
 
 
 OWN = np.array([0.5, -0.5], np.float32)  # the goal of every episode
@@ -277,6 +279,23 @@ def test_beside_cpprb(strategy):
     assert stats.chi2_contingency(counts).pvalue > 1e-3
 
 
+MADE = [
+    ({name: {}}, f"env_dict: '{name}' is not allowed; it is made here")
+    for name in ("rew", "goal", "weights", "indexes")
+]
+OF_NUMBERS = "is not allowed; it is a type of numbers"
+#: Arrays of a step that cannot be.
+ARRAYS = [
+    *MADE,
+    ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it is that of obs, "),
+    ({"obs": 3}, '^obs: 3 is not allowed; it is a dictionary, of "shape" and "dtype"$'),
+    ({"act": {"dtype": "foo"}}, f"act: dtype 'foo' {OF_NUMBERS}"),
+    ({"act": {"dtype": object}}, f"act: dtype .* {OF_NUMBERS}"),
+    ({"act": {"dtype": complex}}, f"act: dtype .* {OF_NUMBERS}"),
+    ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it is of whole numbers"),
+]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -298,6 +317,9 @@ def test_beside_cpprb(strategy):
         ({"goal_func": None}, r"goal_shape: \(2,\) is not allowed without a goal_func"),
         ({"terminated_func": None}, "terminated_func: None is not allowed where 'done' is to be"),
         ({"done": "note"}, r"note: shape \(2, 2\) is not allowed; it is one number"),
+        ({"reward_func": None}, "reward_func: None is not allowed; it is a function of"),
+        ({"env_dict": [*ENV]}, r"env_dict: .* is not allowed; it is a dictionary of ar"),
+        *(({"env_dict": {**ENV, **change}}, message) for change, message in ARRAYS),
     ],
 )
 def test_buffers_that_cannot_be(changes, message):
@@ -306,33 +328,6 @@ def test_buffers_that_cannot_be(changes, message):
     if changes.get("terminated_func", "given") is None:
         buffer_of(**changes, fidelity="released")
         buffer_of(**changes, done="over")
-
-
-@pytest.mark.parametrize("name", ["rew", "goal", "weights", "indexes"])
-def test_arrays_that_are_made_here_are_not_given(name):
-    env = {**ENV, name: {}}
-    with pytest.raises(ValueError, match=f"env_dict: '{name}' is not allowed; it is made here"):
-        HindsightReplayBuffer(50, env, 10, reward_func, fidelity="released")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it is that of obs, "),
-        ({"obs": 3}, '^obs: 3 is not allowed; it is a dictionary, of "shape" and "dtype"$'),
-        ({"act": {"dtype": "foo"}}, "act: dtype 'foo' is not allowed; it is a type of numbers"),
-        ({"act": {"dtype": object}}, "act: dtype .* is not allowed; it is a type of numbers"),
-        ({"act": {"dtype": complex}}, "act: dtype .* is not allowed; it is a type of numbers"),
-        ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it is of whole numbers"),
-    ],
-)
-def test_arrays_that_cannot_be(change, message):
-    with pytest.raises(ValueError, match=message):
-        HindsightReplayBuffer(50, {**ENV, **change}, 10, reward_func, fidelity="released")
-    with pytest.raises(ValueError, match=r"env_dict: .* is not allowed; it is a dictionary of ar"):
-        HindsightReplayBuffer(50, [*ENV], 10, reward_func)
-    with pytest.raises(ValueError, match="reward_func: None is not allowed; it is a function of"):
-        HindsightReplayBuffer(50, ENV, 10, None)
 
 
 def test_sizes_may_be_whole_floats_and_types_have_a_default():
@@ -366,9 +361,8 @@ def test_functions_that_raise_leave_the_episode_going_on(call):
             raise ZeroDivisionError("the user's own")
         return reward_func(next_state, action, goal)
 
-    options = {"goal_func": goal_func, "goal_shape": GOAL, "terminated_func": terminated_func}
     buffer, never = (
-        HindsightReplayBuffer(30, ENV, 5, function, **options, strategy="random", seed=0)
+        buffer_of(30, 5, reward_func=function, strategy="random", prioritized=True)
         for function in (raising, reward_func)
     )
     for each in (buffer, never):
@@ -441,10 +435,7 @@ def test_episode_ends_that_cannot_be():
         ),
         ("terminated_func", lambda *_: None, "terminated_func: it returned .* for 4 goals"),
     ):
-        given = {"goal_func": goal_func, "terminated_func": terminated_func, "goal_shape": GOAL}
-        of_reward = {"reward_func": reward_func, name: wrong}.pop("reward_func")
-        given = {**given, name: wrong} if name != "reward_func" else given
-        broken = HindsightReplayBuffer(100, ENV, 20, of_reward, **given)
+        broken = buffer_of(100, **{name: wrong})
         for i in range(4):
             broken.add(**step(i, done=i == 3))
         with pytest.raises(ValueError, match=message):

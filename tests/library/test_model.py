@@ -84,13 +84,10 @@ def test_a_callback_hears_of_every_iteration_and_may_stop():
 
 def test_several_callbacks_all_hear_and_one_may_stop():
     heard: list[str] = []
-    model = small().learn(
-        300, callback=[lambda model: heard.append("a"), lambda model: len(heard) < 2]
-    )
+    several = [lambda model: heard.append("a"), lambda model: len(heard) < 2]
+    model = small().learn(300, callback=several)
     assert heard == ["a", "a"] and model.num_timesteps == 60
-    with pytest.raises(
-        SpecError, match="callback: 3 is not allowed; it is a function of the model"
-    ):
+    with pytest.raises(SpecError, match="callback: 3 is not allowed; it is a function of the mod"):
         small().learn(30, callback=3)
 
 
@@ -179,7 +176,7 @@ class Uncopied(Corridor):
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
         (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
-        (lambda: small(her=None, k=3), "has no effect without hindsight"),
+        (lambda: small(her=None, k=3), "'k' needs hindsight"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: DQN("Corridor-v0"), "dqn wants discrete actions"),
         (lambda: small(device="tpu"), "device 'tpu' is unknown"),

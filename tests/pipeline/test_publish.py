@@ -15,8 +15,15 @@ import pytest
 from hindsight.io import repository
 from hindsight.io.checksums import about, file_sha256, is_whole
 from hindsight.io.files import FileError
-from hindsight.pipeline.middle_run import middle_run, result_of, write_policy
-from hindsight.pipeline.publish import newest, policies_of, publish, publish_policy
+from hindsight.pipeline.publish import (
+    middle_run,
+    newest,
+    policies_of,
+    publish,
+    publish_policy,
+    result_of,
+    write_policy,
+)
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config, parse

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hindsight.io.files import FileError
-from hindsight.pipeline.middle_run import result_of, write_policy
+from hindsight.pipeline.publish import result_of, write_policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.training.evaluate import evaluate_policy

@@ -1,6 +1,7 @@
 """The scoreboard and the page say what claims, tables and cells say, and stand alone."""
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
@@ -23,13 +23,27 @@ from PIL import Image
 from hindsight.claims import write_claims
 from hindsight.figures import draw, names_for
 from hindsight.io import repository
-from hindsight.io.checksums import sealed
+from hindsight.io.checksums import about
 from hindsight.report import present, words
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
 from hindsight.report.html import Page
 from hindsight.report.provenance import collect
 from tests.analysis.synthetic import summarise, write_experiment
+from tests.analysis.test_cells import rewrite
 from tests.report.conftest import Project
+
+
+def built(
+    root: Path,
+    *pages: Path,
+    tables: Path = Path("results/tables/laptop"),
+    figures: Path = Path("figures/laptop"),
+) -> None:
+    """`build` in a project's folder: the page, the scoreboard and the appendix."""
+    with contextlib.chdir(root):
+        Path("docs").mkdir(exist_ok=True)
+        Path("docs/deviations.md").touch()
+        build(tables, figures, *pages)
 
 
 class Tags(HTMLParser):
@@ -162,10 +176,7 @@ def test_every_link_of_the_scoreboard_leads_somewhere(project: Project) -> None:
 
 def test_scoreboard_in_another_folder_links_from_there(project: Project) -> None:
     page = project.root / "figures/laptop/REPLICATION.md"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project.root)
-        tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
-        build(tables, figures, figures / "again.html", figures / page.name, figures / "appendix")
+    built(project.root, page.with_name("again.html"), page, page.with_name("appendix"))
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     assert links and all((page.parent / link).exists() for link in links)
 
@@ -178,23 +189,14 @@ def test_markdown_tables_are_rectangular(project: Project) -> None:
         assert len(widths) == 1, block
 
 
-def test_missing_cell_is_named_on_both_pages(project: Project) -> None:
-    assert project.missing in project.html
-    assert f"- `{project.missing}`" in project.markdown
-
-
-def test_production_is_told(project: Project) -> None:
-    for page in (project.html, project.everything):
-        for fact in ("as it grew", "2 × 64", "numpy", "float32", "CPU time"):
-            assert fact in page
-    assert "20\u00a0480" in project.html
-
-
-def test_verdicts_that_need_a_missing_cell_say_so_on_both_pages(project: Project) -> None:
-    """The steps that stood here were those of a comparison without it."""
+def test_production_and_what_is_missing_are_told_on_both_pages(project: Project) -> None:
+    """Verdicts that need the missing cell say so: without it they would compare other things."""
     name = project.missing.removeprefix("results/cells/").removesuffix(".parquet")
     for page in (project.html, project.everything):
+        for fact in ("as it grew", "2 × 64", "numpy", "float32", "CPU time", project.missing):
+            assert fact in page
         assert f"1 cell is missing of algorithms: {name}." in page
+    assert f"- `{project.missing}`" in project.markdown and "20\u00a0480" in project.html
 
 
 def test_headline_numbers_are_the_tables_numbers(project: Project) -> None:
@@ -251,9 +253,10 @@ def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
     assert f"{name}.png" in project.everything and (figures / f"{name}.png").exists()
     summary = tables / "stop_her/summary.csv"
     summary.write_text(summary.read_text().splitlines()[0] + "\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        build(tables, figures, tmp_path / "report.html", tmp_path / "R.md", tmp_path / "more")
+    built(
+        root, *(tmp_path / name for name in ("report.html", "R.md", "more")), tables=tables,
+        figures=figures,
+    )  # fmt: skip
     told = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "more").glob("*.md"))
     assert f"{name}.png" not in told and "meher_fig3.png" in told
 
@@ -271,26 +274,14 @@ def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_
         draw(figure, tables, figures / figure)
     (figures / "aggregate_mine.png").touch()  # left of a fidelity that is not trained any more
     write_claims(tables)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/deviations.md").touch()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        build(tables, figures, figures / "report.html", tmp_path / "R.md", tmp_path / "more")
+    pages = figures / "report.html", tmp_path / "R.md", tmp_path / "more"
+    built(tmp_path, *pages, tables=tables, figures=figures)
     page = (figures / "report.html").read_text(encoding="utf-8")
     for text in (page, (tmp_path / "more/mine.md").read_text(encoding="utf-8")):
         assert "By condition, described" in text
         for name in ("curves_mine_described", "aggregate_mine_described"):
             assert name in text
         assert "aggregate_mine.png" not in text and "aggregate_mine:" not in text
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "high", "text"),
-    [(0.6, 0.5, 0.7, "0.6 [0.5, 0.7]"), (1.1, float("nan"), float("nan"), "1.1"),
-     (float("nan"), float("nan"), float("nan"), "–")],
-)  # fmt: skip
-def test_best_settings_in_words(value: float, low: float, high: float, text: str) -> None:
-    assert present.setting(value, value, low, high) == text
 
 
 def test_deviations_stay_numbered_keep_their_links_and_lose_images_and_scripts() -> None:
@@ -328,21 +319,25 @@ def test_a_folder_without_plans_is_refused(tmp_path: Path) -> None:
         build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md", tmp_path)
 
 
+NAN = float("nan")
+
+
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.914, "0.91"), (-0.5, "−0.50"), (None, "–"), (float("nan"), "–"), (float("inf"), "∞"),
-     (123456.0, "123\u00a0456"), (1, "1.00")],
+    ("text", "told"),
+    [
+        *zip(map(present.number, (0.914, -0.5, None, NAN, float("inf"), 123456.0, 1)),
+             ("0.91", "−0.50", "–", "–", "∞", "123\u00a0456", "1.00"), strict=True),
+        *zip(map(present.p_value, (0.0001, 0.0234, 0.5, None)),
+             ("< 0.001", "0.023", "0.50", "–"), strict=True),
+        (present.interval(0.5, 0.25, 0.75), "0.50 [0.25, 0.75]"),
+        (present.interval(0.5, NAN, NAN), "0.50"),
+        (present.setting(0.6, 0.6, 0.5, 0.7), "0.6 [0.5, 0.7]"),
+        (present.setting(1.1, 1.1, NAN, NAN), "1.1"),
+        (present.setting(NAN, NAN, NAN, NAN), "–"),
+    ],
 )  # fmt: skip
-def test_numbers_in_words(value: float | None, text: str) -> None:
-    assert present.number(value) == text
-
-
-def test_intervals_and_p_values_in_words() -> None:
-    assert present.interval(0.5, 0.25, 0.75) == "0.50 [0.25, 0.75]"
-    assert present.interval(0.5, float("nan"), float("nan")) == "0.50"
-    assert [present.p_value(p) for p in (0.0001, 0.0234, 0.5, None)] == [
-        "< 0.001", "0.023", "0.50", "–",
-    ]  # fmt: skip
+def test_numbers_in_words(text: str, told: str) -> None:
+    assert text == told
 
 
 def test_rows_are_ordered_condition_by_condition() -> None:
@@ -406,15 +401,14 @@ def test_pages_of_experiments_that_are_no_more_are_removed(project: Project) -> 
         "s_ratio", "stop_her",
     }  # fmt: skip
     (folder / "gone.md").write_text("left of an older plan")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project.root)
-        tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
-        more = (figures / "report.html", Path("REPLICATION.md"), Path("results/appendix"))
-        build(tables, figures, *more)
+    pages = ("figures/laptop/report.html", "REPLICATION.md", "results/appendix")
+    built(project.root, *map(Path, pages))
     assert not (folder / "gone.md").exists() and (folder / "s_ratio.md").exists()
 
 
-def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path: Path) -> None:
+def test_runs_that_diverged_are_named_under_figures_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cell of one arm holds a run that ended without numbers."""
     plan = write_experiment(
         tmp_path, "algorithms", conditions=[("random", "static")], fidelities=("released",),
@@ -427,12 +421,10 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path: Path) -
     for name in ("ppo_her_fig2", "solved_share_algorithms"):
         draw(name, tables, figures / name)
     write_claims(tables)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/deviations.md").touch()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        build(tables, figures, tmp_path / "r.html", tmp_path / "R.md", tmp_path / "more")
-        report = gather(tables, figures)
+    pages = (tmp_path / name for name in ("r.html", "R.md", "more"))
+    built(tmp_path, *pages, tables=tables, figures=figures)
+    monkeypatch.chdir(tmp_path)
+    report = gather(tables, figures)
     told = (
         "1 run diverged and counts as failing from then on: PPO-HER, random static, seed 3, step "
         f"{present.count(lost)}."
@@ -450,16 +442,12 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path: Path) -
 
 def diverge(path: Path, seed: int, after: int) -> int:
     """End one run of a cell after so many iterations, as diverged; returns its last step."""
-    table = pq.read_table(path)
-    about = json.loads(table.schema.metadata[b"hindsight"])
-    rows = table.to_pandas()
+    runs, rows = about(path)["runs"], pq.read_table(path).to_pandas()
     end = int(rows.loc[(rows["seed"] == seed) & (rows["iteration"] == after), "env_steps"].iloc[0])
-    rows = rows[(rows["seed"] != seed) | (rows["env_steps"] <= end)]
-    for run in about["runs"]:
+    for run in runs:
         if run["seed"] == seed:
             run |= {"end_step": end, "ended": "diverged"}
-    changed = pa.Table.from_pandas(rows, preserve_index=False)
-    pq.write_table(sealed(changed, json.dumps(about)), path)
+    rewrite(path, rows[(rows["seed"] != seed) | (rows["env_steps"] <= end)], runs=runs)
     return end
 
 

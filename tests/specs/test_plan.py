@@ -1,28 +1,32 @@
 """config.yaml: every preset plans, sharing is right, what cannot be is refused by name."""
 
 import json
-import os
-import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hindsight.io.files import write_if_changed
 from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.config import load, overrides_of, parse
+from hindsight.specs.config import load, parse
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.plan import Plan, left_out, papers_grids
-from hindsight.specs.reading import read_keys
 from tests import configuration
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
 
 
+@cache
+def plan_of_preset(preset):
+    return Plan.of(load(CONFIG, {"preset": preset}))
+
+
 def plan_of(**overrides):
+    if overrides.keys() == {"preset"} and overrides["preset"] in preset_names():
+        return plan_of_preset(**overrides)
     return Plan.of(load(CONFIG, overrides))
 
 
@@ -340,15 +344,11 @@ def dump_select(plan):
         ),
         (
             {"select": {"s_ratio": {"preys": {"repel": {"levels": {"k": [1]}}}}}},
-            ["select.s_ratio.preys.repel.levels", "'k' is not varied", "s_ratio"],
-        ),
-        (
-            {"select": {"fetch": {"tasks": {"FetchPush": {"levels": {"k": [1]}}}}}},
-            ["select.fetch.tasks.FetchPush.levels", "'k' is not varied", "weight_decay"],
+            ["select.s_ratio.preys.repel.levels", "'k' is unknown", "s_ratio"],
         ),
         (
             {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"levels": {"k": [1]}}}}}}},
-            ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is not varied", "weight_decay"],
+            ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is unknown", "weight_decay"],
         ),
         (
             {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"stepps": 1}}}}}},
@@ -381,69 +381,6 @@ def test_bad_configuration_is_told_in_one_sentence(overrides, named):
         assert word in str(caught.value)
 
 
-def test_a_file_that_is_no_yaml(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("a: [1, 2\nb: }")
-    with pytest.raises(SpecError, match=r"config\.yaml: is not YAML"):
-        load(path)
-    with pytest.raises(SpecError, match="cannot be read"):
-        load(tmp_path / "none.yaml")
-    path.write_text("- a list")
-    with pytest.raises(SpecError):
-        load(path)
-
-
-@pytest.mark.parametrize(
-    ("data", "named"),
-    [
-        (
-            "a: 1\nb: é".encode("latin-1"),
-            r"is not UTF-8 text \(byte 8, line 2\); save it so$",
-        ),
-        ("a: 1".encode("utf-16"), r"is not UTF-8 text \(byte 0, line 1\)"),
-        (b"a: 1\n\nb: 2\na: 3", r"key 'a' is given twice, in lines 1 and 4$"),
-        (b"x: {b: 2, b: 2}", r"key 'b' is given twice, in line 1$"),
-        (b"x:\n  y: 1\n  z: [{q: 1,\n q: 2}]", r"key 'q' is given twice, in lines 3 and 4$"),
-        (b"a: [1, 2\nb: }", r"is not YAML: did not find expected ',' or '\]' in line 2$"),
-        (b"a: \x01", r"is not YAML: control characters are not allowed$"),
-        (b"a: 2026-02-31", r"is not YAML: day is out of range for month$"),
-        (b"a: " + b"[" * 300_000 + b"]" * 300_000, r"is nested more than 50 deep$"),
-        (b"", r"holds no keys$"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path, data, named):
-    path = tmp_path / "config.yaml"
-    path.write_bytes(data)
-    with pytest.raises(SpecError, match=rf"config\.yaml: {named}") as caught:
-        load(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_what_merges_may_be_overridden_and_lists_may_repeat(tmp_path):
-    path = tmp_path / "keys.yaml"
-    path.write_text("a: &a {k: 1, m: [1, 1]}\nb: {<<: *a, k: 2}\nc: {k: k, l: k}\n")
-    assert read_keys(path) == {
-        "a": {"k": 1, "m": [1, 1]},
-        "b": {"k": 2, "m": [1, 1]},
-        "c": {"k": "k", "l": "k"},
-    }
-
-
-@pytest.mark.parametrize(
-    ("pair", "named"),
-    [
-        ("seeds=[1", r"--config seeds=\[1: is not YAML: did not find expected ',' or '\]'$"),
-        ("select={a\n: {}", r"--config select=\{a\\n: \{\}: is not YAML: .* in line 2$"),
-        ("seeds={a: 1, a: 2}", "key 'a' is given twice"),
-        ("seeds", "is not key=value"),
-    ],
-)
-def test_what_is_typed_and_is_no_value(pair, named):
-    with pytest.raises(SpecError, match=named) as caught:
-        overrides_of([pair])
-    assert "\n" not in str(caught.value)
-
-
 def test_what_select_leaves_out_is_said():
     """A level that is added under `experiments` and hidden by the preset's `select` is named."""
     values = configuration.values()
@@ -461,33 +398,6 @@ def test_what_select_leaves_out_is_said():
     (task,) = lines[2:]
     assert task.startswith("  moving_goals: ") and "tasks PointReach without FetchReach, " in task
     assert left_out(plan_of(preset="paper")) == []
-
-
-def test_a_derived_file_is_only_written_if_it_changed(tmp_path):
-    path = tmp_path / "a" / "plan.json"
-    write_if_changed(path, "one")
-    first = path.stat().st_mtime_ns
-    write_if_changed(path, "one")
-    assert path.stat().st_mtime_ns == first
-    write_if_changed(path, "two")
-    assert path.read_text() == "two"
-
-
-@pytest.mark.parametrize("damage", [b"\xff\xfe", b"", b"ond"])
-def test_a_derived_file_that_is_damaged_is_written_anew(tmp_path, damage):
-    path = tmp_path / "plan.json"
-    path.write_bytes(damage)
-    write_if_changed(path, "one")
-    assert path.read_text() == "one"
-
-
-def test_a_derived_file_from_the_future_is_written_anew(tmp_path):
-    """Whatever is made of it would always be older."""
-    path = tmp_path / "plan.json"
-    write_if_changed(path, "one")
-    os.utime(path, (time.time() + 3600,) * 2)
-    write_if_changed(path, "one")
-    assert path.stat().st_mtime <= time.time()
 
 
 def test_conda_and_lock_pin_the_same():

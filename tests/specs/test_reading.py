@@ -11,19 +11,66 @@ from hindsight.specs.reading import read_keys, values_of
 ROOT = Path(__file__).parents[2]
 
 
+TWO_WAYS = "can be read in two ways"
+
+
 @pytest.mark.parametrize(
-    "pair",
+    ("pair", "named"),
     [
-        "seeds=yes",
-        "seeds=010",
-        "steps=1:00:00",
-        "select={algorithms: {seeds: 010}}",
-        "end_test=Off",
+        ("seeds=[1", r"--config seeds=\[1: is not YAML: did not find expected ',' or '\]'$"),
+        ("select={a\n: {}", r"--config select=\{a\\n: \{\}: is not YAML: .* in line 2$"),
+        ("seeds={a: 1, a: 2}", "key 'a' is given twice"),
+        ("seeds", "is not key=value"),
+        ("seeds=yes", TWO_WAYS),
+        ("seeds=010", TWO_WAYS),
+        ("steps=1:00:00", TWO_WAYS),
+        ("select={algorithms: {seeds: 010}}", TWO_WAYS),
+        ("end_test=Off", TWO_WAYS),
     ],
 )
-def test_a_word_that_can_be_read_in_two_ways_is_refused(pair: str) -> None:
-    with pytest.raises(SpecError, match="can be read in two ways"):
+def test_what_is_typed_and_is_no_value(pair, named):
+    with pytest.raises(SpecError, match=named) as caught:
         overrides_of([pair])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (
+            "a: 1\nb: é".encode("latin-1"),
+            r"is not UTF-8 text \(byte 8, line 2\); save it so$",
+        ),
+        ("a: 1".encode("utf-16"), r"is not UTF-8 text \(byte 0, line 1\)"),
+        (b"a: 1\n\nb: 2\na: 3", r"key 'a' is given twice, in lines 1 and 4$"),
+        (b"x: {b: 2, b: 2}", r"key 'b' is given twice, in line 1$"),
+        (b"x:\n  y: 1\n  z: [{q: 1,\n q: 2}]", r"key 'q' is given twice, in lines 3 and 4$"),
+        (b"a: [1, 2\nb: }", r"is not YAML: did not find expected ',' or '\]' in line 2$"),
+        (b"a: \x01", r"is not YAML: control characters are not allowed$"),
+        (b"a: 2026-02-31", r"is not YAML: day is out of range for month$"),
+        (b"a: " + b"[" * 300_000 + b"]" * 300_000, r"is nested more than 50 deep$"),
+        (b"", r"holds no keys$"),
+        (b"- a list", r"holds no keys$"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path, data, named):
+    path = tmp_path / "config.yaml"
+    path.write_bytes(data)
+    with pytest.raises(SpecError, match=rf"config\.yaml: {named}") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SpecError, match="cannot be read"):
+        load(tmp_path / "none.yaml")
+
+
+def test_what_merges_may_be_overridden_and_lists_may_repeat(tmp_path):
+    path = tmp_path / "keys.yaml"
+    path.write_text("a: &a {k: 1, m: [1, 1]}\nb: {<<: *a, k: 2}\nc: {k: k, l: k}\n")
+    assert read_keys(path) == {
+        "a": {"k": 1, "m": [1, 1]},
+        "b": {"k": 2, "m": [1, 1]},
+        "c": {"k": "k", "l": "k"},
+    }
 
 
 @pytest.mark.parametrize(

@@ -201,10 +201,6 @@ def test_the_reports_know_no_errors(project):
         assert (project / "figures/smoke" / link).exists(), link
 
 
-def test_a_second_run_does_nothing(project):
-    assert planned(project) == {}
-
-
 def test_the_default_profile_applies_by_itself(project):
     told = snakemake(project, "--dry-run", *SMOKE).stdout
     assert "workflow specific profile profiles/default" in told

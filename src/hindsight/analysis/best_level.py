@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
 
 DRAWS = 1000
 S_RATIO = "s_ratio"
 FEWEST_LEVELS = 3  # fewer have no peak
 _ROUNDING = metrics.ROUNDING
-M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "m_c_even", "m_c_odd", "n_seeds")
+M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "n_seeds")
 BEST_COLUMNS = (
     "best_level", "best_to", "low", "high", "m_c", "single_peaked",
-    "lean", "lean_low", "lean_high", "learnt", "n_levels", "n_conditions", "n_seeds",
+    "lean", "lean_low", "lean_high", "n_levels", "n_conditions", "n_seeds",
 )  # fmt: skip
 
 
@@ -38,20 +37,15 @@ Place = tuple[str, str, str]  # fidelity, arm, condition
 class Scores:
     """M_c of one arm in one condition, levels ascending.
 
-    m_c, m_c_even, m_c_odd `[level]`: of all seeds, of those with even and with odd numbers (NaN
-    without any); replicates `[draw, level]`: of resampled seeds, the same as m_c under five seeds;
-    learnt: the median run succeeds in half of its episodes at some level; key: of its
-    first cell; varied: the key whose levels they are.
+    m_c `[level]`: of all seeds; replicates `[draw, level]`: of resampled seeds, the same as m_c
+    under five seeds; key: of its first cell; varied: the key whose levels they are.
     """
 
     key: Key
     varied: str
     levels: tuple[float, ...]
     m_c: Array
-    m_c_even: Array
-    m_c_odd: Array
     replicates: Array
-    learnt: bool
     n_seeds: int
 
     @property
@@ -60,32 +54,20 @@ class Scores:
         return _place_of(self.key)
 
 
-def varied_number(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> str | None:
-    """The one varied key if all of its levels are numbers; None otherwise."""
-    if len(vary) != 1:
-        return None
-    values = [key[vary[0]] for key, _ in cells]
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return vary[0] if numeric else None
-
-
 def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
-    """The scores of every arm in every condition, in the order given; none where no single number
-    varies.
+    """The scores of every arm in every condition, in the order given; none where what varies is
+    not a single number.
     """
-    name = varied_number(cells, vary)
-    if name is None:
+    if len(vary) != 1 or not all(type(key[vary[0]]) in (int, float) for key, _ in cells):
         return []
-
-    def place(item: tuple[Key, Reduced]) -> Place:
-        return _place_of(item[0])
-
-    order = {where: i for i, where in enumerate(dict.fromkeys(map(place, cells)))}
-    by_level = sorted(cells, key=lambda item: (order[place(item)], item[0][name]))
+    groups: dict[Place, list[tuple[Key, Reduced]]] = {}
+    for key, cell in cells:
+        groups.setdefault(_place_of(key), []).append((key, cell))
     found = []
-    for _, group in groupby(by_level, key=place):
-        keys, reduced = zip(*group, strict=True)
-        found.append(_score(keys[0], name, tuple(float(key[name]) for key in keys), reduced))
+    for group in groups.values():
+        keys, reduced = zip(*sorted(group, key=lambda item: item[0][vary[0]]), strict=True)
+        levels = tuple(float(key[vary[0]]) for key in keys)
+        found.append(_score(keys[0], vary[0], levels, reduced))
     return found
 
 
@@ -96,18 +78,12 @@ def _place_of(key: Key) -> Place:
 def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
     curves = [scaled_curves(cell) for cell in cells]
     everyone = np.arange(min(len(cell.seeds) for cell in cells))
-    tops, m_c = _m_c(curves, everyone[None])
-
-    def half(parity: int) -> Array:
-        own = everyone[cells[0].seeds[everyone] % 2 == parity]
-        return _m_c(curves, own[None])[1][0] if own.size else np.full(len(levels), np.nan)
-
+    m_c = _m_c(curves, everyone[None])
     replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
     if everyone.size >= statistics.FEWEST_SEEDS:
         draws = np.random.default_rng(0).integers(0, everyone.size, size=(DRAWS, everyone.size))
-        replicates = _m_c(curves, draws)[1]
-    learnt = bool((tops >= metrics.LEARNT - _ROUNDING).any())
-    return Scores(key, varied, levels, m_c[0], half(0), half(1), replicates, learnt, everyone.size)
+        replicates = _m_c(curves, draws)
+    return Scores(key, varied, levels, m_c[0], replicates, everyone.size)
 
 
 def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
@@ -120,8 +96,8 @@ def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
     return cell.env_steps[:end], np.ascontiguousarray(metrics.scaled(returns).T)
 
 
-def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Scaled maximum median return and M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
+def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Array:
+    """M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
     tops, times = [], []
     for env_steps, scaled in curves:
         medians = resampled_medians(scaled, draws)
@@ -129,7 +105,7 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> tup
         reached = medians >= metrics.LEARNT_SHARE * top - _ROUNDING
         tops.append(top)
         times.append(env_steps[reached.argmax(axis=0)])
-    return np.stack(tops, axis=-1), metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
+    return metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
 
 
 def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
@@ -175,8 +151,7 @@ def m_c_table(
         at = found.levels.index(float(key[found.varied]))
         low, high = _interval(found.replicates[:, at], statistics.resampled(1, found.n_seeds))
         rows.append(key | {
-            "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high,
-            "m_c_even": found.m_c_even[at], "m_c_odd": found.m_c_odd[at], "n_seeds": found.n_seeds,
+            "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": found.n_seeds,
         })  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
@@ -191,10 +166,9 @@ def best_levels(scores: Sequence[Scores], vary: Sequence[str], keys: Sequence[st
         own = [s for s in scores if s.place[:2] == arm]
         every = {level for s in own for level in s.levels}
         complete = [s for s in own if len(s.levels) == len(every)]
-        everywhere = own[0].key | {"condition": ALL, "spawn": None, "prey": None}
         is_s_ratio = list(vary) == [S_RATIO]
         if complete:
-            rows.append(everywhere | best_of(complete, is_s_ratio))
+            rows.append(own[0].key | EVERYWHERE | best_of(complete, is_s_ratio))
         rows += [s.key | best_of([s], is_s_ratio) for s in own]
     return pd.DataFrame(rows, columns=[*keys, *BEST_COLUMNS])
 
@@ -222,8 +196,7 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
         "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),
         "single_peaked": is_single_peaked(m_c, replicates) if has_interval else None,
         "lean": leaning, "lean_low": lean_low, "lean_high": lean_high,
-        "learnt": any(s.learnt for s in scores), "n_levels": len(levels),
-        "n_conditions": len(scores), "n_seeds": n_seeds,
+        "n_levels": len(levels), "n_conditions": len(scores), "n_seeds": n_seeds,
     }  # fmt: skip
 
 

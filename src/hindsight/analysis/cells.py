@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hindsight.io.checksums import is_whole, read_table
+from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
@@ -129,8 +129,7 @@ def _read(path: Path) -> Cell:
     rows = table.drop_columns("phase").to_pandas()
     absent = [name for name in (*PPO_ONLY, *OPTIONAL) if name not in rows]
     rows = rows.reindex(columns=[*rows.columns, *absent])
-    foreign = sorted(map(str, set(phases) - {"train", "evaluation"}))
-    if foreign:
+    if foreign := sorted(map(str, set(phases) - {"train", "evaluation"})):
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")
     order = np.lexsort([rows["env_steps"].to_numpy(), rows["seed"].to_numpy()])
     train, evaluations = (
@@ -138,8 +137,8 @@ def _read(path: Path) -> Cell:
         for phase in ("train", "evaluation")
     )
     cell = Cell(path, train, evaluations, metadata)
-    _check_rows(cell)
-    _check_agreement(cell)
+    for problem in _problems(cell):
+        raise ResultError(f"{path}: {problem}")
     return _failing_once_diverged(cell) if cell.diverged else cell
 
 
@@ -179,7 +178,7 @@ def _failing(
     return found.astype(rows.dtypes)
 
 
-def _require(path: Path, columns: Iterable[str], present: list[str]) -> None:
+def _require(path: Path, columns: tuple[str, ...], present: list[str]) -> None:
     missing = [name for name in columns if name not in present]
     if missing:
         raise ResultError(f"{path}: not a results file, it lacks the columns {', '.join(missing)}")
@@ -237,100 +236,89 @@ def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
         )
 
 
-def _check_rows(cell: Cell) -> None:
-    """Every run announced in the metadata is there, whole, on the common grid, with a clock that
-    never goes back.
+def metadata_of(path: Path) -> dict[str, Any]:
+    """What a cell's file says about itself, without a look at its rows.
+
+    Raises ResultError if it is no results file, or another cell's than its name asks for.
     """
-    path, curves, runs = cell.path, cell.curves, cell.metadata["runs"]
-    expected = int(cell.metadata["spec"]["seeds"])
+    metadata = {"spec": None, "spec_hash": None, **about(path)}
+    if metadata["spec"] is None:
+        raise ResultError(f"{path}: not a results file, its metadata has no specification")
+    must_be_the_one(path, metadata)
+    return metadata
+
+
+def _problems(cell: Cell) -> Iterator[str]:
+    """What no training can have written, whatever the checksum says; the first is enough, and what
+    is asked relies on what was asked before.
+
+    Every run that the metadata announce is there, whole, on the common grid; its clock never goes
+    back; values are possible; and the file agrees with itself and with its specification.
+    """
+    curves, runs, spec = cell.curves, cell.metadata["runs"], cell.metadata["spec"]
     announced = sorted(int(run["seed"]) for run in runs)
     found = sorted(int(seed) for seed in curves["seed"].unique())
-    if not found or len(announced) != expected or found != announced:
-        raise ResultError(
-            f"{path}: {expected} seeds are specified, {len(announced)} announced and "
-            f"{len(found)} found"
+    if not found or len(announced) != spec["seeds"] or found != announced:
+        yield (
+            f"{spec['seeds']} seeds are specified, {len(announced)} announced and {len(found)} "
+            "found"
         )
-    unevaluated = set(found) - set(cell.diverged) - set(cell.evaluations["seed"].tolist())
-    if unevaluated:
-        raise ResultError(f"{path}: seed {min(unevaluated)} has no evaluation rows")
-    _check_values(cell)
-    seeds, steps, iterations = (
-        curves[name].to_numpy() for name in ("seed", "env_steps", "iteration")
+    tested = cell.evaluations["seed"].to_numpy(), cell.evaluations["env_steps"].to_numpy()
+    last_tests = dict(zip(*(column.tolist() for column in tested), strict=True))  # steps ascend
+    if unevaluated := set(found) - cell.diverged.keys() - last_tests.keys():
+        yield f"seed {min(unevaluated)} has no evaluation rows"
+    yield from _impossible(cell)
+    seeds, steps, iterations, clock = (
+        curves[name].to_numpy() for name in ("seed", "env_steps", "iteration", cell.clock_column)
     )
     starts = np.flatnonzero(np.diff(seeds, prepend=np.nan))
     lengths = np.diff(starts, append=seeds.size)
-    last_step = dict(zip(seeds[starts].tolist(), steps[starts + lengths - 1], strict=True))
+    ends = starts + lengths - 1
+    last_step = dict(zip(seeds[starts].tolist(), steps[ends].tolist(), strict=True))
     for run in runs:
-        if int(last_step[run["seed"]]) != int(run["end_step"]):
-            raise ResultError(
-                f"{path}: seed {run['seed']} ended at step {run['end_step']} but its rows stop at "
-                f"{last_step[run['seed']]}"
-            )
+        seed, end, last = run["seed"], run["end_step"], last_step[run["seed"]]
+        if last != end:
+            yield f"seed {seed} ended at step {end} but its rows stop at {last}"
     place = np.arange(seeds.size) - np.repeat(starts, lengths)
     if not (iterations == place + 1).all():
-        raise ResultError(f"{path}: a seed's iterations are not 1, 2, 3, ... without gaps")
-    longest = starts[lengths.argmax()]
-    if (steps != steps[longest + place]).any():
-        raise ResultError(f"{path}: its seeds do not share one grid of steps")
-    same_run = np.diff(seeds) == 0
-    ticks = np.diff(curves[cell.clock_column].to_numpy())
-    if not (ticks[same_run] >= 0.0).all():
-        raise ResultError(f"{path}: {cell.clock_column} goes back within a run or is missing")
-
-
-def _check_agreement(cell: Cell) -> None:
-    """The file agrees with itself and with its specification."""
-    curves, spec = cell.curves, cell.metadata["spec"]
-    rollout = int(curves["env_steps"].iloc[0])
-    tested = cell.evaluations["seed"].to_numpy(), cell.evaluations["env_steps"].to_numpy()
-    last_tests = dict(zip(*(column.tolist() for column in tested), strict=True))  # steps ascend
-    for run in cell.metadata["runs"]:
+        yield "a seed's iterations are not 1, 2, 3, ... without gaps"
+    if (steps != steps[starts[lengths.argmax()] + place]).any():
+        yield "its seeds do not share one grid of steps"
+    if not (np.diff(clock)[np.diff(seeds) == 0] >= 0.0).all():
+        yield f"{cell.clock_column} goes back within a run or is missing"
+    for run in runs:
         seed, end, ended = (run[name] for name in ("seed", "end_step", "ended"))
         earliest = (spec.get("early_end") or np.inf) * (run["perfect_step"] or np.inf)
         wrong = {
-            "budget": cell.budget - end >= rollout,
+            "budget": cell.budget - end >= steps[0],
             "early": end < earliest,
             "test": not spec.get("end_test"),
         }
         if wrong.get(ended, False):
-            raise ResultError(
-                f"{cell.path}: seed {seed} ended at step {end} of {cell.budget} ({ended}), which "
-                "its specification does not allow"
+            yield (
+                f"seed {seed} ended at step {end} of {cell.budget} ({ended}), which its "
+                "specification does not allow"
             )
         if ended != "diverged" and last_tests[seed] != end:
-            raise ResultError(
-                f"{cell.path}: seed {seed} has no evaluation at step {end}, where it ended"
-            )
-    seeds, clock = curves["seed"].to_numpy(), curves[cell.clock_column].to_numpy()
-    starts = np.flatnonzero(np.diff(seeds, prepend=np.nan))
-    ends = np.append(starts[1:], seeds.size) - 1
-    if clock[ends].sum() * LEAST_SHARE < cell.metadata["seconds"]:
-        raise ResultError(
-            f"{cell.path}: its runs took {clock[ends].sum():g} s of the "
-            f"{cell.metadata['seconds']:g} s of all"
-        )
-    if spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT) == PAPERS_ENVIRONMENT:
-        for rows in (curves, cell.evaluations):
-            returns, success = rows["return_mean"].to_numpy(), rows["success_rate"].to_numpy()
-            gaps = np.nan_to_num(np.abs(returns - (2 * success - 1)))
-            if gaps.max(initial=0.0) > MOST_DIFFERENCE:
-                worst = int(gaps.argmax())
-                raise ResultError(
-                    f"{cell.path}: return {returns[worst]:g} at success {success[worst]:g}, where "
-                    "an episode's return is 1 with success and -1 without"
-                )
+            yield f"seed {seed} has no evaluation at step {end}, where it ended"
+    took, whole = clock[ends].sum(), cell.metadata["seconds"]
+    if took * LEAST_SHARE < whole:
+        yield f"its runs took {took:g} s of the {whole:g} s of all"
     columns = np.stack([curves[name].to_numpy(np.float64) for name in UNLIKE], axis=1)
-    runs = [columns[i : j + 1] for i, j in zip(starts, ends, strict=True)]
+    every = [columns[i : j + 1] for i, j in zip(starts, ends, strict=True)]
     # Runs that have not been updated yet may have failed alike.
-    updated = [run.tobytes() for run in runs if np.isfinite(run[:, LOSSES]).any()]
+    updated = [run.tobytes() for run in every if np.isfinite(run[:, LOSSES]).any()]
     if len(set(updated)) < len(updated):
-        raise ResultError(f"{cell.path}: two seeds have the same numbers in every row")
+        yield "two seeds have the same numbers in every row"
 
 
-def _check_values(cell: Cell) -> None:
-    """Nothing that no training can have written, whatever the seal says."""
-    spec = cell.metadata["spec"]
-    returns, longest = _possible(spec.get("environment", {}))
+def _impossible(cell: Cell) -> Iterator[str]:
+    """Rows and values that cannot be."""
+    where = cell.metadata["spec"].get("environment", {})
+    returns, longest = _possible(where)
+    bounds = {
+        "return_mean": returns, "success_rate": (0.0, 1.0), "episode_length": (1.0, longest)
+    }  # fmt: skip
     # Until an episode has finished nothing is told; a run that diverges may end with no number.
     untold = cell.curves["episodes"].to_numpy() == 0
     for seed, step in cell.diverged.items():
@@ -340,44 +328,29 @@ def _check_values(cell: Cell) -> None:
         ("evaluation", cell.evaluations, np.zeros(len(cell.evaluations), bool)),
     ):
         seeds, steps = rows["seed"].to_numpy(), rows["env_steps"].to_numpy()
-        twice = np.flatnonzero((np.diff(seeds) == 0) & (np.diff(steps) == 0))
-        if twice.size:
-            seed, step = seeds[twice[0]], steps[twice[0]]
-            raise ResultError(f"{cell.path}: seed {seed} has two rows of {phase} at step {step}")
+        for row in np.flatnonzero((np.diff(seeds) == 0) & (np.diff(steps) == 0)):
+            yield f"seed {seeds[row]} has two rows of {phase} at step {steps[row]}"
         beyond = steps.max(initial=1)
         if beyond > cell.budget or steps.min(initial=1) < 1:
-            raise ResultError(
-                f"{cell.path}: a row of {phase} is at step {beyond}, its budget is {cell.budget}"
-            )
-        for column, low, high in (
-            ("return_mean", *returns),
-            ("success_rate", 0.0, 1.0),
-            ("episode_length", 1.0, longest),
-        ):
-            _must_lie(f"{cell.path}: {column} of {phase}", rows, early, column, (low, high))
-
-
-def _must_lie(
-    what: str,
-    rows: pd.DataFrame,
-    untold: NDArray[np.bool_],
-    column: str,
-    bounds: tuple[float, float],
-) -> None:
-    """ResultError for a value outside the bounds, or none in a row that is not `untold` [row].
-
-    A mean of float32 may round.
-    """
-    low, high = bounds
-    values = rows[column].to_numpy(np.float64)
-    slack = 1e-4 * max(1.0, abs(low) if np.isfinite(low) else abs(high))
-    inside = np.isfinite(values) & (values >= low - slack) & (values <= high + slack)
-    wrong = np.flatnonzero(~(inside | (untold & np.isnan(values))))
-    if not wrong.size:
-        return
-    value, step, seed = (rows[name].iloc[wrong[0]] for name in (column, "env_steps", "seed"))
-    between = f", which lies between {low:g} and {high:g}" if np.isfinite(high) else ""
-    raise ResultError(f"{what} is {value:g} at step {step} of seed {seed}{between}")
+            yield f"a row of {phase} is at step {beyond}, its budget is {cell.budget}"
+        for column, (low, high) in bounds.items():
+            values = rows[column].to_numpy(np.float64)
+            # A mean of float32 may round.
+            slack = 1e-4 * max(1.0, abs(low) if np.isfinite(low) else abs(high))
+            inside = np.isfinite(values) & (values >= low - slack) & (values <= high + slack)
+            for row in np.flatnonzero(~(inside | (early & np.isnan(values)))):
+                at = f"{column} of {phase} is {values[row]:g} at step {steps[row]} of seed"
+                between = f", which lies between {low:g} and {high:g}" if np.isfinite(high) else ""
+                yield f"{at} {seeds[row]}{between}"
+        if where.get("id", PAPERS_ENVIRONMENT) == PAPERS_ENVIRONMENT:
+            mean, success = (rows[name].to_numpy() for name in ("return_mean", "success_rate"))
+            gaps = np.nan_to_num(np.abs(mean - (2 * success - 1)))
+            if gaps.max(initial=0.0) > MOST_DIFFERENCE:
+                row = gaps.argmax()
+                yield (
+                    f"return {mean[row]:g} at success {success[row]:g}, where an episode's return "
+                    "is 1 with success and -1 without"
+                )
 
 
 def _possible(where: dict[str, Any]) -> tuple[tuple[float, float], float]:

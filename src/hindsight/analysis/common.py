@@ -1,4 +1,4 @@
-"""What arms of unequal budgets have in common: the steps, and the minutes, that each of them had.
+"""What arms of unequal budgets have in common: the steps that each of them had.
 
 An arm that had more steps than another has not thereby done better. So, beside each arm's whole
 budget, arms are compared within what all had, and read at the steps of the coarsest grid, so that
@@ -16,35 +16,27 @@ import pandas as pd
 from hindsight.analysis import metrics
 from hindsight.analysis.reduce import Array, Reduced
 
-#: Of the minutes in common.  The papers have a hundred; but the arms share an axis, on which a
-#: hundred bins of a long run of SAC are too wide to tell when PPO has learned.
-BINS = 1000
-
 
 @dataclass(frozen=True)
 class Common:
     """What several cells have in common.
 
     budget: the smallest, in steps; grid `[step]`: the steps at which they are compared, none where
-    the coarsest grid begins beyond that budget; spacing: the coarsest grid's, in steps; minutes: up
-    to which every cell was trained or had nothing more to learn.
+    the coarsest grid begins beyond that budget; spacing: the coarsest grid's, in steps.
     """
 
     budget: int
     grid: Array
     spacing: float
-    minutes: float
 
     @classmethod
     def of(cls, cells: Sequence[Reduced]) -> Common:
         """What these have in common."""
         end = min(cell.env_steps[-1] for cell in cells)
         grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
-        trained = min(map(trained_minutes, cells))
-        longest = max(float(cell.runs["minutes"].max()) for cell in cells)
         spacing = max(float(cell.env_steps[0]) for cell in cells)
         budget = min(cell.budget for cell in cells)
-        return cls(budget, min(grids, key=len), spacing, min(trained, longest))
+        return cls(budget, min(grids, key=len), spacing)
 
     def returns(self, cell: Reduced) -> Array:
         """`[seed, step]` on the common grid: each run's last return by then."""
@@ -62,11 +54,6 @@ class Common:
         steps = self.grid if steps is None else steps
         index = np.searchsorted(cell.env_steps, steps, side="right") - 1
         return np.where(index < 0, np.nan, carried[:, np.maximum(index, 0)])
-
-    def returns_by_minutes(self, cell: Reduced) -> tuple[Array, Array]:
-        """The right edges of BINS equal bins of the common minutes, and `[seed, bin]` by then."""
-        edges = self.minutes * np.arange(1, BINS + 1) / BINS
-        return edges, metrics.on_time_grid(cell.carried_returns, cell.minutes, edges)
 
     def runs(self, cell: Reduced) -> pd.DataFrame:
         """By seed, what the runs had reached at the end of the common grid: auc, final_return,
@@ -90,11 +77,3 @@ class Common:
             "final_evaluation_success": np.array(success, seen["success_rate"].to_numpy().dtype),
             "end_step": np.minimum(end_step, last),
         }, index=pd.Index(cell.runs["seed"]))  # fmt: skip
-
-
-def trained_minutes(cell: Reduced) -> float:
-    """Minutes of the longest run that its budget ended; infinite if all had ended before, being
-    perfect: such a run keeps its last value.
-    """
-    used_up = cell.runs["end_step"] >= cell.env_steps[-1]
-    return float(cell.runs.loc[used_up, "minutes"].max()) if used_up.any() else float("inf")

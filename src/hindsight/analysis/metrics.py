@@ -48,15 +48,6 @@ def quantiles(values: ArrayLike, levels: ArrayLike) -> Array:
     return result
 
 
-def mean_over_seeds(values: ArrayLike) -> Array:
-    """`[step]`: mean over the seeds that have a value; NaN where none has."""
-    values = np.asarray(values, dtype=np.float64)
-    present = ~np.isnan(values)
-    count = present.sum(axis=0)
-    total = np.where(present, values, 0.0).sum(axis=0)
-    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-
-
 def median_curve(values: ArrayLike) -> Array:
     """`[step]`: the median over seeds of carried-forward `[seed, step]` values."""
     return quantiles(values, [0.5])[0]
@@ -91,24 +82,12 @@ def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
     """First `x` at which the scaled median curve reaches 0.95 of its own maximum.
 
     `median`: return units, `[step]`; `x`: steps or minutes, `[step]`. The papers' definition: it
-    gives a value for a curve that never leaves -1 as well, so read it together with the maximum
-    (`time_if_learnt` does).
+    gives a value for a curve that never leaves -1 as well, so read it together with the maximum.
     """
     curve = scaled(median)
     top = curve[maximum_steps(median)[0]]
     learnt = np.flatnonzero(curve >= LEARNT_SHARE * top - ROUNDING)
     return float(np.asarray(x, dtype=np.float64)[learnt[0]])
-
-
-def is_learnt(maximum: float) -> bool:
-    """Whether a maximum median return means success in half of the episodes."""
-    return bool(scaled(maximum) >= LEARNT - ROUNDING)
-
-
-def time_if_learnt(median: ArrayLike, x: ArrayLike) -> float:
-    """The time to learn; NaN of a median run that never succeeds in half of its episodes."""
-    learnt = is_learnt(maximum_median_return(median))
-    return time_to_learn(median, x) if learnt else float("nan")
 
 
 def first_at(median: ArrayLike, x: ArrayLike, level: float) -> float:
@@ -154,33 +133,18 @@ def on_time_grid(values: ArrayLike, minutes: ArrayLike, edges: ArrayLike) -> Arr
     `values`, `minutes`: `[seed, step]`, minutes NaN after a run's end; `edges`: the right edges,
     increasing, `[bin]`. A run that has ended keeps its last value.
     """
-    return at_rows(np.asarray(values, dtype=np.float64), rows_by(minutes, edges))
-
-
-def rows_by(minutes: ArrayLike, edges: ArrayLike) -> NDArray[np.intp]:
-    """`[seed, bin]`: the step's index of each seed's last value by every bin's right edge; -1
-    before its first.  (`on_time_grid`, for several values of the same minutes.)
-    """
     # A tick on an edge, as the longest run's end is, belongs to the bin that it closes.
     closed = np.asarray(edges, dtype=np.float64) * (1.0 + ROUNDING)
     clocks = np.asarray(minutes, dtype=np.float64)
     ticks = (clock[~np.isnan(clock)] for clock in clocks)
-    return np.array([np.searchsorted(own, closed, side="right") - 1 for own in ticks])
-
-
-def at_rows(values: Array, rows: NDArray[np.intp]) -> Array:
-    """`[seed, bin]`: the values `[seed, step]` at `rows_by`; NaN where there is none."""
-    found = np.take_along_axis(values, np.maximum(rows, 0), axis=1)
+    rows = np.array([np.searchsorted(own, closed, side="right") - 1 for own in ticks])
+    found = np.take_along_axis(np.asarray(values, np.float64), np.maximum(rows, 0), axis=1)
     return np.where(rows >= 0, found, np.nan)
 
 
-def thin(count: int, limit: int, keep: ArrayLike = ()) -> NDArray[np.intp]:
-    """At most `limit` evenly spread indices out of `count`, with both ends and those in `keep`."""
-    kept = np.unique(np.asarray(keep, dtype=np.intp))
-    if count <= limit:
-        return np.arange(count)
-    spread = np.linspace(0, count - 1, limit - kept.size).round().astype(np.intp)
-    return np.union1d(spread, kept)
+def thin(count: int, limit: int) -> NDArray[np.intp]:
+    """At most `limit` evenly spread indices out of `count`, with both ends."""
+    return np.linspace(0, count - 1, min(count, limit)).round().astype(np.intp)
 
 
 def first_solved(success: ArrayLike, episodes: ArrayLike) -> Array:

@@ -18,6 +18,7 @@ Key = dict[str, Any]
 
 #: In place of a condition, in a row over several.
 ALL = "all"
+EVERYWHERE: Key = {"condition": ALL, "spawn": None, "prey": None}
 EVALUATION_COLUMNS = (
     "seed", "env_steps", "return_mean", "success_rate", "episode_length",
     "reward_entropy", "action_entropy", "observation_entropy",
@@ -25,8 +26,8 @@ EVALUATION_COLUMNS = (
 RUN_COLUMNS = (
     "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
     "solved", "solve_step", "perfect_step", "end_step", "ended", "switch_step", "minutes",
-    "updates", "hindsight_log_ratio_max", "forgetting", "auc", "success_auc", "max_success",
-    "goal_moved_first", "goal_moved_mean", "goal_displacement_first", "learn_step", "learn_minutes",
+    "updates", "hindsight_log_ratio_max", "auc", "success_auc", "max_success", "goal_moved_first",
+    "learn_step", "learn_minutes",
 )  # fmt: skip
 #: The return by which a run counts as having learned: nine of ten episodes succeed.
 LEARNED_RETURN = 0.8
@@ -42,8 +43,8 @@ TRACED = (
 class Reduced:
     """A cell as arrays on one grid of steps that reaches the budget; NaN after a run's end.
 
-    budget: steps that a run may take; env_steps `[step]`; returns, success, solved (by then: 0 or
-    1), minutes, updates (of an iteration) and each of `traces` `[seed, step]`; runs and
+    budget: steps that a run may take; env_steps `[step]`; returns, success, minutes, updates (of an
+    iteration) and each of `traces` `[seed, step]`; runs and
     evaluations: one frame each with a column `seed`; switches: whether the specification has
     hindsight end before the run does; unit_returns: whether returns lie in [-1, 1], as the papers'
     statistics suppose; by_episode: whether no row holds more than one episode; timed_on: the
@@ -55,7 +56,6 @@ class Reduced:
     env_steps: Array
     returns: Array
     success: Array
-    solved: Array
     minutes: Array
     updates: Array
     traces: dict[str, Array]
@@ -104,7 +104,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     traces[PUSH] = copies_push(
         *map(matrix, ("relabelled_share", "relabelled_advantage", "relabelled_z_squared"))
     )
-    episodes, goal_moved = matrix("episodes"), matrix("goal_moved")
+    episodes = matrix("episodes")
     of_hundred = np.where(episodes >= metrics.SOLVED_EPISODES, success, np.nan)
     first = metrics.first_solved(success, episodes)
     last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
@@ -112,7 +112,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     ended = [by_seed[int(seed)] for seed in seeds]
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
     area = np.nanmean(metrics.scaled(full), axis=1)
-    unit_returns = _task(cell) == PAPERS_ENVIRONMENT
+    task = cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT)
+    unit_returns = task == PAPERS_ENVIRONMENT
     learn_step, learn_minutes = first_reached(returns, env_steps, minutes)
     runs = pd.DataFrame({
         "seed": seeds,
@@ -129,20 +130,16 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "minutes": np.nanmax(minutes, axis=1),
         "updates": np.nansum(updates, axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
-        "forgetting": np.nanmax(returns, axis=1) - full[:, -1],
         # Another task's returns have no scale of 0 to 1.
         "auc": area if unit_returns else np.full(area.shape, np.nan),
         "success_auc": np.nanmean(full_success, axis=1),
         "max_success": np.fmax.reduce(of_hundred, axis=1),
-        "goal_moved_first": goal_moved[:, 0],
-        "goal_moved_mean": metrics.mean_over_seeds(goal_moved.T),  # turned: over steps
-        "goal_displacement_first": matrix("goal_displacement")[:, 0],
+        "goal_moved_first": matrix("goal_moved")[:, 0],
         "learn_step": learn_step if unit_returns else np.nan,
         "learn_minutes": learn_minutes if unit_returns else np.nan,
     })  # fmt: skip
-    solved = (np.arange(env_steps.size) >= first[:, None]).astype(np.float64)
     return Reduced(
-        cell.budget, seeds, env_steps, returns, success, solved, minutes, updates, traces, runs,
+        cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
         evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()), _timed_on(cell),
     )  # fmt: skip
@@ -178,10 +175,6 @@ def _switches(cell: Cell) -> bool:
     spec = cell.metadata["spec"]
     hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
     return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
-
-
-def _task(cell: Cell) -> str:
-    return str(cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT))
 
 
 def _number(value: float | None) -> float:

@@ -13,11 +13,10 @@ import pandas as pd
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import DRAWS, resampled_medians, scaled_curves
-from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
 
 SENSITIVITY_COLUMNS = (
-    "best", "worst", "sensitivity_percent", "low", "high", "evaluation_percent", "n_levels",
-    "n_conditions", "n_seeds",
+    "best", "worst", "sensitivity_percent", "low", "high", "n_levels", "n_conditions", "n_seeds",
 )  # fmt: skip
 
 
@@ -25,8 +24,7 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
     """Per fidelity and arm the worst case over ALL complete conditions, then a row per condition:
     best and worst scaled maximum median return over the levels, and the sensitivity in per cent.
 
-    keys: names of the columns of a cell's key, but for the level; evaluation_percent: the same of
-    the mean return of the last evaluation, without random actions.
+    keys: names of the columns of a cell's key, but for the level.
     """
     found: dict[tuple[str, str], dict[str, list[tuple[Key, Reduced]]]] = {}
     for key, cell in cells:
@@ -42,8 +40,7 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
             if row["n_levels"] == every and not np.isnan(row["sensitivity_percent"])
         ]
         if whole:
-            everywhere = {"condition": ALL, "spawn": None, "prey": None}
-            rows.append(own[0][0] | everywhere | _worst_case(whole))
+            rows.append(own[0][0] | EVERYWHERE | _worst_case(whole))
         rows += [key | row for key, row, _ in own]
     return pd.DataFrame(rows, columns=[*keys, *SENSITIVITY_COLUMNS])
 
@@ -53,11 +50,9 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
     curves = [scaled_curves(cell)[1] for cell in levels]  # [step, seed]
     tops = np.array([np.nanmax(metrics.median_curve(curve.T)) for curve in curves])
     n_seeds = min(curve.shape[1] for curve in curves)
-    finals = metrics.scaled([cell.runs["final_evaluation_return"].mean() for cell in levels])
     row: Key = {
         "best": tops.max(), "worst": tops.min(), "n_levels": len(levels), "n_conditions": 1,
         "sensitivity_percent": float(metrics.sensitivity(tops)), "n_seeds": n_seeds,
-        "evaluation_percent": float(metrics.sensitivity(finals)),
     }  # fmt: skip
     draws = None
     if n_seeds >= statistics.FEWEST_SEEDS:
@@ -82,9 +77,7 @@ def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
     whole = len(replicates) == len(conditions)
     low, high = _interval(np.nanmax(np.stack(replicates), axis=0) if whole else None)
     fewest = {name: min(row[name] for row, _ in conditions) for name in ("n_levels", "n_seeds")}
-    tested = float(np.nanmax([row["evaluation_percent"] for row, _ in conditions]))
-    return worst | fewest | {"low": low, "high": high, "evaluation_percent": tested,
-                             "n_conditions": len(conditions)}  # fmt: skip
+    return worst | fewest | {"low": low, "high": high, "n_conditions": len(conditions)}
 
 
 def _interval(replicates: Array | None) -> statistics.Interval:

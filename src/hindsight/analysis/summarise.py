@@ -23,7 +23,7 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import arm_columns
 from hindsight.analysis.best_level import best_levels, m_c_table, score
 from hindsight.analysis.cells import Cell, ResultError, load_cell
-from hindsight.analysis.common import BINS, Common
+from hindsight.analysis.common import Common
 from hindsight.analysis.reduce import (
     EVALUATION_COLUMNS,
     RUN_COLUMNS,
@@ -36,44 +36,38 @@ from hindsight.analysis.reduce import (
 from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.time_saved import time_saved
 from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
-from hindsight.io.files import DamagedError, write_whole
+from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
 from hindsight.io.startup import side_by_side
 
 #: Columns of a table by name, equally long.
 Columns = Mapping[str, NDArray[Any]]
-CURVE_POINTS = 250
 #: All rollouts of 1 000 000 steps, so that no statistic of a run depends on how it is shown.
 SEED_CURVE_POINTS = 500
-MINUTE_BINS = 100  # of curves that are drawn; numbers are read from BINS
+#: Of training time.  The papers have a hundred; but the arms share an axis, on which a hundred bins
+#: of a long run of SAC are too wide to tell when PPO has learned.
+BINS = 1000
 PAIRED_METRICS = ("auc", "final_return")
 #: On other tasks, whose returns have no common scale.
 TASK_METRICS = ("success_auc", "final_evaluation_success")
 SPREAD = ("mean", "iqm")
-CURVE_COLUMNS = (
-    "clock", "x", "median", "q25", "q75", "mean", "success_share", "solved_share", "n_seeds",
-)  # fmt: skip
 SEED_CURVE_COLUMNS = (
     "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
-#: Returns, and by which the median run's first step and minute there are found: time to one's own
-#: maximum is short where that is low.
-LEVELS = {"0": 0.0, "0.8": 0.8}
-#: On the coarsest grid of the arms of a condition, to each arm's own end.
+#: A return by which the median run's first step there is found: time to one's own maximum is short
+#: where that is low.
+LEVEL = 0.8
+#: On the coarsest grid of the arms of a condition, to each arm's own end; and within the steps that
+#: all of them had (`common`).
 COARSE_COLUMNS = (
-    "coarse_max_median_return", "coarse_time_to_learn",
-    *(f"{unit}_to_{level}" for level in LEVELS for unit in ("steps", "minutes")),
-)  # fmt: skip
-#: Of the arms compared within what all of them had (`common`).
-COMMON_COLUMNS = (
-    "common_steps", "common_steps_max_median_return", "common_steps_to_learn",
-    "common_minutes", "common_minutes_max_median_return", "common_minutes_to_learn",
+    "coarse_max_median_return", f"steps_to_{LEVEL}",
+    "common_steps", "common_steps_max_median_return",
 )  # fmt: skip
 SUMMARY_COLUMNS = (
     "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
     "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
     "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
-    "timed_on", "budget", "cut_share", *COARSE_COLUMNS, *COMMON_COLUMNS,
+    "timed_on", "budget", *COARSE_COLUMNS,
 )  # fmt: skip
 #: Where a cell was trained; spawn and prey only of the papers' conditions.
 PLACE = ("task", "condition", "spawn", "prey")
@@ -113,8 +107,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     cells, ResultError for a file that is no plan.
     """
     plan = read_plan(plan_path)
-    text = plan_path.read_text(encoding="utf-8")
-    write_whole(out / "plan.json", lambda part: part.write_text(text, encoding="utf-8"))
+    write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
     paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
     paths = {name: path for name, path in paths.items() if path.exists()}
     missing = [entry for entry in plan["entries"] if entry["cell"] not in paths]
@@ -131,7 +124,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     shown = tables["summary.csv"][list(TEX_COLUMNS)].rename(columns=TEX_COLUMNS)
     shown["level"] = [str(level).replace("_", " ").replace("=", " = ") for level in shown["level"]]
     tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
-    write_whole(out / "summary.tex", lambda part: part.write_text(tex))
+    write_if_changed(out / "summary.tex", tex)
     sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
@@ -144,8 +137,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
         "entries": len(plan["entries"]), "missing": missing, "diverged": diverged, SUMS: sums,
     }  # fmt: skip
     sums[RECORD] = record_sum(found)
-    record = json.dumps(found, indent=1) + "\n"
-    write_whole(out / RECORD, lambda part: part.write_text(record))
+    write_if_changed(out / RECORD, as_json(found))
     return missing
 
 
@@ -177,35 +169,27 @@ def make_tables(
     arm: the columns by which arms are known, its name first.
     """
     keys = ["fidelity", *arm, "level", *vary, *PLACE]
-    longest, largest = _longest_minutes(cells), _largest_budgets(cells)
-    compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
-    curves: list[tuple[Key, Columns]] = []
-    summaries: list[Key] = []
+    longest: dict[tuple[str, str], float] = {}  # a condition's arms and levels share a time axis
     for key, cell in cells:
-        steps = step_curve(cell)
-        minutes = median_by_minutes(cell, longest[_condition(key)])
-        # In bins of its own: one of an arm that takes long would hold all of one that does not.
-        drawn = minute_curve(cell, float(cell.runs["minutes"].max()), MINUTE_BINS)
-        if cell.budget < largest[_condition(key)]:
-            # Not that it would stay so: there were no more steps.
-            trained = _bins_trained(minutes["x"], cell)
-            minutes = {name: values[:trained] for name, values in minutes.items()}
-        kept = _points_to_keep(steps, to_learn=cell.unit_returns)
-        curves += [(key, {name: v[kept] for name, v in steps.items()}), (key, drawn)]
-        common = _coarse_row(cell, compared[_place(key)], minutes)
-        common |= _common_row(cell, compared[_place(key)])
-        summaries.append(key | _summary_row(cell, steps, minutes) | common)
+        minutes = float(cell.runs["minutes"].max())
+        longest[_condition(key)] = max(minutes, longest.get(_condition(key), 0.0))
+    compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
+    summaries = [
+        key
+        | _summary_row(cell, longest[_condition(key)])
+        | _coarse_row(cell, compared[_place(key)])
+        for key, cell in cells
+    ]
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
     # The papers' statistics suppose returns in [-1, 1]; other tasks, and what is compared with
     # them, are judged by success.
     like_papers = list(cells) if all(cell.unit_returns for _, cell in cells) else []
-    paper_runs = _stack([(key, cell.runs) for key, cell in like_papers], keys, RUN_COLUMNS)
+    paper_runs = runs if like_papers else runs[:0]
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
     scores = score(like_papers, vary)
     return {
-        "curves.parquet": _stack(curves, keys, CURVE_COLUMNS),
         "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
         "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
         "runs.parquet": runs,
@@ -220,71 +204,35 @@ def make_tables(
     }
 
 
-def step_curve(cell: Reduced) -> Columns:
-    """The seeds' statistics at every step of the grid, ended runs carried forward."""
-    values = (cell.carried_returns, cell.carried_success, cell.solved)
-    return _curve("env_steps", cell.env_steps, *values)
+def _summary_row(cell: Reduced, longest: float) -> Key:
+    """The row of summary.csv: the papers' statistics, then those of the final evaluation.
 
-
-def minute_curve(cell: Reduced, longest: float, bins: int) -> Columns:
-    """The seeds' statistics by the end of each of so many equal bins of training time from 0 to
-    `longest` minutes.
+    longest: minutes of the longest run of the condition, which BINS equal bins divide.
     """
-    edges = longest * np.arange(1, bins + 1) / bins
-    rows = metrics.rows_by(cell.minutes, edges)
-    values = (cell.carried_returns, cell.carried_success, cell.solved)
-    return _curve("minutes", edges, *(metrics.at_rows(v, rows) for v in values))
-
-
-def median_by_minutes(cell: Reduced, longest: float) -> dict[str, Array]:
-    """`x` and `median` `[bin]` of the returns by the end of each of BINS equal bins of training
-    time from 0 to `longest` minutes: what numbers are read from.
-    """
-    edges = longest * np.arange(1, BINS + 1) / BINS
-    returns = metrics.on_time_grid(cell.carried_returns, cell.minutes, edges)
-    return {"x": edges, "median": metrics.median_curve(returns)}
-
-
-def _curve(clock: str, x: Array, returns: Array, success: Array, solved: Array) -> Columns:
-    q25, median, q75 = metrics.quantiles(returns, [0.25, 0.5, 0.75])
-    return {
-        "clock": np.full(x.shape, clock), "x": x, "median": median, "q25": q25, "q75": q75,
-        "mean": metrics.mean_over_seeds(returns),
-        "success_share": metrics.mean_over_seeds(success),
-        "solved_share": np.nan_to_num(solved).mean(axis=0),
-        "n_seeds": (~np.isnan(returns)).sum(axis=0),
-    }  # fmt: skip
-
-
-def _points_to_keep(curve: Columns, *, to_learn: bool) -> NDArray[np.intp]:
-    """Rows of a thinned curve: evenly spread, with the exact maximum and, where there is one, time
-    to learn.
-    """
-    median, x = curve["median"], curve["x"]
-    kept = list(metrics.maximum_steps(median))
-    if to_learn:
-        kept.append(int(np.searchsorted(x, metrics.time_to_learn(median, x))))
-    return metrics.thin(len(x), CURVE_POINTS, kept)
-
-
-def _summary_row(cell: Reduced, steps: Columns, minutes: Columns) -> Key:
-    """The row of summary.csv: the papers' statistics, then those of the final evaluation."""
     finals = cell.runs["final_evaluation_return"].to_numpy()
+    median = metrics.median_curve(cell.carried_returns)
     solved = int(cell.runs["solved"].sum())
     row: Key = {
         "n_seeds": len(finals),
-        "max_median_return": metrics.maximum_median_return(steps["median"]),
+        "max_median_return": metrics.maximum_median_return(median),
         "iqr": metrics.iqr_at_maximum(cell.carried_returns),
         "time_to_learn_steps": float("nan"),
         "time_to_learn_minutes": float("nan"),
         "solved_share": solved / len(finals),
+        "timed_on": cell.timed_on,
+        "budget": cell.budget,
         # Of all runs: one that does not solve its task takes longer than any step.
         "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
     # By whichever clock: read at fewer points, a curve's maximum may be missed.
-    if cell.unit_returns and metrics.is_learnt(row["max_median_return"]):
-        for clock, curve in (("steps", steps), ("minutes", minutes)):
-            row[f"time_to_learn_{clock}"] = metrics.time_to_learn(curve["median"], curve["x"])
+    learnt = metrics.scaled(row["max_median_return"]) >= metrics.LEARNT - metrics.ROUNDING
+    if cell.unit_returns and learnt:
+        edges = longest * np.arange(1, BINS + 1) / BINS
+        by_minutes = metrics.on_time_grid(cell.carried_returns, cell.minutes, edges)
+        row["time_to_learn_steps"] = metrics.time_to_learn(median, cell.env_steps)
+        row["time_to_learn_minutes"] = metrics.time_to_learn(
+            metrics.median_curve(by_minutes), edges
+        )
     row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
     for name in SPREAD:
         row |= _spread(name, [finals], f"{name}_return", name)
@@ -293,46 +241,18 @@ def _summary_row(cell: Reduced, steps: Columns, minutes: Columns) -> Key:
     return row
 
 
-def _coarse_row(cell: Reduced, common: Common, minutes: Columns) -> Key:
-    """Maximum and time to learn on the arms' coarsest grid, and the time to LEVELS; NaN without."""
-    row: Key = dict.fromkeys(COARSE_COLUMNS, float("nan"))
+def _coarse_row(cell: Reduced, common: Common) -> Key:
+    """What COARSE_COLUMNS say of an arm beside the others; NaN without any value."""
+    row: Key = dict.fromkeys(COARSE_COLUMNS, float("nan")) | {"common_steps": common.budget}
     steps, returns = common.to_own_end(cell)
-    median = metrics.median_curve(returns)
-    if not cell.unit_returns or np.isnan(median).all():
-        return row
-    row["coarse_max_median_return"] = metrics.maximum_median_return(median)
-    row["coarse_time_to_learn"] = metrics.time_if_learnt(median, steps)
-    for name, level in LEVELS.items():
-        row[f"steps_to_{name}"] = metrics.first_at(median, steps, level)
-        row[f"minutes_to_{name}"] = metrics.first_at(minutes["median"], minutes["x"], level)
-    return row
-
-
-def _common_row(cell: Reduced, common: Common) -> Key:
-    """The papers' statistics within what all arms of a condition had; NaN without any value."""
-    edges, by_minutes = common.returns_by_minutes(cell)
-    cut = cell.runs["end_step"] >= cell.env_steps[-1]
-    row: Key = {"budget": cell.budget, "cut_share": cut.mean(), "timed_on": cell.timed_on}
-    for unit, had, x, returns in (
-        ("steps", common.budget, common.grid, common.returns(cell)),
-        ("minutes", common.minutes, edges, by_minutes),
-    ):
-        median = metrics.median_curve(returns)
-        top, learnt = float("nan"), float("nan")
+    medians = [metrics.median_curve(values) for values in (returns, common.returns(cell))]
+    names = ("coarse_max_median_return", "common_steps_max_median_return")
+    for name, median in zip(names, medians, strict=True):
         if cell.unit_returns and not np.isnan(median).all():
-            top, learnt = metrics.maximum_median_return(median), metrics.time_if_learnt(median, x)
-        row |= {
-            f"common_{unit}": had,
-            f"common_{unit}_max_median_return": top,
-            f"common_{unit}_to_learn": learnt,
-        }
+            row[name] = metrics.maximum_median_return(median)
+    if cell.unit_returns:
+        row[f"steps_to_{LEVEL}"] = metrics.first_at(medians[0], steps, LEVEL)
     return row
-
-
-def _bins_trained(edges: Array, cell: Reduced) -> int:
-    """Bins of time up to the one in which the cell's last run ends."""
-    end = float(cell.runs["minutes"].max())
-    return min(len(edges), int(np.searchsorted(edges, end * (1.0 - 1e-6))) + 1)
 
 
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
@@ -508,25 +428,8 @@ def _by_place(
     return found
 
 
-def _largest_budgets(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str], int]:
-    """The largest budget per condition."""
-    largest: dict[tuple[str, str], int] = {}
-    for key, cell in cells:
-        largest[_condition(key)] = max(cell.budget, largest.get(_condition(key), 0))
-    return largest
-
-
 def _condition(key: Key) -> tuple[str, str]:
     return key["fidelity"], key["condition"]
-
-
-def _longest_minutes(cells: Iterable[tuple[Key, Reduced]]) -> dict[tuple[str, str], float]:
-    """The longest run's minutes per condition: its arms and levels share one time axis."""
-    longest: dict[tuple[str, str], float] = {}
-    for key, cell in cells:
-        minutes = float(cell.runs["minutes"].max())
-        longest[_condition(key)] = max(minutes, longest.get(_condition(key), 0.0))
-    return longest
 
 
 def _stack(

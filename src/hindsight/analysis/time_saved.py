@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.reduce import ALL, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
 
 DRAWS = 1000
 #: An interval at this confidence within the margin is an equivalence test at 5 %.
@@ -66,23 +66,21 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.
     for own in found.values():
         switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
         if switched:
-            everywhere = {"condition": ALL, "spawn": None, "prey": None}
-            rows.append(own[0][0] | everywhere | _row(switched))
+            rows.append(own[0][0] | EVERYWHERE | _row(switched))
         rows += [key | _row([pairs]) for key, pairs in own]
     return pd.DataFrame(rows, columns=columns)
 
 
 def pair(baseline: Reduced, arm: Reduced) -> Pairs:
     """Two cells' runs of the same seeds, up to the earlier of their last steps."""
-    _, rows, others = np.intersect1d(baseline.seeds, arm.seeds, return_indices=True)
-    index = (rows, others)
-    runs = [cell.runs.iloc[i] for cell, i in zip((baseline, arm), index, strict=True)]
+    _, *index = np.intersect1d(baseline.seeds, arm.seeds, return_indices=True)
+    both = list(zip((baseline, arm), index, strict=True))
+    runs = [cell.runs.iloc[i] for cell, i in both]
     last = np.minimum(*(frame["end_step"].to_numpy(dtype=np.float64) for frame in runs))
-    minutes, updates = [], []
-    for cell, i in zip((baseline, arm), index, strict=True):
-        at = np.searchsorted(cell.env_steps, last, side="right") - 1
-        minutes.append(cell.minutes[i, at])
-        updates.append(np.nancumsum(cell.updates, axis=1)[i, at])
+    at = [np.searchsorted(cell.env_steps, last, side="right") - 1 for cell, _ in both]
+    minutes = [cell.minutes[i, j] for (cell, i), j in zip(both, at, strict=True)]
+    updates = [np.nancumsum(cell.updates, axis=1)[i, j]
+               for (cell, i), j in zip(both, at, strict=True)]  # fmt: skip
     finals = [frame["final_evaluation_return"].to_numpy(dtype=np.float64) for frame in runs]
     switch_step = runs[1]["switch_step"].to_numpy(dtype=np.float64)
     return Pairs(

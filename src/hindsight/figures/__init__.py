@@ -1,9 +1,10 @@
 """From tables to figures; never imports torch.
 
-figures.yaml says which figures there are and what each shows; `draw` draws one by name.  What draws
-is imported once something is drawn.
+figures.yaml says which figures there are and what each shows; `draw` draws one by name, `draw_all`
+many.  What draws is imported once something is drawn.
 """
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from hindsight.figures.specs import (
     of_any,
     specs_of,
 )
+from hindsight.io.checksums import check_tables
+from hindsight.io.startup import side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +30,7 @@ __all__ = [
     "FIGURES",
     "FigureSpec",
     "draw",
-    "draw_for_paper",
+    "draw_all",
     "draw_spec",
     "figure_of",
     "name_under",
@@ -40,11 +43,18 @@ __all__ = [
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> "Figure":
     """The figure of a spec, from the tables in `folder`."""
-    from hindsight.figures import kinds, style
+    from hindsight.figures import curves, environment, learned, points, style
     from hindsight.figures.tables import Tables
 
+    kinds = {
+        "curves": curves.draw,
+        "along": points.along,
+        "intervals": points.intervals,
+        "episodes": environment.draw,
+        "learned": learned.draw,
+    }
     with style.styled(paper=paper):
-        return kinds.KINDS[spec.kind](Tables(folder, spec.fidelity), spec)
+        return kinds[spec.kind](Tables(folder, spec.fidelity), spec)
 
 
 def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> "Figure":
@@ -56,17 +66,35 @@ def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> "Figure":
 
 
 def draw(
-    name: str, tables_root: Path, out_stem: Path, kinds: Sequence[str] = ("png", "pdf")
+    name: str,
+    tables_root: Path,
+    out_stem: Path,
+    kinds: Sequence[str] = ("png", "pdf"),
+    *,
+    paper: bool = False,
 ) -> list[Path]:
-    """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; returns their paths."""
+    """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; returns their paths.
+
+    paper: 3.3 or 6.9 inches wide, without title and settings.
+    """
     from hindsight.figures import style
 
-    return style.save(figure_of(name, tables_root), out_stem, kinds=kinds)
+    figure = figure_of(name, tables_root, paper=paper)
+    return style.save(figure, out_stem, kinds=kinds, paper=paper)
 
 
-def draw_for_paper(name: str, tables_root: Path, out_stem: Path) -> Path:
-    """Draw figure `name` to `<out_stem>.pdf`: 3.3 or 6.9 inches wide, no title, no settings."""
-    from hindsight.figures import style
+def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:
+    """Draw the PNG files that are named like their figures, from their experiments' folders, by so
+    many processes.
 
-    figure = figure_of(name, tables_root, paper=True)
-    return style.save(figure, out_stem, kinds=("pdf",), paper=True)[0]
+    Raises DamagedError for tables that are not as they were written.
+    """
+    specs = specs_of(folders)
+    sources = {path: folders[specs[path.stem].experiment] for path in out}
+    check_tables(dict.fromkeys(sources.values()))
+    todo = [(path.stem, sources[path].parent, path.with_suffix(""), ("png",)) for path in out]
+    # A figure is many thousand objects: looking through them all again and again takes a tenth of
+    # the time.
+    gc.freeze()
+    gc.set_threshold(100_000, 50)
+    side_by_side(draw, todo, processes)

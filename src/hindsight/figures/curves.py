@@ -54,14 +54,13 @@ class Curve:
 
 def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) -> Curve | None:
     """The curve of a cell's rows (seed, x and the measure's column); None without any value."""
-    seeds = []
-    for _, run in rows.groupby("seed"):
-        points = run[[x, measure.column]].to_numpy(float)
-        points = points[np.isfinite(points).all(axis=1)]
-        if measure.log:
-            points = points[points[:, 1] > 0]
-        if len(points):
-            seeds.append(points[points[:, 0].argsort()])
+    points = rows[["seed", x, measure.column]].to_numpy(float)
+    points = points[np.isfinite(points).all(axis=1)]
+    if measure.log:
+        points = points[points[:, 2] > 0]
+    points = points[np.lexsort(points.T[1::-1])]  # by seed, then by x
+    runs = np.split(points[:, 1:], np.flatnonzero(np.diff(points[:, 0])) + 1)
+    seeds = [run for run in runs if len(run)]
     if not seeds:
         return None
     first, end = min(run[0, 0] for run in seeds), float(np.median([run[-1, 0] for run in seeds]))

@@ -42,7 +42,7 @@ class Measure:
 class FigureSpec:
     """One figure.
 
-    kind: a function of the module `kinds`; x: the clock of curves, the key that varies of `along`;
+    kind: one that `draw_spec` knows; x: the clock of curves, the key that varies of `along`;
     rows, columns, lines: facets, by which the plan's entries are told apart (arm, spawn, prey,
     place, task, measure, or any key); lines = "line" is the arm with its level; roles, arms,
     places: of the entries that are shown, () for all; labels: what `learned` calls the arms;

@@ -27,7 +27,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from PIL import Image
 
-from hindsight.figures import pdf_fonts
 from hindsight.figures.names import KEYS
 from hindsight.io.files import write_whole
 
@@ -394,7 +393,7 @@ def save(
         "png": lambda path: _save_png(fig, path),
         "pdf": lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}),
     }
-    with styled(paper=paper), pdf_fonts.shared():
+    with styled(paper=paper):
         if (engine := fig.get_layout_engine()) is not None:
             engine.execute(fig)
             fig.set_layout_engine("none")  # laid out once is enough

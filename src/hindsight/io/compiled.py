@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, update_wrapper
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,15 @@ def _type(name: Any) -> Any:
     return numba.types.Array(number, axes.count(",") + 1, "C") if axes else number
 
 
-class EntryPoint:
-    """A compiled function that Python calls; it lets other threads run meanwhile."""
+class entry_point:
+    """Compile a function that Python calls, when it is called first; its machine code is kept.
+
+    It lets other threads run meanwhile.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
         self.function = function
-        self.__doc__, self.__name__ = function.__doc__, function.__name__
-        self.__module__, self.__wrapped__ = function.__module__, function
         self._call: Callable[..., Any] = self._first_call if ENABLED else function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -87,18 +89,12 @@ class EntryPoint:
         return dispatcher(*arguments)
 
 
-def entry_point(function: Callable[..., Any]) -> EntryPoint:
-    """Compile a function that Python calls, when it is called first; its machine code is kept."""
-    return EntryPoint(function)
-
-
 class FirstClass:
     """A function that is handed to entry points; called from Python it is one in Python."""
 
     def __init__(self, function: Callable[..., Any], kind: Any) -> None:
+        update_wrapper(self, function)
         self.function, self.kind = function, kind
-        self.__doc__, self.__name__ = function.__doc__, function.__name__
-        self.__module__, self.__wrapped__ = function.__module__, function
         self._address: Any = None if ENABLED else function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -219,26 +215,23 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
     Yields whether it can be kept.
     """
     path = folder()
+    trains = function.__module__.startswith("hindsight.algorithms")
     if path is None:
-        _say(function)
+        if trains:
+            _say_once()
         yield False
         return
     before = numba.config.CACHE_LOCATOR_CLASSES
     # Who is asked to stop waits for no other process's compiling, nor for his own.
     with awaited("the compiler"), FileLock(path / "lock"):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
-        if not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name for it
-            _say(function)
+        if trains and not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name
+            _say_once()
         numba.config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
         try:
             yield True
         finally:
             numba.config.CACHE_LOCATOR_CLASSES = before
-
-
-def _say(function: Callable[..., Any]) -> None:
-    if function.__module__.startswith("hindsight.algorithms"):
-        _say_once()
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from hindsight.io.files import FileError
 from hindsight.io.interruption import PARENT, end_with_parent
@@ -29,23 +29,17 @@ def open_streams() -> None:
 
     What would be said on standard error is then said on standard output.
     """
-    streams: tuple[tuple[str, int, int], ...] = (
-        ("stdin", 0, os.O_RDONLY),
-        ("stdout", 1, os.O_WRONLY),
-        ("stderr", 2, os.O_WRONLY),
-    )
-    for name, number, mode in streams:
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
-        handle = os.dup(1) if name == "stderr" else os.open(os.devnull, mode)
+        handle = os.dup(1) if name == "stderr" else os.open(os.devnull, os.O_RDWR)
         if handle != number:
             os.dup2(handle, number)
             os.close(handle)
         os.set_inheritable(number, True)
-        stream: IO[str] = open(  # noqa: SIM115  it stays open
-            number, "r" if number == 0 else "w", closefd=False, errors="backslashreplace"
-        )
-        setattr(sys, name, stream)
+        mode = "r" if name == "stdin" else "w"
+        stream = open(number, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115
+        setattr(sys, name, stream)  # it stays open
 
 
 def must_have_memory(megabytes: int = LEAST_MB) -> None:

@@ -24,11 +24,9 @@ class Policies:
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec, self.code = path, spec, code_of(spec)
-        #: By seed: parameters [parameter], and the step they are of.
-        self.rows: dict[int, Tensor] = {}
-        self.steps: dict[int, int] = {}
-        #: By seed: share of successes and mean return of the evaluation, where there was one.
-        self.scores: dict[int, tuple[float, float]] = {}
+        #: By seed: parameters [parameter], the step that they are of, and their share of successes
+        #: and mean return.
+        self.runs: dict[int, tuple[Tensor, int, tuple[float, float]]] = {}
         if path.exists():
             self._take_up()
 
@@ -38,28 +36,27 @@ class Policies:
             saved = load(self.path)
             if (saved["spec"], saved["code"]) != (self.spec.model_dump_json(), self.code):
                 return
-            seeds = saved["seeds"]
-            self.rows = dict(zip(seeds, saved["rows"], strict=True))
-            self.steps = dict(zip(seeds, saved["steps"], strict=True))
-            self.scores = {s: (a, b) for s, (a, b) in zip(seeds, saved["scores"], strict=True)}
+            runs = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
+            self.runs = dict(zip(saved["seeds"], runs, strict=True))
         except (FileError, KeyError, TypeError, ValueError):
-            self.rows, self.steps, self.scores = {}, {}, {}
+            return
 
     def put(self, runs: Runs, scores: Mapping[int, tuple[float, float]]) -> None:
         """Keep the parameters that these runs (seeds) have now, and write the file."""
         for seed, score in scores.items():
             row = runs.rows[runs.seeds.index(seed)].detach().cpu().clone()
             if row.isfinite().all():
-                self.rows[seed], self.steps[seed], self.scores[seed] = row, runs.env_steps, score
-        seeds = sorted(self.rows)
-        if seeds:
+                self.runs[seed] = row, runs.env_steps, score
+        if self.runs:
+            seeds = sorted(self.runs)
+            rows, steps, found = zip(*(self.runs[seed] for seed in seeds), strict=True)
             state = {
                 "spec": self.spec.model_dump_json(),
                 "code": self.code,
                 "seeds": seeds,
-                "rows": torch.stack([self.rows[seed] for seed in seeds]),
-                "steps": [self.steps[seed] for seed in seeds],
-                "scores": [list(self.scores[seed]) for seed in seeds],
+                "rows": torch.stack(rows),
+                "steps": list(steps),
+                "scores": [list(score) for score in found],
             }
             save(self.path, state)
 
@@ -78,8 +75,8 @@ class KeepBest:
         if phase != "evaluation":
             return
         found = _scores(runs, columns)
-        scores = self.kept.scores
-        better = {s: own for s, own in found.items() if s not in scores or own >= scores[s]}
+        kept = self.kept.runs
+        better = {s: own for s, own in found.items() if s not in kept or own >= kept[s][2]}
         if better:
             self.kept.put(runs, better)
 

@@ -3,17 +3,15 @@
 Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  From the same
 state of NumPy's generator it samples what theirs samples, in the same order.  What differs: where
 the environment has a `compute_terminated`, terminations are recomputed for the new goal unless
-`fidelity="released"`; there are the strategy `random` and priorities, with which a transition is
-relabelled with probability k / (k + 1), where else a fixed share of the batch is; of several
-environments some episodes leave a buffer that is full a little earlier; `save` writes no pickle.
+`fidelity="released"`; of several environments some episodes leave a buffer that is full a little
+earlier; `save` writes no pickle.  Priorities and the strategy `random` are `her`'s.
 """
 
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -23,19 +21,7 @@ from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.episodes import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import GOAL_KEYS, Fidelity
-from hindsight.specs.replay import GOAL_STRATEGIES
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What the buffer asks of a vector environment."""
-
-    single_observation_space: Space[Any]
-    single_action_space: Space[Any]
-    num_envs: int
-    compute_reward: Any
-    compute_terminated: Any
-    metadata: Any
+from hindsight.specs.replay import EpisodeStrategy
 
 
 class ReplaySamples(NamedTuple):
@@ -47,22 +33,12 @@ class ReplaySamples(NamedTuple):
     dones: Any  # [sample, 1]: terminated, not cut by a time limit
     rewards: Any  # [sample, 1]
     discounts: Any = None  # of n-step returns, which are not made here
-    weights: Any = None  # [sample, 1] importance weights, where prioritised
-    indexes: Array | None = None  # [sample], for `update_priorities`
-
-
-class _Episode(NamedTuple):
-    """A finished episode: where its steps stand there, and where its transitions lie here."""
-
-    first: int  # its first step, counted since the buffer was made
-    steps: int
-    position: int  # of its first transition in the ring
 
 
 class HerReplayBuffer:
     """Hindsight replay with several environments that step together.
 
-    Arrays to look at are laid out as there: a row for each step of all environments, 0 where
+    Arrays such as `dones` are laid out as there: a row for each step of all environments, 0 where
     nothing is stored (any more).  They are made when asked for, since here an episode lies in one
     piece.  After `load` they begin with what was going on.
     """
@@ -81,10 +57,8 @@ class HerReplayBuffer:
         goal_selection_strategy: Any = "future",
         copy_info_dict: bool = False,
         *,
-        info_keys: Sequence[str] = (),
         fidelity: Fidelity | None = None,
         compute_terminated: OfGoals | None = None,
-        prioritized: bool = False,
         seed: int | None = None,
     ) -> None:
         """Room for `buffer_size` transitions of all environments together.
@@ -94,12 +68,9 @@ class HerReplayBuffer:
                 algorithms pass theirs.
             device: of the tensors that `sample` returns; None: it returns NumPy arrays.
             handle_timeout_termination: False takes a time limit for a termination.
-            goal_selection_strategy: "future", "final", "episode" or "random", or
-                Stable-Baselines3's constants.
+            goal_selection_strategy: "future", "final", "episode", or Stable-Baselines3's constants.
             copy_info_dict: keep the infos, and hand them to `compute_reward`.
-            info_keys: see `her.HindsightReplayBuffer`.
             compute_terminated: see `her.HindsightReplayBuffer`.
-            prioritized: see `her.HindsightReplayBuffer`.
             fidelity: "described" recomputes terminations, "released" does not, as there; None:
                 described where there is a compute_terminated.
             seed: of the buffer's own generator; None: it draws from NumPy's global generator, as
@@ -116,7 +87,7 @@ class HerReplayBuffer:
         if not isinstance(observation_space, Dict):
             raise ValueError(f"observation_space: {observation_space} is not allowed; it is a Dict")
         strategy = str(getattr(goal_selection_strategy, "name", goal_selection_strategy)).lower()
-        check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)
+        check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
         check_count("n_sampled_goal", n_sampled_goal, 0)
         check_count("n_envs", n_envs, 1)
         self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
@@ -124,10 +95,6 @@ class HerReplayBuffer:
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
         self._seed = seed
-        #: Whether it draws as theirs does, which has no such choices.
-        self._draws_like_theirs = strategy != "random" and not prioritized
-        if seed is None and not self._draws_like_theirs:
-            seed = int(np.random.randint(2**31))  # noqa: NPY002
         self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
         self.buffer = HindsightReplayBuffer(
             buffer_size,
@@ -136,13 +103,10 @@ class HerReplayBuffer:
             k=n_sampled_goal,
             fidelity=fidelity,
             compute_terminated=compute_terminated,
-            info_keys=info_keys,
             copy_infos=copy_info_dict,
             rest="drop",
-            prioritized=prioritized,
             seed=seed,
         )
-        self._info_keys = tuple(info_keys)
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays to look at.
         self.buffer_size = max(buffer_size // n_envs, 1)
@@ -153,41 +117,16 @@ class HerReplayBuffer:
         n_open, ring = self.buffer.episodes.n_open, self.buffer.episodes.buffer
         self._steps = max(n_open)
         self._begins = [self._steps - n for n in n_open]
-        #: The finished episodes of each environment whose steps are all there.
-        self._ended: list[deque[_Episode]] = [deque() for _ in n_open]
+        shape = self.buffer_size, self.n_envs
+        #: Of the finished episode that a step [row, env] is of: its first step, counted as `_steps`
+        #: is, that one's position in the ring, and the episode's steps; -1 where it is of none.
+        self._first, self._position = np.full(shape, -1), np.full(shape, -1)
+        self._length = np.full(shape, -1, np.int32)
+        #: Where in the ring the step itself lies.
+        self._slot = np.full(shape, -1, np.int32)
         #: Positions in the ring of what was loaded, of which nobody knows where it stood there.
         self._loaded = ring.position - len(self.buffer), ring.position
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Where in the ring the transition of each step lies [row, env]; -1: nowhere."""
-        self._slots = np.full((self.buffer_size, self.n_envs), -1, np.int64)
         self._can_be_sampled: Array | None = None
-        for env, episodes in enumerate(self._ended):
-            for episode in episodes:
-                self._put(env, episode)
-
-    def _put(self, env: int, episode: _Episode) -> None:
-        slots = episode.position + np.arange(episode.steps)
-        places = self._places(episode.first, episode.steps)
-        n_slots = self.buffer.episodes.buffer.n_slots
-        self._slots[places, env] = slots[episode.steps - len(places) :] % n_slots
-        self._can_be_sampled = None
-
-    def _forget_oldest(self, env: int) -> None:
-        """An environment's oldest episode is as good as gone."""
-        episode = self._ended[env].popleft()
-        self._slots[(episode.first + np.arange(episode.steps)) % self.buffer_size, env] = -1
-        self._can_be_sampled = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copies: only what has been written."""
-        return vars(self) | {"_slots": None, "_can_be_sampled": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Beside `__getstate__`."""
-        vars(self).update(state)
-        self._lay_out()
 
     def set_env(self, env: Any) -> None:
         """Give it an environment, which it lacks after it was pickled; see the argument `env`.
@@ -232,32 +171,25 @@ class HerReplayBuffer:
         terminated = over & ~cut if self.handle_timeout_termination else over
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
         action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
-        info: Any = {key: np.array([one.get(key) for one in infos]) for key in self._info_keys}
-        if self.copy_info_dict:
-            info = infos
+        info: Any = infos if self.copy_info_dict else {}
         position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
         # A step that takes the place of an episode's first one takes the whole episode away.
-        for env, episodes in enumerate(self._ended):
-            if episodes and episodes[0].first <= self._steps - self.buffer_size:
-                self._forget_oldest(env)
+        if (self._first[self.pos] == self._steps - self.buffer_size).any():
+            self._can_be_sampled = None
         self._steps += 1
         self._note_ends(np.flatnonzero(over), position)
 
-    def sample(self, batch_size: int, env: Any = None, beta: float = 0.4) -> ReplaySamples:
+    def sample(self, batch_size: int, env: Any = None) -> ReplaySamples:
         """A batch.
 
         Args:
             env: a VecNormalize that normalises what is sampled.
-            beta: of the importance weights, where prioritised.
 
         Raises:
             ValueError: no episode is finished yet.
         """
-        if self._draws_like_theirs:
-            batch = self._sample_like_theirs(batch_size)
-        else:
-            batch = self.buffer.sample(batch_size, beta)
+        batch = self._drawn(batch_size)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
         if env is not None:
             obs, next_obs = env.normalize_obs(obs), env.normalize_obs(next_obs)
@@ -268,15 +200,9 @@ class HerReplayBuffer:
             {key: self._to(value) for key, value in next_obs.items()},
             self._to(batch.terminated.astype(np.float32)[:, None]),
             self._to(rewards[:, None]),
-            weights=None if batch.weights is None else self._to(batch.weights[:, None]),
-            indexes=batch.indexes,
         )
 
-    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
-        """Give sampled transitions the priorities that follow from their TD errors [sample]."""
-        self.buffer.update_priorities(indexes, td_errors)
-
-    def _sample_like_theirs(self, batch_size: int) -> Sample:
+    def _drawn(self, batch_size: int) -> Sample:
         """What theirs draws from the same generator: transitions, of which a share gets the goals
         that are drawn next, and stands behind the others.
         """
@@ -302,8 +228,8 @@ class HerReplayBuffer:
             ring = self.buffer.episodes.buffer
             first, end = self._loaded
             loaded = np.arange(max(first, ring.position - len(self.buffer)), end) % ring.n_slots
-            steps = self._slots.ravel()
-            self._can_be_sampled = np.concatenate([loaded, steps[steps >= 0]])
+            slots = self._slots()
+            self._can_be_sampled = np.concatenate([loaded, slots[slots >= 0]])
         if not len(self._can_be_sampled):
             raise ValueError(
                 "there is nothing to sample: no episode is finished; learning starts "
@@ -311,20 +237,27 @@ class HerReplayBuffer:
             )
         return self._can_be_sampled
 
+    def _slots(self) -> Array:
+        """Where in the ring the transition of each step lies [row, env]; -1: nowhere (any more)."""
+        oldest = self.buffer.episodes.buffer.position - len(self.buffer)
+        there = (self._first >= self._steps - self.buffer_size) & (self._position >= oldest)
+        return np.where(there, self._slot, -1)
+
     def _note_ends(self, envs: Iterable[int], position: int) -> None:
         """The episodes of these environments lie in the ring, from `position` on."""
         for env in map(int, envs):
-            if steps := self._steps - self._begins[env]:
-                episode = _Episode(self._begins[env], steps, position)
-                self._ended[env].append(episode)
-                self._put(env, episode)
+            first, steps = self._begins[env], self._steps - self._begins[env]
+            if steps:
+                places = self._places(first)
+                gone = steps - len(places)  # of an episode that is longer than the arrays
+                self._first[places, env] = first + gone
+                self._position[places, env] = position + gone
+                self._length[places, env] = len(places)
+                slots = position + np.arange(gone, steps)
+                self._slot[places, env] = slots % self.buffer.episodes.buffer.n_slots
                 position += steps
+                self._can_be_sampled = None
             self._begins[env] = self._steps
-        # The oldest that can still be sampled.
-        oldest = position - len(self.buffer)
-        for env, episodes in enumerate(self._ended):
-            while episodes and episodes[0].position < oldest:
-                self._forget_oldest(env)
 
     @property
     def observations(self) -> dict[str, Array]:
@@ -351,10 +284,8 @@ class HerReplayBuffer:
     @property
     def dones(self) -> Array:
         """Whether an episode ended there [row, env], as 0 and 1."""
-        ends = np.zeros((self.buffer_size, self.n_envs), np.float32)
-        for env, (first, steps, _) in self._finished():
-            ends[self._places(first + steps - 1, 1), env] = 1
-        return ends
+        last = (self._position + self._length - 1) % self.buffer.episodes.buffer.n_slots
+        return (self._slots() == last).astype(np.float32)
 
     @property
     def timeouts(self) -> Array:
@@ -364,41 +295,26 @@ class HerReplayBuffer:
     @property
     def ep_length(self) -> Array:
         """Steps of the finished episode that a step is of [row, env]; 0 where it is of none."""
-        lengths = np.zeros((self.buffer_size, self.n_envs), np.int64)
-        for env, (first, steps, _) in self._finished():
-            lengths[self._places(first, steps), env] = steps
-        return lengths
-
-    def _finished(self) -> Iterator[tuple[int, _Episode]]:
-        """Every environment's finished episodes."""
-        for env, episodes in enumerate(self._ended):
-            for episode in episodes:
-                yield env, episode
+        return np.where(self._slots() >= 0, self._length, 0)
 
     @property
     def _current_ep_start(self) -> Array:
         """The rows in which the episodes that are going on began [env]."""
         return np.array(self._begins, np.int64) % self.buffer_size
 
-    def _places(self, first: int, steps: int) -> Array:
-        """Rows of the arrays that such steps take, without those that later ones have taken."""
-        oldest = self._steps - self.buffer_size
-        return np.arange(max(first, oldest), first + steps) % self.buffer_size
+    def _places(self, first: int) -> Array:
+        """Rows of the arrays that the steps from this one on have, without those written over."""
+        return np.arange(max(first, self._steps - self.buffer_size), self._steps) % self.buffer_size
 
     def _rows(self) -> Rows:
         """Everything that is stored, [row, env, width]."""
-        episodes = self.buffer.episodes
+        episodes, slots = self.buffer.episodes, self._slots()
         rows = np.zeros((self.buffer_size, self.n_envs, episodes.row.width), np.float32)
-
-        def put(env: int, first: int, stored: Rows) -> None:
-            places = self._places(first, len(stored))
-            rows[places, env] = stored[len(stored) - len(places) :]
-
-        for env, (first, steps, position) in self._finished():
-            slots = np.arange(position, position + steps) % episodes.buffer.n_slots
-            put(env, first, episodes.buffer.gather(slots).numpy())
+        there = slots >= 0
+        rows[there] = episodes.buffer.gather(slots[there]).numpy()
         for env, first in enumerate(self._begins):
-            put(env, first, episodes.open_rows(env))
+            places, stored = self._places(first), episodes.open_rows(env)
+            rows[places, env] = stored[len(stored) - len(places) :]
         return rows
 
     def _all(self, first: int) -> dict[str, Array]:
@@ -457,13 +373,18 @@ def _single(actions: Array) -> Array:
     return actions.astype(np.float32) if actions.dtype == np.float64 else actions
 
 
-def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> _Seen:
-    """An environment with these spaces; ValueError for None."""
+def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> SimpleNamespace:
+    """What the buffer asks of a vector environment with these spaces; ValueError for None."""
     if env is None:
         raise ValueError("env: None is not allowed; it is an environment, for its compute_reward")
-    reward, terminated = method_of(env, "compute_reward"), method_of(env, "compute_terminated")
-    metadata = getattr(env, "metadata", None)
-    return _Seen(observations, actions, n_envs, reward, terminated, metadata)
+    return SimpleNamespace(
+        single_observation_space=observations,
+        single_action_space=actions,
+        num_envs=n_envs,
+        compute_reward=method_of(env, "compute_reward"),
+        compute_terminated=method_of(env, "compute_terminated"),
+        metadata=getattr(env, "metadata", None),
+    )
 
 
 def _device(device: torch.device | str) -> torch.device:

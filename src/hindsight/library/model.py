@@ -9,7 +9,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -24,9 +24,8 @@ from hindsight.io.files import FileError, reason
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
-from hindsight.library.presets import keys_of, notes_of, suit
-from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import DEFAULTS, CellSpec, must_count, put
+from hindsight.library.presets import cell_values, keys_of, notes_of
+from hindsight.specs.cell import DEFAULTS, CellSpec, must_count
 from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
@@ -64,15 +63,12 @@ class Model:
         env: Given,
         *,
         her: str | None = "default",
-        k: int | None = None,
         preset: str | None = None,
         seeds: int = 4,
         evaluate_every: int = 2000,
         evaluation_episodes: int = 20,
         env_kwargs: Mapping[str, Any] | None = None,
         max_episode_steps: int | None = None,
-        terminates: Literal["goal", "never"] | None = None,
-        rest: Literal["keep", "drop", "refuse"] = "keep",
         fidelity: Literal["described", "released"] = "described",
         device: str = "cpu",
         workers: int | None = None,
@@ -85,7 +81,6 @@ class Model:
                 by its id or copied.
             her: where the goals of hindsight come from: "final", "future", "episode", "random" (not
                 PPO); None: no hindsight.  If not given, PPO's is "final", the others' "future".
-            k: goals per step; if not given, PPO's is 1, the others' 4.
             preset: settings by name, "recommended" or "robotics"; see docs/library.md.  Those
                 given beside it win.
             seeds: how many runs train, with the seeds 0, 1, ...
@@ -93,40 +88,28 @@ class Model:
             evaluation_episodes: ... and episodes of each.
             env_kwargs: arguments for the environment, if it is given by id or function.
             max_episode_steps: steps after which an episode is truncated; None: as registered.
-            terminates: whether reaching the goal ends an episode; see docs/your-environment.md.
-            rest: see docs/your-environment.md.
             fidelity: how hindsight relabels; see docs/deviations.md.
             device: "cpu" or "cuda".
             workers: processes that step the environments; None: one for each core.
             settings: any other key of the algorithm or of hindsight, as learning_rate, hidden,
-                n_envs, batch_size, prioritized.
+                n_envs, batch_size, prioritized, k (goals per step: PPO's is 1, the others' 4); of
+                an environment of others terminates and rest (docs/your-environment.md).
 
         Raises:
             SpecError: a key or value that is none; an environment that cannot be trained in.
         """
-        where = environment_values(env, env_kwargs, max_episode_steps)
-        given: dict[str, Any] = {
-            "environment": where,
-            "algorithm": {"name": self.algorithm},
-            "seeds": seeds,
-            "early_end": None,
-            "evaluation": {"episodes": evaluation_episodes},
-        }
-        for key, value, default in (("terminates", terminates, None), ("rest", rest, "keep")):
-            if value != default:
-                where[key] = value
         keys = keys_of(preset, self.algorithm)
         usual = keys.pop("her", self.default_her)
-        her = usual if her == "default" else her
-        if her is not None:
-            section = "hindsight" if ALGORITHMS[self.algorithm].on_policy else "replay"
-            given[section] = {"strategy": her, "fidelity": fidelity}
-            given[section] |= {} if k is None else {"k": k}
-        elif k is not None:
-            raise SpecError(f"k={k} has no effect without hindsight (her=None)")
-        for key, value in {**keys, **settings}.items():
-            put(given, key, value, type(self).__name__)
-        suit(given)
+        given = cell_values(
+            environment_values(env, env_kwargs, max_episode_steps),
+            self.algorithm,
+            usual if her == "default" else her,
+            fidelity,
+            keys | settings,
+            seeds=seeds,
+            early_end=None,
+            evaluation={"episodes": evaluation_episodes},
+        )
         spec = validated(CellSpec, given)
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, evaluate_every, device, workers)
@@ -226,7 +209,7 @@ class Model:
         runs.spec = self.spec.model_copy(update={"steps": target})
         tested = first
         with ExitStack() as stack:
-            tell = stack.enter_context(show() if progress else _silent())
+            tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             if board is not None:
                 self._board = stack.enter_context(closing(board))
                 stack.callback(setattr, self, "_board", None)
@@ -528,7 +511,8 @@ class Model:
         device: str = "cpu",
         workers: int | None = None,
     ) -> Self:
-        """A model as it was saved.  Nothing in the file is run, and no module is imported for it.
+        """The model of a policy file that `save`, the workflow or `hindsight train` wrote, or that
+        ships.  Nothing in the file is run, and no module is imported for it.
 
         Args:
             env: its environment; None: the one that the file names, which must be known: of this
@@ -610,18 +594,6 @@ class Model:
         self._steps = int(tested.env_steps[self.seeds].max())
 
 
-def load_model(
-    path: str | Path,
-    env: Given | None = None,
-    *,
-    device: str = "cpu",
-    workers: int | None = None,
-) -> Model:
-    """The model of any policy file: one that ships, that the workflow or `hindsight train` wrote,
-    or that `Model.save` did; see `Model.load`."""
-    return Model.load(path, env, device=device, workers=workers)
-
-
 def _fitting(file: PolicyFile, spec: CellSpec, trained_in: str) -> torch.Tensor:
     """Parameters [run, parameter] in another environment; SpecError where they do not fit it."""
     try:
@@ -666,42 +638,32 @@ def _callbacks(given: Any) -> list[Callback]:
     return found
 
 
-class _silent:
-    """Nothing is shown."""
-
-    def __enter__(self) -> Callable[[Progress], None]:
-        return lambda progress: None
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
 class PPO(Model):
-    """Proximal policy optimisation, with hindsight as PPO-HER has it (`specs.cell.PPOSpec`)."""
+    """Proximal policy optimisation, with PPO-HER's hindsight (`specs.algorithms.ppo.PPOSpec`)."""
 
     algorithm = "ppo"
     default_her = "final"
 
 
 class SAC(Model):
-    """Soft actor-critic, continuous actions (`specs.off_policy.SACSpec`)."""
+    """Soft actor-critic, continuous actions (`specs.algorithms.sac.SACSpec`)."""
 
     algorithm = "sac"
 
 
 class TD3(Model):
-    """Twin delayed DDPG, continuous actions (`specs.off_policy.TD3Spec`)."""
+    """Twin delayed DDPG, continuous actions (`specs.algorithms.td3.TD3Spec`)."""
 
     algorithm = "td3"
 
 
 class DDPG(Model):
-    """Deep deterministic policy gradient, continuous actions (`specs.off_policy.DDPGSpec`)."""
+    """Deep deterministic policy gradient, continuous actions (`specs.algorithms.ddpg.DDPGSpec`)."""
 
     algorithm = "ddpg"
 
 
 class DQN(Model):
-    """Double deep Q-learning, discrete actions (`specs.off_policy.DQNSpec`)."""
+    """Double deep Q-learning, discrete actions (`specs.algorithms.dqn.DQNSpec`)."""
 
     algorithm = "dqn"

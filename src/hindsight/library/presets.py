@@ -1,12 +1,14 @@
 """Settings that nobody has to type: presets by their names, and what else suits an environment."""
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.algorithms.sac import SACSpec
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, put
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -41,10 +43,33 @@ def keys_of(preset: str | None, algorithm: str) -> dict[str, Any]:
     return dict(kinds[algorithm])
 
 
-def suit(values: dict[str, Any]) -> None:
-    """Give a cell's values, where they do not say it, what suits an environment of others."""
-    if values["algorithm"]["name"] == "sac" and values["environment"]["id"] not in ENVIRONMENTS:
+def cell_values(
+    environment: Mapping[str, Any],
+    algorithm: str,
+    her: str | None,
+    fidelity: str,
+    keys: Mapping[str, Any],
+    **more: Any,
+) -> dict[str, Any]:
+    """What `CellSpec` takes, with each key where it belongs, and what suits the environment.
+
+    Args:
+        her: a strategy of hindsight; None: no hindsight.
+        keys: of the environment, the algorithm or hindsight.
+        more: of the cell itself, as `seeds`.
+
+    Raises:
+        SpecError: a key that is none, or needs hindsight.
+    """
+    values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
+    if her is not None:
+        section = "hindsight" if ALGORITHMS[algorithm].on_policy else "replay"
+        values[section] = {"strategy": her, "fidelity": fidelity}
+    for key, value in keys.items():
+        put(values, key, value, f"{key}={value}")
+    if algorithm == "sac" and environment["id"] not in ENVIRONMENTS:
         values["algorithm"].setdefault("ent_coef", ENT_COEF)
+    return values
 
 
 def notes_of(spec: CellSpec) -> tuple[str, ...]:

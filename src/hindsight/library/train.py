@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from hindsight.library.presets import cell_values
 from hindsight.library.presets import keys_of as settings_of
-from hindsight.library.presets import suit
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec, model_of, must_count, put
+from hindsight.specs.base import FIDELITIES, Fidelity
+from hindsight.specs.cell import CellSpec, model_of, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, seconds
@@ -24,7 +25,7 @@ from hindsight.specs.from_file import wants_naming
 from hindsight.training.progress import shown
 
 #: What `hindsight train` trains unless its keys say otherwise.
-KEYS = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
+KEYS: dict[str, Any] = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
 
 
 def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
@@ -41,35 +42,36 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     if name not in ALGORITHMS:
         raise SpecError(f"--algorithm {name!r} is unknown; there are {', '.join(ALGORITHMS)}")
     given = keys_of_pairs(flags["keys"] or [])
-    keys = KEYS | given
     preset = settings_of(flags["preset"], name)
-    if "her" not in typed:
-        her = preset.get("her", her)
-    values: dict[str, Any] = {
-        "environment": {"id": env},
-        "algorithm": {"name": name},
-        "seeds": seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
-        "steps": flags["steps"],
-        "evaluation": {"episodes": keys.pop("evaluation_episodes")},
-    }
-    fidelity = keys.pop("fidelity")
-    if "fidelity" in model_of("environment", values["environment"]).model_fields:
-        values["environment"]["fidelity"] = fidelity
-    if her != "none":
-        section = "hindsight" if ALGORITHMS[name].on_policy else "replay"
-        values[section] = {"strategy": her, "fidelity": fidelity}
-    for key, value in preset.items():
-        if key != "her" and key not in given:
-            put(values, key, value, "--preset")
-    for key, value in keys.items():
-        put(values, key, value, f"{key}={value}")
-    suit(values)
+    usual = preset.pop("her", her)
+    her = her if "her" in typed else usual
+    keys = KEYS | preset | given
+    fidelity, episodes = keys.pop("fidelity"), keys.pop("evaluation_episodes")
+    environment = {"id": env}
+    if "fidelity" in model_of("environment", environment).model_fields:
+        environment["fidelity"] = fidelity
+    values = cell_values(
+        environment,
+        name,
+        None if her == "none" else her,
+        fidelity,
+        keys,
+        seeds=seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
+        steps=flags["steps"],
+        evaluation={"episodes": episodes},
+    )
     with suppress(SpecError):  # which is reported below, with its place
         how = validated(ALGORITHMS[name], values["algorithm"])
         each = how.iteration_steps * how.n_envs
         values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
-    must_apply({*typed, *given}, spec)
+    if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
+        raise SpecError(
+            "fidelity has no effect here: the authors' code and the papers differ in "
+            "hindsight (--her), and in prey that attracts or repels"
+        )
+    if "workers" in typed and not spec.environment.foreign:
+        raise SpecError(f"--workers is of foreign environments, and has no effect on {env}")
     must_count(spec, values, given.keys() - {"fidelity"})  # which is above
     return spec
 
@@ -88,24 +90,11 @@ def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     return keys
 
 
-def must_apply(given: Collection[str], spec: CellSpec) -> None:
-    """Raise SpecError for a flag or key that was typed and has no effect on this cell."""
-    where, replay = spec.environment, spec.replay
-    relabels = spec.hindsight is not None or (replay is not None and replay.strategy is not None)
-    if "fidelity" in given and not relabels and not _differs_by_fidelity(where):
-        raise SpecError(
-            "fidelity has no effect here: the authors' code and the papers differ in "
-            "hindsight (--her), and in prey that attracts or repels"
-        )
-    if "workers" in given and not where.foreign:
-        raise SpecError(f"--workers is of foreign environments, and has no effect on {where.id}")
-
-
-def _differs_by_fidelity(where: Any) -> bool:
-    """Whether the two fidelities are two environments: where not, both have one name."""
-    if "fidelity" not in type(where).model_fields:
-        return False
-    return where.with_parameters({"fidelity": "described"}).fidelity == "described"
+def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
+    """The same cell in this fidelity."""
+    parts = {key: part for key, part in values.items() if isinstance(part, dict)}
+    changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
+    return validated(CellSpec, {**values, **changed})
 
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:

@@ -30,13 +30,7 @@ class Sample:
 
     def first(self, n: int) -> "Sample":
         """The first n samples of each run, as views."""
-        return Sample(
-            self.actions[:, :n],
-            self.log_prob[:, :n],
-            self.deviation[:, :n],
-            self.slope[:, :n],
-            self.inside[:, :n],
-        )
+        return Sample(*(part[:, :n] for part in vars(self).values()))
 
 
 def sample(head: Tensor, noise: Tensor) -> Sample:

@@ -135,7 +135,10 @@ class Project:
     def cells_of(self, experiment: str) -> list[str]:
         """Curves that an experiment's tables are made of: all, or those that are there."""
         names = [n for n in self.plan.cells_of(experiment) if self.trains or n in self.there]
-        ships = [PUBLISHED / f"cells/{name}.parquet" for name in self.plan.shipped_of(experiment)]
+        ships = [
+            PUBLISHED / f"cells/{name}.parquet"
+            for name in self.plan.cells_of(experiment, published=True)
+        ]
         return [*(str(self.curves(n)) for n in names), *(str(p) for p in ships if p.exists())]
 
     def spec(self, file: str) -> CellSpec:

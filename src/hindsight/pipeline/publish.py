@@ -6,18 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
+import torch
+from torch import Tensor
 
 from hindsight.analysis.cells import KNOWN, load_cell
+from hindsight.analysis.reduce import reduce_cell
 from hindsight.io import repository
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import write_whole
-from hindsight.pipeline.middle_run import result_of, write_middle
 from hindsight.pipeline.project import MAIN_EXPERIMENT
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import MANIFEST, read_manifest, verify, write_manifest
 from hindsight.specs.plan import Plan
+from hindsight.training.files import load, save, write_curves
+from hindsight.training.policies import acting_places
 
 
 def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
@@ -55,8 +61,8 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
             old = file_sha256(target) if target.exists() else ""
             _ship(source, target)
             policy = PUBLISHED / "policies" / f"{name}.pt"
-            if name in main and (beside := policies_of(source)).exists():
-                write_middle(spec, source, beside, policy)
+            if name in main and policies_of(source).exists():
+                write_middle(spec, source, policy)
                 files[_key(policy)] = {"sha256": file_sha256(policy), **now}
             elif old != file_sha256(target):  # it is another training's
                 policy.unlink(missing_ok=True)
@@ -89,7 +95,7 @@ def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
     policy = PUBLISHED / "policies" / f"{spec.name}.pt"
-    write_middle(spec, curves, policies_of(curves), policy)
+    write_middle(spec, curves, policy)
     write_manifest({**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}})
     return f"{policy}: {result_of(policy)['which']}"
 
@@ -150,9 +156,55 @@ def _ship(source: Path, target: Path) -> None:
 
     Raises ResultError for a damaged one.
     """
-    from hindsight.training.files import write_curves  # which loads torch
-
     metadata = load_cell(source).metadata
     table = pq.read_table(source)
     read = [name for name in table.column_names if name in KNOWN]
     write_curves(target, table.select(read), metadata)
+
+
+def middle_run(runs: pd.DataFrame) -> pd.Series:
+    """The run in the middle by its final evaluation; of two in the middle the lesser one."""
+    keys = ["final_evaluation_return", "final_evaluation_success", "seed"]
+    return runs.sort_values(keys).iloc[(len(runs) - 1) // 2]
+
+
+def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
+    """Write what acts without randomness of a trained cell's run in the middle.
+
+    curves: of the cell, in the folder of results that has its policies, too.  Raises FileError for
+    a damaged file.
+    """
+    cell, saved = load_cell(curves), load(policies_of(curves))
+    runs = reduce_cell(cell).runs
+    middle = middle_run(runs)
+    seed = int(middle["seed"])
+    result = {
+        "which": f"run {seed}, in the middle of {len(runs)} by the return of its last evaluation",
+        "episodes": spec.evaluation.episodes,
+        "steps": int(middle["end_step"]),
+        "return_mean": float(middle["final_evaluation_return"]),
+        "success_rate": float(middle["final_evaluation_success"]),
+        "code": cell.metadata["code"],
+    }
+    row = saved["rows"][list(saved["seeds"]).index(seed)]
+    write_policy(out, spec, seed, row, result)
+
+
+def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict[str, Any]) -> None:
+    """Write what acts of a run's parameters [parameter], with its specification and result."""
+    save(
+        out,
+        {
+            "spec": spec.model_dump_json(),
+            "seeds": [seed],
+            "part": "actor",
+            "rows": row[acting_places(spec)][None].to(torch.float32).clone(),
+            "result": result,
+        },
+    )
+
+
+def result_of(path: Path) -> dict[str, Any]:
+    """What a policy that ships says of itself; empty for another file."""
+    found = load(path).get("result")
+    return found if isinstance(found, dict) else {}

@@ -44,7 +44,8 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
-    for line in [*what_comes(project, None if own else cores), *_narrowed(project)]:
+    narrowed = left_out(project.plan) if project.trains else []
+    for line in [*what_comes(project, None if own else cores), *narrowed]:
         print(line, flush=True)
     started = time.time()
     status, stopped_by = _supervise(command, project)
@@ -97,10 +98,6 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
 def _duration(length: float) -> str:
     """`40 minutes`, `3 hours`."""
     return f"{length / 60:.0f} minutes" if length < 5400 else f"{length / 3600:.0f} hours"
-
-
-def _narrowed(project: Project) -> list[str]:
-    return left_out(project.plan) if project.trains else []
 
 
 def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hindsight.analysis.cells import must_be_the_one
-from hindsight.io.checksums import about
+from hindsight.analysis.cells import metadata_of
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
@@ -99,9 +98,7 @@ def published() -> dict[str, CellSpec]:
     for name in entries:
         if name.endswith(".parquet"):
             path = PUBLISHED / name
-            metadata = {"spec": None, "spec_hash": None, **about(path)}
-            must_be_the_one(path, metadata)
-            spec = cell_of(metadata["spec"], path)
+            spec = cell_of(metadata_of(path)["spec"], path)
             found[name.removeprefix("cells/").removesuffix(".parquet")] = spec
     return found
 

@@ -21,7 +21,7 @@ from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures import FIGURES, name_under, specs_of
 from hindsight.figures.names import level_label, network_note
 from hindsight.io.checksums import RECORD
-from hindsight.io.files import write_whole
+from hindsight.io.files import write_if_changed
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, animation, link
 from hindsight.report.provenance import Provenance, collect
@@ -64,16 +64,11 @@ class Judged:
     missing: str = ""
 
     @property
-    def summary(self) -> list[dict[str, Any]]:
-        """What to say of it in short: fidelities of which the same is to be said share an item."""
-        found: list[dict[str, Any]] = []
+    def summary(self) -> dict[tuple[str, str], list[str]]:
+        """Verdicts with their words, each with the fidelities of which that is to be said."""
+        found: dict[tuple[str, str], list[str]] = {}
         for fidelity, row in self.verdicts.items():
-            item = {"verdict": row["verdict"], "words": row["says"]}
-            alike = next((other for other in found if other.items() >= item.items()), None)
-            if alike is None:
-                found.append({"fidelities": [fidelity], **item})
-            else:
-                alike["fidelities"].append(fidelity)
+            found.setdefault((row["verdict"], row["says"]), []).append(fidelity)
         return found
 
 
@@ -126,11 +121,6 @@ class Report:
 CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
 
 
-def appendix_pages(experiments: Sequence[str]) -> list[str]:
-    """Names of the appendix's pages, of a plan with these experiments."""
-    return [CLAIMS_PAGE, PRODUCED_PAGE, ENVIRONMENT, *experiments]
-
-
 def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Path) -> None:
     """Write all pages for the source whose tables and figures these folders hold; `appendix` is a
     folder, which keeps no other pages.
@@ -139,19 +129,15 @@ def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Pat
     is kept, relative to the working folder.
     """
     report = gather(tables, figures)
-    pages = {name: appendix / f"{name}.md" for name in appendix_pages(_experiments(report))}
+    names = [CLAIMS_PAGE, PRODUCED_PAGE, *(chapter.name for chapter in report.chapters)]
+    pages = {name: appendix / f"{name}.md" for name in names}
     texts = Texts(report, markdown, pages)
-    write_text(page, render_html(texts, page))
-    write_text(markdown, texts.main())
+    write_if_changed(page, render_html(texts, page))
+    write_if_changed(markdown, texts.main())
     for name, path in pages.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, texts.of(name))
+        write_if_changed(path, texts.of(name))
     for left in set(appendix.glob("*.md")) - set(pages.values()):
         left.unlink()
-
-
-def _experiments(report: "Report") -> list[str]:
-    return [chapter.name for chapter in report.chapters if chapter.name != ENVIRONMENT]
 
 
 def gather(tables: Path, figures: Path) -> Report:
@@ -162,7 +148,7 @@ def gather(tables: Path, figures: Path) -> Report:
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
     notes = diverged_in(tables, plans)
-    drawn = {name: _with_diverged(own, notes) for name, own in _drawn(tables, figures).items()}
+    drawn = _drawn(tables, figures, notes)
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
     return Report(
         source=tables.name,
@@ -171,12 +157,22 @@ def gather(tables: Path, figures: Path) -> Report:
         coverage=coverage.coverage(plans, tables / "papers.json"),
         claims=read_claims(tables / "claims.json", drawn),
         chapters=[
-            _environment(drawn),
+            Chapter(
+                ENVIRONMENT,
+                "The environment",
+                "Fig. 1 of both papers",
+                {},
+                {},
+                _pictures(ENVIRONMENT, drawn),
+            ),
             *(_chapter(plan, tables, drawn, notes) for plan in plans),
         ],
         provenance=collect(plans),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
-        diverged=_diverged(notes),
+        diverged=" ".join(
+            f"{name} ({fidelity}): {note}" for (name, fidelity), note in notes.items() if note
+        )
+        or "None: every run's parameters stayed numbers.",
         authors=_authors(tables, plans),
     )
 
@@ -212,16 +208,21 @@ def _authors(tables: Path, plans: Sequence[dict[str, Any]]) -> list[dict[str, An
             for row in rows]  # fmt: skip
 
 
-def _drawn(tables: Path, figures: Path) -> dict[str, Picture]:
-    """The figures there are, by name, but for those left of experiments without any result."""
+def _drawn(tables: Path, figures: Path, notes: Mapping[tuple[str, str], str]) -> dict[str, Picture]:
+    """The figures there are, by name, but for those left of experiments without any result.
+
+    notes: what a caption ends with, by experiment and fidelity: the runs in it that diverged.
+    """
     found = {path.parent.name: read_table(path) for path in tables.glob("*/summary.csv")}
     known = {("environment", "")}
     known |= {(name, fidelity) for name, table in found.items() for fidelity in table["fidelity"]}
-    return {
-        name: Picture(name, spec.experiment, path, spec.caption, spec.fidelity)
-        for name, spec in specs_of(found).items()
-        if (spec.experiment, spec.fidelity) in known and (path := figures / f"{name}.png").exists()
-    }
+    drawn = {}
+    for name, spec in specs_of(found).items():
+        place, path = (spec.experiment, spec.fidelity), figures / f"{name}.png"
+        if place in known and path.exists():
+            caption = f"{spec.caption} {notes.get(place, '')}".strip()
+            drawn[name] = Picture(name, spec.experiment, path, caption, spec.fidelity)
+    return drawn
 
 
 def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
@@ -236,17 +237,6 @@ def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str
     return found
 
 
-def _diverged(notes: Mapping[tuple[str, str], str]) -> str:
-    lines = [f"{name} ({fidelity}): {note}" for (name, fidelity), note in notes.items() if note]
-    return " ".join(lines) or "None: every run's parameters stayed numbers."
-
-
-def _with_diverged(picture: Picture, notes: Mapping[tuple[str, str], str]) -> Picture:
-    """With a caption that names the runs in it that diverged."""
-    line = notes.get((picture.experiment, picture.fidelity), "")
-    return replace(picture, caption=f"{picture.caption} {line}".strip())
-
-
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     """How large the runs were, in words; experiments may differ in their seeds."""
     preset = plans[0]["preset"]
@@ -259,13 +249,6 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
         if preset.get("early_end")
         else "never",
     }
-
-
-def _environment(drawn: dict[str, Picture]) -> Chapter:
-    return Chapter(
-        ENVIRONMENT, "The environment", "Fig. 1 of both papers", {}, {},
-        _pictures(ENVIRONMENT, drawn),
-    )  # fmt: skip
 
 
 def _chapter(
@@ -450,8 +433,3 @@ def _names(report: Report) -> Mapping[str, Any]:
         "findings": FINDINGS,
         "words": words,
     }
-
-
-def write_text(path: Path, text: str) -> None:
-    """UTF-8, whole or not at all."""
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
-from hindsight.io.files import as_json, write_whole
+from hindsight.io.files import as_json, write_if_changed
 from hindsight.specs.cell import model_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.errors import SpecError
@@ -108,8 +108,7 @@ def compare(
         has = "; ".join(f"{arm}: {', '.join(_names(own).values())}" for arm, own in places.items())
         raise SpecError(f"there is no condition that all arms have ({has})")
     plan = _plan({arm: {p: own[p] for p in common} for arm, own in places.items()})
-    text = as_json(plan)
-    write_whole(out / "plan.json", lambda part: part.write_text(text, encoding="utf-8"))
+    write_if_changed(out / "plan.json", as_json(plan))
     summarise(out / "plan.json", out)
     drawn = _draw(out, plan["entries"][0]["fidelity"])
     left = {arm: own.keys() - set(common) for arm, own in places.items()}

@@ -1,14 +1,11 @@
 """Where the numbers come from: read from the metadata that every cell's file carries."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from hindsight.analysis.cells import must_be_the_one
+from hindsight.analysis.cells import metadata_of
 
 
 @dataclass(frozen=True)
@@ -50,16 +47,6 @@ def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
         facts={name: sorted(values) for name, values in facts.items()},
         missing=[path for path in paths if path not in set(there)],
     )
-
-
-def metadata_of(path: Path) -> dict[str, Any]:
-    """What a cell's file says about itself; ValueError if it is no results file."""
-    raw = pq.read_metadata(path).metadata or {}
-    if b"hindsight" not in raw:
-        raise ValueError(f"{path}: not a results file, its metadata has no key 'hindsight'")
-    metadata: dict[str, Any] = json.loads(raw[b"hindsight"])
-    must_be_the_one(path, metadata)
-    return metadata
 
 
 def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:

@@ -8,20 +8,12 @@ numbers: what they import, directly or not, is all of it.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    Self,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from hindsight.specs.errors import UNKNOWN_KEY, guess
 
 if TYPE_CHECKING:
     import gymnasium
@@ -33,13 +25,17 @@ def _no_truth(value: Any) -> Any:
     return value
 
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+#: Of every field that is a number: true would be 1.
+NUMBER = BeforeValidator(_no_truth)
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), NUMBER]
+Fraction = Annotated[float, Field(ge=0, le=1), NUMBER]
+Share = Annotated[float, Field(gt=0, le=1), NUMBER]
 #: More than these is a slip of the finger: nobody trains so long, or so many.
-Count = Annotated[int, Field(ge=1, le=10**10)]
-Seeds = Annotated[int, Field(ge=1, le=10**4)]
-Width = Annotated[int, Field(ge=1, le=10**5), BeforeValidator(_no_truth)]
+Count = Annotated[int, Field(ge=1, le=10**10), NUMBER]
+Seeds = Annotated[int, Field(ge=1, le=10**4), NUMBER]
+TwoOrMore = Annotated[int, Field(ge=2), NUMBER]
+Width = Annotated[int, Field(ge=1, le=10**5), NUMBER]
 Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=100)]
 #: What the authors' code does, or what the papers say.
 Fidelity = Literal["released", "described"]
@@ -50,15 +46,6 @@ DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 
 
-def _kinds(annotation: Any) -> set[Any]:
-    """The types of a field that it leaves a choice of."""
-    if get_origin(annotation) is Annotated:
-        return _kinds(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return set().union(*map(_kinds, get_args(annotation)))
-    return {annotation}
-
-
 class Spec(BaseModel):
     """Immutable, and strict: an unknown key is an error."""
 
@@ -66,14 +53,19 @@ class Spec(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _truth_is_no_number(cls, values: Any) -> Any:
-        """True would be 1 where a number is asked for."""
-        for key, value in values.items() if isinstance(values, dict) else ():
-            if isinstance(value, bool) and key in cls.model_fields:
-                kinds = _kinds(cls.model_fields[key].annotation)
-                if {int, float} & kinds and bool not in kinds:
-                    raise ValueError(f"{key}: {str(value).lower()} is no number")
+    def _keys_are_known(cls, values: Any) -> Any:
+        """Refuse an unknown key, with a guess at what was meant or the keys there are."""
+        for key in map(str, values if isinstance(values, dict) else ()):
+            if key not in cls.model_fields:
+                meant = guess(key, cls.model_fields)
+                meant = meant or f"; there are {', '.join(sorted(cls.model_fields))}"
+                raise PydanticCustomError(UNKNOWN_KEY, "{meant}", {"key": key, "meant": meant})
         return values
+
+    def _reset(self, *names: str) -> None:
+        """Give fields without effect their defaults: one name for one training."""
+        for name in names:
+            object.__setattr__(self, name, type(self).model_fields[name].default)
 
 
 class EnvironmentSpec(Spec):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
+from hindsight.specs.base import NUMBER, AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -76,9 +76,9 @@ class CellSpec(Spec):
     replay: ReplaySpec | None = None
     seeds: Seeds = 16
     #: Runs have the seeds from this one on: tuning has seeds of its own.
-    first_seed: Annotated[int, Field(ge=0, le=10**6)] = 0
+    first_seed: Annotated[int, Field(ge=0, le=10**6), NUMBER] = 0
     steps: Count = 1_000_000
-    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = 1.3
+    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False), NUMBER] | None = 1.3
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 
@@ -95,76 +95,73 @@ class CellSpec(Spec):
         return values
 
     @model_validator(mode="after")
-    def _is_moderate(self) -> "CellSpec":
-        must_be_moderate(self.model_dump())
-        widths = (self.environment.observation_size, *self.algorithm.hidden, 1)
-        if (count := sum(a * b for a, b in pairwise(widths))) > MOST_WEIGHTS:
-            raise ValueError(f"a network of {count:,} weights is larger than {MOST_WEIGHTS:,}")
-        return self
-
-    @model_validator(mode="after")
     def _fits_together(self) -> "CellSpec":
-        how, where, her = self.algorithm, self.environment, self.hindsight
-        if how.on_policy and self.replay is not None:
-            raise ValueError(
-                f"replay is of off-policy algorithms; for {how.name} there is hindsight"
-            )
-        if not how.on_policy and her is not None:
-            raise ValueError(
-                f"hindsight is of on-policy algorithms; for {how.name} there is replay"
-            )
+        must_be_moderate(self.model_dump())
+        how, where, her, test = self.algorithm, self.environment, self.hindsight, self.end_test
         discrete = where.n_choices is not None
-        if discrete and how.continuous_only:
-            raise ValueError(
-                f"{how.continuous_only} are of continuous actions: leave them at their defaults"
-            )
-        if discrete and how.actions == "continuous":
-            hint = ": set continuous" if "continuous" in type(where).model_fields else ""
-            raise ValueError(f"{how.name} wants continuous actions{hint}")
-        if not discrete and how.actions == "discrete":
-            raise ValueError(f"{how.name} wants discrete actions, as those of BitFlipping-v0")
+        continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
+        refused: list[tuple[Any, str]] = [
+            (
+                self.n_weights > MOST_WEIGHTS,
+                f"a network of {self.n_weights:,} weights is larger than {MOST_WEIGHTS:,}",
+            ),
+            (
+                how.on_policy and self.replay,
+                f"replay is of off-policy algorithms; for {how.name} there is hindsight",
+            ),
+            (
+                not how.on_policy and her,
+                f"hindsight is of on-policy algorithms; for {how.name} there is replay",
+            ),
+            (
+                discrete and how.continuous_only,
+                f"{how.continuous_only} are of continuous actions: leave them at their defaults",
+            ),
+            (
+                discrete and how.actions == "continuous",
+                f"{how.name} wants continuous actions{continuous}",
+            ),
+            (
+                not discrete and how.actions == "discrete",
+                f"{how.name} wants discrete actions, as those of BitFlipping-v0",
+            ),
+            (
+                her and her.inside is not None and not where.goals_in_box,
+                f"inside is a share of a box that goals lie in, which {where.id} has not",
+            ),
+            (
+                her and her.s_ratio is not None and where.foreign,
+                "an s_ratio needs failures, so goals drawn from all goals that there are, which "
+                f"{where.id} does not tell",
+            ),
+            (
+                her and her.failures == "targeted" and not where.goals_in_box,
+                "targeted failures lie some distance from an episode's end in any direction, which "
+                f"goals of {where.id} do not: set failures untargeted",
+            ),
+            (
+                self.steps < self.iteration_steps,
+                f"steps {self.steps} is below one {'rollout' if how.on_policy else 'iteration'} of "
+                f"{self.iteration_steps} steps",
+            ),
+            (
+                test and test.every % self.iteration_steps,
+                f"end_test: a test every {test and test.every} steps needs iterations of a number "
+                f"of steps that divides it, not {self.iteration_steps}",
+            ),
+        ]
+        for holds, why in refused:
+            if holds:
+                raise ValueError(why)
         if not how.on_policy and self.replay is None:
             object.__setattr__(self, "replay", ReplaySpec())
         return self
 
-    @model_validator(mode="after")
-    def _goals_can_be_drawn(self) -> "CellSpec":
-        where, her = self.environment, self.hindsight
-        if her is None:
-            return self
-        if her.inside is not None and not where.goals_in_box:
-            raise ValueError(
-                f"inside is a share of a box that goals lie in, which {where.id} has not"
-            )
-        if her.s_ratio is not None and where.foreign:
-            raise ValueError(
-                "an s_ratio needs failures, so goals drawn from all goals that there are, which "
-                f"{where.id} does not tell"
-            )
-        if her.failures == "targeted" and not where.goals_in_box:
-            raise ValueError(
-                "targeted failures lie some distance from an episode's end in any direction, which "
-                f"goals of {where.id} do not: set failures untargeted"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _at_least_one_iteration(self) -> "CellSpec":
-        if self.steps < self.iteration_steps:
-            what = "rollout" if self.algorithm.on_policy else "iteration"
-            raise ValueError(
-                f"steps {self.steps} is below one {what} of {self.iteration_steps} steps"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _tests_fall_between_iterations(self) -> "CellSpec":
-        if self.end_test is not None and self.end_test.every % self.iteration_steps:
-            raise ValueError(
-                f"end_test: a test every {self.end_test.every} steps needs iterations of a number "
-                f"of steps that divides it, not {self.iteration_steps}"
-            )
-        return self
+    @property
+    def n_weights(self) -> int:
+        """Weights of the policy network, without biases and with one output."""
+        widths = (self.environment.observation_size, *self.algorithm.hidden, 1)
+        return sum(a * b for a, b in pairwise(widths))
 
     @property
     def run_seeds(self) -> range:

@@ -5,7 +5,7 @@ large: which part of which grids, and the size of a run.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +17,13 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
     DEVICES,
+    NUMBER,
     Count,
     Fidelity,
     Positive,
     Seeds,
     Spec,
+    TwoOrMore,
     Widths,
 )
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
@@ -112,9 +114,7 @@ class Experiment(Spec):
     def _arms_are_for_its_tasks(self) -> "Experiment":
         for name, arm in self.arms.items():
             for task in arm.tasks or ():
-                if task not in self.tasks:
-                    known = _list(self.tasks)
-                    raise ValueError(f"arms.{name}.tasks: {task!r} is unknown; there are {known}")
+                _must_be_among(self.tasks, task, f"arms.{name}.tasks:")
         return self
 
 
@@ -190,16 +190,18 @@ class Part(Spec):
         """This part, and what it narrows at a place of the grid: of unequal budgets the least
         counts.
         """
-        preys, tasks = self.preys or {}, self.tasks or {}
-        narrowed = [
-            preys.get(where.prey) if where.prey else tasks.get(where.task),
-            (self.fidelities or {}).get(fidelity),
-            *(levels.get(level[key]) for key, levels in self.levels.items()),
-        ]
         yield self
-        for part in narrowed:
-            if part:
-                yield from part.at(where, fidelity, level)
+        at = {"preys": where.prey, "tasks": where.task, "fidelities": fidelity}
+        at |= {f"levels.{key}": value for key, value in level.items()}
+        for name, parts in self.inner.items():
+            if at[name] in parts:
+                yield from parts[at[name]].at(where, fidelity, level)
+
+    @property
+    def inner(self) -> dict[str, dict[Any, "Part"]]:
+        """The parts that it narrows in turn, by what narrows and then by its values."""
+        named = {name: getattr(self, name) or {} for name in ("preys", "tasks", "fidelities")}
+        return named | {f"levels.{key}": parts for key, parts in self.levels.items()}
 
 
 class Selection(Part):
@@ -213,10 +215,10 @@ class Size(Spec):
     """How large: the keys of a preset."""
 
     hidden: Widths
-    n_steps: Annotated[int, Field(ge=2)] = 2048
+    n_steps: TwoOrMore = 2048
     seeds: Seeds
     steps: Count
-    early_end: float | None = 1.3
+    early_end: Annotated[float, NUMBER] | None = 1.3
     #: Of SAC as released, where runs end early at all.
     end_test: EndTestSpec | None = EndTestSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
@@ -231,7 +233,7 @@ class Execution(Spec):
     checkpoint_seconds: Positive = 60.0
     #: Cores of a job: runs of a cell that are trained at a time, or processes that step foreign
     #: environments.
-    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    threads: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
 
 
 class Config(Spec):
@@ -247,10 +249,10 @@ class Config(Spec):
     presets: dict[FolderName, Size] = Field(default_factory=dict)
 
     hidden: Widths | None = None
-    n_steps: int | None = None
+    n_steps: Annotated[int, NUMBER] | None = None
     seeds: Seeds | None = None
     steps: Count | None = None
-    early_end: float | None = None
+    early_end: Annotated[float, NUMBER] | None = None
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec | None = None
     select: dict[str, Selection] | None = None
@@ -269,9 +271,7 @@ class Config(Spec):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
-        if self.size_name not in self.presets:
-            known = _list(self.presets)
-            raise ValueError(f"preset {self.size_name!r} is unknown; there are {known}")
+        _must_be_among(self.presets, self.size_name, "preset")
         if "published" in self.presets:
             raise ValueError("presets: 'published' is the name of the results that ship")
         if PICTURE in self.experiments:
@@ -286,18 +286,12 @@ class Config(Spec):
 
     def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
         for name, selection in select.items():
-            if name not in self.experiments:
-                known = _list(self.experiments)
-                raise ValueError(f"{where}: experiment {name!r} is unknown; there are {known}")
+            _must_be_among(self.experiments, name, f"{where}: experiment")
             experiment = self.experiments[name]
-            parts: dict[str, Part] = {f"{where}.{name}": selection}
+            _is_part_of(f"{where}.{name}", selection, experiment)
             for arm, part in selection.arms.items():
-                if arm not in experiment.arms:
-                    known = _list(experiment.arms)
-                    raise ValueError(f"{where}.{name}.arms: {arm!r} is unknown; there are {known}")
-                parts[f"{where}.{name}.arms.{arm}"] = part
-            for place, part in parts.items():
-                _is_part_of(place, part, experiment)
+                _must_be_among(experiment.arms, arm, f"{where}.{name}.arms:")
+                _is_part_of(f"{where}.{name}.arms.{arm}", part, experiment)
 
     @property
     def named(self) -> set[str]:
@@ -328,29 +322,22 @@ class Config(Spec):
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
     """ValueError where a part names a task or a level that the experiment's grid has not."""
-    for task, narrowed in (part.tasks or {}).items():
-        if task not in experiment.tasks:
-            raise ValueError(
-                f"{where}.tasks: {task!r} is unknown; there are {_list(experiment.tasks)}"
-            )
-        _is_part_of(f"{where}.tasks.{task}", narrowed, experiment)
-    for prey, narrowed in (part.preys or {}).items():
-        _is_part_of(f"{where}.preys.{prey}", narrowed, experiment)
-    for fidelity, narrowed in (part.fidelities or {}).items():
-        _is_part_of(f"{where}.fidelities.{fidelity}", narrowed, experiment)
+    for task in part.tasks or ():
+        _must_be_among(experiment.tasks, task, f"{where}.tasks:")
     for key, levels in part.levels.items():
-        if key not in experiment.vary:
-            known = _list(experiment.vary)
-            raise ValueError(f"{where}.levels: {key!r} is not varied there, but {known}")
-        for level, narrowed in levels.items():
-            if level not in experiment.vary[key]:
-                known = ", ".join(map(str, experiment.vary[key]))
-                raise ValueError(f"{where}.levels.{key}: {level!r} is not among {known}")
-            _is_part_of(f"{where}.levels.{key}.{level}", narrowed, experiment)
+        _must_be_among(experiment.vary, key, f"{where}.levels:")
+        for level in levels:
+            _must_be_among(experiment.vary[key], level, f"{where}.levels.{key}:")
+    for name, parts in part.inner.items():
+        for key, narrowed in parts.items():
+            _is_part_of(f"{where}.{name}.{key}", narrowed, experiment)
 
 
-def _list(names: Any) -> str:
-    return ", ".join(sorted(names)) or "none"
+def _must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
+    """ValueError that begins with `where`."""
+    if name not in there:
+        known = ", ".join(sorted(map(str, there))) or "none"
+        raise ValueError(f"{where} {name!r} is unknown; there are {known}")
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
@@ -391,4 +378,4 @@ def parse(values: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise SpecError(one_sentence(error, Config)) from None
+        raise SpecError(one_sentence(error)) from None

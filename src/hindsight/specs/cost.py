@@ -1,13 +1,12 @@
 """What a cell costs on one core, by a rule fitted to measurements.
 
-PPO and SAC: bench/ppo.py and bench/off_policy.py, one core of an AMD EPYC of 2025; other off-policy
-algorithms: cells trained on one of an Intel Xeon of 2023.  Good to some tens of per cent there,
-three times too low on older cores: meant for planning, not for claims.
+PPO and SAC: bench/training.py, one core of an AMD EPYC of 2025; other off-policy algorithms: cells
+trained on one of an Intel Xeon of 2023.  Good to some tens of per cent there, three times too low
+on older cores: meant for planning, not for claims.
 """
 
 import heapq
 from collections.abc import Sequence
-from itertools import pairwise
 
 from hindsight.specs.cell import CellSpec
 
@@ -32,42 +31,27 @@ JOB_SECONDS = 24.0
 FILE_BYTES, ROW_BYTES = 15_000, 60
 
 
-def weights(spec: CellSpec) -> int:
-    """Weights of the policy network, without biases."""
-    widths = (spec.environment.observation_size, *spec.algorithm.hidden, 1)
-    return sum(a * b for a, b in pairwise(widths))
-
-
 def evaluation_seconds(spec: CellSpec) -> float:
     """Seconds that evaluations take on one core, if all episodes are as long as can be."""
     tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
     return spec.seeds * tests * (FOREIGN_STEP_MS if spec.environment.foreign else COLLECT_MS) / 1e3
 
 
-def foreign_seconds(spec: CellSpec) -> float:
-    """Seconds that foreign environments take on one core, evaluations included."""
-    if not spec.environment.foreign:
-        return 0.0
-    return spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
-
-
 def seconds(spec: CellSpec) -> float:
     """Seconds on one core, if no run ends early."""
-    return foreign_seconds(spec) + _own_seconds(spec)
-
-
-def _own_seconds(spec: CellSpec) -> float:
-    how = spec.algorithm
+    how, total = spec.algorithm, START_SECONDS
+    if spec.environment.foreign:
+        total += spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
     # Of each environment, in whole iterations.
     steps = spec.steps // spec.iteration_steps * how.iteration_steps
     updates = how.updates(steps, _copies(spec))
     if how.on_policy:
         of_run = steps * how.n_envs * COLLECT_MS
-        of_run += updates * (UPDATE_MS + UPDATE_WEIGHT_MS * weights(spec))
-        return START_SECONDS + spec.seeds * of_run / 1e3
-    sample = weights(spec) * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
+        of_run += updates * (UPDATE_MS + UPDATE_WEIGHT_MS * spec.n_weights)
+        return total + spec.seeds * of_run / 1e3
+    sample = spec.n_weights * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
     update = OFF_POLICY_UPDATE_MS + spec.seeds * how.batch_size * how.passes * sample
-    return START_SECONDS + (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
+    return total + (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
 
 
 def _copies(spec: CellSpec) -> int:
@@ -75,21 +59,23 @@ def _copies(spec: CellSpec) -> int:
 
 
 def megabytes(spec: CellSpec) -> int:
-    """Memory to ask for: the interpreter with torch, a rollout with its copies or the replay."""
+    """Memory to ask for: the interpreter with torch and, once on a machine, a compiler (660 MB; 480
+    without), a rollout with its copies or the replay.
+    """
     runs, how = spec.seeds, spec.algorithm
     obs, widest = spec.environment.observation_size, max(how.hidden)
     of_each = 3 * obs + (20 + 3 * widest if how.on_policy else 8)
     numbers = runs * how.most_stored(spec.steps // how.n_envs, _copies(spec)) * of_each
     # Those of the training, and of the evaluation.
     places = runs * (how.n_envs + 4) if spec.environment.foreign else 0
-    numbers += 12 * runs * weights(spec)
-    return 500 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
+    numbers += 12 * runs * spec.n_weights
+    return 700 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 
 
 def file_bytes(spec: CellSpec) -> int:
     """Bytes of a cell's files if no run ends early: curves, policies (policy and value network)."""
     rows = spec.seeds * (spec.steps // spec.iteration_steps + spec.evaluation.points)
-    return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * weights(spec)
+    return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * spec.n_weights
 
 
 def wall_seconds(jobs: Sequence[float], slots: int, job_seconds: float = JOB_SECONDS) -> float:

@@ -1,10 +1,11 @@
 """Errors for the person who typed: one sentence with the key, the value and what is allowed."""
 
 import difflib
+import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,6 +13,8 @@ from hindsight.io.interruption import awaited
 
 #: Letters of a key or a value that are shown.
 LONGEST = 100
+#: The type of the error for a key that a model does not have.
+UNKNOWN_KEY = "unknown_key"
 
 
 class SpecError(ValueError):
@@ -48,13 +51,14 @@ def others_code(what: str) -> Iterator[None]:
         ) from None
 
 
-def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """The first thing that is wrong, in one sentence; `model` lends names for unknown keys."""
+def one_sentence(error: ValidationError) -> str:
+    """The first thing that is wrong, in one sentence."""
     first = error.errors(include_url=False)[0]
-    place, home = _resolve([str(part) for part in first["loc"]], model)
+    place = _place([str(part) for part in first["loc"]])
+    if first["type"] == UNKNOWN_KEY:
+        key = _shortened(".".join([*place, first["ctx"]["key"]]))
+        return f"unknown key {key!r}{first['msg']}"
     key = _shortened(".".join(place)) or "the specification"
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{_did_you_mean(place[-1], home)}"
     message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "value_error":
         return f"{key}: {message}" if place else message
@@ -68,49 +72,11 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _resolve(place: list[str], model: type[BaseModel] | None) -> tuple[list[str], Any]:
-    """The keys of an error's place, and the model in which the last of them is looked for.
-
-    Where one of several models is chosen by its id or name, pydantic's place holds that too, which
-    the person did not type.
-    """
-    keys: list[str] = []
-    inner: Any = model
-    for i, part in enumerate(place):
-        if isinstance(inner, tuple):
-            inner = next((m for m in inner if part in (m.__name__, *_tags(m))), None)
-            continue
-        keys.append(part)
-        if get_origin(inner) is dict:  # its keys are names of the person's own
-            inner = _models(get_args(inner)[1])
-        elif i < len(place) - 1:
-            field = getattr(inner, "model_fields", {}).get(part)
-            inner = _models(field.annotation) if field is not None else None
-    return keys, inner
-
-
-def _models(annotation: Any) -> Any:
-    """The model of an annotation, all of them if it leaves a choice, or the mapping to models."""
-    is_mapping = get_origin(annotation) is dict
-    kinds = (annotation,) if is_mapping else get_args(annotation) or (annotation,)
-    bare = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
-    if mappings := [kind for kind in bare if get_origin(kind) is dict]:
-        return mappings[0]
-    found = tuple(kind for kind in bare if isinstance(kind, type) and issubclass(kind, BaseModel))
-    return found[0] if len(found) == 1 else found or None
-
-
-def _tags(model: type[BaseModel]) -> set[Any]:
-    defaults = (field.default for field in model.model_fields.values())
-    return {default for default in defaults if isinstance(default, str)}
-
-
-def _did_you_mean(key: str, model: Any) -> str:
-    """A guess at the key that was meant, or the keys there are."""
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return ""
-    names = list(model.model_fields)
-    return guess(key, names) or f"; there are {', '.join(sorted(names))}"
+def _place(parts: list[str]) -> list[str]:
+    """The keys of an error's place that a person has typed: not which of several models it is."""
+    if parts[:1] in (["environment"], ["algorithm"]):
+        parts = parts[:1] + parts[2:]
+    return [part for part in parts if not re.fullmatch(r"\w+Spec|literal\[.*\]", part)]
 
 
 def guess(key: str, names: Iterable[str]) -> str:
@@ -127,4 +93,4 @@ def validated(model: type[Model], values: Any) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise SpecError(one_sentence(error, model)) from None
+        raise SpecError(one_sentence(error)) from None

@@ -36,8 +36,13 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: A word: "dense", "r" of a maze, "bottom burner"; nothing that could be a file's name.
 WORD = re.compile(r"[\w +-]{0,64}")
-#: Packages that register environments, by how the environments' names begin.
-REGISTERED_BY = {"Panda": "panda_gym", "parking": "highway_env"}
+#: Packages that register environments, by how the environments' names begin, ...
+ROBOTICS = "gymnasium_robotics"
+REGISTERED_BY = {
+    "Panda": "panda_gym", "parking": "highway_env", "Fetch": ROBOTICS, "Hand": ROBOTICS,
+}  # fmt: skip
+#: ... and what to install where that is not the package's name.
+INSTALL = {ROBOTICS: "gymnasium-robotics==1.4.2 mujoco==3.10.0"}
 
 #: Which goals end an episode: those that are achieved, or none.
 Terminates = Literal["goal", "never"]
@@ -70,7 +75,7 @@ class GymnasiumSpec(EnvironmentSpec):
         limit = registered(self.id).max_episode_steps
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # one name for one limit
-            object.__setattr__(self, "max_episode_steps", None)
+            self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
                 found = entry("hindsight.envs.facts:own_step_limit")(self.make())
@@ -99,11 +104,8 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def facts(self) -> "Facts":
         """What it says of itself; made once per process."""
-        kwargs = json.dumps(self.kwargs, sort_keys=True)
         with others_code(self.called):
-            return _facts(
-                self.id, self.called, kwargs, self.max_episode_steps, self.terminates, self.rest
-            )
+            return _facts(self.model_dump_json())
 
     @property
     def called(self) -> str:
@@ -112,7 +114,6 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def step_limit(self) -> int:
-        """Steps after which an episode is truncated."""
         return self.facts.step_limit
 
     @property
@@ -127,46 +128,38 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def n_choices(self) -> int | None:
-        """Actions are 0 ... n_choices - 1; None: they are continuous."""
         action = self.facts.action
         return int(action.n) if isinstance(action, Discrete) else None
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action; a choice is one number."""
         action = self.facts.action
         return 1 if isinstance(action, Discrete) else size(action)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of it before training, one sentence each."""
         return self.facts.notes
 
     @property
     def own_code(self) -> str:
-        """A digest of its source, where that is a person's own; else empty."""
         return "" if is_known(self.id) else digest_of(self.id, registered(self.id).entry_point)
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of the packages that a person's own environment uses, by their names."""
         return {} if is_known(self.id) else versions_of(self.id, registered(self.id).entry_point)
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         return re.sub(r"[^\w.-]+", "-", super().words.rpartition(":")[2])
 
     def succeeded(
         self, before: Mapping[str, Any], obs: Mapping[str, Any], info: Mapping[str, Any]
     ) -> bool:
-        """Whether the step from one observation to the next achieved the goal that it pursued."""
         facts = self.facts
         return facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Parts of an observation, in the order in which a policy sees them."""
         return tuple(self.facts.spaces)
 
     def with_parameters(self, given: dict[str, Any]) -> Self:
@@ -181,7 +174,21 @@ class GymnasiumSpec(EnvironmentSpec):
             EnvironmentFailure: it raised.
         """
         registered(self.id)
-        return _made(self.id, self.kwargs, self.max_episode_steps, options)
+        given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}
+        try:
+            env = gym.make(self.id, disable_env_checker=True, **given)
+        except gym.error.Error as error:
+            raise SpecError(f"{self.id} cannot be made: {_one_line(error)}") from None
+        except Exception as error:
+            if isinstance(error, TypeError) and is_known(self.id):  # a keyword that it has not
+                raise SpecError(
+                    f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
+                ) from None
+            raise EnvironmentFailure.of(
+                f"{self.id}: making it with {self.kwargs} failed", error
+            ) from error
+        quicken(env)
+        return env
 
 
 def is_known(name: str) -> bool:
@@ -190,7 +197,7 @@ def is_known(name: str) -> bool:
     Raises SpecError where gymnasium knows none of this name.
     """
     module, _, bare = name.rpartition(":")
-    if module not in ("", *KNOWN) or _registering(bare) is not None:
+    if module not in ("", *KNOWN) or _registering(bare) not in (None, ROBOTICS):
         return False
     entry = registered(name).entry_point  # text: where gymnasium imports it from
     return isinstance(entry, str) and entry.startswith(tuple(f"{known}." for known in KNOWN))
@@ -212,30 +219,10 @@ def _registering(name: str) -> str | None:
 def registered(name: str) -> Any:
     """What gymnasium knows by this name; SpecError for nothing."""
     module, _, bare = name.rpartition(":")
-    package = _registering(bare)
     if module:
         _import(module, name)
-    elif bare not in gym.registry and package is not None:
-        _import_package(package, name)
     elif bare not in gym.registry:
-        try:
-            # It writes warnings about environments that nobody asked for.
-            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                importlib.import_module("gymnasium_robotics")
-        except ImportError:
-            if name.startswith(("Fetch", "Hand")):
-                raise SpecError(
-                    f"{name} is one of gymnasium-robotics, which cannot be imported: "
-                    "pip install gymnasium-robotics==1.4.2 mujoco==3.10.0"
-                ) from None
-        except Exception as error:
-            if "MUJOCO_GL" not in os.environ:
-                raise
-            # MuJoCo loads the library that this names, and fails in as many ways as there are.
-            raise SpecError(
-                f"gymnasium-robotics cannot be imported with MUJOCO_GL={os.environ['MUJOCO_GL']}: "
-                f"{_one_line(error)}"
-            ) from None
+        _import_what_registers(bare)
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
@@ -257,34 +244,27 @@ def _import(module: str, name: str) -> None:
         raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
 
 
-def _import_package(package: str, name: str) -> None:
+def _import_what_registers(name: str) -> None:
+    package = _registering(name) or ROBOTICS
     try:
-        with redirect_stdout(io.StringIO()):
+        # It writes warnings about environments that nobody asked for.
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        missing = package.replace("_", "-")
-        raise SpecError(
-            f"{name} is one of {missing}, which is not installed: pip install {missing}"
-        ) from None
-
-
-def _made(
-    name: str, kwargs: dict[str, Any], limit: int | None, options: dict[str, Any]
-) -> gym.Env[Any, Any]:
-    try:
-        env = gym.make(name, max_episode_steps=limit, disable_env_checker=True, **options, **kwargs)
-    except gym.error.Error as error:
-        raise SpecError(f"{name} cannot be made: {_one_line(error)}") from None
-    except TypeError as error:
-        if is_known(name):  # a keyword that it has not
-            raise SpecError(f"{name} cannot be made with {kwargs}: {_one_line(error)}") from None
-        raise EnvironmentFailure.of(f"{name}: making it with {kwargs} failed", error) from error
+    except ImportError as error:
+        if _registering(name) is not None:
+            called = package.replace("_", "-")
+            raise SpecError(
+                f"{name} is one of {called}, which cannot be imported ({_one_line(error)}): "
+                f"pip install {INSTALL.get(package, called)}"
+            ) from None
     except Exception as error:
-        raise EnvironmentFailure.of(f"{name}: making it with {kwargs} failed", error) from error
-    quicken(env)
-    return env
+        if "MUJOCO_GL" not in os.environ:
+            raise
+        # MuJoCo loads the library that this names, and fails in as many ways as there are.
+        raise SpecError(
+            f"{package} cannot be imported with MUJOCO_GL={os.environ['MUJOCO_GL']}: "
+            f"{_one_line(error)}"
+        ) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -292,17 +272,9 @@ def _one_line(error: Exception) -> str:
 
 
 @cache
-def _facts(
-    name: str,
-    called: str,
-    kwargs: str,
-    limit: int | None,
-    terminates: Terminates | None,
-    rest: Rest,
-) -> "Facts":
-    def make() -> gym.Env[Any, Any]:
-        return _made(name, json.loads(kwargs), limit, {})
-
+def _facts(values: str) -> "Facts":
+    spec = GymnasiumSpec.model_construct(**json.loads(values))
     # What finds them out is no part of what a cell of another environment depends on.
-    facts: Facts = entry("hindsight.envs.facts:facts_of")(called, make, terminates, rest)
+    find = entry("hindsight.envs.facts:facts_of")
+    facts: Facts = find(spec.called, spec.make, spec.terminates, spec.rest)
     return facts

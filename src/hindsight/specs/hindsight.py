@@ -4,12 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hindsight.specs.base import Count, Fidelity, Fraction, Spec
+from hindsight.specs.base import NUMBER, Count, Fidelity, Fraction, Spec
 from hindsight.specs.replay import EpisodeStrategy
 
 Failures = Literal["untargeted", "targeted"]
 #: Of hindsight, what the authors' code has not.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
+#: What learning from copies alone (`clone`) leaves without effect.
+CLONES_WITHOUT = ("copies", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps")
 
 
 class HindsightSpec(Spec):
@@ -33,7 +35,7 @@ class HindsightSpec(Spec):
     #: ... only towards goals that are not where it began.
     moved_goals: bool = False
     #: ... only towards goals with no coordinate beyond this share of the box's half-width.
-    inside: Annotated[float, Field(gt=0, lt=1)] | None = None
+    inside: Annotated[float, Field(gt=0, lt=1), NUMBER] | None = None
     #: A described copy ends at its first success, also where the task's own episodes go on.
     cut_at_success: bool = False
     #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
@@ -41,7 +43,7 @@ class HindsightSpec(Spec):
     #: Goals of failure copies: anywhere in the box, or near the final position ...
     failures: Failures = "untargeted"
     #: ... at this distance, in interception distances.
-    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.1
+    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False), NUMBER] = 1.1
     #: Hindsight is over once the last hundred episodes succeed more often than this ...
     until_success: Fraction | None = None
     #: ... or after so many steps,
@@ -50,22 +52,17 @@ class HindsightSpec(Spec):
     then: Literal["ppo", "meher"] = "ppo"
 
     @model_validator(mode="after")
-    def _final_has_one_goal(self) -> "HindsightSpec":
+    def _has_one_name(self) -> "HindsightSpec":
+        """What has no effect has its default: one name for one training.  ValueError for what
+        cannot be.
+        """
         # k copies towards one and the same goal would be the same copy k times.
-        if self.strategy == "final" and self.k != 1:
-            object.__setattr__(self, "k", 1)
-        return self
-
-    @model_validator(mode="after")
-    def _described_future_is_episode(self) -> "HindsightSpec":
+        if self.strategy == "final":
+            self._reset("k")
         # A described copy strives for one goal of its episode and ends at its first success: the
         # part of the episode before that goal, whichever of the two names it was asked for by.
         if self.strategy == "future" and self.fidelity == "described":
             object.__setattr__(self, "strategy", "episode")
-        return self
-
-    @model_validator(mode="after")
-    def _s_ratio_is_of_final(self) -> "HindsightSpec":
         chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
         chooses += ["copies 'failed'"] if self.copies == "failed" else []
         if self.s_ratio is not None and (self.strategy != "final" or chooses):
@@ -74,51 +71,25 @@ class HindsightSpec(Spec):
                 f"an s_ratio needs the strategy 'final' without {without}: it chooses among "
                 "copies for the final achieved goal and copies that fail"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _clones_alone(self) -> "HindsightSpec":
         if self.clone:
-            fields = (
-                "copies",
-                "weight",
-                "only_if_moved",
-                "s_ratio",
-                "until_success",
-                "until_steps",
-            )
-            for name in fields:
+            for name in CLONES_WITHOUT:
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"clone learns from every copy alike, so without {name}")
-        return self
-
-    @model_validator(mode="after")
-    def _described_only(self) -> "HindsightSpec":
-        # What the authors' code has not, `released` has not: one name for one training.
+        # What the authors' code has not, `released` has not.
         if self.fidelity == "released":
-            for name in DESCRIBED_ONLY:
-                object.__setattr__(self, name, type(self).model_fields[name].default)
-        return self
-
-    @model_validator(mode="after")
-    def _switches_once(self) -> "HindsightSpec":
+            self._reset(*DESCRIBED_ONLY)
         if self.until_success is not None and self.until_steps is not None:
             raise ValueError("until_success and until_steps exclude each other")
         if self.until_success == 1.0:  # which no success rate exceeds
-            object.__setattr__(self, "until_success", None)
+            self._reset("until_success")
         switches = self.until_success is not None or self.until_steps is not None
         if self.then == "meher" and (self.s_ratio is None or not switches):
             raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")
-        return self
-
-    @model_validator(mode="after")
-    def _failures_where_they_are_made(self) -> "HindsightSpec":
-        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2): one
-        # name for one training.
+        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2).
         if self.s_ratio is None or self.fidelity == "released":
-            object.__setattr__(self, "failures", "untargeted")
+            self._reset("failures")
         if self.failures == "untargeted":
-            object.__setattr__(self, "failure_distance", 1.1)
+            self._reset("failure_distance")
         return self
 
     @property

@@ -1,10 +1,16 @@
 """Off-policy algorithms: what their specifications share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Widths
+from hindsight.specs.base import (
+    AlgorithmSpec,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    Share,
+    Widths,
+)
 
 
 class OffPolicySpec(AlgorithmSpec):
@@ -30,11 +36,9 @@ class OffPolicySpec(AlgorithmSpec):
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of each environment between two rows of the curves."""
         return self.log_interval
 
     def updates(self, steps: int, copies: int) -> float:
-        """Minibatches that are learned from in so many steps of each environment."""
         return steps / self.train_freq * self.gradient_steps
 
     def most_stored(self, steps: int, copies: int) -> int:
@@ -58,7 +62,7 @@ class ContinuousSpec(OffPolicySpec):
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "continuous"
 
     hidden: Widths = (64, 64)
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.005
+    tau: Share = 0.005
     batch_size: Count = 256
     #: Share of actions drawn uniformly while training (Andrychowicz et al. 2017, appendix A).
     epsilon: Fraction = 0.0
@@ -67,17 +71,14 @@ class ContinuousSpec(OffPolicySpec):
 
     @property
     def uniform_share(self) -> float:
-        """Share of actions that the loop draws uniformly while training."""
         return self.epsilon
 
     @property
     def standardises(self) -> bool:
-        """Whether networks see standardised observations."""
         return self.normalize_observations
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         how = self.name + (f"-epsilon{self.epsilon:g}" if self.epsilon else "")
         return how + ("-normalized" if self.normalize_observations else "")
 

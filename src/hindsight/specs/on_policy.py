@@ -1,10 +1,18 @@
 """On-policy algorithms: what their specifications share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Widths
+from hindsight.specs.base import (
+    AlgorithmSpec,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    TwoOrMore,
+    Widths,
+)
 
 Exploration = Literal["gaussian", "squashed", "annealed"]
 Schedule = Literal["constant", "linear"]
@@ -18,9 +26,9 @@ class OnPolicySpec(AlgorithmSpec):
 
     hidden: Widths = (64, 64)
     learning_rate: Positive = 3e-4
-    n_steps: Annotated[int, Field(ge=2)] = 2048
+    n_steps: TwoOrMore = 2048
     n_envs: Count = 1
-    batch_size: Annotated[int, Field(ge=2)] = 64
+    batch_size: TwoOrMore = 64
     n_epochs: Count = 10
     gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
@@ -45,7 +53,6 @@ class OnPolicySpec(AlgorithmSpec):
         return self.n_steps
 
     def updates(self, steps: int, copies: int) -> float:
-        """Minibatches that are learned from in so many steps of each environment."""
         return steps * self.n_envs * (1 + copies) / self.batch_size * self.n_epochs
 
     def most_stored(self, steps: int, copies: int) -> int:
@@ -54,12 +61,10 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def squashes(self) -> bool:
-        """Whether continuous actions are the hyperbolic tangent of its network's outputs."""
         return self.exploration == "squashed"
 
     @property
     def initialisation(self) -> tuple[float, ...]:
-        """What decides a run's first parameters, beside its seed and its networks."""
         return (self.sigma_init,)
 
     @property
@@ -70,7 +75,6 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         how = self.name + (f"-{self.exploration}" if self.exploration != "gaussian" else "")
         how += "-decay" if self.learning_rate_schedule == "linear" else ""
         how += f"-entropy{self.ent_coef:g}" if self.ent_coef else ""
@@ -81,5 +85,5 @@ class OnPolicySpec(AlgorithmSpec):
     @model_validator(mode="after")
     def _sigma_final_where_it_is_used(self) -> "OnPolicySpec":
         if self.exploration != "annealed":
-            object.__setattr__(self, "sigma_final", 0.05)
+            self._reset("sigma_final")
         return self

@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import sysconfig
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -33,7 +34,7 @@ def digest_of(name: str, entry_point: Any) -> str:
     """
     digests = {_digest(path) for path in _files(name, entry_point)}
     if getattr(entry_point, "__module__", None) == "__main__":
-        digests |= _typed(entry_point)
+        digests.update(_typed(entry_point))
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest() if digests else ""
 
 
@@ -90,10 +91,9 @@ def _places(module: str) -> Iterator[tuple[Path, str]]:
     Nothing is imported.  A name that is no module's, as that of a class, ends the search.
     """
     top, *parts = module.split(".")
-    try:
+    spec = None
+    with suppress(ImportError, ValueError):
         spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        spec = None
     if spec is None:
         return
     if spec.has_location and spec.origin:
@@ -138,16 +138,12 @@ def _imported(path: Path, module: str) -> Iterator[str]:
             yield from (f"{home}.{alias.name}" for alias in node.names)
 
 
-def _typed(entry_point: Any) -> set[bytes]:
+def _typed(entry_point: Any) -> Iterator[bytes]:
     """Digests of a class that stands in the script that is run, and of those it is derived from."""
-    digests = set()
     for kind in inspect.getmro(entry_point) if inspect.isclass(entry_point) else (entry_point,):
         if getattr(kind, "__module__", None) == "__main__":
-            try:
-                digests.add(hashlib.sha256(inspect.getsource(kind).encode()).digest())
-            except (OSError, TypeError):  # typed at a prompt
-                continue
-    return digests
+            with suppress(OSError, TypeError):  # typed at a prompt
+                yield hashlib.sha256(inspect.getsource(kind).encode()).digest()
 
 
 def forget() -> None:

@@ -7,7 +7,7 @@ the largest is trained, because a run does not depend on its neighbours.
 import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from hindsight.specs.config import (
     PUBLISHED,
     PUBLISHED_PRESET,
     TRAINED,
-    Arm,
     Condition,
     Config,
     Experiment,
@@ -44,28 +43,14 @@ BINS = 100
 
 @dataclass(frozen=True)
 class Place:
-    """One place in an experiment's grid."""
+    """One place in an experiment's grid that is selected."""
 
     experiment: str
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
     condition: Condition
-
-
-@dataclass(frozen=True)
-class Entry(Place):
-    """A place, and the cell whose first `seeds` runs belong there."""
-
-    spec: CellSpec
-    #: The cell is one that ships, whatever the preset.
-    published: bool = False
-
-
-@dataclass(frozen=True)
-class Selected(Place):
-    """A place that is selected; parts: what narrows it."""
-
+    #: What narrows it.
     parts: list[Part]
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
@@ -77,7 +62,16 @@ class Selected(Place):
         return min([size.steps, *(part.steps for part in self.parts if part.steps)])
 
 
-def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Selected]:
+@dataclass(frozen=True)
+class Entry(Place):
+    """A place, and the cell whose first `seeds` runs belong there."""
+
+    spec: CellSpec
+    #: The cell is one that ships, whatever the preset.
+    published: bool = False
+
+
+def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
     """Every place of every selected experiment, main experiment first."""
     for name, selection in size.select.items():
         experiment = experiments[name]
@@ -95,7 +89,7 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Selected]
             if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
                 part.has(fidelity, where, level) for part in parts
             ):
-                yield Selected(name, fidelity, arm, level, where, parts)
+                yield Place(name, fidelity, arm, level, where, parts)
 
 
 def entries(config: Config) -> Iterator[Entry]:
@@ -104,7 +98,7 @@ def entries(config: Config) -> Iterator[Entry]:
     for at in places(config.size, config.experiments):
         ships = config.experiments[at.experiment].arms[at.arm].published
         spec = shipped.cell(at) if ships else _cell(config, at)
-        yield Entry(at.experiment, at.fidelity, at.arm, at.level, at.condition, spec, ships)
+        yield Entry(**vars(at), spec=spec, published=ships)
 
 
 class Shipped:
@@ -139,7 +133,7 @@ class Shipped:
                 found[_but_for_size(entry.spec)] = entry.spec
         return found
 
-    def cell(self, at: Selected) -> CellSpec:
+    def cell(self, at: Place) -> CellSpec:
         """The published cell of a place's algorithm and condition, whatever its size: of several
         the one with the most steps; SpecError without one.
         """
@@ -192,7 +186,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
     return found
 
 
-def _cell(config: Config, at: Selected) -> CellSpec:
+def _cell(config: Config, at: Place) -> CellSpec:
     size, experiment = config.size, config.experiments[at.experiment]
     arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
     where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
@@ -233,7 +227,7 @@ def _cell(config: Config, at: Selected) -> CellSpec:
     try:
         return CellSpec.model_validate(values)
     except ValidationError as error:
-        raise SpecError(f"{where}: {one_sentence(error, CellSpec)}") from None
+        raise SpecError(f"{where}: {one_sentence(error)}") from None
 
 
 def _divisor(number: int, at_most: int) -> int:
@@ -306,19 +300,15 @@ class Plan:
         ships = self.config.results == "published"
         return name if ships else file_name(self.cells[name])
 
-    def cells_of(self, experiment: str) -> list[str]:
-        """Names of the cells that are trained for an experiment, without repetition."""
+    def cells_of(self, experiment: str, published: bool = False) -> list[str]:
+        """Names of the cells that are trained for an experiment, without repetition; or of the
+        published ones that it reads beside them.
+        """
         places = self.experiments[experiment]
-        return list(dict.fromkeys(name for entry, name in places if not entry.published))
-
-    def shipped_of(self, experiment: str) -> list[str]:
-        """Names of the published cells that it reads beside them."""
-        places = self.experiments[experiment]
-        return list(dict.fromkeys(name for entry, name in places if entry.published))
+        return list(dict.fromkeys(name for entry, name in places if entry.published is published))
 
     def document(self, experiment: str) -> dict[str, Any]:
         """The experiment's plan as plain data: what analysis reads (a plan.json)."""
-        root = PUBLISHED if self.config.results == "published" else TRAINED
         definition, size = self.config.experiments[experiment], self.config.size
         selected = size.select[experiment].steps or size.steps
         # An experiment's keys may say another network than the preset's; [] where its arms differ.
@@ -340,26 +330,25 @@ class Plan:
                 {
                     "fidelity": entry.fidelity,
                     "arm": entry.arm,
-                    **_what_it_is(definition.arms[entry.arm]),
+                    # By this, not by its name, analysis knows an arm.
+                    **definition.arms[entry.arm].model_dump(
+                        include={"role", "algorithm", "her", "keys"}
+                    ),
                     "level": entry.level,
-                    "task": entry.condition.task,
+                    **asdict(entry.condition),
                     "condition": entry.condition.name,
-                    "spawn": entry.condition.spawn,
-                    "prey": entry.condition.prey,
                     "seeds": entry.spec.seeds,
                     "steps": entry.spec.steps,
-                    "cell": str(PUBLISHED / "cells" / f"{name}.parquet")
-                    if entry.published
-                    else str(root / "cells" / f"{self.file_of(name)}.parquet"),
+                    "cell": str(self._curves_of(entry, name)),
                 }
                 for entry, name in self.experiments[experiment]
             ],
         }
 
-
-def _what_it_is(arm: Arm) -> dict[str, Any]:
-    """An arm but for its name: by this, not by the name, analysis knows it."""
-    return {"role": arm.role, "algorithm": arm.algorithm, "her": arm.her, "keys": arm.keys}
+    def _curves_of(self, entry: Entry, name: str) -> Path:
+        if entry.published or self.config.results == "published":
+            return PUBLISHED / "cells" / f"{name}.parquet"
+        return TRAINED / "cells" / f"{self.file_of(name)}.parquet"
 
 
 def left_out(plan: Plan) -> list[str]:
@@ -367,22 +356,19 @@ def left_out(plan: Plan) -> list[str]:
     lines = []
     for name, places in plan.experiments.items():
         experiment, found = plan.config.experiments[name], [entry for entry, _ in places]
-        parts: dict[str, tuple[Iterable[Any], list[Any]]] = {
-            **{
-                key: (levels, [entry.level[key] for entry in found])
-                for key, levels in experiment.vary.items()
-            },
-            "arms": (experiment.arms, [entry.arm for entry in found]),
-            "tasks": (experiment.tasks, [entry.condition.task for entry in found]),
-        }
+        parts: list[tuple[str, Iterable[Any], list[Any]]] = [
+            *(
+                (key, of, [each.level[key] for each in found])
+                for key, of in experiment.vary.items()
+            ),
+            ("arms", experiment.arms, [each.arm for each in found]),
+            ("tasks", experiment.tasks, [each.condition.task for each in found]),
+        ]
         narrowed = []
-        for what, (everything, planned) in parts.items():
-            kept, hidden = (
-                ", ".join(str(one) for one in everything if (one in planned) == there)
-                for there in (True, False)
-            )
-            if hidden:
-                narrowed.append(f"{what} {kept} without {hidden}")
+        for what, everything, planned in parts:
+            kept = [str(one) for one in everything if one in planned]
+            if hidden := [str(one) for one in everything if one not in planned]:
+                narrowed.append(f"{what} {', '.join(kept)} without {', '.join(hidden)}")
         if narrowed:
             lines.append(f"  {name}: {'; '.join(narrowed)}")
     return ["`select` narrows the experiments to", *lines] if lines else []

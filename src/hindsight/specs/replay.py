@@ -1,8 +1,8 @@
 """How an off-policy algorithm samples what it has stored."""
 
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 
@@ -26,20 +26,17 @@ class ReplaySpec(Spec):
     prioritized: bool = False
     #: Priorities' exponent, and that of the importance weights, which goes to 1 over the budget.
     alpha: Fraction = 0.6
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
+    beta: Fraction = 0.4
     #: Hindsight is over once the last hundred episodes succeed at least so often ("at return 0",
     #: PAPERS: section 3; PPO's must succeed more often).
     until_success: Fraction | None = None
 
     @model_validator(mode="after")
     def _unused_keys_have_one_value(self) -> "ReplaySpec":
-        # One name for one training.
         if self.strategy is None:
-            for key in ("k", "fidelity", "until_success"):
-                object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
+            self._reset("k", "fidelity", "until_success")
         if not self.prioritized:
-            for key in ("alpha", "beta"):
-                object.__setattr__(self, key, ReplaySpec.model_fields[key].default)
+            self._reset("alpha", "beta")
         return self
 
     @property

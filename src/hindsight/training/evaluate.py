@@ -110,7 +110,7 @@ def evaluate_run(
         try:
             own = spec.environment.with_parameters(given)
         except ValidationError as error:
-            raise SpecError(one_sentence(error, type(spec.environment))) from None
+            raise SpecError(one_sentence(error)) from None
         env = own.make()
     else:
         env = _made(environment, given)

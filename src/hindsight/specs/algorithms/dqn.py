@@ -1,10 +1,8 @@
 """DQN: its specification."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from hindsight.specs.base import Count, Fraction, Positive, Widths
+from hindsight.specs.base import Count, Fraction, Positive, Share, Widths
 from hindsight.specs.off_policy import OffPolicySpec
 
 
@@ -27,4 +25,4 @@ class DQNSpec(OffPolicySpec):
     epsilon: Fraction = 0.1
     double: bool = True
     target_update_interval: Count = 1000
-    tau: Annotated[float, Field(gt=0, le=1)] = 1.0
+    tau: Share = 1.0

@@ -3,9 +3,9 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
-from hindsight.specs.base import Fraction, Positive
+from hindsight.specs.base import NUMBER, Fraction, Positive, Share
 from hindsight.specs.off_policy import ContinuousSpec
 
 
@@ -23,11 +23,11 @@ class SACSpec(ContinuousSpec):
     name: Literal["sac"] = "sac"
     learning_rate: Positive = 3e-4
     gamma: Fraction = 0.95
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.05
-    target_entropy: float | None = None
+    tau: Share = 0.05
+    target_entropy: Annotated[float, NUMBER] | None = None
     #: The temperature alpha, as Stable-Baselines3 writes it: "auto" learns it from 1 on, "auto_0.1"
     #: from 0.1 on, a number keeps it.
-    ent_coef: float | str = "auto"
+    ent_coef: Annotated[float | str, NUMBER] = "auto"
 
     @field_validator("ent_coef")
     @classmethod
@@ -61,6 +61,5 @@ class SACSpec(ContinuousSpec):
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         alpha = "" if self.ent_coef == "auto" else f"-alpha-{self.ent_coef}".replace("_", "-")
         return super().words + alpha

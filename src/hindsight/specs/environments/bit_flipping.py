@@ -24,30 +24,25 @@ class BitFlippingSpec(EnvironmentSpec):
     @model_validator(mode="after")
     def _one_name_for_one_limit(self) -> "BitFlippingSpec":
         if self.max_steps == self.n_bits:
-            object.__setattr__(self, "max_steps", None)
+            self._reset("max_steps")
         return self
 
     @property
     def step_limit(self) -> int:
-        """Steps after which an episode is truncated."""
         return self.n_bits if self.max_steps is None else self.max_steps
 
     @property
     def observation_size(self) -> int:
-        """Numbers a policy sees."""
         return 3 * self.n_bits
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action; a choice is one number."""
         return self.n_bits if self.continuous else 1
 
     @property
     def n_choices(self) -> int | None:
-        """Actions are 0 ... n_choices - 1; None: they are continuous."""
         return None if self.continuous else self.n_bits
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         return f"BitFlipping-{self.n_bits}" + ("-continuous" if self.continuous else "")

@@ -27,17 +27,14 @@ class PointReachSpec(EnvironmentSpec):
 
     @property
     def step_limit(self) -> int:
-        """Steps after which an episode is truncated."""
         return self.max_steps
 
     @property
     def observation_size(self) -> int:
-        """Numbers a policy sees."""
         return 8
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action."""
         return 2
 
     @model_validator(mode="after")

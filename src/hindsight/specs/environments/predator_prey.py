@@ -1,10 +1,10 @@
 """Predator-prey: its specification."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive
+from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive, TwoOrMore
 
 #: How a prey may move: the names of functions in hindsight.envs.prey.
 PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
@@ -23,7 +23,7 @@ class PredatorPreySpec(EnvironmentSpec):
     goals_in_box: ClassVar[bool] = True
 
     id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
-    n_dims: Annotated[int, Field(ge=2)] = 3
+    n_dims: TwoOrMore = 3
     grid_size: Positive = 10.0
     interception_distance: Positive = 1.0
     max_steps: Count = 20
@@ -55,17 +55,14 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @property
     def observation_size(self) -> int:
-        """Numbers a policy sees."""
         return (4 if self.pushes_object else 3) * self.n_dims
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action."""
         return self.n_dims
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
         size = f"n{self.n_dims}-G{self.grid_size:g}-r{self.interception_distance:g}"
         return f"{self.spawn}-{self.prey}-{size}" + ("-object" if self.pushes_object else "")
 
@@ -75,5 +72,5 @@ class PredatorPreySpec(EnvironmentSpec):
         # one environment lets both fidelities share their trained cells.
         alike = ("static", "random", "straight_away", "random_direction")
         if self.prey in alike and self.fidelity != "released":
-            object.__setattr__(self, "fidelity", "released")
+            self._reset("fidelity")
         return self

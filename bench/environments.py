@@ -1,0 +1,91 @@
+"""Steps per second of FetchReach: alone in a loop, on the run axis, in gymnasium's vectors.
+
+    python bench/environments.py
+
+Ours observes robots sooner than gymnasium-robotics does (`envs/robots.py`); what is called
+quickened does so, too, and shows what the processes alone gain or cost.  Time is the wall's, since
+what is asked is whether several processes are quicker: the machine must have nothing else to do.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import gymnasium as gym
+import torch
+from harness import Turn, race, repeats
+
+from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.specs.gymnasium import GymnasiumSpec
+
+SPEC = GymnasiumSpec(id="FetchReach-v4")
+STEPS, ENVS = 3200, 16
+LOOP, TWO = "one environment in a loop", "ours, 2 workers"
+VECTOR, BOUND = "AsyncVectorEnv", "AsyncVectorEnv, two at a time"
+QUICK_LOOP, QUICK_VECTOR = f"{LOOP}, quickened", f"{VECTOR}, quickened"
+
+
+def plain() -> gym.Env:
+    """As gymnasium makes it."""
+    return gym.make(SPEC.id, disable_env_checker=True)
+
+
+def loop(make: Callable[[], gym.Env]) -> Turn:
+    """One environment."""
+    env = make()
+    env.reset(seed=0)
+
+    def turn() -> int:
+        for _ in range(STEPS):
+            *_, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                env.reset()
+        return STEPS
+
+    return turn
+
+
+def ours(workers: int) -> Turn:
+    """The environments of one run."""
+    env = GoalEnvironments(SPEC, [0], ENVS, workers=workers)
+    generator = torch.Generator().manual_seed(0)
+
+    def turn() -> int:
+        for _ in range(STEPS // ENVS):
+            env.step(2 * torch.rand(1, ENVS, env.action_size, generator=generator) - 1)
+        return STEPS
+
+    return turn
+
+
+def theirs(make: Callable[[], gym.Env], at_once: int | None = None) -> Turn:
+    """Each in a process of its own."""
+    made = gym.vector.AsyncVectorEnv(
+        [make] * ENVS, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP, max_concurrency=at_once,
+        context="fork",
+    )  # fmt: skip
+    made.reset(seed=0)
+    made.action_space.seed(0)
+
+    def turn() -> int:
+        for _ in range(STEPS // ENVS):
+            made.step(made.action_space.sample())
+        return STEPS
+
+    return turn
+
+
+CONTENDERS = {
+    LOOP: partial(loop, plain),
+    QUICK_LOOP: partial(loop, SPEC.make),
+    "ours, 1 worker": partial(ours, 1),
+    TWO: partial(ours, 2),
+    VECTOR: partial(theirs, plain),
+    BOUND: partial(theirs, plain, 2),
+    QUICK_VECTOR: partial(theirs, SPEC.make),
+}
+PEERS = {LOOP: 1.8, QUICK_LOOP: None, VECTOR: 0.95, BOUND: 0.95, QUICK_VECTOR: 0.95}
+
+if __name__ == "__main__":
+    title = f"environments, steps per second of {ENVS} of {SPEC.id}"
+    ratios = [(TWO, peer, bar) for peer, bar in PEERS.items()]
+    race(title, CONTENDERS, ratios, repeats(__doc__, 5), wall=True)

@@ -1,0 +1,130 @@
+"""Contenders that take turns, so that a machine that slows down slows all of them alike.
+
+Each lives in a process of its own, does one turn to warm up, and is then timed turn by turn: by its
+processor's time, so that waiting for the machine does not count, or by the wall's.  A contender
+whose package is not installed is left out, and a line says so.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# JAX reads it when it is imported: one thread for it, too.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from hindsight.training.cell import prepare_process
+from hindsight.training.record import machine
+
+#: One turn: how many steps, or whatever is counted, it did.
+Turn = Callable[[], int]
+RESULTS = Path(__file__).parent / "results"
+
+
+def race(
+    title: str,
+    contenders: Mapping[str, Callable[[], Turn]],
+    ratios: Sequence[tuple[str, str, float | None]],
+    repeats: int,
+    *,
+    wall: bool = False,
+) -> None:
+    """Let them take turns; print a table and the ratios, and write both to bench/results.
+
+    Args:
+        contenders: by name, what makes a contender ready, in its own process.
+        ratios: a contender, its peer, and how many times the peer's rate is asked of it, if any.
+        wall: measure the wall's time, of contenders that are processes themselves.
+    """
+    lines, rates = dict[str, Connection](), dict[str, list[float]]()
+    spawn = multiprocessing.get_context("spawn")
+    for name, make in contenders.items():
+        ours, theirs = spawn.Pipe()
+        spawn.Process(target=_contend, args=(theirs, make, wall)).start()
+        theirs.close()  # so that a contender that fails ends the race
+        if (absent := ours.recv()) is None:
+            lines[name], rates[name] = ours, []
+        else:
+            print(f"{name} is left out: {absent}", flush=True)
+    for _ in range(repeats):
+        for name, line in lines.items():
+            line.send(True)
+            rates[name].append(line.recv())
+    for line in lines.values():
+        line.send(False)
+    rows = {
+        name: [f"{f(values):,.0f}" for f in (statistics.median, min, max)]
+        for name, values in rates.items()
+    }
+    show(f"{title}, {repeats} repeats", ("median", "least", "most"), rows)
+    found = {}
+    for name, peer, bar in ratios:
+        if name in rates and peer in rates:
+            pairs = [a / b for a, b in zip(rates[name], rates[peer], strict=True)]
+            ratio = found[f"{name} / {peer}"] = statistics.median(pairs)
+            print(f"{ratio:6.2f} x  {verdict(ratio >= bar, bar) if bar else '':20}{name} / {peer}")
+    write(title.partition(",")[0], {"per_second": rates, "ratios": found})
+
+
+def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
+    """A contender's process."""
+    if not wall:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    prepare_process("cpu")
+    try:
+        turn = make()
+    except ImportError as error:
+        line.send(str(error))
+        return
+    turn()
+    line.send(None)
+    clock = time.perf_counter if wall else time.process_time
+    while line.recv():
+        start = clock()
+        line.send(turn() / (clock() - start))
+
+
+def verdict(met: bool, bar: float) -> str:
+    """Whether a bar is met, in words."""
+    return f"(bar {bar:g}: {'met' if met else 'MISSED'})"
+
+
+def show(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
+    """Print a table."""
+    table = Table("", title=title)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *row)
+    Console(width=110).print(table)
+
+
+def write(name: str, measured: Mapping[str, Any]) -> None:
+    """Write what was measured, and on what."""
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    about = {"machine": machine(torch.device("cpu")), "versions": versions}
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name.replace(' ', '_')}.json"
+    path.write_text(json.dumps({**about, **measured}, indent=1) + "\n", encoding="utf-8")
+    print(path)
+
+
+def repeats(description: str | None, default: int) -> int:
+    """The one option of most benchmarks."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--repeats", type=int, default=default)
+    return int(parser.parse_args().repeats)
