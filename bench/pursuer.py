@@ -8,7 +8,6 @@ that moves it is a yardstick, no limit.
 """
 
 import torch
-from torch import Tensor
 
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
@@ -16,19 +15,19 @@ from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
 SIZES = (10, 20, 30, 40, 50)
 
 
-def caught(specs: list[PredatorPreySpec], episodes: int = 2000) -> Tensor:
-    """Share of caught prey of each specification's first episodes [spec]."""
-    env = PredatorPrey(specs, list(range(len(specs))), n_envs=episodes)
-    steps = specs[0].max_steps + 1
+def caught(spec: PredatorPreySpec, seed: int = 0, episodes: int = 2000) -> float:
+    """Share of caught prey of a seed's first episodes."""
+    env = PredatorPrey(spec, [seed], n_envs=episodes)
+    steps, n = spec.max_steps + 1, spec.n_dims
     env.prepare_rollout(1, steps)
-    ended = torch.zeros(len(specs), episodes, dtype=torch.bool)
+    ended = torch.zeros(1, episodes, dtype=torch.bool)
     found = torch.zeros_like(ended)
     for _ in range(steps):
-        predator, prey = env.state[..., : env.n], env.state[..., env.n : 2 * env.n]
+        predator, prey = env.state[..., :n], env.state[..., n : 2 * n]
         step = env.step((prey - predator).clamp(-1, 1))
         found |= step.success & ~ended
         ended |= step.terminated
-    return found.double().mean(1)
+    return float(found.double().mean())
 
 
 def main() -> None:
@@ -37,9 +36,9 @@ def main() -> None:
     for start in ("random", "apart"):
         for prey in PREYS:
             made = [PredatorPreySpec(spawn=start, prey=prey, grid_size=size) for size in SIZES]
-            everywhere.append(caught(made))
+            everywhere.append([caught(spec, seed) for seed, spec in enumerate(made)])
             print(f"{start:6} {prey:18}" + "".join(f"{x:<9.2f}" for x in everywhere[-1]))
-    mean = torch.stack(everywhere).mean(0)
+    mean = torch.tensor(everywhere).mean(0)
     print(f"{'mean':25}" + "".join(f"{x:<9.2f}" for x in mean))
 
 

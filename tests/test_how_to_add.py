@@ -111,7 +111,7 @@ def test_an_environment(package):
         "from gymnasium.utils.env_checker import check_env\n"
         "env = gymnasium.make('Line-v0', width=3.0)\n"
         "check_env(env.unwrapped)\n"
-        "obs, _ = env.reset(seed=0, options={'achieved_goal': [1.0], 'desired_goal': [1.75]})\n"
+        "obs, _ = env.reset(seed=0, options={'state': [1.0, 1.75, 1.0]})\n"
         "obs, reward, terminated, *_ = env.step([0.25])\n"
         "assert (obs['observation'], reward, terminated) == ([1.25], 0.0, True)\n",
     )

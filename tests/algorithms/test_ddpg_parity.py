@@ -1,8 +1,5 @@
 """Parity with Stable-Baselines3's DDPG, and with the notebook's update written with torch.nn."""
 
-import itertools
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,58 +15,6 @@ stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 AGENT = ddpg.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
 UPDATES = 6
-
-
-def parameters_of(model: stable_baselines3.DDPG) -> list[Tensor]:
-    """A twin's parameters in the order of a row."""
-    return twins.linear(model.critic, model.actor, model.critic_target, model.actor_target)
-
-
-def both(spec: DDPGSpec, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
-    """The rows after some updates by both implementations, which are compared all along."""
-    runs = len(learning_rates)
-    rows = twins.starting_rows(AGENT, *range(runs))
-    state = ddpg.State(AGENT, rows, torch.tensor(learning_rates), spec.weight_decay)
-    models = [twins.build(stable_baselines3.DDPG, spec, rate) for rate in learning_rates]
-    for model, row in zip(models, rows, strict=True):
-        twins.put_row(parameters_of(model), row)
-    noise = twins.noises(ddpg, UPDATES, runs)
-    for batch, eps in zip(twins.batches(UPDATES, runs), noise, strict=True):
-        d = ddpg.update(state, batch, eps, spec)
-        for run, model in enumerate(models):
-            log = twins.train(model, batch, run)
-            for ours, theirs in ((d.critic_loss, "critic_loss"), (d.actor_loss, "actor_loss")):
-                expected = pytest.approx(log[f"train/{theirs}"], rel=1e-5, abs=1e-5)
-                assert float(ours[run]) == expected, theirs
-    for row, model in zip(state.rows, models, strict=True):
-        torch.testing.assert_close(row, twins.row_of(parameters_of(model)), rtol=0, atol=1e-5)
-    assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
-    return state.rows
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "notebook": {},
-    "defaults of Stable-Baselines3": {"gamma": 0.99, "max_grad_norm": None},
-    "moving average": {"tau": 0.1},
-    "weight decay": {"weight_decay": 0.3},
-}
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_updates(variant):
-    both(DDPGSpec(hidden=HIDDEN, **VARIANTS[variant]))
-
-
-def test_runs_of_different_learning_rates():
-    """Three runs on one axis, each its own twin."""
-    both(DDPGSpec(hidden=HIDDEN), twins.LEARNING_RATES)
-
-
-def test_the_options_make_a_difference():
-    """A negative control: each option that parity is shown for changes the parameters."""
-    rows = [both(DDPGSpec(hidden=HIDDEN, **options)) for options in VARIANTS.values()]
-    for a, b in itertools.combinations(rows, 2):
-        assert float((a - b).abs().max()) > 1e-4
 
 
 def network(n_in: int, n_out: int) -> nn.Sequential:
@@ -120,16 +65,3 @@ def test_against_the_algorithm_in_torch_nn(weights):
                     followed += spec.tau * (p - followed)
     expected = twins.row_of(twins.linear(*nets))
     torch.testing.assert_close(state.rows[0], expected, rtol=0, atol=1e-9)
-
-
-def test_alone_equals_among_others():
-    twins.assert_alone_equals_among_others(ddpg, DDPGSpec(hidden=HIDDEN))
-
-
-def test_selected_and_resumed_runs_go_on():
-    twins.assert_selected_and_resumed_runs_go_on(ddpg, DDPGSpec(hidden=HIDDEN))
-
-
-def test_initial_rows():
-    agent = ddpg.Agent.of(N_OBS, N_ACTIONS, (100, 50))
-    twins.assert_initial_rows(ddpg, 1, agent.critic.n_parameters + agent.actor.n_parameters)

@@ -4,7 +4,6 @@ Stable-Baselines3 does its own update, on batches that both implementations are 
 """
 
 import itertools
-from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -277,61 +276,6 @@ def test_values_that_are_known(double):
     expected = torch.tensor([[[-1.0, -1.5], [0.0, -1.0]]])
     torch.testing.assert_close(state.q(states[None]), expected, rtol=0, atol=0.01)
     assert dqn.act(state, states[None]).tolist() == [[0, 0]]
-
-
-# -- the run axis ---------------------------------------------------------------------------------
-
-
-def part_of(batch: Batch, runs: list[int]) -> Batch:
-    """The batch of these runs."""
-    values = {name: value[runs] for name, value in vars(batch).items() if value is not None}
-    return replace(batch, **values)
-
-
-def test_a_run_among_others_is_that_run_alone():
-    spec = DQNSpec(hidden=HIDDEN, target_update_interval=3)
-    rates = (1e-3, 3e-4, 1e-2)
-    together = start(*rates)
-    alone = [
-        dqn.State(AGENT, together.rows[run : run + 1], torch.tensor([rate]))
-        for run, rate in enumerate(rates)
-    ]
-    for batch in batches(7, runs=3):
-        dqn.update(together, batch, NO_NOISE, spec)
-        for run, state in enumerate(alone):
-            dqn.update(state, part_of(batch, [run]), NO_NOISE, spec)
-    rows = torch.cat([state.rows for state in alone])
-    # One run's product and three runs' are different kernels, equal up to rounding.
-    torch.testing.assert_close(together.rows, rows, rtol=0, atol=1e-6)
-
-
-def test_selected_runs_go_on_as_if_nothing_had_happened():
-    spec = DQNSpec(hidden=HIDDEN, target_update_interval=3)
-    state, untouched = start(1e-3, 3e-4, 1e-2), start(1e-3, 3e-4, 1e-2)
-    steps = batches(8, runs=3)
-    for batch in steps[:4]:
-        for one in (state, untouched):
-            dqn.update(one, batch, NO_NOISE, spec)
-    state.select(torch.tensor([2, 0]))
-    for batch in steps[4:]:
-        dqn.update(state, part_of(batch, [2, 0]), NO_NOISE, spec)
-        dqn.update(untouched, batch, NO_NOISE, spec)
-    torch.testing.assert_close(state.rows, untouched.rows[[2, 0]], rtol=0, atol=1e-6)
-    obs = steps[0].obs
-    assert torch.equal(dqn.act(state, obs[[2, 0]]), dqn.act(untouched, obs)[[2, 0]])
-
-
-def test_saved_and_loaded_it_continues_alike():
-    spec = DQNSpec(hidden=HIDDEN, target_update_interval=3)
-    state, other = start(1e-3, 3e-4), start(1e-3, 3e-4)
-    steps = batches(8, runs=2)
-    for batch in steps[:4]:
-        dqn.update(state, batch, NO_NOISE, spec)
-    other.load_state_dict(state.state_dict())
-    for batch in steps[4:]:
-        for one in (state, other):
-            dqn.update(one, batch, NO_NOISE, spec)
-    assert torch.equal(state.rows, other.rows)
 
 
 # -- acting and beginning -------------------------------------------------------------------------

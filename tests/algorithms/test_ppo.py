@@ -129,7 +129,7 @@ def collected(
     agent: ppo.ActorCritic, rows: Tensor, seeds: list[int], spec: PPOSpec
 ) -> tuple[PredatorPrey, Rollout]:
     condition = PredatorPreySpec(prey="attract", grid_size=5.0)
-    env = PredatorPrey([condition] * len(seeds), seeds, spec.n_envs)
+    env = PredatorPrey(condition, seeds, spec.n_envs)
     env.prepare_rollout(1, spec.n_steps)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(spec.n_steps, len(seeds), spec.n_envs, 3, generator=generator)
@@ -199,8 +199,8 @@ def test_runs_of_different_counts_equal_each_alone():
     assert len(set(d.updates.tolist())) == 3
     for run, seed in enumerate(seeds):
         only = slice(run, run + 1)
-        names = [name for name in vars(samples) if name != "n_real"]
-        part = replace(samples, **{name: getattr(samples, name)[only] for name in names})
+        of_run = {name: x[only] for name, x in vars(samples).items() if isinstance(x, Tensor)}
+        part = replace(samples, **of_run)
         alone = Adam(rows[only].clone(), rates[only])
         single = ppo.orders([seed], 1, part.valid, spec.n_epochs)
         d_alone = ppo.update(agent, alone, part, single, spec)

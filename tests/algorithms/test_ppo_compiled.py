@@ -49,7 +49,7 @@ TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
 def make(task: str, runs: int = 2, envs: int = 2) -> Any:
     kind, keys = TASKS[task]
     spec = {**keys}.pop("spec")(**{k: v for k, v in keys.items() if k != "spec"})
-    return kind([spec] * runs, range(runs), envs)
+    return kind(spec, range(runs), envs)
 
 
 def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:

@@ -53,7 +53,7 @@ class Task:
     @classmethod
     def of(cls, name: str, seeds: tuple[int, ...], n_envs: int) -> "Task":
         kind, condition = TASKS[name]
-        env = kind([condition] * len(seeds), seeds, n_envs)
+        env = kind(condition, seeds, n_envs)
         discrete = env.n_choices is not None
         outputs = env.n_choices if discrete else env.action_size
         return cls(env, ppo.ActorCritic.of(env.observation_size, outputs, HIDDEN, discrete))

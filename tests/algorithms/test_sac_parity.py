@@ -1,6 +1,5 @@
 """Parity with Stable-Baselines3's SAC, and gradients against automatic differentiation."""
 
-import itertools
 import math
 from typing import Any
 
@@ -22,19 +21,6 @@ AGENT = sac.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
 UPDATES = 6
 
 
-def parameters_of(model: stable_baselines3.SAC) -> list[Tensor]:
-    """A twin's parameters in the order of a row; mu and log sigma are one layer of ours."""
-    actor, heads = model.actor, (model.actor.mu, model.actor.log_std)
-    return [
-        *twins.linear(model.critic),
-        *twins.linear(actor.latent_pi),
-        *(h.bias for h in heads),
-        *(h.weight for h in heads),
-        model.log_ent_coef if model.log_ent_coef is not None else model.ent_coef_tensor.log()[None],
-        *twins.linear(model.critic_target),
-    ]
-
-
 def rows_at_the_limits() -> Tensor:
     """A run whose first log sigma is above its limit on some samples, whose second is below.
 
@@ -47,79 +33,10 @@ def rows_at_the_limits() -> Tensor:
     return rows
 
 
-def both(
-    spec: SACSpec, monkeypatch: pytest.MonkeyPatch, learning_rates: tuple[float, ...] = (1e-3,)
-) -> Tensor:
-    """The rows after some updates by both implementations, which are compared all along."""
-    runs = len(learning_rates)
-    rows = twins.starting_rows(AGENT, *range(runs))
-    if not spec.learns_temperature:  # of which a twin has no parameter to put
-        rows[:, sum(AGENT.sizes[:2]) - 1] = math.log(spec.ent_coef)
-    state = sac.State(AGENT, rows, torch.tensor(learning_rates), spec.weight_decay)
-    options = {
-        "target_entropy": "auto" if spec.target_entropy is None else spec.target_entropy,
-        "ent_coef": spec.ent_coef,
-    }
-    models = [twins.build(stable_baselines3.SAC, spec, rate, **options) for rate in learning_rates]
-    for model, row in zip(models, rows, strict=True):
-        twins.put_row(parameters_of(model), row)
-    noise = twins.noises(sac, UPDATES, runs)
-    for batch, eps in zip(twins.batches(UPDATES, runs), noise, strict=True):
-        d = sac.update(state, batch, eps, spec)
-        for run, model in enumerate(models):
-            draws = iter(eps[run].split(SAMPLES))
-            with monkeypatch.context() as patch:
-                patch.setattr(
-                    torch.distributions.normal,
-                    "_standard_normal",
-                    lambda *_, d=draws, **__: next(d),
-                )
-                log = twins.train(model, batch, run)
-            assert next(draws, None) is None, "all noise is used"
-            for ours, theirs in (
-                (d.critic_loss, "critic_loss"),
-                (d.actor_loss, "actor_loss"),
-                (d.alpha, "ent_coef"),
-            ):
-                expected = pytest.approx(log[f"train/{theirs}"], rel=1e-5, abs=1e-5)
-                assert float(ours[run]) == expected, theirs
-    for row, model in zip(state.rows, models, strict=True):
-        torch.testing.assert_close(row, twins.row_of(parameters_of(model)), rtol=0, atol=1e-5)
-    assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
-    return state.rows
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "papers": {},
-    "defaults of Stable-Baselines3": {"gamma": 0.99, "tau": 0.005},
-    "weight decay": {"weight_decay": 0.3},
-    "clipping": {"max_grad_norm": 0.05},
-    "target entropy": {"target_entropy": 5.0},
-    "fixed temperature": {"ent_coef": 0.05, "weight_decay": 0.1},
-}
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_updates(monkeypatch, variant):
-    both(SACSpec(hidden=HIDDEN, **VARIANTS[variant]), monkeypatch)
-
-
-def test_runs_of_different_learning_rates(monkeypatch):
-    """Three runs on one axis, each its own twin."""
-    both(SACSpec(hidden=HIDDEN), monkeypatch, twins.LEARNING_RATES)
-
-
-def test_the_options_make_a_difference(monkeypatch):
-    """A negative control: each option that parity is shown for changes the parameters."""
-    rows = [both(SACSpec(hidden=HIDDEN, **options), monkeypatch) for options in VARIANTS.values()]
-    for a, b in itertools.combinations(rows, 2):
-        assert float((a - b).abs().max()) > 1e-4
-
-
 def test_acting(monkeypatch):
     row = twins.starting_rows(AGENT, 0)
     model = twins.build(stable_baselines3.SAC, SACSpec(hidden=HIDDEN), 1e-3)
-    twins.put_row(parameters_of(model), row[0])
+    twins.put_row(twins.of_sac(model), row[0])
     state = sac.State(AGENT, row, torch.tensor([1e-3]))
     obs, eps = torch.randn(1, 20, N_OBS), torch.randn(1, 20, N_ACTIONS)
     with torch.no_grad():
@@ -247,26 +164,11 @@ def test_td_errors():
         assert float(d.q_mean[run]) == pytest.approx(float(q.mean()), rel=1e-4, abs=1e-6)
 
 
-def test_alone_equals_among_others():
-    twins.assert_alone_equals_among_others(sac, SACSpec(hidden=HIDDEN))
-
-
-def test_selected_and_resumed_runs_go_on():
-    twins.assert_selected_and_resumed_runs_go_on(sac, SACSpec(hidden=HIDDEN))
-
-
-def test_initial_rows():
-    critic = sac.Agent.of(N_OBS, N_ACTIONS, (100, 50)).critic
-    twins.assert_initial_rows(sac, 2, 2 * critic.n_parameters)
-    state = sac.State(AGENT, AGENT.initial_row(0)[None], torch.tensor([1e-3]))
-    assert math.exp(float(state.log_alpha)) == 1
-
-
 @pytest.mark.parametrize("ent_coef", ["auto", "auto_0.1", "auto_1e-3", 0.05])
 def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
     spec = SACSpec(hidden=HIDDEN, ent_coef=ent_coef)
     model = twins.build(stable_baselines3.SAC, spec, 1e-3, ent_coef=ent_coef)
-    theirs = parameters_of(model)[-len(twins.linear(model.critic_target)) - 1]
+    theirs = twins.of_sac(model)[-len(twins.linear(model.critic_target)) - 1]
     state = sac.State(AGENT, AGENT.initial_row(0, *spec.initialisation)[None], torch.ones(1))
     assert float(state.log_alpha) == pytest.approx(float(theirs), abs=1e-6)
     assert spec.learns_temperature == (model.ent_coef_optimizer is not None)

@@ -1,8 +1,6 @@
 """Parity with Stable-Baselines3's TD3, and gradients against automatic differentiation."""
 
-import itertools
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -22,86 +20,10 @@ UPDATES = 7
 FLOATS = ("obs", "actions", "rewards", "next_obs", "weight")
 
 
-def parameters_of(model: stable_baselines3.TD3) -> list[Tensor]:
-    """A twin's parameters in the order of a row."""
-    return twins.linear(model.critic, model.actor, model.critic_target, model.actor_target)
-
-
-def both(
-    spec: TD3Spec, monkeypatch: pytest.MonkeyPatch, learning_rates: tuple[float, ...] = (1e-3,)
-) -> Tensor:
-    """The rows after some updates by both implementations, which are compared all along."""
-    runs = len(learning_rates)
-    rows = twins.starting_rows(AGENT, *range(runs))
-    state = td3.State(AGENT, rows, torch.tensor(learning_rates), spec.weight_decay)
-    models = [
-        twins.build(
-            stable_baselines3.TD3,
-            spec,
-            rate,
-            policy_delay=spec.policy_delay,
-            target_policy_noise=spec.target_policy_noise,
-            target_noise_clip=spec.target_noise_clip,
-        )
-        for rate in learning_rates
-    ]
-    for model, row in zip(models, rows, strict=True):
-        twins.put_row(parameters_of(model), row)
-    noise = twins.noises(td3, UPDATES, runs)
-    for i, (batch, eps) in enumerate(zip(twins.batches(UPDATES, runs), noise, strict=True), 1):
-        d = td3.update(state, batch, eps, spec)
-        for run, model in enumerate(models):
-            with monkeypatch.context() as patch:
-                patch.setattr(
-                    Tensor, "normal_", lambda x, mean, std, e=eps[run]: x.copy_(mean + std * e)
-                )
-                log = twins.train(model, batch, run)
-            compared = {"critic_loss": d.critic_loss, "actor_loss": d.actor_loss}
-            due = i % spec.policy_delay == 0
-            assert ("train/actor_loss" in log) == due == (not d.actor_loss.isnan().any())
-            for name in ("critic_loss", "actor_loss") if due else ("critic_loss",):
-                expected = pytest.approx(log[f"train/{name}"], rel=1e-5, abs=1e-5)
-                assert float(compared[name][run]) == expected, name
-    for row, model in zip(state.rows, models, strict=True):
-        torch.testing.assert_close(row, twins.row_of(parameters_of(model)), rtol=0, atol=1e-5)
-    assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
-    return state.rows
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "defaults of Stable-Baselines3": {},
-    "no delay": {"policy_delay": 1},
-    "a delay of three": {"policy_delay": 3},
-    "no smoothing": {"target_policy_noise": 0.0},
-    "much noise, clipped": {"target_policy_noise": 1.0},
-    "much noise, hardly clipped": {"target_policy_noise": 1.0, "target_noise_clip": 5.0},
-    "weight decay": {"weight_decay": 0.3},
-    "clipping": {"max_grad_norm": 0.05},
-    "discount": {"gamma": 0.9},
-}
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_updates(monkeypatch, variant):
-    both(TD3Spec(hidden=HIDDEN, **VARIANTS[variant]), monkeypatch)
-
-
-def test_runs_of_different_learning_rates(monkeypatch):
-    """Three runs on one axis, each its own twin."""
-    both(TD3Spec(hidden=HIDDEN), monkeypatch, twins.LEARNING_RATES)
-
-
-def test_the_options_make_a_difference(monkeypatch):
-    """A negative control: each option that parity is shown for changes the parameters."""
-    rows = [both(TD3Spec(hidden=HIDDEN, **options), monkeypatch) for options in VARIANTS.values()]
-    for a, b in itertools.combinations(rows, 2):
-        assert float((a - b).abs().max()) > 1e-4
-
-
 def test_acting():
     rows, obs = twins.starting_rows(AGENT, 0), torch.randn(1, 20, N_OBS)
     model = twins.build(stable_baselines3.TD3, TD3Spec(hidden=HIDDEN), 1e-3)
-    twins.put_row(parameters_of(model), rows[0])
+    twins.put_row(twins.of_deterministic(model), rows[0])
     state = td3.State(AGENT, rows, torch.tensor([1e-3]))
     with torch.no_grad():
         expected = model.actor(obs[0])
@@ -163,16 +85,3 @@ def test_gradients_against_automatic_differentiation(weights):
     torch.testing.assert_close(gradient, expected[: len(gradient)], rtol=1e-8, atol=1e-10)
     for ours, loss in zip((d.critic_loss, d.actor_loss), losses, strict=True):
         torch.testing.assert_close(ours, loss.detach())
-
-
-def test_alone_equals_among_others():
-    twins.assert_alone_equals_among_others(td3, TD3Spec(hidden=HIDDEN))
-
-
-def test_selected_and_resumed_runs_go_on():
-    twins.assert_selected_and_resumed_runs_go_on(td3, TD3Spec(hidden=HIDDEN))
-
-
-def test_initial_rows():
-    agent = td3.Agent.of(N_OBS, N_ACTIONS, (100, 50))
-    twins.assert_initial_rows(td3, 2, 2 * agent.critic.n_parameters + agent.actor.n_parameters)

@@ -4,14 +4,12 @@ A twin is a model of Stable-Baselines3 with the parameters of one of our runs.  
 update, on the batch and with the noise that it is given.
 """
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from types import ModuleType
 from typing import Any
 
 import gymnasium
-import numpy as np
 import torch
 from stable_baselines3.common.buffers import ReplayBufferSamples
 from stable_baselines3.common.logger import configure
@@ -70,6 +68,24 @@ def linear(*modules: nn.Module) -> list[Tensor]:
     """Parameters of these modules' linear layers in the order of a row: bias, weight."""
     layers = [m for module in modules for m in module.modules() if isinstance(m, nn.Linear)]
     return [p for layer in layers for p in (layer.bias, layer.weight)]
+
+
+def of_deterministic(model: Any) -> list[Tensor]:
+    """A DDPG or TD3 twin's parameters in the order of a row."""
+    return linear(model.critic, model.actor, model.critic_target, model.actor_target)
+
+
+def of_sac(model: Any) -> list[Tensor]:
+    """A SAC twin's parameters in the order of a row; mu and log sigma are one layer of ours."""
+    actor, heads = model.actor, (model.actor.mu, model.actor.log_std)
+    return [
+        *linear(model.critic),
+        *linear(actor.latent_pi),
+        *(h.bias for h in heads),
+        *(h.weight for h in heads),
+        model.log_ent_coef if model.log_ent_coef is not None else model.ent_coef_tensor.log()[None],
+        *linear(model.critic_target),
+    ]
 
 
 def put_row(parameters: Sequence[Tensor], row: Tensor) -> None:
@@ -150,78 +166,6 @@ def part(batch: Batch, runs: slice) -> Batch:
     """The batch of some runs."""
     values = {f.name: getattr(batch, f.name) for f in fields(batch)}
     return replace(batch, **{name: v[runs] for name, v in values.items() if v is not None})
-
-
-def assert_alone_equals_among_others(module: ModuleType, spec: Any) -> None:
-    """A run by itself does what it does among others, however different these are."""
-    data, noise = batches(4, 3, weights=True), noises(module, 4, 3)
-    among = of_three_runs(module)
-    alone = module.State(among.agent, among.rows[1:2], torch.tensor(LEARNING_RATES[1:2]))
-    for batch, eps in zip(data, noise, strict=True):
-        d = module.update(among, batch, eps, spec)
-        d_alone = module.update(alone, part(batch, slice(1, 2)), eps[1:2], spec)
-        for field in fields(d):
-            ours, its = getattr(d, field.name)[1:2], getattr(d_alone, field.name)
-            torch.testing.assert_close(ours, its, rtol=1e-5, atol=1e-5, equal_nan=True)
-    torch.testing.assert_close(among.rows[1:2], alone.rows, rtol=0, atol=1e-6)
-    assert float((among.rows - of_three_runs(module).rows).abs().amin(1).max()) < 1e-9
-    assert all((among.rows - of_three_runs(module).rows).abs().amax(1) > 1e-4)
-
-
-def assert_selected_and_resumed_runs_go_on(module: ModuleType, spec: Any) -> None:
-    """Runs that leave the axis, or come back from a checkpoint, change nothing for the others."""
-    data, noise = batches(6, 3), noises(module, 6, 3)
-    through, state = of_three_runs(module), of_three_runs(module)
-    updates: list[Callable[[Any], None]] = [
-        lambda s, b=batch, e=eps: module.update(s, b, e, spec)
-        for batch, eps in zip(data, noise, strict=True)
-    ]
-    for update in updates:
-        update(through)
-    for update in updates[:3]:
-        update(state)
-    resumed = of_three_runs(module)
-    for update in updates[4:]:  # what it holds before loading must not matter
-        update(resumed)
-    resumed.load_state_dict(copy.deepcopy(state.state_dict()))
-    updates[3](resumed)
-    keep = torch.tensor([2, 0])
-    resumed.select(keep)
-    for batch, eps in zip(data[4:], noise[4:], strict=True):
-        some = replace(
-            batch,
-            **{f.name: getattr(batch, f.name)[keep] for f in fields(batch) if f.name != "weight"},
-        )
-        module.update(resumed, some, eps[keep], spec)
-    torch.testing.assert_close(resumed.rows, through.rows[keep], rtol=0, atol=1e-6)
-
-
-def assert_initial_rows(module: ModuleType, n_critics: int, n_targets: int) -> None:
-    """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies.
-
-    Args:
-        n_critics: critics, at the beginning of a row.
-        n_targets: numbers of a row, at its end, that are the targets'.
-    """
-    hidden = (100, 50)
-    agent = module.Agent.of(N_OBS, N_ACTIONS, hidden)
-    row = agent.initial_row(3)
-    assert row.dtype == torch.float32 and len(row) == sum(agent.sizes)
-    assert torch.equal(row, agent.initial_row(3)) and not torch.equal(row, agent.initial_row(4))
-    assert torch.equal(row[:n_targets], row[-n_targets:])
-    critics = row[: n_critics * agent.critic.n_parameters].view(n_critics, -1)
-    actor = row[critics.numel() :][: agent.actor.n_parameters][None]
-    for mlp, rows in ((agent.critic, critics), (agent.actor, actor)):
-        for (bias, weight), n_in in zip(mlp.layers(rows), mlp.sizes, strict=False):
-            bound = n_in**-0.5
-            for values in (bias, weight):
-                assert float(values.abs().max()) <= bound
-            if weight.numel() > 1000:
-                uniform = (weight.flatten().sort().values / bound + 1) / 2
-                expected = torch.linspace(0, 1, weight.numel())
-                distance = float((uniform - expected).abs().max())
-                assert distance < 1.63 / np.sqrt(weight.numel()), "Kolmogorov-Smirnov, 1 %"
-    assert row[: len(row) - n_targets].unique().numel() > 0.999 * (len(row) - n_targets)
 
 
 def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:

@@ -26,7 +26,6 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
-from hindsight.training.cell import Execution, train_cell
 from hindsight.training.runs import runs_of
 from tests.commands import hindsight
 from tests.envs import corridor  # registers Corridor-v0
@@ -215,12 +214,6 @@ def test_rewards_of_any_shape_are_the_environments_own():
     assert near.any() and not near.all()
 
 
-@pytest.mark.parametrize(("terminates", "found"), [(True, True), (False, False)])
-def test_whether_success_terminates_is_asked(terminates, found):
-    env = GoalEnvironments(corridors(terminates=terminates), [1], workers=0)
-    assert env.task.terminates_on_success is found
-
-
 def test_goals_cannot_be_drawn():
     task = GoalEnvironments(corridors(), [1], workers=0).task
     for ask in (lambda: task.threshold, lambda: task.goals(torch.rand(1, 2))):
@@ -390,30 +383,6 @@ def cell(**environment: Any) -> CellSpec:
     )
 
 
-def test_a_training_whose_worker_died_continues_to_the_same_curves(tmp_path):
-    spec = cell()
-    whole = train_cell(spec, tmp_path / "whole", Execution(workers=0))
-    broken = tmp_path / "broken"
-    iterations, others = 0, set(multiprocessing.active_children())
-
-    def kill(_: Any) -> None:
-        nonlocal iterations
-        iterations += 1
-        if iterations == 3:
-            mine = set(multiprocessing.active_children()) - others
-            os.kill(mine.pop().pid or 0, signal.SIGKILL)
-
-    often = Execution(workers=2, checkpoint_seconds=0)
-    with pytest.raises(EnvironmentFailure, match="Corridor-v0"):
-        train_cell(spec, broken, often, kill)
-    assert list((broken / "checkpoints").rglob("*.pt"))
-    continued = train_cell(spec, broken, often)
-    clocks = ["wall_seconds", "cpu_seconds"]
-    a, b = (pd.read_parquet(path).drop(columns=clocks) for path in (whole, continued))
-    pd.testing.assert_frame_equal(a, b)
-    assert len(a) and set(multiprocessing.active_children()) <= others
-
-
 def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
     """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
     program = Path(sys.executable).parent / "hindsight"
@@ -504,18 +473,6 @@ def seconds_of(pid: int) -> float:
     """Processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_dqn_learns_choices():
-    spec = CellSpec(
-        environment={"id": "Corridor-v0", "kwargs": {"discrete": True}},
-        algorithm={"name": "dqn", "hidden": (8,), "log_interval": 100, "batch_size": 8},
-        steps=1000,
-        evaluation={"episodes": 1},
-    )
-    runs = runs_of(spec, [0, 1], "cpu", workers=0)
-    assert int(runs.iterate()["updates"][0]) == 0  # a hundred steps of warm-up
-    assert int(runs.iterate()["updates"][0]) == 100
 
 
 MINE = """

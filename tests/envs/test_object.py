@@ -1,7 +1,6 @@
 """Predator-prey with an object to push, against a loop in plain Python, and its other wrappers."""
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +8,17 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.utils.env_checker import check_env
 from matplotlib.colors import to_rgb
-from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
 from torch import Tensor
 
 from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import load_episodes, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.envs.prey import top_speed
 from hindsight.envs.render import PREDATOR, PREY, PUSHED
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
-from hindsight.streams import Purpose, stream
+from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.watch import animate, film, play
 
@@ -55,7 +50,7 @@ def test_a_rollout_is_that_of_the_loop(prey: Prey, n: int) -> None:
     """300 steps of two environments, from each episode's beginning on; exact in every step."""
     spec = spec_of(prey=prey, n_dims=n)
     g, r, speed = spec.grid_size, spec.interception_distance, math.sqrt(n) / 2
-    env = PredatorPrey([spec], [3], 2)
+    env = PredatorPrey(spec, [3], 2)
     assert env.observation_size == 4 * n and env.state.shape == (1, 2, 4 * n)
     env.prepare_rollout(1, 300)
     known: list[dict[str, list[float]] | None] = [None, None]
@@ -109,7 +104,7 @@ def place(env: PredatorPrey, thing: float, predator: float, prey: float = -2.5) 
 
 
 def test_it_moves_only_while_it_is_touched() -> None:
-    env = PredatorPrey([spec_of()], [0])
+    env = PredatorPrey(spec_of(), [0])
     env.prepare_rollout(1, 8)
     forth = torch.tensor([[[0.5, 0.25]]])
     place(env, 0.0, -1.25)
@@ -135,7 +130,7 @@ def test_it_moves_only_while_it_is_touched() -> None:
 
 def test_the_goal_is_the_objects() -> None:
     """A predator at the prey has achieved nothing."""
-    env = PredatorPrey([spec_of()], [0])
+    env = PredatorPrey(spec_of(), [0])
     env.prepare_rollout(1, 2)
     place(env, 2.0, -2.5)
     step = env.step(torch.zeros(1, 1, 2))
@@ -151,7 +146,7 @@ def test_the_goal_is_the_objects() -> None:
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_all_begin_apart_and_anywhere(n: int) -> None:
     spec = spec_of(n_dims=n, grid_size=10.0, prey="straight_away")
-    state = PredatorPrey([spec], [1], 4).beginnings.flatten(0, 2)
+    state = PredatorPrey(spec, [1], 4).beginnings.flatten(0, 2)
     thing, prey, velocity, predator = state.split(n, dim=1)
     for other in (prey, predator):
         assert (torch.linalg.vector_norm(thing - other, dim=1) > 1).all()
@@ -161,106 +156,16 @@ def test_all_begin_apart_and_anywhere(n: int) -> None:
     # The prey flees from the predator at once.
     away = torch.nn.functional.cosine_similarity(velocity, prey - predator, dim=1)
     np.testing.assert_allclose(away.numpy(), 1, atol=1e-4)
-    apart = PredatorPrey([spec_of(n_dims=n, grid_size=10.0, spawn="apart")], [1]).state[0, 0]
+    apart = PredatorPrey(spec_of(n_dims=n, grid_size=10.0, spawn="apart"), [1]).state[0, 0]
     expected = np.zeros(4 * n)
     expected[0] = expected[2 * n - 1] = 5.0
     np.testing.assert_array_equal(apart.numpy(), expected)
-
-
-def test_an_axis_has_objects_or_has_none() -> None:
-    with pytest.raises(ValueError, match="share n_dims and pushes_object"):
-        PredatorPrey([spec_of(), spec_of(pushes_object=False)], [0, 1])
-
-
-# --- the gymnasium wrapper ------------------------------------------------------------------------
 
 
 def make(**parameters: Any) -> GoalEnv:
     env = gymnasium.make("PredatorPrey-v0", pushes_object=True, **parameters).unwrapped
     assert isinstance(env, GoalEnv)
     return env
-
-
-def concatenated(obs: dict[str, np.ndarray]) -> np.ndarray:
-    return np.concatenate([obs["achieved_goal"], obs["desired_goal"], obs["observation"]])
-
-
-@pytest.mark.parametrize("prey", ["static", "attract"])
-@pytest.mark.parametrize("n", [2, 3])
-def test_the_checkers_find_nothing(prey: Prey, n: int) -> None:
-    env = make(n_dims=n, prey=prey, render_mode="rgb_array")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(env)
-        check_env_of_sb3(env)
-
-
-@pytest.mark.parametrize("prey", PREYS)
-def test_the_face_is_the_environment_of_the_run_axis(prey: Prey) -> None:
-    keys: dict[str, Any] = {"prey": prey, "grid_size": 3.0, "max_steps": 4, "n_dims": 2}
-    axis, wrapper, n = PredatorPrey([spec_of(**keys)], [5]), make(**keys), 2
-    axis.prepare_rollout(1, 150)
-    generator = stream(5, Purpose.PREY, 1)
-    begins, rewards = True, set()
-    for t in range(150):
-        state = axis.state[0, 0].numpy().copy()
-        if begins:
-            names = ("object", "prey", "prey_velocity", "predator")
-            given = dict(zip(names, state.reshape(4, n), strict=True))
-            obs, _ = wrapper.reset(seed=0, options=given)
-            wrapper.np_random = generator
-        np.testing.assert_array_equal(concatenated(obs), state)
-        assert wrapper.observation_space.contains(obs)
-        action = shove(axis.state, n, t)
-        desired = axis.state[..., n : 2 * n].clone()
-        step = axis.step(action)
-        expected, _ = axis.task.reward(step.next_achieved, desired, step.terminated)
-        obs, reward, begins, truncated, info = wrapper.step(action[0, 0].numpy())
-        np.testing.assert_array_equal(obs["achieved_goal"], step.next_achieved[0, 0].numpy())
-        assert (reward, begins, truncated) == (float(expected), bool(step.terminated), False)
-        goal = info["desired_goal_at_reward"]
-        assert env_reward(wrapper, obs["achieved_goal"], goal, info) == reward
-        rewards.add(reward)
-    assert rewards == {-1.0, 0.0, 1.0}
-
-
-def env_reward(env: GoalEnv, achieved: Any, desired: Any, info: Any) -> float:
-    reward = env.compute_reward(achieved, desired, info)
-    assert isinstance(reward, float)
-    return reward
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_reset_takes_an_object_a_predator_and_a_prey(n: int) -> None:
-    env = make(n_dims=n, prey="straight_away")
-    places = {"object": [1.0] * n, "prey": [-2.0] * n, "predator": [1.25, *[-1.5] * (n - 1)]}
-    obs, _ = env.reset(seed=0, options=places)
-    np.testing.assert_array_equal(obs["achieved_goal"], places["object"])
-    np.testing.assert_array_equal(obs["desired_goal"], places["prey"])
-    np.testing.assert_array_equal(obs["observation"][n:], places["predator"])
-    away = np.array(places["prey"]) - places["predator"]
-    flight = top_speed(n) * away / np.linalg.norm(away)
-    np.testing.assert_allclose(obs["observation"][:n], flight, rtol=1e-5)
-    # What is not given is drawn: further than r from the object that is.
-    for seed in range(200):
-        obs, _ = env.reset(seed=seed, options={"object": [0.0] * n})
-        assert (obs["achieved_goal"] == 0).all()
-        for other in (obs["desired_goal"], obs["observation"][n:]):
-            assert np.linalg.norm(other) > 1
-        obs, _ = env.reset(seed=seed, options={"predator": [0.0] * n, "prey": [0.5] * n})
-        assert (obs["observation"][n:] == 0).all() and (obs["desired_goal"] == 0.5).all()
-        assert np.linalg.norm(obs["achieved_goal"]) > 1
-        assert np.linalg.norm(obs["achieved_goal"] - 0.5) > 1
-    with pytest.raises(ValueError, match=r"'object' of reset: .* 2 finite|3 finite"):
-        env.reset(options={"object": [0.0] * (n + 1)})
-    with pytest.raises(ValueError, match=r"'object' .* every entry lies in \[-10, 10\]"):
-        env.reset(options={"object": [11.0] * n})
-
-
-def test_without_an_object_there_is_no_such_option() -> None:
-    env = gymnasium.make("PredatorPrey-v0")
-    with pytest.raises(ValueError, match="unknown option 'object'"):
-        env.reset(options={"object": [0, 0, 0]})
 
 
 def count(image: np.ndarray, colour: str) -> int:
@@ -272,8 +177,7 @@ def count(image: np.ndarray, colour: str) -> int:
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_picture_shows_all_three_where_they_are(n: int) -> None:
     env = make(n_dims=n, render_mode="rgb_array")
-    corner = [-8.0] * n
-    env.reset(seed=0, options={"object": [0.5] * n, "predator": [0.0] * n, "prey": corner})
+    env.reset(seed=0, options={"state": [0.5] * n + [-8.0] * n + [0.0] * 2 * n})
     before = env.render()
     for _ in range(6):
         env.step(np.ones(n, np.float32))
@@ -357,7 +261,7 @@ def test_the_reference_draws_as_many_numbers() -> None:
     """An object changes no draw: a seed's prey moves alike with and without one."""
     found = []
     for pushes in (True, False):
-        env = PredatorPrey([spec_of(prey="random", grid_size=50.0, pushes_object=pushes)], [2])
+        env = PredatorPrey(spec_of(prey="random", grid_size=50.0, pushes_object=pushes), [2])
         env.prepare_rollout(1, 6)
         env.step(torch.zeros(1, 1, 2))
         found.append(env.state[0, 0, 4:6].clone())

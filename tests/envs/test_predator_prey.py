@@ -130,7 +130,7 @@ def test_a_step_is_that_of_the_reference(
     expected, reward, done = reference_step(spec, before, counter, action, u)
     met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
     assume(abs(norm(met) - spec.interception_distance) > 1e-9)
-    env = PredatorPrey([spec], [0])
+    env = PredatorPrey(spec, [0])
     state, after = np.array(before), np.zeros(3 * n)
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
     flags = step(
@@ -157,7 +157,7 @@ def test_compiled_it_is_the_same(
     # Where predator and prey coincide to rounding, so does every direction.
     apart = [a - b for a, b in zip(expected[:n], expected[n : 2 * n], strict=True)]
     assume(spec.prey != "straight_away" or norm(apart) > 1e-3 or norm(apart) == 0)
-    env = PredatorPrey([spec], [0])
+    env = PredatorPrey(spec, [0])
     env.state = torch.tensor(before)[None, None]
     env.elapsed.fill_(counter)
     env._make_ready(np.array(u, np.float32)[None, None, None])
@@ -173,7 +173,7 @@ def test_compiled_it_is_the_same(
 
 def test_the_prey_moves_after_the_reward_by_the_velocity_that_was_shown() -> None:
     spec = PredatorPreySpec(n_dims=2, prey="straight_away", interception_distance=0.5)
-    env = PredatorPrey([spec], [0])
+    env = PredatorPrey(spec, [0])
     env.prepare_rollout(1, 2)
     # The prey stands 1.25 away and would be 0.5 + 1.25 away had it moved before the reward.
     env.state.copy_(torch.tensor([[[0.0, 0.0, 1.25, 0.0, 0.5, 0.0]]]))
@@ -192,11 +192,11 @@ def fixed(
     spec: PredatorPreySpec, action: list[float], steps: int
 ) -> tuple[list[float], list[bool]]:
     """Rewards and ends of one action repeated from the beginning."""
-    env = PredatorPrey([spec], [0])
+    env = PredatorPrey(spec, [0])
     env.prepare_rollout(1, steps)
     rewards, ends = [], []
     for _ in range(steps):
-        prey = env.state[..., env.n : 2 * env.n].clone()
+        prey = env.state[..., env.goal_size : 2 * env.goal_size].clone()
         step = env.step(torch.tensor(action)[None, None])
         rewards.append(float(rewards_of(env, step, prey)))
         ends.append(bool(step.terminated))
@@ -217,7 +217,7 @@ def test_success_in_the_last_step_comes_before_the_timeout() -> None:
 
 
 def test_actions_and_positions_are_clipped() -> None:
-    env = PredatorPrey([PredatorPreySpec(n_dims=2, prey="random_direction")], [0])
+    env = PredatorPrey(PredatorPreySpec(n_dims=2, prey="random_direction"), [0])
     env.prepare_rollout(1, 1)
     env.state.copy_(torch.tensor([[[0.0, 9.5, -9.9, 0.0, -0.5, 0.5]]]))
     step = env.step(torch.tensor([[[-7.0, 5.0]]]))
@@ -240,7 +240,7 @@ def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
     n: int, g: float, share: float, prey: Prey, seed: int
 ) -> None:
     spec = PredatorPreySpec(n_dims=n, grid_size=g, interception_distance=share * g, prey=prey)
-    state = PredatorPrey([spec], [seed], n_envs=5, evaluation=True).beginnings
+    state = PredatorPrey(spec, [seed], n_envs=5, evaluation=True).beginnings
     assert (state[..., : 2 * n].abs() <= torch.tensor(g)).all()
     distance = torch.linalg.vector_norm(state[..., :n] - state[..., n : 2 * n], dim=-1)
     assert (distance > torch.tensor(share * g)).all()
@@ -248,7 +248,7 @@ def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
 
 def test_random_spawns_fill_the_box() -> None:
     spec = PredatorPreySpec(interception_distance=0.1)
-    state = PredatorPrey([spec], [0], n_envs=4).beginnings.flatten(0, 2)
+    state = PredatorPrey(spec, [0], n_envs=4).beginnings.flatten(0, 2)
     # U(-10, 10) has quartiles at -5, 0 and 5.
     quartiles = np.quantile(state[:, :6].numpy(), [0.25, 0.5, 0.75], axis=0)
     np.testing.assert_allclose(quartiles, [[-5.0] * 6, [0.0] * 6, [5.0] * 6], atol=0.8)
@@ -257,7 +257,7 @@ def test_random_spawns_fill_the_box() -> None:
 @pytest.mark.parametrize("n", [2, 4])
 def test_apart_spawns_at_the_origin_and_halfway_up_the_last_axis(n: int) -> None:
     spec = PredatorPreySpec(n_dims=n, grid_size=30.0, spawn="apart", prey="attract")
-    state = PredatorPrey([spec], [3], n_envs=5).state[0]
+    state = PredatorPrey(spec, [3], n_envs=5).state[0]
     assert (state[:, : 2 * n - 1] == 0).all()
     assert (state[:, 2 * n - 1] == 15.0).all()
     assert torch.linalg.vector_norm(state[:, 2 * n :], dim=-1).numpy() == pytest.approx(n**0.5 / 2)
@@ -387,15 +387,17 @@ def play(
 
 def wander(env: PredatorPrey, t: int) -> Tensor:
     """Actions that depend on the state and the step alone."""
-    return torch.sin(3 * env.state[..., : env.n] + env.state[..., env.n : 2 * env.n] + t)
+    return torch.sin(
+        3 * env.state[..., : env.goal_size] + env.state[..., env.goal_size : 2 * env.goal_size] + t
+    )
 
 
 def chase(env: PredatorPrey, t: int) -> Tensor:
-    return env.state[..., env.n : 2 * env.n] - env.state[..., : env.n]
+    return env.state[..., env.goal_size : 2 * env.goal_size] - env.state[..., : env.goal_size]
 
 
 def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next() -> None:
-    env = PredatorPrey([PredatorPreySpec(prey="random_direction")], [0], n_envs=4)
+    env = PredatorPrey(PredatorPreySpec(prey="random_direction"), [0], n_envs=4)
     states, ends = play(env, wander, 200)
     velocity, goes_on = states[..., 6:], ~ends[:-1]
     same = (velocity[1:] == velocity[:-1]).all(-1)
@@ -406,15 +408,10 @@ def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next
 # -- the run axis (test_run_axis: what holds for all tasks) ---------------------------------------
 
 
-def test_dimensions_cannot_differ() -> None:
-    with pytest.raises(ValueError, match=r"share n_dims and pushes_object"):
-        PredatorPrey([PredatorPreySpec(n_dims=2), PredatorPreySpec()], [0, 1])
-
-
 def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
     found = []
     for actions in (wander, chase):
-        env = PredatorPrey([PredatorPreySpec(prey="random")], [1], n_envs=2)
+        env = PredatorPrey(PredatorPreySpec(prey="random"), [1], n_envs=2)
         states, ends = play(env, actions, 100)
         found.append((states[1:, ..., 6:], ends[:-1]))
     (one, one_ends), (other, other_ends) = found
@@ -430,7 +427,7 @@ def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: 
     """
     n_steps, n_envs, chance = 100, 200, np.random.default_rng(0)
     spec = PredatorPreySpec(prey="static", interception_distance=r)
-    env = PredatorPrey([spec], [0], n_envs)
+    env = PredatorPrey(spec, [0], n_envs)
     direction = chance.normal(size=(n_steps, 1, n_envs, 3))
     direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
     prey = chance.uniform(-5, 5, direction.shape).astype(np.float32)

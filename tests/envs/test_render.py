@@ -1,16 +1,16 @@
-"""Pictures of an episode, in two, three and more dimensions."""
+"""Pictures of an episode, in two, three and more dimensions; episodes as a file."""
 
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
-from hindsight.envs.episodes import Episode
+from hindsight.envs.episodes import Episode, load_episodes, save_episodes
 from hindsight.envs.render import (
     PREDATOR,
     PREY,
@@ -19,6 +19,7 @@ from hindsight.envs.render import (
     pixels_of,
 )
 from hindsight.envs.wrapper import GoalEnv
+from hindsight.io.files import FileError
 
 
 def walk(n: int, steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -117,8 +118,6 @@ def test_shapes_are_checked() -> None:
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_the_face_draws_the_episode_so_far(n: int) -> None:
     env = GoalEnv("PredatorPrey-v0", "rgb_array", n_dims=n, prey="random")
-    with pytest.raises(gymnasium.error.ResetNeeded, match="no episode to draw"):
-        env.render()
     env.reset(seed=0)
     pictures = [env.render()]
     for _ in range(2):
@@ -130,17 +129,10 @@ def test_the_face_draws_the_episode_so_far(n: int) -> None:
     np.testing.assert_array_equal(env.render(), pictures[0])
 
 
-def test_without_a_render_mode_there_is_a_warning_and_no_picture() -> None:
-    env = GoalEnv("PredatorPrey-v0")
-    env.reset(seed=0)
-    with pytest.warns(UserWarning, match="draws nothing without a render mode"):
-        assert env.render() is None
-
-
 def test_drawing_needs_neither_torch_nor_pyplot() -> None:
     code = """if True:
         import sys
-        from hindsight.envs.episodes import Episode
+        from hindsight.envs.episodes import Episode, load_episodes, save_episodes
         from hindsight.envs.render import draw_episode, figure_axes, pixels_of
         import numpy as np
         figure, axes = figure_axes(3)
@@ -150,3 +142,29 @@ def test_drawing_needs_neither_torch_nor_pyplot() -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# -- as a file ------------------------------------------------------------------------------------
+
+
+def test_episodes_survive_a_file(tmp_path: Path) -> None:
+    one = Episode(*walk(3), 10.0, 1.0, "repel")
+    path = save_episodes(tmp_path / "episodes.npz", [Episode(*walk(2), 10.0, 1.0, "static"), one])
+    first, second = load_episodes(path)
+    assert (first.title, second.title) == ("static", "repel")
+    np.testing.assert_array_equal(second.predator, one.predator)
+    assert (second.grid_size, second.interception_distance) == (10.0, 1.0)
+
+
+def test_a_projection_does_not_call_a_distant_prey_caught() -> None:
+    near, far = (Episode(*walk(4), 10.0, 1.0) for _ in range(2))
+    far.prey[:, 3] = -9.0  # near in the dimensions that are drawn, far in the fourth
+    near.prey[-2] = near.predator[-1]
+    assert near.caught and not far.caught
+
+
+def test_a_file_without_episodes_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none.npz"
+    path.write_bytes(b"nothing")
+    with pytest.raises(FileError, match=r"none\.npz: holds no episodes"):
+        load_episodes(path)

@@ -82,10 +82,10 @@ def cases(draw: st.DrawFn) -> Case:
     if draw(st.booleans()):
         # At most 0.15 per step; the threshold is a little more than half of that.
         spec = PointReachSpec(max_steps=limit, dt=0.15, threshold=0.11)
-        env: Any = PointReach([spec] * RUNS, [seed, seed + 1], envs)
+        env: Any = PointReach(spec, [seed, seed + 1], envs)
     else:
         bits = BitFlippingSpec(n_bits=draw(st.integers(2, 3)), max_steps=limit)
-        env = BitFlipping([bits] * RUNS, [seed, seed + 1], envs)
+        env = BitFlipping(bits, [seed, seed + 1], envs)
     discrete = env.n_choices is not None
     outputs = env.n_choices if discrete else env.action_size
     agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), discrete)
@@ -307,7 +307,7 @@ def assert_failure(
         *case.rollout.next_achieved[run, env, a : b + 1].numpy(),
     ]
     assert not any(case.achieves(point, goal) for point in points)
-    assert case.env.task.contains(torch.from_numpy(goal)[None].expand(RUNS, -1))[0]
+    assert case.env.task.contains(torch.from_numpy(goal))
     expected = copy_of(case, run, env, a, b, goal)
     assert len(expected[0]) == b - a + 1 and expected[1] != 0
     assert_copy(case, copies, advantage, (run, env), (a, b), expected)
@@ -368,7 +368,7 @@ def test_a_run_among_others_is_that_run_alone(case, share, fidelity):
     def balanced(runs: list[int]) -> tuple[Trajectories, Trajectories]:
         index = torch.tensor(runs)
         target, draws = torch.full((len(runs),), share), Draws([3 + i for i in runs], 1, CPU)
-        task = case.env.task.select(index)
+        task = case.env.task
         return s_ratio.BALANCE[fidelity](case.rollout.select(index), spec, task, target, draws)
 
     among, alone = balanced([0, 1]), balanced([1])

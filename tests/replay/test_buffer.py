@@ -294,23 +294,6 @@ def test_whole_episodes_are_the_same_as_their_steps():
         compare(episodes.sample(uniform, reward), expected, how)
 
 
-def test_a_cut_trajectory_ends_where_it_was_cut():
-    """What is added afterwards belongs to another episode."""
-    both = Both.of(2, 2, 20, Relabelling("final", k=10**9))
-    for _ in range(4):
-        both.step(0.0)
-    with pytest.raises(ValueError, match="no episode of run 0 is finished"):
-        both.buffer.sample(np.zeros((2, 1, 3)), reward)
-    both.buffer.truncate_last_trajectory()
-    for environments in both.lists:
-        for slots in environments:
-            slots.end()
-    for _ in range(5):
-        both.step(0.0)
-    uniform = both.rng.random((2, 40, 3))
-    compare(both.buffer.sample(uniform, reward), both.expected(uniform), both.buffer.relabelling)
-
-
 def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
     other = ReplayBuffer(2, 2, 30, ROW, buffer.relabelling)
     other.load_state_dict(buffer.state_dict())
@@ -357,7 +340,7 @@ def test_predator_prey_by_hand(strategy, fidelity):
     """
     r = 2.0
     spec = PredatorPreySpec(n_dims=2, grid_size=5.0, interception_distance=r, max_steps=6)
-    env = PredatorPrey([spec, spec], [0, 1], 2)
+    env = PredatorPrey(spec, [0, 1], 2)
     how = Relabelling(strategy, 2, terminates_on_success=True, fidelity=fidelity)
     buffer = ReplayBuffer(2, 2, 400, RowLayout.of(6, 2, 2), how)
     rng = np.random.default_rng(0)
@@ -411,21 +394,6 @@ def test_what_is_not_relabelled_stays_as_the_environment_gave_it():
     assert batch.terminated.any() and not batch.terminated.all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future, episode"),
-        ({"k": -1}, "k: -1 is not allowed; it is a whole number from 0 on"),
-        ({"k": 2.5}, "k: 2.5 is not allowed"),
-        ({"k": True}, "k: True is not allowed"),
-        ({"fidelity": "exact"}, "fidelity: 'exact' is not allowed; there are released, described"),
-    ],
-)
-def test_relabellings_that_cannot_be(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Relabelling(**arguments)
-
-
 def test_errors_leave_the_buffer_as_it_was():
     how = Relabelling("future", terminates_on_success=True)
     with pytest.raises(ValueError, match="size: 3 is not allowed; it is at least 4"):
@@ -433,6 +401,8 @@ def test_errors_leave_the_buffer_as_it_was():
     buffer = ReplayBuffer(1, 1, 10, ROW, how)
     with pytest.raises(ValueError, match="there is nothing to sample"):
         buffer.sample(np.zeros((1, 1, 3)), reward)
+    with pytest.raises(ValueError, match="no episode of run 0 is finished"):
+        ReplayBuffer(2, 1, 10, ROW, how).sample(np.zeros((2, 1, 3)), reward)
     flag, obs = torch.zeros(1, 1, dtype=torch.bool), torch.zeros(1, 1, OBS)
     step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
     with pytest.raises(ValueError, match="success: None is not allowed"):

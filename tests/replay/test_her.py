@@ -73,6 +73,12 @@ def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None)
     buffer.add(obs, actions, rewards, after, terminated, truncated, info)
 
 
+def add_whole(buffer: HindsightReplayBuffer, number: np.ndarray, terminated: bool) -> None:
+    """A whole episode of these transitions."""
+    obs, after = observed(number), observed(number, after=True)
+    buffer.add_episode(obs, numbers(number, "action"), stored_reward(number), after, terminated)
+
+
 def check(sample, expected, fidelity: str) -> None:
     """Every field is that of the expected transition with the expected goal."""
     number = np.array([e.transition.number for e in expected])
@@ -127,9 +133,7 @@ def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, size, see
             n, ends = int(rng.integers(1, 6)), bool(rng.integers(2))
             whole = count + np.arange(n)
             count += n
-            obs, after = observed(whole), observed(whole, after=True)
-            actions, rewards = numbers(whole, "action"), stored_reward(whole)
-            buffer.add_episode(obs, actions, rewards, after, ends)
+            add_whole(buffer, whole, ends)
             enter(slots, [Transition(int(i), ends and i == whole[-1], False) for i in whole])
         stored = sum(map(len, slots.finished()))
         assert len(buffer) == stored
@@ -155,9 +159,7 @@ def test_copies_at_the_end_of_an_episode(strategy):
     )
     lengths, first = (4, 1, 7), 0
     for n in lengths:
-        whole = first + np.arange(n)
-        obs, after = observed(whole), observed(whole, after=True)
-        buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, True)
+        add_whole(buffer, first + np.arange(n), True)
         first += n
         assert len(buffer) == 4 * first
     rows, row = buffer.episodes.all_rows(), buffer.episodes.row
@@ -186,10 +188,8 @@ def test_copies_at_the_end_of_an_episode(strategy):
 def test_goals_at_episode_end_are_as_probable_as_at_sampling():
     """`future`, for the second of five steps: each of the four goals, chi-square."""
     buffer = HindsightReplayBuffer(500_000, Numbered(), k=4, relabel_at="episode_end", seed=1)
-    whole = np.arange(5)
-    obs, after = observed(whole), observed(whole, after=True)
     for _ in range(1500):
-        buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, False)
+        add_whole(buffer, np.arange(5), False)
     rows, row = buffer.episodes.all_rows(), buffer.episodes.row
     of_second = rows[np.floor(rows[:, 0] / 10) == 1][:, row.desired[0]]
     relabelled = of_second[(of_second != numbers(np.array(1), "desired")).any(-1)]
@@ -577,13 +577,10 @@ def test_episodes_that_are_too_long():
     before = image(buffer)
     with pytest.raises(ValueError, match="an episode of 4 steps is not allowed; there is room for"):
         add(buffer, np.array(3), False, True)
+    for n in (4, 0):
+        with pytest.raises(ValueError, match=f"an episode of {n} steps is not allowed; there is"):
+            add_whole(buffer, np.arange(n), True)
     whole = np.arange(4)
-    obs, after = observed(whole), observed(whole, after=True)
-    with pytest.raises(ValueError, match="an episode of 4 steps"):
-        buffer.add_episode(obs, numbers(whole, "action"), stored_reward(whole), after, True)
-    obs, after = observed(whole[:0]), observed(whole[:0], after=True)
-    with pytest.raises(ValueError, match="an episode of 0 steps is not allowed; there is room for"):
-        buffer.add_episode(obs, np.zeros((0, ACTION)), [], after, True)
     obs, after = observed(whole[:3]), observed(whole[:3], after=True)
     with pytest.raises(ValueError, match="terminated: nan is not allowed"):
         buffer.add_episode(obs, numbers(whole[:3], "action"), np.zeros(3), after, np.nan)
@@ -594,23 +591,22 @@ def test_episodes_that_are_too_long():
 
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("name", ["compute_reward", "compute_terminated"])
-def test_functions_that_return_what_is_no_number(name):
-    for value in (np.nan, -np.inf, 1e39):
-        wrong = np.array([0.0] * 7 + [value])
-        buffer = HindsightReplayBuffer(50, Numbered(), seed=0, **{name: lambda *_, w=wrong: w})
-        add(buffer, np.array(0), False, True)
-        with pytest.raises(ValueError, match=f"{name}: it returned (nan|-?inf), which is not allo"):
-            buffer.sample(8)
-
-
-def test_functions_that_return_another_shape():
-    env = Numbered()
-    for name, wrong in (("compute_reward", np.zeros(3)), ("compute_terminated", "yes")):
-        functions = {name: lambda a, d, i, wrong=wrong: wrong}
-        buffer = HindsightReplayBuffer(50, env, seed=0, **functions)
-        add(buffer, np.array(0), False, True)
-        with pytest.raises(ValueError, match=f"{name}: it returned .* for 8 goals"):
-            buffer.sample(8)
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        *(
+            (np.array([0.0] * 7 + [x]), "(nan|-?inf), which is not")
+            for x in (np.nan, -np.inf, 1e39)
+        ),
+        (np.zeros(3), ".* for 8 goals"),
+        ("yes", ".* for 8 goals"),
+    ],
+)
+def test_functions_that_return_what_is_no_number_for_each_goal(name, returned, message):
+    buffer = HindsightReplayBuffer(50, Numbered(), seed=0, **{name: lambda *_: returned})
+    add(buffer, np.array(0), False, True)
+    with pytest.raises(ValueError, match=f"{name}: it returned {message}"):
+        buffer.sample(8)
 
 
 def test_samples_that_cannot_be():
@@ -720,66 +716,59 @@ class Payload:
         return (self.path.write_text, ("x",))
 
 
-def damaged(path: Path, kind: str) -> None:
-    """A file that is no buffer of ours, in some way."""
-    if kind == "missing":
-        return
-    some().save(path)
+def flipped(path: Path) -> None:
     whole = path.read_bytes()
-    if kind == "truncated":
-        path.write_bytes(whole[: len(whole) // 2])
-    elif kind == "empty":
-        path.write_bytes(b"")
-    elif kind == "flipped":
-        with np.load(path) as file:
-            at = whole.index(file["rows"].tobytes()) + 50
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
-    elif kind == "text":
-        path.write_text("a letter, and not a short one")
-    elif kind == "pickle":
-        path.write_bytes(pickle.dumps(Payload(path.with_name("trace"))))
-    elif kind == "objects":
-        with path.open("wb") as file:
-            np.savez(file, header=np.array([Payload(path.with_name("trace"))], dtype=object))
-    elif kind == "foreign":
-        with path.open("wb") as file:
-            np.savez(file, weights=np.zeros(3))
-    elif kind == "short":
-        with np.load(path) as file:
-            arrays = dict(file)
-        arrays["rows"] = arrays["rows"][:, :, :-1]
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
-    elif kind == "types":
-        with np.load(path) as file:
-            arrays = dict(file)
-        arrays["position"] = np.array("many")
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
-    elif kind == "member":
-        with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr("more.npy", b"not an array")
+    with np.load(path) as file:
+        at = whole.index(file["rows"].tobytes()) + 50
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "missing",
-        "truncated",
-        "empty",
-        "flipped",
-        "text",
-        "pickle",
-        "objects",
-        "foreign",
-        "short",
-        "types",
-        "member",
-    ],
-)
+def rewritten(path: Path, keep: bool = True, **arrays) -> None:
+    """With other arrays in it, beside those that it has or alone."""
+    with np.load(path) as file:
+        kept = dict(file) if keep else {}
+    with path.open("wb") as file:
+        np.savez(file, **{**kept, **arrays})
+
+
+def shortened(path: Path) -> None:
+    with np.load(path) as file:
+        rows = file["rows"]
+    rewritten(path, rows=rows[:, :, :-1])
+
+
+def with_a_member(path: Path) -> None:
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("more.npy", b"not an array")
+
+
+def trace(path: Path) -> Payload:
+    return Payload(path.with_name("trace"))
+
+
+#: What becomes of a file, so that it is none of ours.
+DAMAGE = {
+    "missing": Path.unlink,
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path: path.write_bytes(b""),
+    "flipped": flipped,
+    "text": lambda path: path.write_text("a letter, and not a short one"),
+    "pickle": lambda path: path.write_bytes(pickle.dumps(trace(path))),
+    "objects": lambda path: rewritten(path, False, header=np.array([trace(path)], dtype=object)),
+    "foreign": lambda path: rewritten(path, False, weights=np.zeros(3)),
+    "short": shortened,
+    "spread": lambda path: rewritten(path, before=np.zeros((1, 1, 1), np.int32)),
+    "types": lambda path: rewritten(path, position=np.array("many")),
+    "more": lambda path: rewritten(path, more=np.zeros(3)),
+    "member": with_a_member,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
 def test_files_that_are_none_leave_the_buffer_as_it_was(tmp_path, kind):
     path = tmp_path / "buffer.npz"
-    damaged(path, kind)
+    some().save(path)
+    DAMAGE[kind](path)
     buffer = some(3)
     before, state = image(buffer), buffer.episodes.rng.bit_generator.state
     with pytest.raises(FileError, match=r"buffer\.npz: ") as error:
@@ -789,51 +778,39 @@ def test_files_that_are_none_leave_the_buffer_as_it_was(tmp_path, kind):
     assert not (tmp_path / "trace").exists()
 
 
+PRIORITIES = {"env": Numbered(), "prioritized": True, "alpha": 0.5, "info_keys": ("extra",)}
+
+
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("made", "other", "message"),
     [
-        (
-            lambda: HindsightReplayBuffer(31, Numbered(2)),
-            "of a buffer with size 30, this one has 31",
-        ),
-        (lambda: HindsightReplayBuffer(30, Numbered(3)), "of a buffer with n_envs 2"),
-        (lambda: HindsightReplayBuffer(30, Numbered(2), prioritized=True), "prioritized False"),
-        (
-            lambda: HindsightReplayBuffer(30, Numbered(2), relabel_at="episode_end"),
-            "relabel_at sampling, this one has episode_end",
-        ),
-        (lambda: HindsightReplayBuffer(30, Numbered(2), strategy="final"), "with strategy future"),
-        (lambda: HindsightReplayBuffer(30, Numbered(2), k=3), "with k 4, this one has 3"),
-        (lambda: HindsightReplayBuffer(30, Numbered(2), fidelity="released"), "fidelity described"),
-        (
-            lambda: HindsightReplayBuffer(30, Numbered(2), info_keys=("extra",)),
-            "with no field 'extra', which this one has$",
-        ),
-        (
-            lambda: HindsightReplayBuffer(30, Wider(2)),
-            "field 'observation' in columns .4, 7., this",
-        ),
+        ({}, {"size": 31}, "of a buffer with size 30, this one has 31"),
+        ({}, {"env": Numbered(3)}, "of a buffer with n_envs 2"),
+        ({}, {"prioritized": True}, "prioritized False"),
+        ({}, {"relabel_at": "episode_end"}, "relabel_at sampling, this one has episode_end"),
+        ({}, {"strategy": "final"}, "with strategy future"),
+        ({}, {"k": 3}, "with k 4, this one has 3"),
+        ({}, {"fidelity": "released"}, "fidelity described"),
+        ({}, {"info_keys": ("extra",)}, "with no field 'extra', which this one has$"),
+        ({}, {"env": Wider(2)}, "field 'observation' in columns .4, 7., this"),
+        (PRIORITIES, {**PRIORITIES, "alpha": 0.6}, r"with alpha 0\.5, this one has 0\.6"),
+        (PRIORITIES, {**PRIORITIES, "info_keys": ()}, "with a field 'extra', which this one has n"),
     ],
 )
-def test_files_of_another_buffer(tmp_path, other, message):
-    some().save(tmp_path / "buffer.npz")
-    buffer = other()
+def test_files_of_another_buffer(tmp_path, made, other, message):
+    saved, buffer = (
+        HindsightReplayBuffer(**{"size": 30, "env": Numbered(2), **keys}) for keys in (made, other)
+    )
+    saved.save(tmp_path / "buffer.npz")
     with pytest.raises(FileError, match=message):
         buffer.load(tmp_path / "buffer.npz")
     assert len(buffer) == 0
 
 
-def test_files_with_other_priorities_or_more_fields(tmp_path):
-    made = {"prioritized": True, "info_keys": ("extra",)}
-    HindsightReplayBuffer(30, Numbered(), alpha=0.5, **made).save(tmp_path / "buffer.npz")
-    for other, message in (
-        ({**made, "alpha": 0.6}, r"with alpha 0\.5, this one has 0\.6"),
-        ({"prioritized": True, "alpha": 0.5}, "with a field 'extra', which this one has not"),
-    ):
-        with pytest.raises(FileError, match=message):
-            HindsightReplayBuffer(30, Numbered(), **other).load(tmp_path / "buffer.npz")
-    sizes = np.int64(30), np.float32(0.5)
-    same = HindsightReplayBuffer(sizes[0], Numbered(), alpha=sizes[1], **made)
+def test_numbers_of_numpy_are_the_same_numbers(tmp_path):
+    HindsightReplayBuffer(size=30, **PRIORITIES).save(tmp_path / "buffer.npz")
+    numbers_ = {"size": np.int64(30), **PRIORITIES, "alpha": np.float32(0.5)}
+    same = HindsightReplayBuffer(**numbers_)
     same.load(tmp_path / "buffer.npz")
     same.save(tmp_path / "buffer.npz")
 

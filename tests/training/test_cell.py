@@ -18,22 +18,7 @@ from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from tests.commands import training
-
-SPEC = CellSpec.model_validate(
-    {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64},
-        "hindsight": {"strategy": "final"},
-        "environment": {"n_dims": 2, "prey": "random"},
-        "seeds": 3,
-        "steps": 64 * 12,
-        "evaluation": {"points": 3, "episodes": 5},
-    }
-)
-CLOCKS = ["wall_seconds", "cpu_seconds"]
-
-
-def curves(path):
-    return pd.read_parquet(path).drop(columns=CLOCKS)
+from tests.training.small import SPEC, curves, interrupted
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +40,9 @@ def test_one_run_at_a_time_gives_the_same_curves(tmp_path, whole):
     """Training runs side by side is an optimisation: same seeds, same draws, same numbers."""
     for seed in range(SPEC.seeds):
         one = SPEC.model_copy(update={"seeds": 1, "first_seed": seed})
+        assert one.name.count("-from") == (seed > 0) and (
+            not seed or f"1seeds-from{seed}" in one.name
+        )
         alone = curves(train_cell(one, tmp_path))
         among = whole[whole.seed == seed].reset_index(drop=True)
         exact = ["phase", "seed", "env_steps", "episodes"]
@@ -63,40 +51,19 @@ def test_one_run_at_a_time_gives_the_same_curves(tmp_path, whole):
         pd.testing.assert_frame_equal(alone[first], among[first], atol=1e-4, rtol=1e-4)
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("after", [1, 5, 11])
-def test_a_resumed_cell_is_an_uninterrupted_one(tmp_path, after):
-    execution = Execution(checkpoint_seconds=0)
-    undisturbed = curves(train_cell(SPEC, tmp_path / "undisturbed", execution))
-    heard = 0
-
-    def interrupt(progress):
-        nonlocal heard
-        heard += 1
-        if heard == after:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        train_cell(SPEC, tmp_path / "resumed", execution, interrupt)
-    assert list((tmp_path / "resumed/checkpoints").rglob("*.pt"))
-    resumed = train_cell(SPEC, tmp_path / "resumed", execution)
-    pd.testing.assert_frame_equal(curves(resumed), undisturbed, check_exact=True)
+def test_a_resumed_cell_is_an_uninterrupted_one(tmp_path, whole, after):
+    interrupted(SPEC, tmp_path, after)
+    resumed = train_cell(SPEC, tmp_path, Execution(checkpoint_seconds=0))
+    pd.testing.assert_frame_equal(curves(resumed), whole, check_exact=True)
 
 
 def test_a_cell_that_is_continued_elsewhere_names_both_machines(tmp_path, monkeypatch):
-    def interrupt(progress):
-        raise Interrupted
-
-    execution = Execution(checkpoint_seconds=0)
     for processor in ("first", "first", "second"):
         found = {"system": "Linux", "processor": processor, "cores": 2}
         monkeypatch.setattr(record, "machine", lambda device, found=found: found)
-        with pytest.raises(Interrupted):
-            train_cell(SPEC, tmp_path, execution, interrupt)
-    about = load_cell(train_cell(SPEC, tmp_path, execution)).metadata
+        interrupted(SPEC, tmp_path)
+    about = load_cell(train_cell(SPEC, tmp_path)).metadata
     assert [place["machine"]["processor"] for place in about["made_on"]] == ["first", "second"]
     assert about["machine"] == found and about["versions"] == about["made_on"][-1]["versions"]
     facts = [value for name, value in _facts(about) if name == "hardware"]
@@ -124,46 +91,24 @@ def test_kill_minus_nine_at_a_random_moment(tmp_path):
     pd.testing.assert_frame_equal(curves(path), undisturbed, check_exact=True)
 
 
-def test_a_damaged_checkpoint_is_named_set_aside_and_made_again(tmp_path, whole, capsys):
-    path = tmp_path / "checkpoints" / f"{file_name(SPEC)}.pt"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"no checkpoint")
-    result = train_cell(SPEC, tmp_path)
-    pd.testing.assert_frame_equal(curves(result), whole, check_exact=True)
-    told = capsys.readouterr().err
-    assert path.name in told and "set aside" in told
-    assert path.with_name(f"{path.name}.damaged").exists()
-
-
-@pytest.mark.parametrize("size", [0.1, 0.5, 0.9])
-def test_a_truncated_checkpoint(tmp_path, whole, size):
-    def interrupt(progress):
-        if progress.steps >= 64 * 5 * 3:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        train_cell(SPEC, tmp_path, Execution(checkpoint_seconds=0), interrupt)
-    (path,) = (tmp_path / "checkpoints").rglob("*.pt")
+@pytest.mark.parametrize("size", [0.0, 0.1, 0.5, 0.9])
+def test_a_truncated_checkpoint_is_named_set_aside_and_made_again(tmp_path, whole, capsys, size):
+    path = interrupted(SPEC, tmp_path, 5)
     data = path.read_bytes()
     path.write_bytes(data[: int(size * len(data))])
     with pytest.raises(FileError, match="damaged"):
         load(path)
     pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
+    told = capsys.readouterr().err
+    assert path.name in told and "set aside" in told
+    assert path.with_name(f"{path.name}.damaged").exists()
 
 
 def test_a_checkpoint_of_another_specification_is_not_continued(tmp_path, whole):
     other = SPEC.model_copy(update={"steps": 64 * 20})
-
-    def interrupt(progress):
-        if progress.steps >= 64 * 5 * 3:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        train_cell(other, tmp_path, Execution(checkpoint_seconds=0), interrupt)
-    (path,) = (tmp_path / "checkpoints").rglob("*.pt")
-    target = tmp_path / "checkpoints" / f"{file_name(SPEC)}.pt"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(target)
+    path, target = interrupted(other, tmp_path, 5), f"checkpoints/{file_name(SPEC)}.pt"
+    (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
+    path.rename(tmp_path / target)
     pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
 
 

@@ -8,23 +8,16 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.training.small import SPEC
 
-PPO = CellSpec.model_validate(
-    {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64},
-        "hindsight": {"strategy": "final"},
-        "environment": {"n_dims": 2, "prey": "random"},
-        "seeds": 3,
-        "steps": 64 * 6,
-        "evaluation": {"points": 6, "episodes": 5},
-    }
-)
+FEW = {"steps": 64 * 6, "evaluation": EvaluationSpec(points=6, episodes=5)}
+PPO = SPEC.model_copy(update=FEW)
 SAC = CellSpec.model_validate(
     {
         "algorithm": {"name": "sac", "hidden": [8], "log_interval": 50, "batch_size": 16},

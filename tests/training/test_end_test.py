@@ -39,7 +39,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[CellSpec, Path, lis
 def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -> list[bool]:
     """Episode `number` of each of two evaluation environments, one after the other."""
     where, act = spec.environment, policy_of(spec, row[None])
-    env = PredatorPrey([where], [seed], 2, evaluation=True)
+    env = PredatorPrey(where, [seed], 2, evaluation=True)
     env.rewind(number)
     env.prepare_rollout(number, 1 + where.max_steps)
     caught: list[bool | None] = [None] * 2
@@ -88,7 +88,7 @@ def test_without_the_test_the_same_runs_go_on(ended, tmp_path):
 
 def test_each_test_has_episodes_of_its_own_that_do_not_depend_on_the_way_there():
     spec = PredatorPreySpec(max_steps=3)  # blocks of four episodes
-    env, direct = (PredatorPrey([spec], [0], 2, evaluation=True) for _ in range(2))
+    env, direct = (PredatorPrey(spec, [0], 2, evaluation=True) for _ in range(2))
     seen = {}
     for number in [*range(12), 3, 11, 0]:
         env.rewind(number)

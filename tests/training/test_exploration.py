@@ -1,6 +1,7 @@
 """Squashed actions, an annealed sigma, a falling learning rate; ratios that hindsight ignores."""
 
 import math
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -17,48 +18,12 @@ from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.nn.mlp import MLP
 from hindsight.replay.rollout import Rollout
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec, EvaluationSpec
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.training import small
+from tests.training.small import STEPS, runs
 
-STEPS = 64  # of a rollout
-
-
-def cell(
-    hindsight: HindsightSpec | None = None, *, steps: int = STEPS * 10, **algorithm: Any
-) -> CellSpec:
-    """A small cell; a rollout is 64 steps of one environment unless said otherwise."""
-    return CellSpec(
-        environment=PredatorPreySpec(
-            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
-        ),
-        algorithm=PPOSpec(
-            hidden=(8, 8), **{"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **algorithm}
-        ),
-        hindsight=hindsight,
-        evaluation=EvaluationSpec(episodes=10),
-        steps=steps,
-    )
-
-
-def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns(spec, seeds, "cpu")
-
-
-@pytest.fixture
-def rollouts(monkeypatch: pytest.MonkeyPatch) -> list[Rollout]:
-    """Every rollout that is collected."""
-    log: list[Rollout] = []
-    collect = ppo.collect
-
-    def noting(*args):
-        log.append(collect(*args))
-        return log[-1]
-
-    monkeypatch.setattr(ppo, "collect", noting)
-    return log
+cell = partial(small.cell, steps=STEPS * 10)
 
 
 # --- squashed -------------------------------------------------------------------------------------

@@ -18,26 +18,14 @@ from hindsight.specs.plan import read_spec, spec_document
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.training import small
+from tests.training.small import curves, interrupted
 
-SPEC = CellSpec.model_validate(
-    {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64},
-        "hindsight": {"strategy": "final"},
-        "environment": {"n_dims": 2, "prey": "random"},
-        "seeds": 3,
-        "steps": 64 * 6,
-        "evaluation": {"points": 3, "episodes": 5},
-    }
-)
-CLOCKS = ["wall_seconds", "cpu_seconds"]
+SPEC = small.SPEC.model_copy(update={"steps": 64 * 6})
 
 
 def with_seeds(n: int) -> CellSpec:
     return SPEC.model_copy(update={"seeds": n})
-
-
-def curves(path: Path) -> pd.DataFrame:
-    return pd.read_parquet(path).drop(columns=CLOCKS)
 
 
 def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
@@ -127,18 +115,28 @@ def test_reusing_survives_an_interruption(tmp_path, trained_seeds):
     train_cell(with_seeds(1), tmp_path)
     undisturbed = curves(train_cell(SPEC, tmp_path / "alone"))
 
-    class Interruption(Exception):
-        pass
-
-    def interrupt(progress):
-        raise Interruption
-
-    with pytest.raises(Interruption):
-        train_cell(SPEC, tmp_path, Execution(checkpoint_seconds=0), interrupt)
+    interrupted(SPEC, tmp_path)
     found = curves(train_cell(SPEC, tmp_path))
     assert 0 not in trained_seeds[1 + SPEC.seeds :]
     exact = ["phase", "seed", "env_steps", "episodes"]
     pd.testing.assert_frame_equal(found[exact], undisturbed[exact])
+
+
+def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsys):
+    """A finished cell whose files were deleted writes them again, and trains nothing."""
+    execution = Execution(keep_finished=True)
+    path = train_cell(SPEC, tmp_path, execution)
+    before, rows = path.read_bytes(), policies(tmp_path, SPEC)
+    path.unlink()
+    (tmp_path / "policies" / f"{file_name(SPEC)}.pt").unlink()
+    train_cell(SPEC, tmp_path, execution)
+    # The clocks, too, are those of the one training there was.
+    assert path.read_bytes() == before and trained_seeds == [0, 1, 2]
+    assert all(torch.equal(row, rows[seed]) for seed, row in policies(tmp_path, SPEC).items())
+    assert "was finished" in capsys.readouterr().err
+    # Asked without it, a cell leaves no checkpoint behind.
+    train_cell(SPEC, tmp_path)
+    assert not list((tmp_path / "checkpoints").rglob("*.pt"))
 
 
 def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):

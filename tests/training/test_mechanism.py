@@ -5,14 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from hindsight.algorithms import ppo, ppo_compiled
 from hindsight.algorithms.ppo import Samples
 from hindsight.specs.cell import CellSpec
-from hindsight.training.cell import train_cell
 from hindsight.training.on_policy import OnPolicyRuns, mechanism
 
 PREY = {"prey": "attract", "grid_size": 3.0, "max_steps": 8}
@@ -110,22 +108,6 @@ def test_the_columns_by_hand() -> None:
     assert {k: float(v) for k, v in columns.items()} == pytest.approx(expected, abs=1e-5)
     alone = mechanism(agent, rows, replace(samples, n_real=5), None)
     assert math.isnan(alone["relabelled_advantage"]) and math.isnan(alone["z_squared"]) is False
-
-
-def test_runs_have_seeds_of_their_own(tmp_path: Any) -> None:
-    """A cell whose seeds begin at 2 holds the runs that one from 0 on has at their places."""
-    small = {"seeds": 4, "steps": 512, "evaluation": {"points": 1, "episodes": 2}}
-    values = {**cell().model_dump(), **small}
-    whole = CellSpec.model_validate(values)
-    later = CellSpec.model_validate({**values, "seeds": 2, "first_seed": 2})
-    assert whole.name != later.name and later.name.count("2seeds-from2") == 1
-    folders = tmp_path / "whole", tmp_path / "later"
-    made = [train_cell(*pair) for pair in zip((whole, later), folders, strict=True)]
-    curves = [pd.read_parquet(path) for path in made]
-    assert set(curves[1]["seed"]) == {2, 3}
-    columns = curves[0].columns.difference(["wall_seconds", "cpu_seconds"])
-    same = curves[0][curves[0]["seed"] >= 2][columns].reset_index(drop=True)
-    pd.testing.assert_frame_equal(same, curves[1][columns], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("fidelity", ["released", "described"])

@@ -1,6 +1,5 @@
 """PPO, PPO-HER and MEHER on the point mass and on bits: runs alone or among others, and columns."""
 
-import io
 import math
 from typing import Any
 
@@ -45,61 +44,6 @@ def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
     made = runs_of(spec, list(seeds), "cpu")
     assert isinstance(made, OnPolicyRuns)
     return made
-
-
-@pytest.mark.parametrize("hindsight", HINDSIGHT)
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_seed_alone_equals_itself_among_others(environment, hindsight):
-    """Over two iterations, after the first of which another run leaves the axis."""
-    spec = cell(environment, hindsight, n_envs=2)
-    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
-    for i in range(2):
-        columns, columns_alone = among.iterate(), alone.iterate()
-        place = among.seeds.index(12)
-        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
-        for name, values in columns.items():
-            torch.testing.assert_close(
-                values[place : place + 1], columns_alone[name],
-                rtol=1e-3, atol=1e-3, equal_nan=True, msg=name,
-            )  # fmt: skip
-        if i == 0:
-            assert not torch.equal(among.rows[0], among.rows[1])
-            among.select(torch.tensor([2, 1]))
-    evaluated, evaluated_alone = among.evaluate(), alone.evaluate()
-    for name, values in evaluated_alone.items():
-        torch.testing.assert_close(evaluated[name][1:], values, rtol=0, atol=0.06, msg=name)
-
-
-@pytest.mark.parametrize("hindsight", ["described", "released-meher", "described-meher"])
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_checkpoint_continues_bit_for_bit(environment, hindsight):
-    spec = cell(environment, hindsight)
-    whole = runs(spec, 3, 4)
-    whole.iterate()
-    file = io.BytesIO()
-    torch.save(whole.state_dict(), file)
-    file.seek(0)
-    resumed = runs(spec, 3, 4)
-    resumed.load_state_dict(torch.load(file, weights_only=True))
-    for _ in range(2):
-        a, b = whole.iterate(), resumed.iterate()
-        assert a.keys() == b.keys()
-    for name in a:
-        assert torch.equal(a[name].nan_to_num(9e9), b[name].nan_to_num(9e9)), name
-    assert torch.equal(whole.rows, resumed.rows)
-
-
-@pytest.fixture
-def rollouts(monkeypatch: pytest.MonkeyPatch) -> list[Rollout]:
-    log: list[Rollout] = []
-    collect = ppo.collect
-
-    def noting(*arguments: Any) -> Rollout:
-        log.append(collect(*arguments))
-        return log[-1]
-
-    monkeypatch.setattr(ppo, "collect", noting)
-    return log
 
 
 def outcomes(rollouts: list[Rollout], run: int) -> list[tuple[float, float, bool]]:

@@ -1,9 +1,7 @@
 """Runs on one axis: alone or among others, interrupted or not, they see and do the same."""
 
-import io
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +16,8 @@ from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.recent import WINDOW, RecentEpisodes
+from tests.training.small import assert_same, cell, runs, through_a_file
 
 VARIANTS = {
     "ppo": None,
@@ -32,23 +30,6 @@ VARIANTS = {
     "described-targeted": HindsightSpec(s_ratio=0.3, failures="targeted", fidelity="described"),
     "released-to-meher": HindsightSpec(s_ratio=0.6, until_steps=100, then="meher"),
 }
-
-
-def cell(hindsight: HindsightSpec | None = None, **algorithm: Any) -> CellSpec:
-    """A small cell in which episodes end quickly, with a prey that draws in every step."""
-    return CellSpec(
-        environment=PredatorPreySpec(
-            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
-        ),
-        algorithm=PPOSpec(hidden=(8, 8), **{"n_steps": 64, "learning_rate": 3e-3, **algorithm}),
-        hindsight=hindsight,
-        evaluation=EvaluationSpec(episodes=10),
-        steps=10_000,
-    )
-
-
-def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns(spec, seeds, "cpu")
 
 
 @pytest.fixture
@@ -70,17 +51,6 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Rol
     monkeypatch.setattr(PredatorPrey, "_make_ready", drawing)
     monkeypatch.setattr(ppo, "collect", noting)
     return log
-
-
-def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) -> None:
-    """Columns are equal; bit for bit if no tolerance is given."""
-    assert a.keys() == b.keys()
-    for name in a:
-        if tolerance:
-            torch.testing.assert_close(a[name], b[name], equal_nan=True, **tolerance, msg=name)
-        else:
-            assert torch.equal(a[name].isnan(), b[name].isnan()), name
-            assert torch.equal(a[name].nan_to_num(), b[name].nan_to_num()), name
 
 
 # --- alone or among others ------------------------------------------------------------------------
@@ -163,33 +133,6 @@ def test_runs_that_leave_change_nothing_for_those_that_stay(variant, monkeypatch
 # --- interruption ---------------------------------------------------------------------------------
 
 
-def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_resumed_run_continues_bit_for_bit(variant, monkeypatch):
-    """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
-    monkeypatch.setattr(PredatorPrey, "BLOCK", 5)
-    spec = cell(VARIANTS[variant], n_epochs=2, n_envs=2)
-    whole = runs(spec, 7, 8)
-    for _ in range(2):
-        whole.iterate()
-    saved = through_a_file(whole.state_dict())
-    resumed = runs(spec, 7, 8)
-    resumed.load_state_dict(saved)
-    assert resumed.env_steps == whole.env_steps == 2 * 64 * 2
-    for _ in range(3):
-        assert_same(whole.iterate(), resumed.iterate())
-        assert_same(whole.evaluate(), resumed.evaluate())
-    assert torch.equal(whole.optimiser.rows, resumed.optimiser.rows)
-    assert torch.equal(whole.env.state, resumed.env.state)
-    assert int(whole.env.episode.min()) > 4 * 5, "several blocks must have passed"
-
-
 def test_a_checkpoint_of_fewer_runs_resumes(monkeypatch):
     spec = cell(n_epochs=2)
     whole = runs(spec, 7, 8, 9)
@@ -262,14 +205,17 @@ def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     """100 rollouts of 64 steps fit; the first run is perfect at 640 and 768, the second never."""
     among = runs(cell(), 1, 2)
     among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63})
-    ends: dict[int, int] = {}
+    ends: dict[int, tuple[str, int]] = {}
     for among.iteration in range(1, 101):
         value = {10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)
         ended = among.ended(torch.tensor([value, 0.99]))
-        for i in ended.nonzero()[:, 0].tolist():
-            ends.setdefault(among.seeds[i], among.env_steps)
+        for seed, why in zip(among.seeds, ended, strict=True):
+            if why is not None:
+                ends.setdefault(seed, (why, among.env_steps))
     assert among.perfect == [640, None]
-    assert ends == {1: 14 * 64, 2: 100 * 64}, "13 x 64 is 1.3 x 640, and not past it"
+    assert ends == {1: ("early", 14 * 64), 2: ("budget", 100 * 64)}, (
+        "13 x 64 is 1.3 x 640, and not past it"
+    )
 
 
 # --- what an iteration reports --------------------------------------------------------------------

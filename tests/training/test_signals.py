@@ -41,21 +41,6 @@ def test_uniform_over_the_bins(bins, each):
         assert of(middles) == pytest.approx(5 + 31 / (64 * each * math.log(2)), rel=1e-6)
 
 
-@pytest.mark.parametrize("value", [-1.0, -0.999, 0.0, 0.3, 1.0])
-def test_a_constant_has_none(value):
-    assert of(np.full(10, value)) == 0.0
-
-
-@pytest.mark.parametrize("p", [0.01, 0.25, 0.5, 0.93])
-def test_two_values(p):
-    n = 300
-    k = round(p * n)
-    p = k / n
-    values = np.random.default_rng(0).permutation([-0.5] * k + [0.5] * (n - k))
-    expected = -p * math.log2(p) - (1 - p) * math.log2(1 - p) + 1 / (2 * n * math.log(2))
-    assert of(values) == pytest.approx(expected, rel=1e-6)
-
-
 def test_the_bins_are_equal_and_the_ends_belong_to_the_outermost():
     edges = np.linspace(-1, 1, BINS + 1)
     for low, high in itertools.pairwise(edges):

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import time
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,31 +14,16 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo_compiled as ppo
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec, EvaluationSpec
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training import clock, files
 from hindsight.training.cell import train_cell
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.runs import runs_of
+from tests.training import small
+from tests.training.small import STEPS, assert_same
 
-STEPS = 64  # of a rollout
-
-
-def cell(hindsight: HindsightSpec | None = None, **algorithm: Any) -> CellSpec:
-    """A small cell in which episodes end quickly, some of them well."""
-    return CellSpec(
-        environment=PredatorPreySpec(
-            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
-        ),
-        algorithm=PPOSpec(
-            hidden=(8, 8), **{"n_steps": STEPS, "n_epochs": 2, "learning_rate": 1e-3, **algorithm}
-        ),
-        hindsight=hindsight,
-        evaluation=EvaluationSpec(episodes=10),
-        steps=10_000,
-    )
+cell = partial(small.cell, learning_rate=1e-3)
 
 
 def her(**keys: Any) -> HindsightSpec:
@@ -206,10 +192,8 @@ def test_a_batch_in_which_some_have_switched_equals_each_alone(variant):
         columns = among.iterate()
         assert len(among.learned) == 2, "some have switched, and some have not"
         for i, one in enumerate(alone):
-            for name, value in one.iterate().items():
-                torch.testing.assert_close(
-                    columns[name][i : i + 1], value, rtol=1e-3, atol=1e-4, equal_nan=True, msg=name
-                )
+            its = {name: value[i : i + 1] for name, value in columns.items()}
+            assert_same(its, one.iterate(), rtol=1e-3, atol=1e-4)
     signals = among.evaluate()
     for i, one in enumerate(alone):
         for name in ("rows", "m", "v", "steps"):
@@ -229,9 +213,7 @@ def test_plain_ppo_after_the_switch_is_plain_ppo():
     switched = scripted(cell(her(until_steps=1)), {5: [0.1] * 3})
     plain = scripted(cell(), {5: [0.1] * 3})
     for _ in range(3):
-        expected = plain.iterate()
-        for name, value in switched.iterate().items():
-            assert torch.equal(value.nan_to_num(), expected[name].nan_to_num()), name
+        assert_same(switched.iterate(), plain.iterate())
     assert torch.equal(switched.optimiser.rows, plain.optimiser.rows)
 
 
@@ -250,9 +232,7 @@ def test_who_has_switched_survives_a_checkpoint(variant, tmp_path):
     script(resumed, RATES)
     assert resumed.switched == [None, 192, 64]
     for _ in range(3):
-        a, b = whole.iterate(), resumed.iterate()
-        for name in a:
-            assert torch.equal(a[name].nan_to_num(), b[name].nan_to_num()), name
+        assert_same(whole.iterate(), resumed.iterate())
     assert resumed.switched == whole.switched == [384, 192, 64]
     assert torch.equal(whole.optimiser.rows, resumed.optimiser.rows)
 

@@ -132,12 +132,6 @@ def test_a_policy_is_read_by_its_seed(policy: Path) -> None:
         read_policy(policy, 3)
 
 
-def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
-    save(tmp_path / "other.pt", {"spec": "{}"})
-    with pytest.raises(FileError, match=r"other\.pt: is no policy file"):
-        read_policy(tmp_path / "other.pt", 0)
-
-
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
     spec, sources = cell("repel"), []
     for name, gain in [("hunts", 3.0), ("idles", 0.0)]:
@@ -182,12 +176,13 @@ def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-def test_parameters_of_another_network_are_refused(tmp_path: Path) -> None:
-    path, spec = tmp_path / "cut.pt", cell()
-    rows = hunter(spec)[None, :-1]
-    save(path, {"spec": spec.model_dump_json(), "seeds": [0], "rows": rows})
-    with pytest.raises(FileError, match=r"cut\.pt: its parameters are not those"):
-        read_policy(path, 0)
+def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
+    spec, path = cell(), tmp_path / "file.pt"
+    cut = {"spec": spec.model_dump_json(), "seeds": [0], "rows": hunter(spec)[None, :-1]}
+    for saved, words in (({"spec": "{}"}, "is no policy file"), (cut, "its parameters are not th")):
+        save(path, saved)
+        with pytest.raises(FileError, match=rf"file\.pt: {words}"):
+            read_policy(path, 0)
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
@@ -262,16 +257,31 @@ def works(*ways: str) -> Callable[..., Any]:
     return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
 
 
-@pytest.mark.parametrize(("ways", "found"), [(("osmesa",), "osmesa"), (("egl", "osmesa"), "egl")])
-def test_mujoco_draws_in_the_first_way_that_works(
-    monkeypatch: pytest.MonkeyPatch, ways: tuple[str, ...], found: str
+@pytest.mark.parametrize(
+    ("chosen", "ways", "found"),
+    [
+        (None, ("osmesa",), "osmesa"),
+        (None, ("egl", "osmesa"), "egl"),
+        (None, (), "neither EGL nor OSMesa"),
+        ("osmesa", ("egl",), "MUJOCO_GL=osmesa does not work here"),
+        ("disable", ("egl",), "MUJOCO_GL=disable does not work here"),
+    ],
+)
+def test_mujoco_draws_as_was_chosen_or_in_the_first_way_that_works(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, ways: tuple[str, ...], found: str
 ) -> None:
     for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
-        monkeypatch.setenv(name, "")  # so that what is set is undone
-        monkeypatch.delenv(name)
+        monkeypatch.setenv(name, chosen or "")  # so that what is set is undone
+        if chosen is None:
+            monkeypatch.delenv(name)
     monkeypatch.setattr(subprocess, "run", works(*ways))
-    choose_headless(GymnasiumSpec(id="FetchReach-v4"))
-    assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == found
+    if found in ways:
+        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+        assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == found
+    else:
+        with pytest.raises(FileError, match=f"FetchReach-v4 cannot be drawn: {found}"):
+            choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+        assert os.environ.get("MUJOCO_GL") == chosen
 
 
 def test_nothing_is_asked_of_mujoco_that_it_does_not_draw(
@@ -285,26 +295,6 @@ def test_nothing_is_asked_of_mujoco_that_it_does_not_draw(
     assert len(filmed.frames) == 4
     with pytest.raises(FileError, match="neither EGL nor OSMesa"):
         choose_headless(GymnasiumSpec(id="PointMaze_UMaze-v3"))
-
-
-def test_no_way_to_draw_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUJOCO_GL", "")
-    monkeypatch.delenv("MUJOCO_GL")
-    monkeypatch.setattr(subprocess, "run", works())
-    with pytest.raises(FileError, match="FetchReach-v4 cannot be drawn: neither EGL nor OSMesa"):
-        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
-    assert "MUJOCO_GL" not in os.environ
-
-
-@pytest.mark.parametrize("way", ["osmesa", "disable"])
-def test_a_chosen_way_to_draw_that_does_not_work_is_told(
-    monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    monkeypatch.setenv("MUJOCO_GL", way)
-    monkeypatch.setattr(subprocess, "run", works("egl"))
-    with pytest.raises(FileError, match=f"cannot be drawn: MUJOCO_GL={way} does not work here"):
-        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
-    assert os.environ["MUJOCO_GL"] == way
 
 
 FILM = """

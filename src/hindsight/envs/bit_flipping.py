@@ -6,9 +6,7 @@ find; hindsight makes every state that was visited a goal.
 An action flips one bit or, where it is continuous, any number of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,11 +22,6 @@ from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 
 #: A run's numbers in `step`.
 MAX_STEPS, CONTINUOUS = range(2)
-
-
-def equal(bits: Tensor, goal: Tensor) -> Tensor:
-    """Whether bits [..., n] are those of the goal, [...]."""
-    return (bits == goal).all(-1)
 
 
 @first_class(STEP)
@@ -71,42 +64,25 @@ def spawn(
     return generator.integers(0, 2, (*size, 2 * spec.n_bits)).astype(np.float32)
 
 
-def first_observation(bits: Tensor, goal: Tensor) -> Tensor:
-    """The state [..., 3 n]; both arguments [..., n]."""
-    return torch.cat([bits, goal, bits], dim=-1)
+class Equalling:
+    """What hindsight must know (`relabel.task.Task`)."""
 
-
-@dataclass(frozen=True)
-class Parameters:
-    """What relabelling must know; runs do not differ in it."""
-
-    runs: int
-    device: torch.device
-
-    terminates_on_success: ClassVar[bool] = True
-
-    @property
-    def threshold(self) -> Tensor:
-        """[run]: two goals differ by a Euclidean distance of 1 at least."""
-        return torch.full((self.runs,), 0.5, device=self.device)
-
-    def select(self, runs: Tensor) -> "Parameters":
-        """Those of the runs with these indices."""
-        return Parameters(len(runs), self.device)
+    terminates_on_success = True
+    threshold = 0.5  # two goals differ by a Euclidean distance of 1 at least
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [run, ...]: 0 where all bits are the goal's, else -1."""
-        success = equal(next_achieved, desired)
+        """Reward and success of steps [...]: 0 where all bits are the goal's, else -1."""
+        success = (next_achieved == desired).all(-1)
         return success.float() - 1, success
 
     def goals(self, uniform: Tensor) -> Tensor:
-        """Goals [run, ..., n] of random bits from numbers in [0, 1)."""
+        """Goals [..., n] of random bits from numbers in [0, 1)."""
         return (uniform >= 0.5).float()
 
     def contains(self, goals: Tensor) -> Tensor:
-        """Whether goals [run, ..., n] are bits, [run, ...]."""
+        """Whether goals [..., n] are bits, [...]."""
         return ((goals == 0) | (goals == 1)).all(-1)
 
 
@@ -118,43 +94,24 @@ class BitFlipping(Environments[BitFlippingSpec]):
     """
 
     step_function = step
+    task = Equalling()
 
-    def __init__(
-        self,
-        specs: Sequence[BitFlippingSpec],
-        seeds: Sequence[int],
-        n_envs: int = 1,
-        *,
-        device: torch.device | str = "cpu",
-        evaluation: bool = False,
-    ) -> None:
-        kinds = {(spec.n_bits, spec.continuous) for spec in specs}
-        if len(kinds) != 1:
-            raise ValueError(f"runs on one axis share n_bits and continuous; got {sorted(kinds)}")
-        self.n, self.continuous = kinds.pop()
-        self.goal_size, self.observation_size = self.n, 3 * self.n
-        self.action_size = self.n if self.continuous else 1
-        self.n_choices = None if self.continuous else self.n
-        super().__init__(specs, seeds, n_envs, device=device, evaluation=evaluation)
+    @property
+    def goal_size(self) -> int:
+        """Bits."""
+        return self.spec.n_bits
 
-    def _set_parameters(self) -> None:
-        self.task: Parameters = Parameters(len(self.specs), self.device)
-        self.observation_limit = torch.ones(
-            len(self.specs), self.observation_size, device=self.device
-        )
+    def numbers(self) -> list[float]:
+        return [self.spec.step_limit, self.spec.continuous]
 
-    def numbers(self, spec: BitFlippingSpec) -> list[float]:
-        return [spec.step_limit, spec.continuous]
+    def limits(self) -> list[float]:
+        return [1.0] * self.observation_size
 
     @property
     def observation_space(self) -> Dict:
         """Bits."""
-        return Dict({name: MultiBinary(self.n) for name in GOAL_KEYS})
+        return Dict({name: MultiBinary(self.goal_size) for name in GOAL_KEYS})
 
-    def first(self, achieved: Tensor, desired: Tensor, rest: Tensor) -> Tensor:
-        """The observation repeats the bits."""
-        return first_observation(achieved, desired)
-
-    def _draw(self, spec: BitFlippingSpec, size: int, generator: np.random.Generator) -> Tensor:
-        bits, goal = torch.from_numpy(spawn(spec, (size,), generator)).split(self.n, dim=-1)
-        return first_observation(bits, goal)
+    def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
+        drawn = torch.from_numpy(spawn(self.spec, (size,), generator))
+        return torch.cat([drawn, drawn[:, : self.goal_size]], dim=-1)

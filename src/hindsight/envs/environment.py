@@ -1,7 +1,7 @@
 """What training loops ask of environments, and how they get some."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -12,73 +12,83 @@ from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.kinds import entry
 
 
-class Environment(Protocol):
-    """[run, env] environments; an episode that is over is followed by the next at once."""
+class Environment(ABC):
+    """[run, env] environments of one specification; an episode that is over is followed by the
+    next at once.
+    """
 
     state: Tensor  # [run, env, obs] the observations: achieved goal, desired goal, observation
     elapsed: Tensor  # [run, env] steps of the episode so far
-    goal_size: int
     observation_size: int  # of the three together
-    action_size: int
+    action_size: int  # numbers in an action; a choice is one number
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
-    truncates: bool  # whether a time limit may cut an episode
-    keeps_rest: bool  # whether steps tell what goals do not explain of a reward
-    observation_limit: Tensor  # [run, obs], the observation's largest absolute values
+    truncates = True  # whether a time limit may cut an episode
+    keeps_rest = False  # whether steps tell what goals do not explain of a reward
 
-    @classmethod
-    def of(
-        cls,
-        specs: Sequence[EnvironmentSpec],
-        seeds: Sequence[int],
-        n_envs: int,
-        *,
-        device: torch.device,
-        evaluation: bool,
-        workers: int | None,
-    ) -> Self:
-        """See `make`."""
+    @property
+    @abstractmethod
+    def goal_size(self) -> int:
+        """Numbers in a goal."""
+
+    @property
+    @abstractmethod
+    def task(self) -> Task:
+        """Which rewards there are for which goals."""
+
+    @property
+    @abstractmethod
+    def observation_limit(self) -> Tensor:
+        """[obs], the observation's largest absolute values."""
 
     @staticmethod
     def parallel_episodes(episodes: int) -> int:
-        """How many of so many evaluation episodes of a run are played at the same time."""
+        """How many of so many evaluation episodes of a run are played at the same time: all."""
+        return episodes
 
-    @property
-    def task(self) -> Task:
-        """Rewards, and what differs between the runs."""
+    def prepare_rollout(self, iteration: int, n_steps: int) -> None:  # noqa: B027
+        """Draw what is random in the next `n_steps` steps: nothing."""
 
-    def prepare_rollout(self, iteration: int, n_steps: int) -> None:
-        """Draw what is random in the next `n_steps` steps."""
-
+    @abstractmethod
     def step(self, actions: Tensor) -> Step:
-        """One step of all; `state` afterwards holds the next observations."""
+        """One step of all; `state` afterwards holds the next observations.
 
+        Where an episode is over, these are the first of the next episode.
+        """
+
+    @abstractmethod
     def rewind(self, episode: int = 0) -> None:
-        """To the beginning of the episode with this number (evaluation)."""
+        """Every environment to the beginning of the episode with this number (evaluation)."""
 
+    @abstractmethod
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
+        """Keep the runs with these indices; the others leave the axis."""
 
     def cpu_seconds(self) -> float:
-        """Processor time so far of other processes that step them."""
+        """Processor time so far of other processes that step them: there are none."""
+        return 0.0
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+        """What a checkpoint keeps; everything else follows from the specification."""
 
+    @abstractmethod
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Continue where `state_dict` was taken."""
 
 
 def make(
-    specs: Sequence[EnvironmentSpec],
+    spec: EnvironmentSpec,
     seeds: Sequence[int],
     n_envs: int,
     device: torch.device,
     evaluation: bool = False,
     workers: int | None = None,
 ) -> Environment:
-    """`n_envs` environments of each run, whose specification and seed stand at its place.
+    """`n_envs` environments of each run, which have these seeds.
 
     `workers`: processes that step foreign environments; None: one for each core.
     """
-    kind: type[Environment] = entry(specs[0].entry_point)
-    return kind.of(specs, seeds, n_envs, device=device, evaluation=evaluation, workers=workers)
+    options = {"device": device, "evaluation": evaluation}
+    options |= {"workers": workers} if spec.foreign else {}
+    made: Environment = entry(spec.entry_point)(spec, seeds, n_envs, **options)
+    return made

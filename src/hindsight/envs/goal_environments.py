@@ -6,12 +6,13 @@ for all, rewards of other goals.
 
 import sys
 from collections.abc import Sequence
-from typing import Self
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.envs.environment import Environment
 from hindsight.envs.facts import REST
 from hindsight.envs.step import Step
 from hindsight.envs.workers import Pool, Slot
@@ -25,15 +26,11 @@ PARALLEL_EPISODES = 4
 
 
 class ForeignTask:
-    """Rewards of other goals, as the environment itself computes them; alike for all runs."""
+    """Rewards of other goals, as the environment itself computes them."""
 
     def __init__(self, spec: GymnasiumSpec) -> None:
         self.spec = spec
         self.terminates_on_success = spec.facts.terminates_on_success
-
-    def select(self, runs: Tensor) -> "ForeignTask":
-        """That of the runs with these indices."""
-        return self
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
@@ -51,7 +48,7 @@ class ForeignTask:
         )
 
     @property
-    def threshold(self) -> Tensor:
+    def threshold(self) -> float:
         """SpecError: a foreign environment does not tell it."""
         raise self._unknown("the distance at which a goal is achieved")
 
@@ -67,14 +64,12 @@ class ForeignTask:
         return SpecError(f"{self.spec.called} does not tell {what}, which failures of MEHER need")
 
 
-class GoalEnvironments:
-    """[run, env] environments of one specification; see `environment.Environment`.
+class GoalEnvironments(Environment):
+    """[run, env] environments of somebody else's.
 
     Episode e of environment i of a run is reset with a seed that follows from the run's seed, i and
     e: it begins alike in every algorithm, whatever the other runs do and whoever steps it.
     """
-
-    truncates = True
 
     def __init__(
         self,
@@ -95,10 +90,8 @@ class GoalEnvironments:
             EnvironmentFailure: making or resetting one failed.
         """
         self.spec, self.device = spec, torch.device(device)
-        self.goal_size, self.observation_size = spec.goal_size, spec.observation_size
-        self.action_size, self.n_choices = spec.action_size, spec.n_choices
-        self.task = ForeignTask(spec)
-        self._limits = _limits(spec).to(self.device)
+        self.observation_size, self.action_size = spec.observation_size, spec.action_size
+        self.n_choices = spec.n_choices
         self.keeps_rest = spec.rest == "keep"
         #: Whether a step has paid what goals do not explain, and it has been said.
         self.paid_rest = evaluation
@@ -109,34 +102,26 @@ class GoalEnvironments:
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         self.rewind()
 
-    @classmethod
-    def of(
-        cls,
-        specs: Sequence[GymnasiumSpec],
-        seeds: Sequence[int],
-        n_envs: int,
-        *,
-        device: torch.device | str,
-        evaluation: bool,
-        workers: int | None,
-    ) -> Self:
-        """Runs that are alike but for their seeds; ValueError for others."""
-        if any(spec != specs[0] for spec in specs):
-            raise ValueError("runs of a foreign environment differ in their seeds only")
-        return cls(specs[0], seeds, n_envs, device=device, evaluation=evaluation, workers=workers)
-
     @staticmethod
     def parallel_episodes(episodes: int) -> int:
         """How many of so many evaluation episodes are played at the same time; divides them."""
         return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
 
     @property
-    def observation_limit(self) -> Tensor:
-        """[run, obs], the observation's largest absolute values."""
-        return self._limits.expand(len(self._rows), -1)
+    def goal_size(self) -> int:
+        """Numbers in a goal."""
+        return self.spec.goal_size
 
-    def prepare_rollout(self, iteration: int, n_steps: int) -> None:
-        """Nothing: environments draw their own numbers."""
+    @cached_property
+    def task(self) -> ForeignTask:
+        """Rewards of other goals."""
+        return ForeignTask(self.spec)
+
+    @cached_property
+    def observation_limit(self) -> Tensor:
+        """[obs]: largest absolute values by the spaces; infinite where these have no bounds."""
+        limits = np.concatenate([largest(space) for space in self.spec.facts.spaces.values()])
+        return torch.from_numpy(limits.astype(np.float32)).to(self.device)
 
     def step(self, actions: Tensor) -> Step:
         """One step of all: actions [run, env, action] in [-1, 1], or choices [run, env].
@@ -159,21 +144,21 @@ class GoalEnvironments:
         return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs, rest)
 
     def rewind(self, episode: int = 0) -> None:
-        """Every environment to the beginning of the episode with this number."""
+        """See `Environment.rewind`."""
         self.pool.arrays.episode[:] = episode
         self.pool.arrays.elapsed[:] = 0
         self.pool.restore()
         self._show()
 
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
+        """See `Environment.select`."""
         self._rows = self._rows[runs.cpu().numpy()]
         self.pool.arrays.active[:] = False
         self.pool.arrays.active[self._rows] = True
         self._show()
 
     def cpu_seconds(self) -> float:
-        """Processor time so far of the processes that step them, this one not counted."""
+        """See `Environment.cpu_seconds`."""
         return self.pool.cpu_seconds()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -212,9 +197,3 @@ class GoalEnvironments:
         """What a policy sees, and how long the episodes have lasted."""
         self.state = self._tensor(self.pool.arrays.obs)
         self.elapsed = self._tensor(self.pool.arrays.elapsed)
-
-
-def _limits(spec: GymnasiumSpec) -> Tensor:
-    """[obs]: largest absolute values by the spaces; infinite where these have no bounds."""
-    limits = np.concatenate([largest(space) for space in spec.facts.spaces.values()])
-    return torch.from_numpy(limits.astype(np.float32))

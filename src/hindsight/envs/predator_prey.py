@@ -14,20 +14,20 @@ observation shows the prey after its move.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Space
+from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.prey import n_uniform, numbers_of, policy_of, top_speed, velocities
-from hindsight.envs.run_axis import Environments, per_run
+from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import STEP, SUCCESS, TERMINATED, Numbers, within
 from hindsight.io.compiled import FirstClass, first_class
+from hindsight.relabel.task import GoalsInBox
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.streams import Purpose, stream
 
@@ -81,47 +81,21 @@ def step(
     return TERMINATED if elapsed >= parameters[MAX_STEPS] else 0
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """What may differ between runs on one axis, as tensors that broadcast over [run, env, n]."""
+class Intercepting(GoalsInBox):
+    """What hindsight must know (`relabel.task.Task`)."""
 
-    grid_size: Tensor  # [run, 1, 1] half-width of the box
-    interception_distance: Tensor  # [run] float64
+    terminates_on_success = True
 
-    terminates_on_success: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, specs: Sequence[PredatorPreySpec], device: torch.device) -> "Parameters":
-        """One row per specification."""
-
-        sizes = torch.tensor([[[s.grid_size]] for s in specs], dtype=torch.float32, device=device)
-        distances = [s.interception_distance for s in specs]
-        return cls(sizes, torch.tensor(distances, dtype=torch.float64, device=device))
-
-    def select(self, runs: Tensor) -> "Parameters":
-        """Those of the runs with these indices."""
-        return Parameters(self.grid_size[runs], self.interception_distance[runs])
-
-    @property
-    def threshold(self) -> Tensor:
-        """[run]: the distance at which a goal counts as achieved."""
-        return self.interception_distance.float()
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Goals uniform in the box from numbers [run, ..., n] uniform in [0, 1)."""
-        return (2 * uniform - 1) * per_run(self.grid_size, uniform)
-
-    def contains(self, goals: Tensor) -> Tensor:
-        """Whether goals [run, ..., n] lie in the box, [run, ...]."""
-        return (goals.abs() <= per_run(self.grid_size, goals)).all(-1)
+    def __init__(self, spec: PredatorPreySpec) -> None:
+        self.half_width, self.threshold = spec.grid_size, spec.interception_distance
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [run, ...]: +1 within r, else -1 at the end, else 0."""
+        """Reward and success of steps [...]: +1 within r, else -1 at the end, else 0."""
         # In float64, as `step` does it: in float32 an episode that is rewarded might not be over.
         distance = torch.linalg.vector_norm(next_achieved.double() - desired.double(), dim=-1)
-        success = distance <= per_run(self.interception_distance, distance)
+        success = distance <= self.threshold
         return success.float() - (terminated & ~success).float(), success
 
 
@@ -163,43 +137,40 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     """
 
     step_function = step
-    n_choices = None
     truncates = False
     goals_move = True
-    keeps_rest = False
     BLOCK = 256
 
-    def __init__(
-        self,
-        specs: Sequence[PredatorPreySpec],
-        seeds: Sequence[int],
-        n_envs: int = 1,
-        *,
-        device: torch.device | str = "cpu",
-        evaluation: bool = False,
-    ) -> None:
-        shapes = {(spec.n_dims, spec.pushes_object) for spec in specs}
-        if len(shapes) != 1:
-            raise ValueError(f"runs on one axis share n_dims and pushes_object; got {shapes}")
-        self.n = self.goal_size = self.action_size = specs[0].n_dims
-        self.observation_size = specs[0].observation_size
-        self._prey_purpose = Purpose.EVALUATION_PREY if evaluation else Purpose.PREY
-        super().__init__(specs, seeds, n_envs, device=device, evaluation=evaluation)
+    @property
+    def goal_size(self) -> int:
+        """Dimensions of the box."""
+        return self.spec.n_dims
 
-    def _block_size(self, spec: PredatorPreySpec) -> int:
+    @property
+    def _block_size(self) -> int:
         # An evaluation lasts one longest episode: one block holds all that can begin.
-        return 1 + spec.max_steps if self.evaluation else self.BLOCK
+        return 1 + self.spec.max_steps if self.evaluation else self.BLOCK
 
-    def _set_parameters(self) -> None:
-        self.task: Parameters = Parameters.of(self.specs, self.device)
-        limits = self.task.grid_size.flatten()[:, None].repeat(1, self.observation_size)
-        limits[:, 2 * self.n : 3 * self.n] = top_speed(self.n)
-        self.observation_limit = limits
+    @cached_property
+    def task(self) -> Intercepting:
+        """What hindsight must know."""
+        return Intercepting(self.spec)
 
-    def _draw(self, spec: PredatorPreySpec, size: int, generator: np.random.Generator) -> Tensor:
-        n = self.n
-        uniform = generator.random((size, n_uniform(n)), dtype=np.float32)
-        positions = spawn(spec, (size,), generator)
+    def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
+        uniform = self._uniform(size, generator)
+        return self._beginnings(spawn(self.spec, (size,), generator), uniform)
+
+    def draw_first(self, generator: np.random.Generator) -> Tensor:
+        """A first observation [obs] of a single environment."""
+        positions = spawn(self.spec, (1,), generator)
+        return self._beginnings(positions, self._uniform(1, generator))[0]
+
+    def _uniform(self, size: int, generator: np.random.Generator) -> Numbers:
+        return generator.random((size, n_uniform(self.goal_size)), dtype=np.float32)
+
+    def _beginnings(self, positions: Numbers, uniform: Numbers) -> Tensor:
+        """First observations [size, obs] from `spawn`'s positions and the prey's numbers."""
+        n, spec = self.goal_size, self.spec
         goals, predator = positions[:, : 2 * n], positions[:, 2 * n :]
         seen = predator if spec.pushes_object else goals[:, :n]
         described = spec.fidelity == "described"
@@ -207,19 +178,16 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         return torch.from_numpy(np.concatenate([goals, velocity, predator], axis=-1))
 
     def goal_policy(self, run: int) -> FirstClass:
-        return policy_of(self.specs[run].prey).velocity
+        return policy_of(self.spec.prey).velocity
 
-    def numbers(self, spec: PredatorPreySpec) -> list[float]:
-        keeps, described = policy_of(spec.prey).keeps, spec.fidelity == "described"
-        flags = (spec.pushes_object, described, keeps)
+    def numbers(self) -> list[float]:
+        spec = self.spec
+        flags = spec.pushes_object, spec.fidelity == "described", policy_of(spec.prey).keeps
         return [spec.grid_size, spec.interception_distance, spec.max_steps, *flags]
 
-    @property
-    def _bodies(self) -> tuple[str, ...]:
-        """In the order of `spawn`."""
-        return (
-            ("object", "prey", "predator") if self.specs[0].pushes_object else ("predator", "prey")
-        )
+    def limits(self) -> list[float]:
+        n, box = self.goal_size, self.spec.grid_size
+        return [box] * 2 * n + [top_speed(n)] * n + [box] * (self.observation_size - 3 * n)
 
     @property
     def observation_space(self) -> Dict:
@@ -227,52 +195,10 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
         A velocity along an axis is v_max up to rounding, which must not leave the space.
         """
-        spaces, n = super().observation_space, self.n
-        bounds = self.observation_limit[0, 2 * n :].cpu().numpy().copy()
+        spaces, n = super().observation_space, self.goal_size
+        bounds = self.observation_limit[2 * n :].cpu().numpy().copy()
         bounds[:n] = top_speed(n) * (1 + 1e-6)
         return Dict({**spaces.spaces, "observation": Box(-bounds, bounds, dtype=np.float32)})
-
-    @property
-    def given_spaces(self) -> dict[str, Space[Any]]:
-        """Places of the bodies, which may lie within r of each other, and the prey's velocity."""
-        spaces = self.observation_space
-        velocity = spaces["observation"].high[: self.n]  # type: ignore[attr-defined]
-        return {
-            **dict.fromkeys(self._bodies, spaces["achieved_goal"]),
-            "prey_velocity": Box(-velocity, velocity, dtype=np.float32),
-        }
-
-    def begin(self, given: Mapping[str, np.ndarray], generator: np.random.Generator) -> Tensor:
-        """What is given stays, what is drawn is more than r away from the first body."""
-        places = self._places(given, generator)
-        if "prey_velocity" in given:
-            velocity = torch.from_numpy(given["prey_velocity"])
-        else:
-            uniform = generator.random((1, n_uniform(self.n)), dtype=np.float32)
-            d = (places["predator"] - places["prey"])[None].numpy()
-            spec = self.specs[0]
-            drawn = velocities(spec.prey, d, uniform, spec.fidelity == "described")
-            velocity = torch.from_numpy(drawn[0])
-        first, *_ = places.values()
-        pushing = [places["predator"]] if self.specs[0].pushes_object else []
-        return torch.cat([first, places["prey"], velocity, *pushing])
-
-    def _places(
-        self, given: Mapping[str, np.ndarray], generator: np.random.Generator
-    ) -> dict[str, Tensor]:
-        """Positions [n] by body."""
-        spec, bodies = self.specs[0], self._bodies
-        while True:
-            drawn = np.split(spawn(spec, (1,), generator)[0], len(bodies))
-            places = {b: given.get(b, place) for b, place in zip(bodies, drawn, strict=True)}
-            first, *others = places
-            apart = all(
-                np.linalg.norm(places[first] - places[other]) > spec.interception_distance
-                for other in others
-                if not {first, other} <= given.keys()
-            )
-            if apart or spec.spawn == "apart":
-                return {name: torch.from_numpy(place) for name, place in places.items()}
 
     def draw_step(self, generator: np.random.Generator) -> None:
         """The prey's numbers of one step."""
@@ -281,14 +207,14 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
         """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
         size = (n_steps, self.n_envs, self._n_uniform)
-        streams = [stream(seed, self._prey_purpose, iteration) for seed in self.seeds]
+        purpose = Purpose.EVALUATION_PREY if self.evaluation else Purpose.PREY
+        streams = [stream(seed, purpose, iteration) for seed in self.seeds]
         self._make_ready(np.stack([s.random(size, np.float32) for s in streams]))
 
     @property
     def _n_uniform(self) -> int:
-        """Numbers of a step: none where all preys draw only when an episode begins."""
-        moving = any(not policy_of(spec.prey).keeps for spec in self.specs)
-        return n_uniform(self.n) if moving else 0
+        """Numbers of a step: none where the prey draws only when an episode begins."""
+        return 0 if policy_of(self.spec.prey).keeps else n_uniform(self.goal_size)
 
     def _make_ready(self, uniform: Numbers) -> None:
         """Take uniform numbers [run, step, env, number] for the steps that come."""

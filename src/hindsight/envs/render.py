@@ -162,16 +162,8 @@ def draw_reach(
     disc = Circle(tuple(target), threshold, facecolor=PREY["color"], alpha=0.35, linewidth=0)
     axes.add_patch(disc)
     axes.plot(*target, color=PREY["color"], marker="+", markersize=8)
-    axes.plot(*path.T, color=PREDATOR["color"], linewidth=PREDATOR["linewidth"])
-    mark = {"color": PREDATOR["color"], "marker": "o", "linestyle": "none", "markersize": 6}
-    axes.plot(*path[0], **mark, markerfacecolor="white")
-    axes.plot(*path[-1], **mark)
-    axes.set_xlim(-edge, edge)
-    axes.set_ylim(-edge, edge)
-    axes.set_aspect("equal")
-    ticks, names = [-edge, 0, edge], [f"−{edge:g}", "0", f"{edge:g}"]
-    axes.set_xticks(ticks, names)
-    axes.set_yticks(ticks, names)
+    _path(axes, PREDATOR, path, edge)
+    _box(axes, edge, solid=False)
     axes.spines[:].set_color(SHADOW)
     distance = float(np.linalg.norm(path[-1] - target))
     there = "reached" if distance <= threshold else f"distance {distance:.2f}"

@@ -194,13 +194,6 @@ class Instances:
         )
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Pool:
     """All environments of the runs: `restore` and `step` them, in this process or in others.
 
@@ -210,7 +203,7 @@ class Pool:
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None
     ) -> None:
-        count = min(usable_cores() if workers is None else workers, len(slots))
+        count = min(len(os.sched_getaffinity(0)) if workers is None else workers, len(slots))
         self.spec, self.arrays = spec, Arrays(spec, len(slots), max(count, 1))
         self._here: Instances | None = None
         self._connections: list[Connection] = []

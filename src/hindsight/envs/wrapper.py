@@ -11,12 +11,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Discrete, Space
 from numpy.typing import ArrayLike, NDArray
 
 from hindsight.envs.render import PICTURES
 from hindsight.envs.run_axis import Environments
-from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import validated
 from hindsight.specs.kinds import entry
@@ -59,10 +58,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self.render_mode = render_mode
         self.metadata = {"render_modes": modes, "render_fps": picture.fps if picture else 5}
         self.parameters = validated(ENVIRONMENTS[environment], parameters)
-        self.native: Environments[Any] = entry(self.parameters.entry_point)([self.parameters], [0])
-        spaces = self.native.observation_space
-        self.observation_space = spaces
-        self._types = {name: space.dtype for name, space in spaces.items()}
+        self.native: Environments[Any] = entry(self.parameters.entry_point)(self.parameters, [0])
+        self.observation_space = self.native.observation_space
+        self._spaces = self.native.observation_space.spaces
         self.action_space = self.native.action_space
         self._over = True
         self._seen: list[Observation] = []  # of this episode
@@ -74,16 +72,14 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
         Args:
             seed: of `np_random`, from which everything random is drawn.
-            options: what the episode is to begin with instead of what is drawn:
-                "achieved_goal", "desired_goal"; of predator-prey "predator", "prey",
-                "prey_velocity", and where there is one "object".
+            options: {"state": numbers} begins the episode there instead of where it is drawn:
+                achieved goal, desired goal and observation side by side.
 
         Raises:
-            ValueError: an option that is unknown, has another shape or lies outside its space.
+            ValueError: another option, another number of numbers, or some outside their space.
         """
         super().reset(seed=seed)
-        given = _checked(options or {}, self.native.given_spaces)
-        self.native.state = self.native.begin(given, self.np_random)[None, None]
+        self.native.state = self._first(options or {})[None, None]
         self.native.elapsed.zero_()
         self._over = False
         self._seen = [self._observation()]
@@ -175,33 +171,30 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         terminated = success & native.task.terminates_on_success | fails
         return reward[0].numpy(), terminated[0].numpy(), (late & ~terminated)[0].numpy()
 
+    def _first(self, options: Mapping[str, Any]) -> torch.Tensor:
+        """The state [obs] in which an episode begins, or ValueError."""
+        for key in options.keys() - {"state"}:
+            raise ValueError(f"unknown option {key!r} of reset; there is state")
+        if "state" not in options:
+            return self.native.draw_first(self.np_random)
+        name, value = "option 'state' of reset", options["state"]
+        numbers = _numbers(name, value, self.native.observation_size)
+        parts = self._parts(numbers)
+        # An integer space would take 0.5 for 0.
+        same = (np.concatenate(list(parts.values())) == numbers).all()
+        if not same or not self.observation_space.contains(parts):
+            space = ", ".join(f"{key} in {space}" for key, space in self._spaces.items())
+            raise ValueError(f"{name}: {value!r} is not allowed; it is {space}")
+        return torch.from_numpy(numbers)
+
     def _observation(self) -> Observation:
         """The state in three arrays of its own."""
+        return self._parts(self.native.state[0, 0].numpy())
+
+    def _parts(self, state: NDArray[np.float32]) -> Observation:
         g = self.native.goal_size
-        parts = np.split(self.native.state[0, 0].numpy(), [g, 2 * g])
-        named = zip(GOAL_KEYS, parts, strict=True)
-        return {name: part.astype(self._types[name]) for name, part in named}
-
-
-def _checked(
-    options: Mapping[str, Any], spaces: Mapping[str, Space[Any]]
-) -> dict[str, NDArray[np.float32]]:
-    """The options of `reset` as float32, or ValueError."""
-    checked = {}
-    for key, value in options.items():
-        if key not in spaces:
-            raise ValueError(f"unknown option {key!r} of reset; there are {', '.join(spaces)}")
-        name, space = f"option {key!r} of reset", spaces[key]
-        assert space.shape is not None
-        checked[key] = numbers = _numbers(name, value, space.shape[0])
-        element = numbers.astype(space.dtype)
-        # An integer space would take 0.5 for 0.
-        if not space.contains(element) or (element != numbers).any():
-            what = f"it is an element of {space}"
-            if isinstance(space, Box):
-                what += f": every entry lies in [{space.low[0]:g}, {space.high[0]:g}]"
-            raise ValueError(f"{name}: {value!r} is not allowed; {what}")
-    return checked
+        named = zip(self._spaces.items(), np.split(state, [g, 2 * g]), strict=True)
+        return {name: part.astype(space.dtype) for (name, space), part in named}
 
 
 def _chosen(action: Any, space: Space[Any]) -> torch.Tensor:

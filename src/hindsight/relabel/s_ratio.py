@@ -118,22 +118,16 @@ def described(
 
 def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajectories:
     """Of two copies of each step, by `condition` [run, env, step]."""
-    cuts = None
-    if one.cuts is not None and other.cuts is not None:
-        cuts = Cuts(
-            torch.where(condition, one.cuts.truncated, other.cuts.truncated),
-            torch.where(condition[..., None], one.cuts.next_obs, other.cuts.next_obs),
-        )
-    return Trajectories(
-        torch.where(condition[..., None], one.obs, other.obs),
-        one.actions,
-        torch.where(condition, one.rewards, other.rewards),
-        torch.where(condition, one.success, other.success),
-        torch.where(condition, one.ends, other.ends),
-        one.last_obs,
-        torch.where(condition, one.valid, other.valid),
-        cuts,
-    )
+
+    def chosen(of_one: Tensor, of_other: Tensor) -> Tensor:
+        more = (1,) * (of_one.dim() - condition.dim())
+        return torch.where(condition.view(*condition.shape, *more), of_one, of_other)
+
+    names = ("obs", "rewards", "success", "ends", "valid")
+    either = {name: chosen(getattr(one, name), getattr(other, name)) for name in names}
+    if one.cuts is None or other.cuts is None:
+        return replace(one, **either, cuts=None)
+    return replace(one, **either, cuts=Cuts(*map(chosen, one.cuts, other.cuts)))
 
 
 def failures(
@@ -196,19 +190,19 @@ def failure_goals(
     nth = torch.arange(len(run), device=run.device) - (each.cumsum(0) - each)[run]
     uniform = draw(int(each.max()), TRIES, g)
     goals, found = points[:, -1].clone(), torch.zeros_like(run, dtype=torch.bool)
+    threshold = torch.tensor(task.threshold, device=run.device)
     for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than some
         left = (~found).nonzero()[:, 0]
-        each_task, numbers = task.select(run[left]), uniform[run[left], nth[left], tries]
-        threshold = each_task.threshold[:, None]
+        numbers = uniform[run[left], nth[left], tries]
         if spec.failures == "targeted":
-            away = spec.failure_distance * threshold[..., None] * direction(numbers)
+            away = spec.failure_distance * threshold * direction(numbers)
             drawn = points[left, -1:] + away
         else:
-            drawn = each_task.goals(numbers)
+            drawn = task.goals(numbers)
         exact = "donot_use_mm_for_euclid_dist"
         apart = torch.cdist(drawn, points[left], compute_mode=exact).amin(-1)
         # A hair more than the threshold: the reward compares again, rounded in another order.
-        fits = (apart > threshold * (1 + 1e-5)) & each_task.contains(drawn)
+        fits = (apart > threshold * (1 + 1e-5)) & task.contains(drawn)
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
         found[left] = fits.any(1)

@@ -15,6 +15,7 @@ Random numbers are arguments, uniform in [0, 1): a run samples the same alone an
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,6 @@ class ReplayBuffer:
         self.position = 0  # steps so far
         self.elapsed = np.zeros(shape, np.int64)  # steps so far of the open episodes
         self._oldest = np.zeros(shape, np.int64)  # number of the first step that is there
-        self._total: NDArray[np.int64] | None = None  # what can be sampled, until that changes
 
     def _prepare(self) -> None:
         """What follows from the runs on the axis, whenever they change."""
@@ -215,28 +215,25 @@ class ReplayBuffer:
         self._first_slot = np.arange(runs * envs).reshape(runs, envs) * slots
         self._flat_rows = self._rows.view(-1, self.row.width)
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
-        self._total = None
         self._flat_before, self._flat_left = self._before.reshape(-1), self._left.reshape(-1)
         obs, actions = (part.stop - part.start for part in (self.row.obs, self.row.actions))
         self._step_shapes = [*2 * [(runs, envs, obs)], (runs, envs, actions), *4 * [(runs, envs)]]
 
-    def __getstate__(self) -> dict[str, Any]:
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """What makes a buffer like this one, with nothing in it."""
+        runs, envs, slots = self._left.shape
+        sizes = {"n_runs": runs, "n_envs": envs, "size": envs * slots, "row": self.row}
+        kinds = {"discrete_actions": self.discrete_actions, "device": self.device}
+        return {**sizes, "relabelling": self.relabelling, **kinds}
+
+    def __reduce__(self) -> tuple[Any, ...]:
         """For pickle and copies: as much as has been written."""
-        # A copied view would be one of another array.
-        state = {name: v for name, v in vars(self).items() if not name.startswith("_flat")}
-        rows = self._rows[:, :, : len(self)].cpu().numpy()
-        for name, values in (("_rows", rows), ("_before", self._before), ("_left", self._left)):
-            state[name] = values[:, :, : len(self)]
-        return state
+        return partial(type(self), **self.made_with), (), self.state_dict()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Beside `__getstate__`."""
-        written = [state.pop(name) for name in ("_rows", "_before", "_left")]
-        vars(self).update(state)
-        self._allocate(len(written[0]))
-        self._rows[:, :, : len(self)] = torch.from_numpy(written[0])
-        self._before[:, :, : len(self)], self._left[:, :, : len(self)] = written[1:]
-        self._prepare()
+        """Beside `__reduce__`."""
+        self.load_state_dict(state)
 
     def __len__(self) -> int:
         """Steps in the buffer of each environment, those of its open episode included."""
@@ -325,7 +322,6 @@ class ReplayBuffer:
             self._left[:, :, slots] = np.arange(steps - part.start, steps - part.stop, -1)
             done = part.stop
         self.position += steps
-        self._total = None
 
     def undo(self, steps: int) -> Callable[[], None]:
         """What takes back whole episodes of up to so many steps that are added after this call."""
@@ -338,19 +334,15 @@ class ReplayBuffer:
             )
             for s in self._slots(self.position, min(steps, self.n_slots))
         ]
-        position, oldest, total = self.position, self._oldest.copy(), self._total
+        position, oldest = self.position, self._oldest.copy()
 
         def take_back() -> None:
             for slots, rows, before, left in kept:
                 self._rows[:, :, slots] = rows
                 self._before[:, :, slots], self._left[:, :, slots] = before, left
-            self.position, self._oldest, self._total = position, oldest, total
+            self.position, self._oldest = position, oldest
 
         return take_back
-
-    def truncate_last_trajectory(self) -> None:
-        """End every open episode here, as if a time limit had: what comes next begins another."""
-        self._finish(self.elapsed > 0)
 
     def finished(self) -> NDArray[np.int64]:
         """Transitions that can be sampled, [run, env]."""
@@ -476,16 +468,11 @@ class ReplayBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: as much as has been written, open episodes included."""
-        host = {"elapsed": self.elapsed, "oldest": self._oldest}
-        host |= {
-            "before": self._before[:, :, : len(self)],
-            "left": self._left[:, :, : len(self)],
-        }
+        before, left = (x[:, :, : len(self)] for x in (self._before, self._left))
+        host = {"elapsed": self.elapsed, "oldest": self._oldest, "before": before, "left": left}
         saved = {name: torch.from_numpy(values.copy()) for name, values in host.items()}
-        return saved | {
-            "rows": self._rows[:, :, : len(self)].clone(),
-            "position": self.position,
-        }
+        rows = self._rows[:, :, : len(self)].clone()
+        return saved | {"rows": rows, "position": self.position}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken, in a buffer of the same sizes."""
@@ -494,7 +481,6 @@ class ReplayBuffer:
         self._before[:, :, : len(self)] = saved["before"]
         self._left[:, :, : len(self)] = saved["left"]
         self.elapsed[:], self._oldest[:] = saved["elapsed"], saved["oldest"]
-        self._total = None
 
     def _native(self, values: Native) -> Native:
         """What `put` takes: NumPy's view of a tensor on a CPU, where its calls are the shorter."""
@@ -504,16 +490,14 @@ class ReplayBuffer:
 
     def _check_can_sample(self) -> NDArray[np.int64]:
         """Transitions that can be sampled, [run]; ValueError where there is none."""
-        if self._total is None:
-            total = self.finished().sum(1)
-            if not total.all():
-                which = f" of run {total.argmin()}" if len(total) > 1 else ""
-                raise ValueError(
-                    f"there is nothing to sample: no episode{which} is finished; learning starts "
-                    "(learning_starts) after more steps than an episode has"
-                )
-            self._total = total
-        return self._total
+        total: NDArray[np.int64] = self.finished().sum(1)
+        if not total.all():
+            which = f" of run {total.argmin()}" if len(total) > 1 else ""
+            raise ValueError(
+                f"there is nothing to sample: no episode{which} is finished; learning starts "
+                "(learning_starts) after more steps than an episode has"
+            )
+        return total
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(values)
@@ -536,7 +520,6 @@ class ReplayBuffer:
 
     def _drop(self, run: int, env: int) -> None:
         """The oldest finished episode of an environment leaves."""
-        self._total = None
         self._oldest[run, env] += self._left[run, env, self._oldest[run, env] % self.n_slots]
 
     def _finish(self, over: NDArray[np.bool_]) -> None:
@@ -548,4 +531,3 @@ class ReplayBuffer:
                 self._left[run, env, slots] = np.arange(left, left - n, -1)
                 left -= n
         self.elapsed[over] = 0
-        self._total = None

@@ -33,7 +33,7 @@ FORMAT = "hindsight replay buffer 2"
 #: What comes of reading a file that is none, or was cut, or has other things in it.
 UNREADABLE = (
     OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile,
-    MemoryError, OverflowError,
+    MemoryError, OverflowError, RuntimeError,
 )  # fmt: skip
 
 
@@ -335,12 +335,9 @@ class EpisodeBuffer:
         Raises:
             FileError: `path` cannot be written.
         """
-        arrays = {name: np.asarray(value) for name, value in self.buffer.state_dict().items()}
-        arrays["open_rows"] = self._open[:, : max(self.n_open)]
-        arrays["n_open"] = np.array(self.n_open, np.int64)
-        arrays["header"] = np.array(
-            json.dumps({"format": FORMAT, "rng": self.rng.bit_generator.state, **self._signature()})
-        )
+        arrays = _arrays(self.buffer, self._open, self.n_open)
+        header = {"format": FORMAT, "rng": self.rng.bit_generator.state, **self._signature()}
+        arrays["header"] = np.array(json.dumps(header))
 
         def write(beside: Path) -> None:
             with beside.open("wb") as file:
@@ -364,26 +361,29 @@ class EpisodeBuffer:
                 raise KeyError("format")
             rng = np.random.default_rng()
             rng.bit_generator.state = header["rng"]
-            kinds = {name: (array.shape, array.dtype) for name, array in arrays.items()}
-            n_open, position = arrays.pop("n_open"), int(arrays.pop("position"))
-            expected = self._expected(min(position, self.size), int(n_open.max()))
+            for key, ours in self._signature().items():
+                if header.get(key) != ours:
+                    why = _difference(key, header.get(key), ours)
+                    raise FileError(f"{path}: is of a buffer with {why}")
+            buffer = type(self.buffer)(**self.buffer.made_with)
+            state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            buffer.load_state_dict({**state, "position": int(arrays["position"])})
+            n_open = arrays["n_open"].tolist()
+            steps = max(*n_open, self._open.shape[1])
+            rows = np.empty((self.n_envs, steps, self.row.width), np.float32)
+            rows[:, : max(n_open)] = arrays["open_rows"]
+            same = _arrays(buffer, rows, n_open)
         except UNREADABLE as error:
             why = "it is none of ours" if isinstance(error, KeyError) else reason(error)
             raise FileError(f"{path}: is damaged or no replay buffer: {why}") from error
-        for key, ours in self._signature().items():
-            if header.get(key) != ours:
-                raise FileError(
-                    f"{path}: is of a buffer with {_difference(key, header.get(key), ours)}"
-                )
-        if kinds != expected:
+        # What was taken in is all that there was: an array of size 1 would spread.
+        found, taken = (
+            {name: (array.shape, array.dtype) for name, array in of.items()}
+            for of in (arrays, same)
+        )
+        if found != taken:
             raise FileError(f"{path}: is damaged: an array is missing or has another shape")
-        rows = arrays.pop("open_rows")
-        steps = max(rows.shape[1], self._open.shape[1])
-        self._open = np.empty((self.n_envs, steps, self.row.width), np.float32)
-        self._open[:, : rows.shape[1]] = rows
-        self.n_open, self.rng = n_open.tolist(), rng
-        state = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        self.buffer.load_state_dict({**state, "position": position})
+        self.buffer, self._open, self.n_open, self.rng = buffer, rows, n_open, rng
 
     def _signature(self) -> dict[str, Any]:
         """What decides the shape of a file, and what its rows mean."""
@@ -400,23 +400,6 @@ class EpisodeBuffer:
             "alpha": float(buffer.alpha) if isinstance(buffer, PrioritizedReplayBuffer) else None,
         }
 
-    def _expected(self, steps: int, n_open: int) -> dict[str, tuple[Any, np.dtype[Any]]]:
-        """Shapes and types of the arrays of a file of so many steps, so many of them open."""
-        expected: dict[str, tuple[tuple[int, ...], Any]] = {
-            "position": ((), np.int64),
-            "elapsed": ((1, 1), np.int64),
-            "oldest": ((1, 1), np.int64),
-            "before": ((1, 1, steps), np.int32),
-            "left": ((1, 1, steps), np.int32),
-            "rows": ((1, 1, steps, self.row.width), np.float32),
-            "n_open": ((self.n_envs,), np.int64),
-            "open_rows": ((self.n_envs, n_open, self.row.width), np.float32),
-        }
-        if isinstance(self.buffer, PrioritizedReplayBuffer):
-            expected["priorities"] = (self.buffer.n_priorities, np.float64)
-            expected["largest"] = ((1,), np.float64)
-        return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in expected.items()}
-
     def _relabelled(self, index: Array, uniform: Array | None = None) -> torch.Tensor:
         """Rows [sample, width] of the transitions `index` [sample], relabelled, with outcomes.
 
@@ -430,6 +413,12 @@ class EpisodeBuffer:
         relabelled = self.buffer.relabel(rows, index, uniform)
         self.buffer.settle(rows, relabelled, *self.outcome(rows.numpy()))
         return rows
+
+
+def _arrays(buffer: ReplayBuffer, open_rows: Rows, n_open: list[int]) -> dict[str, Array]:
+    """What a file holds: finished episodes, and the steps of those that are going on."""
+    finished = {name: np.asarray(value) for name, value in buffer.state_dict().items()}
+    return finished | {"open_rows": open_rows[:, : max(n_open)], "n_open": np.array(n_open)}
 
 
 def _difference(key: str, theirs: Any, ours: Any) -> str:

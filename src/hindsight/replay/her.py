@@ -6,6 +6,7 @@ buffer under the names of those libraries.
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -160,16 +161,11 @@ class HindsightReplayBuffer:
         check_choice("rest", rest, ("keep", "drop"))
         keeps_rest = rest == "keep" and k != 0
         self._fields, row = goal_fields(spaces, action_space, self._keys, keeps_rest)
-        self._next_fields = {
-            key: Field(f"next {key}", _shifted(f.columns, row.next_obs.start), f.shape, f.dtype)
-            for key, f in self._fields.items()
-            if key in GOAL_KEYS
-        }
         relabelling = Relabelling(strategy, k, self._recomputes, fidelity)
         self.episodes = EpisodeBuffer(
             size,
             env.num_envs if several else 1,
-            self._fields | {f.name: f for f in self._next_fields.values()},
+            self._fields,
             row,
             relabelling,
             self._outcome,
@@ -305,7 +301,7 @@ class HindsightReplayBuffer:
             {key: fields[key].read(rows) for key in GOAL_KEYS},
             fields["action"].read(rows),
             rows[:, self.episodes.row.reward],
-            {key: field.read(rows) for key, field in self._next_fields.items()},
+            {key: fields[f"next {key}"].read(rows) for key in GOAL_KEYS},
             rows[:, self.episodes.row.terminated] > 0,
             weights,
             indexes,
@@ -352,11 +348,11 @@ class HindsightReplayBuffer:
     ) -> None:
         """Steps [...] into rows [..., width]; ValueError for what does not fit."""
         fields = self._fields
-        for given, of in ((obs, fields), (next_obs, self._next_fields)):
+        for given, which in ((obs, ""), (next_obs, "next ")):
             for key in GOAL_KEYS:
                 if key not in given:
-                    raise ValueError(f"{of[key].name}: it is missing; there are {sorted(given)}")
-                of[key].write(rows, given[key])
+                    raise ValueError(f"{which}{key}: it is missing; there are {sorted(given)}")
+                fields[which + key].write(rows, given[key])
         fields["action"].write(rows, actions)
         fields["reward"].write(rows, rewards)
         rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
@@ -364,13 +360,11 @@ class HindsightReplayBuffer:
         rows[..., first:last] = 0.0  # given when the episode is over
         if self._infos is not None:
             self._keep_infos(rows, info)
-            check_finite(rows, self.episodes.fields)
-            return
-        for key in self._keys:
+        for key in self._keys if self._infos is None else ():
             if info is None or key not in info:
                 raise ValueError(f"info: {key!r} is missing, which info_keys names")
             fields[key].write(rows, info[key])
-        check_finite(rows, self.episodes.fields)
+        check_finite(rows, fields)
 
     def _keep_infos(self, rows: Rows, info: Any) -> None:
         """Remember the infos of steps [...], a dictionary for each."""
@@ -391,7 +385,7 @@ class HindsightReplayBuffer:
                 "the buffer was pickled or copied without its environment; set_env gives it one"
             )
         n = len(rows)
-        achieved = self._next_fields["achieved_goal"].read(rows)
+        achieved = self._fields["next achieved_goal"].read(rows)
         desired = self._fields["desired_goal"].read(rows)
         infos: list[Any] = [{}] * n
         if self._infos is not None:
@@ -459,6 +453,10 @@ def goal_fields(
         column = fields[key].columns.stop
     goal, shape = fields["achieved_goal"].columns.stop, action_space.shape
     assert shape is not None and action_space.dtype is not None
+    for key in GOAL_KEYS:
+        at = fields[key].columns
+        columns = slice(column + at.start, column + at.stop)
+        fields[f"next {key}"] = replace(fields[key], name=f"next {key}", columns=columns)
     row = RowLayout.of(column, goal, int(np.prod(shape)), len(info_keys), has_rest)
     fields["action"] = Field("action", row.actions, shape, action_space.dtype)
     number = np.dtype(np.float32)
@@ -471,7 +469,3 @@ def goal_fields(
 
 def _columns(first: int, shape: tuple[int, ...]) -> slice:
     return slice(first, first + int(np.prod(shape)))
-
-
-def _shifted(columns: slice, by: int) -> slice:
-    return slice(columns.start + by, columns.stop + by)

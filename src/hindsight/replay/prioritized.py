@@ -148,6 +148,11 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self.alpha, self.eps = alpha, eps
         self.clear()
 
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """As `ReplayBuffer.made_with`."""
+        return {**super().made_with, "alpha": self.alpha, "eps": self.eps}
+
     def clear(self) -> None:
         """As `ReplayBuffer.clear`; priorities begin anew."""
         super().clear()
@@ -252,15 +257,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """Continue where `state_dict` was taken, in a buffer of the same sizes."""
         super().load_state_dict(saved)
         self._waiting = []
-        self.largest = np.asarray(saved["largest"]).copy()
+        self.largest[:] = saved["largest"]
         run, leaf = np.indices(self._tree.leaves.shape).reshape(2, -1)
         self._tree.set(run, leaf, np.asarray(saved["priorities"]).ravel())
-
-    @property
-    def n_priorities(self) -> tuple[int, int]:
-        """Runs, and places for priorities in each."""
-        runs, places = self._tree.leaves.shape
-        return runs, places
 
     @property
     def _slots_per_run(self) -> int:

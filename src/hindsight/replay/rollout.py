@@ -4,7 +4,7 @@ A *rollout* is a fixed number of steps of every environment of every run.  An ep
 a rollout is a *segment*; the first and the last segment of a rollout may be cut.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -35,10 +35,9 @@ class Rollout:
 
     def select(self, runs: Tensor) -> "Rollout":
         """That of the runs with these indices."""
-        cuts = None if self.cuts is None else Cuts(*(x[runs] for x in self.cuts))
-        rest = None if self.rest is None else self.rest[runs]
-        names = [field.name for field in fields(self) if field.name not in ("cuts", "rest")]
-        return Rollout(**{name: getattr(self, name)[runs] for name in names}, cuts=cuts, rest=rest)
+        of_runs = {name: x[runs] for name, x in vars(self).items() if isinstance(x, Tensor)}
+        cuts = self.cuts and Cuts(*(x[runs] for x in self.cuts))
+        return replace(self, **of_runs, cuts=cuts)
 
     @property
     def over(self) -> Tensor:

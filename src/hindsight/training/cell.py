@@ -117,58 +117,45 @@ class CellTraining:
                 runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
                 self._train(runs)
                 runs = None
-            self._write()
+            if how.keep_finished:
+                record.save(None)
+            record.write()
+            if not how.keep_finished:
+                record.forget()
 
     def _train(self, runs: Runs) -> None:
         """Train these runs to their ends."""
         record = self.record
         record.runs_per_axis = max(record.runs_per_axis, len(runs.seeds))
-        over = False
-        while not over:
+        going = True
+        while going:
             columns = runs.iterate()
             record.steps_done += runs.rollout_steps * len(runs.seeds)
             self._record(runs, "train", columns)
-            going = self._leave_diverged(runs)
-            if not len(going):
+            # A run with a parameter that is no number ends here, without a policy.
+            finite = runs.rows.isfinite().all(1).cpu()
+            if not self._leave(runs, [None if x else DIVERGED for x in finite.tolist()]):
                 break
-            ended = runs.ended(columns["return_mean"][going])
-            if runs.evaluation_due or ended.any():
+            ended = runs.ended(columns["return_mean"][finite])
+            if runs.evaluation_due or any(ended):
                 began = time.monotonic()
                 self._record(runs, "evaluation", runs.evaluate())
                 record.evaluation_seconds += time.monotonic() - began
-            over = self._leave(runs, ended)
-            if not over:
+            going = self._leave(runs, ended)
+            if going:
                 self._checkpoint(runs)
                 self._stop_if_asked()
-            self.tell(self._progress(runs, columns, over))
+            self.tell(self._progress(runs, columns, not going))
 
-    def _leave_diverged(self, runs: Runs) -> Tensor:
-        """Runs with a parameter that is no number end here, without a policy; the others go on.
-
-        Returns the indices that these had.
-        """
-        finite = runs.rows.isfinite().all(1).cpu()
-        for i in (~finite).nonzero()[:, 0].tolist():
-            self.record.end(runs, i, DIVERGED, has_policy=False)
-        if finite.any() and not finite.all():
-            runs.select(finite.nonzero()[:, 0])
-        return finite.nonzero()[:, 0]
-
-    def _leave(self, runs: Runs, ended: Tensor) -> bool:
-        """Keep what is to be known of the runs that have ended; returns whether all have."""
-        for i in ended.nonzero()[:, 0].tolist():
-            self.record.end(runs, i, runs.why_ended(i))
-        if ended.any() and not ended.all():
-            runs.select((~ended).nonzero()[:, 0])
-        return bool(ended.all())
-
-    def _write(self) -> None:
-        """Write the files of the cell, whose runs have all ended."""
-        if self.execution.keep_finished:
-            self.record.save(None)
-        self.record.write()
-        if not self.execution.keep_finished:
-            self.record.forget()
+    def _leave(self, runs: Runs, why: Sequence[str | None]) -> bool:
+        """Keep what is to be known of the runs that end for some reason; whether others go on."""
+        for i, reason in enumerate(why):
+            if reason is not None:
+                self.record.end(runs, i, reason)
+        stay = [i for i, reason in enumerate(why) if reason is None]
+        if 0 < len(stay) < len(why):
+            runs.select(torch.tensor(stay, device=runs.device))
+        return bool(stay)
 
     def _record(self, runs: Runs, phase: str, columns: dict[str, Tensor]) -> None:
         """Append one row per run to the curves."""

@@ -35,11 +35,6 @@ class Finished:
     seconds: float  # their share of the cell's
     origin: dict[str, Any]  # the cell, and what it was trained on
 
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The runs."""
-        return tuple(run["seed"] for run in self.runs)
-
 
 def finished(root: Path, spec: CellSpec) -> Finished | None:
     """A cell below `root`, if curves and policies are there, whole, and made by today's code."""

@@ -132,14 +132,15 @@ class OffPolicyRuns(Runs):
         if self.env.keeps_rest:
             self._diagnostics["reward_rest"] = []
         done, updates, finished = 0, 0, self.recent.finished.clone()
-        hindsight = self._with_hindsight()
+        hindsight = [self.replay.strategy is not None and step is None for step in self.switched]
         while done < self.algorithm.log_interval:
             steps = min(CHUNK, self.algorithm.log_interval - done)
             updates += self._chunk(steps)
             done += steps
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
-        self._note_switches(columns["success_rate"])
+        if (threshold := self.replay.until_success) is not None:
+            self._note_first(self.switched, (columns["success_rate"] >= threshold).tolist())
         # Before the first update there is nothing to record; but every row has every column.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
         means = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._diagnostics.items()}
@@ -150,20 +151,8 @@ class OffPolicyRuns(Runs):
             "episode_return": of_iteration[0],
             "episode_success": of_iteration[1],
             "updates": torch.full((len(self.seeds),), updates),
-            "hindsight": hindsight.float(),
+            "hindsight": torch.tensor(hindsight).float(),
         }
-
-    def _with_hindsight(self) -> Tensor:
-        """Which runs learn with hindsight, [run] bool."""
-        return torch.tensor(
-            [self.replay.strategy is not None and step is None for step in self.switched]
-        )
-
-    def _note_switches(self, success_rate: Tensor) -> None:
-        """Remember which runs go on without hindsight; `success_rate` [run]."""
-        threshold = self.replay.until_success
-        if threshold is not None:
-            self._note_first(self.switched, (success_rate >= threshold).tolist())
 
     def _chunk(self, steps: int) -> int:
         """Some steps with their updates; returns the number of updates."""

@@ -120,17 +120,16 @@ class OnPolicyRuns(Runs):
         """Relabel, estimate and update for the runs with these indices; returns columns."""
         everyone = len(runs) == len(self.seeds)
         part = self.optimiser if everyone else self.optimiser.take(runs)
-        task = self.env.task if everyone else self.env.task.select(runs)
         rollout = rollout if everyone else rollout.select(runs)
         seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
 
         whole = Trajectories.real(rollout)
-        real, copies = self._relabel(rollout, mode, runs, task)
+        real, copies = self._relabel(rollout, mode, seeds)
         if spec.dense_reward:
             real = replace(real, rewards=real.rewards + rollout.approach)
         samples = self.module.estimate(self.agent, part.rows, real, spec)
-        ends_it = task.terminates_on_success
+        ends_it = self.env.task.terminates_on_success
         before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
         log_ratio = None
         if copies is not None:
@@ -160,18 +159,17 @@ class OnPolicyRuns(Runs):
         }
 
     def _relabel(
-        self, rollout: Rollout, mode: Mode, runs: Tensor, task: Task
+        self, rollout: Rollout, mode: Mode, seeds: list[int]
     ) -> tuple[Trajectories, Trajectories | None]:
         """What is learned from of the rollout itself, and of copies of it."""
         real, spec = Trajectories.real(rollout), self.spec.hindsight
         if mode == "none" or spec is None:
             return real, None
-        seeds = [self.seeds[i] for i in runs.tolist()]
-        draw = hindsight.Draws(seeds, self.iteration, self.device)
+        task, draw = self.env.task, hindsight.Draws(seeds, self.iteration, self.device)
         if mode == "copies":
             _, envs, steps = rollout.rewards.shape
             return real, hindsight.relabel(rollout, spec, task, draw(envs, steps, spec.k))
-        target = torch.full((len(runs),), spec.s_ratio or 0.0, device=self.device)
+        target = torch.full((len(seeds),), spec.s_ratio or 0.0, device=self.device)
         if mode == "mixture":
             return real, s_ratio.mixture(rollout, task, target, draw)
         return s_ratio.BALANCE[spec.fidelity](rollout, spec, task, target, draw)
@@ -262,7 +260,7 @@ class OnPolicyRuns(Runs):
             if n_choices is None:
                 actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
             obs, valid = samples.obs[here], samples.valid[here]
-            limit = self.env.observation_limit[runs]
+            limit = self.env.observation_limit
             found = entropies(obs, actions[here], rewards[here], valid, limit, n_choices)
             for name, values in found.items():
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values

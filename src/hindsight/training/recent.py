@@ -2,9 +2,12 @@
 
 from collections import deque
 
+import numpy as np
 import torch
 
 WINDOW = 100
+#: What each run has, beside its episodes.
+OF_RUNS = ("finished", "return_so_far", "length_so_far")
 
 
 class RecentEpisodes:
@@ -24,27 +27,19 @@ class RecentEpisodes:
 
         ended, success: bool; an episode succeeds if its last step does.
         """
-        rewards = rewards.double().cpu()
-        total = self.return_so_far[..., None] + rewards.cumsum(-1)
-        steps = rewards.shape[-1]
-        length = self.length_so_far[..., None] + torch.arange(1, steps + 1)
-        ended, success = ended.cpu(), success.cpu()
-        for run, episodes in enumerate(self.episodes):
-            found: list[tuple[int, tuple[float, float, float]]] = []
-            for env in range(ended.shape[1]):
-                at = ended[run, env].nonzero()[:, 0]
-                returns = torch.diff(total[run, env, at], prepend=torch.zeros(1).double())
-                lengths = torch.diff(length[run, env, at], prepend=torch.zeros(1).long())
-                caught = success[run, env, at].double()
-                columns = (returns.tolist(), caught.tolist(), lengths.double().tolist())
-                found += zip(at.tolist(), zip(*columns, strict=True), strict=True)
-                self.return_so_far[run, env] = total[run, env, -1]
-                self.length_so_far[run, env] = length[run, env, -1]
-                if len(at):
-                    self.return_so_far[run, env] -= total[run, env, at[-1]]
-                    self.length_so_far[run, env] -= length[run, env, at[-1]]
-            # Stable: of episodes that end in the same step, the first environment's comes first.
-            episodes.extend(episode for _, episode in sorted(found, key=lambda pair: pair[0]))
+        steps = torch.arange(1, rewards.shape[-1] + 1)
+        totals = (self.return_so_far[..., None] + rewards.double().cpu().cumsum(-1)).numpy()
+        lengths = (self.length_so_far[..., None] + steps).numpy()
+        ended, caught = ended.cpu(), success.cpu().numpy()
+        # Of episodes that end in the same step, the first environment's comes first.
+        begun = np.zeros((2, *ended.shape[:2]))
+        for run, t, env in ended.transpose(1, 2).nonzero().tolist():
+            at, (total, length) = (run, env, t), begun[:, run, env]
+            episode = (totals[at] - total, caught[at], lengths[at] - length)
+            self.episodes[run].append(tuple(map(float, episode)))
+            begun[:, run, env] = totals[at], lengths[at]
+        self.return_so_far = torch.from_numpy(totals[..., -1] - begun[0])
+        self.length_so_far = torch.from_numpy(lengths[..., -1] - begun[1].astype(np.int64))
         self.finished += ended.sum((1, 2))
 
     def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
@@ -60,21 +55,16 @@ class RecentEpisodes:
     def select(self, runs: torch.Tensor) -> None:
         """Keep the runs with these indices."""
         self.episodes = [self.episodes[i] for i in runs.tolist()]
-        for name in ("finished", "return_so_far", "length_so_far"):
+        for name in OF_RUNS:
             setattr(self, name, getattr(self, name)[runs])
 
     def state_dict(self) -> dict[str, object]:
         """What a checkpoint keeps."""
-        return {
-            "episodes": [list(e) for e in self.episodes],
-            "finished": self.finished,
-            "return_so_far": self.return_so_far,
-            "length_so_far": self.length_so_far,
-        }
+        episodes = [list(e) for e in self.episodes]
+        return {"episodes": episodes, **{name: getattr(self, name) for name in OF_RUNS}}
 
     def load_state_dict(self, saved: dict) -> None:
         """Continue where `state_dict` was taken."""
         self.episodes = [deque(e, maxlen=WINDOW) for e in saved["episodes"]]
-        self.finished = saved["finished"]
-        self.return_so_far = saved["return_so_far"]
-        self.length_so_far = saved["length_so_far"]
+        for name in OF_RUNS:
+            setattr(self, name, saved[name])

@@ -25,12 +25,14 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.finished import Finished, diverged_runs, finished, reusable
+from hindsight.training.finished import DIVERGED, Finished, diverged_runs, finished, reusable
 from hindsight.training.runs import Runs, runs_of
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
 #: Noted where they are used, by their modules' names.
 ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
+#: What a checkpoint keeps of a `Record`, beside its curves and its runs.
+KEPT = ("ended", "policies", "seconds", "evaluation_seconds", "steps_done", "runs_per_axis")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 
@@ -81,7 +83,7 @@ class Record:
     @property
     def steps(self) -> int:
         """Steps that it trains if no run ends early, all runs together."""
-        reused = len(self.reused.seeds) if self.reused else 0
+        reused = len(self.reused.runs) if self.reused else 0
         return self.spec.steps * (self.spec.seeds - reused)
 
     def add(self, phase: str, rows: dict[str, np.ndarray]) -> None:
@@ -89,7 +91,7 @@ class Record:
         for name, value in rows.items():
             self.columns[f"{phase}/{name}"].append(value)
 
-    def end(self, runs: Runs, run: int, why: str | None, has_policy: bool = True) -> None:
+    def end(self, runs: Runs, run: int, why: str) -> None:
         """Keep what is to be known of a run, by its index on the axis, that ends now."""
         seed = runs.seeds[run]
         self.seconds += float(runs.clock.wall[run])
@@ -102,7 +104,7 @@ class Record:
                 "switch_step": runs.switched[run],
             }
         )
-        if has_policy:
+        if why != DIVERGED:
             self.policies[seed] = runs.rows[run].detach().cpu().clone()
 
     def write(self) -> None:
@@ -125,18 +127,8 @@ class Record:
         curves = {
             name: [torch.from_numpy(x) for x in parts] for name, parts in self.columns.items()
         }
-        state = {
-            "identity": self._identity(),
-            "runs": runs,
-            "curves": curves,
-            "ended": self.ended,
-            "policies": self.policies,
-            "seconds": self.seconds,
-            "evaluation_seconds": self.evaluation_seconds,
-            "steps_done": self.steps_done,
-            "made_on": self._made_on(),
-            "runs_per_axis": self.runs_per_axis,
-        }
+        state = {"runs": runs, "curves": curves, "made_on": self._made_on()}
+        state |= {"identity": self._identity(), **{name: getattr(self, name) for name in KEPT}}
         save(self.path("checkpoints", ".pt"), state)
 
     def forget(self) -> None:
@@ -247,8 +239,7 @@ class Record:
     def _continue(self, saved: dict[str, Any], workers: int | None) -> Runs | None:
         """Take over a checkpoint's state, all of it or, where something does not fit, nothing."""
         state, runs = saved["runs"], None
-        ended, policies = list(saved["ended"]), dict(saved["policies"])
-        taken = [run["seed"] for run in ended]
+        taken = [run["seed"] for run in saved["ended"]]
         if state is not None:
             seeds = list(state["seeds"])
             if not set(seeds) <= set(self.missing) - set(taken) or len({*seeds}) != len(seeds):
@@ -260,14 +251,9 @@ class Record:
         columns = {
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
-        self.runs_per_axis = saved["runs_per_axis"]
-        kept, earlier = (saved["steps_done"], saved["seconds"]), list(saved["made_on"])
-        tested = float(saved.get("evaluation_seconds", 0.0))
+        kept = {name: saved[name] for name in KEPT} | {"earlier": list(saved["made_on"])}
         self.columns.update(columns)
-        self.earlier = earlier
-        self.ended, self.policies = ended, policies
-        self.steps_done, self.seconds = kept
-        self.evaluation_seconds = tested
+        vars(self).update(kept)
         return runs
 
 

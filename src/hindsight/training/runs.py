@@ -17,8 +17,10 @@ from hindsight.training.recent import RecentEpisodes
 if TYPE_CHECKING:
     from hindsight.specs.cell import CellSpec
 
+#: What is known of some episodes, each [run].
+EPISODES = ("return_mean", "success_rate", "episode_length")
 #: Lists [run] of `Runs` that change, or say whose a checkpoint is.
-OF_RUNS = ("seeds", "perfect", "passed", "switched")
+OF_RUNS = ("seeds", "perfect", "switched")
 
 
 class Runs(ABC):
@@ -43,23 +45,22 @@ class Runs(ABC):
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
-        where, episodes = [spec.environment] * runs, spec.evaluation.episodes
-        self.env = make(where, self.seeds, n_envs, self.device, workers=workers)
+        episodes, test = spec.evaluation.episodes, spec.end_test
+
+        def made(n_envs: int, evaluation: bool = True) -> Environment:
+            return make(spec.environment, self.seeds, n_envs, self.device, evaluation, workers)
+
+        self.env = made(n_envs, evaluation=False)
         at_once = self.env.parallel_episodes(episodes)
-        self.evaluation_env = make(where, self.seeds, at_once, self.device, True, workers)
+        self.evaluation_env = made(at_once)
         #: Evaluation episodes that each environment plays, one after the other.
         self.rounds = episodes // at_once
-        test = spec.end_test
         #: Where the tests are played whose success ends a run, if any.
-        self.end_test_env: Environment | None = None
-        if test is not None:
-            self.end_test_env = make(where, self.seeds, test.episodes, self.device, True, workers)
+        self.end_test_env = None if test is None else made(test.episodes)
         self.recent = RecentEpisodes(runs, n_envs)
         self.clock = Clock(runs, self.device, self.env.cpu_seconds)
         #: [run] step at which the mean return of the last hundred episodes first was 1, if it was.
         self.perfect: list[int | None] = [None] * runs
-        #: [run] step at which a run first passed the test that ends it.
-        self.passed: list[int | None] = [None] * runs
         #: [run] step after which a run first learned without hindsight, or with MEHER.
         self.switched: list[int | None] = [None] * runs
 
@@ -101,32 +102,30 @@ class Runs(ABC):
         every = self.spec.steps / self.spec.evaluation.points
         return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
 
-    def ended(self, return_mean: Tensor) -> Tensor:
-        """Which runs end now, [run] bool: `why_ended` says why.
+    def ended(self, return_mean: Tensor) -> list[str | None]:
+        """Why each run ends now; None: it goes on.
 
-        Where rewards are -1 and 0 no mean return is 1, and no run ends early.
+        Past early_end x its perfect step (early), a test in which all episodes succeeded (test),
+        out of budget (budget).  Where rewards are -1 and 0 no mean return is 1, and no run ends
+        early.
         """
         self._note_first(self.perfect, [value == 1.0 for value in return_mean.tolist()])
-        self._note_first(self.passed, self._pass_end_test())
-        return torch.tensor([self.why_ended(run) is not None for run in range(len(self.seeds))])
+        passed = self._pass_end_test()
+
+        def why(run: int) -> str | None:
+            if not self.within_budget:
+                return "budget"
+            if self.env_steps > (self.spec.early_end or math.inf) * (self.perfect[run] or math.inf):
+                return "early"
+            return "test" if passed[run] else None
+
+        return [why(run) for run in range(len(self.seeds))]
 
     def _note_first(self, steps: list[int | None], now: Sequence[bool]) -> None:
         """Remember in `steps` [run] that something has happened, the first time that it has."""
         for run, happens in enumerate(now):
             if happens and steps[run] is None:
                 steps[run] = self.env_steps
-
-    def why_ended(self, run: int) -> str | None:
-        """Why the run with this index ends now; None: it goes on.
-
-        Past early_end x its perfect step (early), a test in which all episodes succeeded (test),
-        out of budget (budget).
-        """
-        if not self.within_budget:
-            return "budget"
-        if self.env_steps > (self.spec.early_end or math.inf) * (self.perfect[run] or math.inf):
-            return "early"
-        return "test" if self.passed[run] is not None else None
 
     def _pass_end_test(self) -> list[bool]:
         """Whether the mean return of a test is 1, of each run; False where none is due."""
@@ -138,24 +137,17 @@ class Runs(ABC):
 
     def episodes(self) -> dict[str, Tensor]:
         """Statistics of the last hundred episodes, each [run]."""
-        return_mean, success_rate, length = self.recent.means()
-        return {
-            "episodes": self.recent.finished.clone(),
-            "return_mean": return_mean,
-            "success_rate": success_rate,
-            "episode_length": length,
-        }
+        return self._columns(self.recent.means())
+
+    def _columns(self, means: Tensor) -> dict[str, Tensor]:
+        """From return, success and length, [3, run]."""
+        return {"episodes": self.recent.finished.clone(), **dict(zip(EPISODES, means, strict=True))}
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
         """The fixed evaluation episodes with actions that are not random; columns [run]."""
-        returns, success, length = self._play(self.evaluation_env, self.rounds)
-        return {
-            "episodes": self.recent.finished.clone(),
-            "return_mean": returns.mean(1) / self.rounds,
-            "success_rate": success.mean(1) / self.rounds,
-            "episode_length": length.mean(1) / self.rounds,
-        }
+        played = self._play(self.evaluation_env, self.rounds)
+        return self._columns(played.mean(2) / self.rounds)
 
     @torch.no_grad()
     def _play(self, env: Environment, rounds: int = 1, first: int = 0) -> Tensor:
@@ -217,7 +209,7 @@ class Runs(ABC):
             getattr(self, name).load_state_dict(saved[name])
         for name, part in self.parts.items():
             part.load_state_dict(saved[name])
-        for name in ("perfect", "passed", "switched"):
+        for name in OF_RUNS:
             setattr(self, name, list(saved[name]))
 
 

@@ -22,15 +22,12 @@ def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor
 
     Args:
         x: [run, sample, coordinate].  valid: [run, sample] bool, which samples there are.
-        limit: [coordinate], of each run or of all, x lies in [-limit, limit]; a run of which one is
-            infinite has NaN.
+        limit: [coordinate], x lies in [-limit, limit]; NaN where one is infinite.
     """
     runs, _, coordinates = x.shape
-    limit = limit.expand(runs, coordinates)
-    unlimited = limit.isinf().any(1)
-    if unlimited.all():
+    if limit.isinf().any():
         return torch.full((runs,), math.nan, device=x.device)
-    place = ((x / limit[:, None] + 1) / 2 * bins).long().clamp(0, bins - 1)
+    place = ((x / limit + 1) / 2 * bins).long().clamp(0, bins - 1)
     cell = torch.arange(runs * coordinates, device=x.device).view(runs, 1, coordinates) * bins
     weight = valid[..., None].expand_as(place).double()
     counts = torch.bincount(
@@ -40,7 +37,7 @@ def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor
     p = counts / n[..., None]
     plug_in = -torch.xlogy(p, p).sum(-1)
     nats = plug_in + ((counts > 0).sum(-1) - 1) / (2 * n)
-    return (nats.mean(-1) / math.log(2)).masked_fill(unlimited, math.nan)
+    return nats.mean(-1) / math.log(2)
 
 
 def entropies(
@@ -53,8 +50,7 @@ def entropies(
 ) -> dict[str, Tensor]:
     """Of rewards in {-1, 0, 1}, of actions as taken and of observations, each [run], bits.
 
-    obs [run, sample, obs], in [-limit, limit] with limit [obs] or
-    [run, obs]; actions [run, sample, action], in
+    obs [run, sample, obs], in [-limit, limit] with limit [obs]; actions [run, sample, action], in
     [-1, 1], or one choice of `n_choices`, each a bin; rewards, valid [run, sample].
     """
     if n_choices is not None:

@@ -50,7 +50,7 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     """
     act = policy_of(spec, row[None])
     where = validated(PredatorPreySpec, spec.environment.model_dump())
-    env = make([where], [seed], episodes, torch.device("cpu"), evaluation=True)
+    env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
     n, longest = where.n_dims, where.step_limit
     env.prepare_rollout(0, longest)
     seen, length = [env.state[0].clone()], torch.full((episodes,), longest)

@@ -1,0 +1,258 @@
+"""Parity of the off-policy actor-critics with Stable-Baselines3, and runs that share an axis."""
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.algorithms import ddpg, dqn, sac, td3
+from hindsight.replay.transitions import Batch
+from hindsight.specs.algorithms.ddpg import DDPGSpec
+from hindsight.specs.algorithms.dqn import DQNSpec
+from hindsight.specs.algorithms.sac import SACSpec
+from hindsight.specs.algorithms.td3 import TD3Spec
+from tests.algorithms import twins
+from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
+
+stable_baselines3 = pytest.importorskip("stable_baselines3")
+UPDATES = 7
+
+
+@contextmanager
+def without_noise(noise: Tensor) -> Iterator[None]:
+    """DDPG's update draws nothing."""
+    yield
+
+
+@contextmanager
+def of_distributions(noise: Tensor) -> Iterator[None]:
+    """SAC draws standard normal numbers for its actions, and then for the next ones."""
+    draws = iter(noise.split(SAMPLES))
+    with pytest.MonkeyPatch.context() as patch:
+        drawn: Callable[..., Tensor] = lambda *_, **__: next(draws)  # noqa: E731
+        patch.setattr(torch.distributions.normal, "_standard_normal", drawn)
+        yield
+    assert next(draws, None) is None, "all noise is used"
+
+
+@contextmanager
+def in_place(noise: Tensor) -> Iterator[None]:
+    """TD3 fills a tensor with the noise of its target policy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tensor, "normal_", lambda x, mean, std: x.copy_(mean + std * noise))
+        yield
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One of ours and its twin."""
+
+    module: ModuleType
+    spec: Any
+    theirs: str  # its class in Stable-Baselines3
+    parameters_of: Callable[[Any], Sequence[Tensor]]
+    noise: Any  # a context in which a twin's update draws our noise
+    n_critics: int
+    more: Callable[[Any], dict[str, Any]]  # a twin's further arguments
+    variants: dict[str, dict[str, Any]]
+
+    def spec_of(self, variant: str) -> Any:
+        return self.spec(hidden=HIDDEN, **self.variants[variant])
+
+
+ALGORITHMS = {
+    "ddpg": Algorithm(
+        ddpg, DDPGSpec, "DDPG", twins.of_deterministic, without_noise, 1,
+        lambda spec: {},
+        {
+            "notebook": {},
+            "defaults of Stable-Baselines3": {"gamma": 0.99, "max_grad_norm": None},
+            "moving average": {"tau": 0.1},
+            "weight decay": {"weight_decay": 0.3},
+        },
+    ),
+    "sac": Algorithm(
+        sac, SACSpec, "SAC", twins.of_sac, of_distributions, 2,
+        lambda spec: {
+            "target_entropy": "auto" if spec.target_entropy is None else spec.target_entropy,
+            "ent_coef": spec.ent_coef,
+        },
+        {
+            "papers": {},
+            "defaults of Stable-Baselines3": {"gamma": 0.99, "tau": 0.005},
+            "weight decay": {"weight_decay": 0.3},
+            "clipping": {"max_grad_norm": 0.05},
+            "target entropy": {"target_entropy": 5.0},
+            "fixed temperature": {"ent_coef": 0.05, "weight_decay": 0.1},
+        },
+    ),
+    "td3": Algorithm(
+        td3, TD3Spec, "TD3", twins.of_deterministic, in_place, 2,
+        lambda spec: {
+            name: getattr(spec, name)
+            for name in ("policy_delay", "target_policy_noise", "target_noise_clip")
+        },
+        {
+            "defaults of Stable-Baselines3": {},
+            "no delay": {"policy_delay": 1},
+            "a delay of three": {"policy_delay": 3},
+            "no smoothing": {"target_policy_noise": 0.0},
+            "much noise, clipped": {"target_policy_noise": 1.0},
+            "much noise, hardly clipped": {"target_policy_noise": 1.0, "target_noise_clip": 5.0},
+            "weight decay": {"weight_decay": 0.3},
+            "clipping": {"max_grad_norm": 0.05},
+            "discount": {"gamma": 0.9},
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=ALGORITHMS)
+def algorithm(request: pytest.FixtureRequest) -> Algorithm:
+    return ALGORITHMS[request.param]
+
+
+def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
+    """The rows after some updates by both implementations, which are compared all along."""
+    agent, runs = of.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
+    rows = twins.starting_rows(agent, *range(runs))
+    if isinstance(spec, SACSpec) and not spec.learns_temperature:
+        rows[:, sum(agent.sizes[:2]) - 1] = math.log(spec.ent_coef)  # a twin has no parameter
+    state = of.module.State(agent, rows, torch.tensor(learning_rates), spec.weight_decay)
+    theirs = getattr(stable_baselines3, of.theirs)
+    models = [twins.build(theirs, spec, rate, **of.more(spec)) for rate in learning_rates]
+    for model, row in zip(models, rows, strict=True):
+        twins.put_row(of.parameters_of(model), row)
+    noise = twins.noises(of.module, UPDATES, runs)
+    names = {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "alpha": "ent_coef"}
+    for i, (batch, eps) in enumerate(zip(twins.batches(UPDATES, runs), noise, strict=True), 1):
+        d = of.module.update(state, batch, eps, spec)
+        ours = {name: getattr(d, name) for name in names if hasattr(d, name)}
+        due = i % getattr(spec, "policy_delay", 1) == 0
+        assert due == (not ours["actor_loss"].isnan().any())
+        for run, model in enumerate(models):
+            with of.noise(eps[run]):
+                log = twins.train(model, batch, run)
+            assert due == ("train/actor_loss" in log)
+            for name in ours if due else ("critic_loss",):
+                expected = pytest.approx(log[f"train/{names[name]}"], rel=1e-5, abs=1e-5)
+                assert float(ours[name][run]) == expected, name
+    for row, model in zip(state.rows, models, strict=True):
+        torch.testing.assert_close(row, twins.row_of(of.parameters_of(model)), rtol=0, atol=1e-5)
+    assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
+    return state.rows
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"), [(name, v) for name, of in ALGORITHMS.items() for v in of.variants]
+)
+def test_updates(name: str, variant: str) -> None:
+    both(ALGORITHMS[name], ALGORITHMS[name].spec_of(variant))
+
+
+def test_runs_of_different_learning_rates(algorithm: Algorithm) -> None:
+    """Three runs on one axis, each its own twin."""
+    both(algorithm, algorithm.spec(hidden=HIDDEN), twins.LEARNING_RATES)
+
+
+def test_the_options_make_a_difference(algorithm: Algorithm) -> None:
+    """A negative control: each option that parity is shown for changes the parameters."""
+    rows = [both(algorithm, algorithm.spec_of(variant)) for variant in algorithm.variants]
+    for a, b in itertools.combinations(rows, 2):
+        assert float((a - b).abs().max()) > 1e-4
+
+
+# -- the run axis, of every off-policy algorithm ---------------------------------------------------
+
+SPECS = {name: (of.module, of.spec(hidden=HIDDEN)) for name, of in ALGORITHMS.items()}
+SPECS["dqn"] = dqn, DQNSpec(hidden=HIDDEN, target_update_interval=5)
+
+
+def batches_of(module: ModuleType, n: int, weights: bool = False) -> list[Batch]:
+    """Batches of three runs; for DQN the first number of an action decides its choice."""
+    made = twins.batches(n, 3, weights)
+    if module is not dqn:
+        return made
+    return [replace(b, actions=(b.actions[..., 0] * 1.5 + 1.5).long().clamp(max=2)) for b in made]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_alone_equals_among_others(name: str) -> None:
+    """A run by itself does what it does among others, however different these are."""
+    module, spec = SPECS[name]
+    data, noise = batches_of(module, 4, weights=True), twins.noises(module, 4, 3)
+    among = twins.of_three_runs(module)
+    alone = module.State(among.agent, among.rows[1:2], torch.tensor(twins.LEARNING_RATES[1:2]))
+    for batch, eps in zip(data, noise, strict=True):
+        d = module.update(among, batch, eps, spec)
+        d_alone = module.update(alone, twins.part(batch, slice(1, 2)), eps[1:2], spec)
+        for field in fields(d):
+            ours, its = getattr(d, field.name)[1:2], getattr(d_alone, field.name)
+            torch.testing.assert_close(ours, its, rtol=1e-5, atol=1e-5, equal_nan=True)
+    torch.testing.assert_close(among.rows[1:2], alone.rows, rtol=0, atol=1e-6)
+    assert float((among.rows - twins.of_three_runs(module).rows).abs().amin(1).max()) < 1e-9
+    assert all((among.rows - twins.of_three_runs(module).rows).abs().amax(1) > 1e-4)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_selected_and_resumed_runs_go_on(name: str) -> None:
+    """Runs that leave the axis, or come back from a checkpoint, change nothing for the others."""
+    module, spec = SPECS[name]
+    data, noise = batches_of(module, 6), twins.noises(module, 6, 3)
+    through, state = twins.of_three_runs(module), twins.of_three_runs(module)
+    updates: list[Callable[[Any], None]] = [
+        lambda s, b=batch, e=eps: module.update(s, b, e, spec)
+        for batch, eps in zip(data, noise, strict=True)
+    ]
+    for update in updates:
+        update(through)
+    for update in updates[:3]:
+        update(state)
+    resumed = twins.of_three_runs(module)
+    for update in updates[4:]:  # what it holds before loading must not matter
+        update(resumed)
+    resumed.load_state_dict(copy.deepcopy(state.state_dict()))
+    updates[3](resumed)
+    keep = torch.tensor([2, 0])
+    resumed.select(keep)
+    for batch, eps in zip(data[4:], noise[4:], strict=True):
+        some = replace(
+            batch,
+            **{f.name: getattr(batch, f.name)[keep] for f in fields(batch) if f.name != "weight"},
+        )
+        module.update(resumed, some, eps[keep], spec)
+    torch.testing.assert_close(resumed.rows, through.rows[keep], rtol=0, atol=1e-6)
+
+
+def test_initial_rows(algorithm: Algorithm) -> None:
+    """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies."""
+    agent, n_critics = algorithm.module.Agent.of(N_OBS, N_ACTIONS, (100, 50)), algorithm.n_critics
+    # A row begins with the critics and ends with the targets: SAC has none of its actor.
+    n_targets = n_critics * agent.critic.n_parameters
+    n_targets += 0 if algorithm.module is sac else agent.actor.n_parameters
+    row = agent.initial_row(3)
+    assert row.dtype == torch.float32 and len(row) == sum(agent.sizes)
+    assert torch.equal(row, agent.initial_row(3)) and not torch.equal(row, agent.initial_row(4))
+    assert torch.equal(row[:n_targets], row[-n_targets:])
+    critics = row[: n_critics * agent.critic.n_parameters].view(n_critics, -1)
+    actor = row[critics.numel() :][: agent.actor.n_parameters][None]
+    for mlp, rows in ((agent.critic, critics), (agent.actor, actor)):
+        for (bias, weight), n_in in zip(mlp.layers(rows), mlp.sizes, strict=False):
+            bound = n_in**-0.5
+            for values in (bias, weight):
+                assert float(values.abs().max()) <= bound
+            if weight.numel() > 1000:
+                uniform = (weight.flatten().sort().values / bound + 1) / 2
+                expected = torch.linspace(0, 1, weight.numel())
+                distance = float((uniform - expected).abs().max())
+                assert distance < 1.63 / np.sqrt(weight.numel()), "Kolmogorov-Smirnov, 1 %"
+    assert row[: len(row) - n_targets].unique().numel() > 0.999 * (len(row) - n_targets)

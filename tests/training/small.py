@@ -1,0 +1,96 @@
+"""Small cells, and what the tests of their training share."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.hindsight import HindsightSpec
+from hindsight.training.cell import Execution, train_cell
+from hindsight.training.on_policy import OnPolicyRuns
+
+STEPS = 64  # of a rollout
+
+
+def cell(
+    hindsight: HindsightSpec | None = None, *, steps: int = 10_000, **algorithm: Any
+) -> CellSpec:
+    """One in which episodes end quickly, some of them well, with a prey that draws in every step.
+
+    A rollout is 64 steps of one environment unless said otherwise.
+    """
+    keys = {"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **algorithm}
+    return CellSpec(
+        environment=PredatorPreySpec(
+            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
+        ),
+        algorithm=PPOSpec(hidden=(8, 8), **keys),
+        hindsight=hindsight,
+        evaluation=EvaluationSpec(episodes=10),
+        steps=steps,
+    )
+
+
+def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
+    return OnPolicyRuns(spec, seeds, "cpu")
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) -> None:
+    """Columns are equal; bit for bit if no tolerance is given."""
+    assert a.keys() == b.keys()
+    exact = {"rtol": 0.0, "atol": 0.0}
+    for name in a:
+        torch.testing.assert_close(
+            a[name], b[name], equal_nan=True, **(tolerance or exact), msg=name
+        )
+
+
+#: A cell whose files are looked at.
+SPEC = CellSpec.model_validate(
+    {
+        "algorithm": {"hidden": [8, 8], "n_steps": 64},
+        "hindsight": {"strategy": "final"},
+        "environment": {"n_dims": 2, "prey": "random"},
+        "seeds": 3,
+        "steps": 64 * 12,
+        "evaluation": {"points": 3, "episodes": 5},
+    }
+)
+
+
+def curves(path: Path) -> pd.DataFrame:
+    """All but the clocks."""
+    return pd.read_parquet(path).drop(columns=["wall_seconds", "cpu_seconds"])
+
+
+class Interruption(Exception):
+    """What ends a training from within."""
+
+
+def interrupted(spec: CellSpec, root: Path, iterations: int = 1) -> Path:
+    """Train a cell for so many iterations; returns its checkpoint."""
+    heard = []
+
+    def interrupt(progress: Any) -> None:
+        heard.append(progress)
+        if len(heard) == iterations:
+            raise Interruption
+
+    with pytest.raises(Interruption):
+        train_cell(spec, root, Execution(checkpoint_seconds=0), interrupt)
+    (path,) = (root / "checkpoints").rglob("*.pt")
+    return path

@@ -1,0 +1,77 @@
+"""What every loop owes its runs: alone or among others, interrupted or not, they do the same."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.point_reach import PointReach
+from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.specs.cell import CellSpec
+from hindsight.training.runs import runs_of
+from tests.training import test_off_policy, test_on_policy_tasks, test_runs
+from tests.training.small import assert_same, cell, through_a_file
+
+ON_POLICY = {
+    f"{environment}, {hindsight}": (environment, hindsight)
+    for environment in test_on_policy_tasks.ENVIRONMENTS
+    for hindsight in test_on_policy_tasks.HINDSIGHT
+}
+
+
+def cell_of(name: str, **algorithm: Any) -> CellSpec:
+    """`algorithm`: keys of an on-policy one."""
+    if name in test_off_policy.VARIANTS:
+        return test_off_policy.cell(name)
+    if name in test_runs.VARIANTS:
+        return cell(test_runs.VARIANTS[name], **algorithm)
+    return test_on_policy_tasks.cell(*ON_POLICY[name], **algorithm)
+
+
+@pytest.mark.parametrize("name", [*ON_POLICY, *test_off_policy.VARIANTS])
+def test_a_seed_alone_equals_itself_among_others(name):
+    """Over two iterations, after the first of which another run leaves the axis."""
+    spec = cell_of(name, n_envs=2)
+    among, alone = runs_of(spec, [11, 12, 13], "cpu"), runs_of(spec, [12], "cpu")
+    for i in range(2):
+        columns, columns_alone = among.iterate(), alone.iterate()
+        place = among.seeds.index(12)
+        # Larger products may round differently: equal up to that.
+        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
+        its = {column: values[place : place + 1] for column, values in columns.items()}
+        assert_same(its, columns_alone, rtol=1e-3, atol=1e-3)
+        if i == 0:
+            assert not torch.equal(among.rows[0], among.rows[1])
+            among.select(torch.tensor([2, 1]))
+    assert name in ON_POLICY or int(columns["updates"][0]) > 0
+    evaluated = {column: values[1:] for column, values in among.evaluate().items()}
+    assert_same(evaluated, alone.evaluate(), rtol=0, atol=0.11)
+
+
+CHECKPOINTS = [
+    *test_runs.VARIANTS,
+    *(n for n, (_, how) in ON_POLICY.items() if how not in ("ppo", "released")),
+    *test_off_policy.VARIANTS,
+]
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
+    """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
+    for kind in (PredatorPrey, PointReach, BitFlipping):
+        monkeypatch.setattr(kind, "BLOCK", 5)
+    spec = cell_of(name, n_envs=2)
+    whole = runs_of(spec, [7, 8], "cpu")
+    for _ in range(2):
+        whole.iterate()
+    saved = through_a_file(whole.state_dict())
+    resumed = runs_of(spec, [7, 8], "cpu")
+    resumed.load_state_dict(saved)
+    assert resumed.env_steps == whole.env_steps == 2 * whole.rollout_steps
+    for _ in range(2):
+        assert_same(whole.iterate(), resumed.iterate())
+        assert_same(whole.evaluate(), resumed.evaluate())
+    assert torch.equal(whole.rows, resumed.rows)
+    assert torch.equal(whole.env.state, resumed.env.state)
+    assert int(whole.env.episode.min()) > 2 * 5, "several blocks must have passed"
