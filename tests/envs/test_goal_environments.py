@@ -217,7 +217,7 @@ def test_rewards_of_any_shape_are_the_environments_own():
 def test_goals_cannot_be_drawn():
     task = GoalEnvironments(corridors(), [1], workers=0).task
     for ask in (lambda: task.threshold, lambda: task.goals(torch.rand(1, 2))):
-        with pytest.raises(SpecError, match="Corridor-v0 does not tell"):
+        with pytest.raises(SpecError, match="Corridor-v0 does not say"):
             ask()
 
 
@@ -251,7 +251,7 @@ def test_choices_begin_where_the_space_does():
             {"id": "Corridor-v0", "kwargs": {"wrong": "reward"}, "rest": "refuse"},
             "from the two goals alone",
         ),
-        ({"id": "Corridor-v0", "kwargs": {"discrete": True}}, "sac wants continuous actions"),
+        ({"id": "Corridor-v0", "kwargs": {"discrete": True}}, "sac needs continuous actions"),
     ],
 )
 def test_what_cannot_be_trained_on_is_told_in_one_sentence(environment, words):
@@ -268,7 +268,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
 
 
 def test_failures_need_a_region_of_goals():
-    with pytest.raises(ValueError, match=r"which Corridor-v0 does not tell|not yet on Corridor"):
+    with pytest.raises(ValueError, match=r"Corridor-v0 does not say|not yet on Corridor"):
         CellSpec(environment={"id": "Corridor-v0"}, hindsight={"s_ratio": 0.5})
 
 

@@ -178,7 +178,7 @@ class Uncopied(Corridor):
         (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
         (lambda: small(her=None, k=3), "'k' needs hindsight"),
         (lambda: small(her="past"), "'past' is not allowed"),
-        (lambda: DQN("Corridor-v0"), "dqn wants discrete actions"),
+        (lambda: DQN("Corridor-v0"), "dqn needs discrete actions"),
         (lambda: small(device="tpu"), "device 'tpu' is unknown"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
         (lambda: small().policy(5), r"run: 5 is not allowed; there are \[0, 1\]"),

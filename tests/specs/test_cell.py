@@ -32,7 +32,7 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "published"
                 "environment": {"id": "BitFlipping-v0"},
                 "hindsight": {"fidelity": "described", "inside": 0.9},
             },
-            ["inside is a share of a box", "BitFlipping-v0 has not"],
+            ["inside needs goals that lie in a box", "those of BitFlipping-v0 do not"],
         ),
         ({"hindsight": {"strategy": "last"}}, ["hindsight.strategy", "last", "final"]),
         ({"hindsight": {"k": 0}}, ["hindsight.k", "0"]),

@@ -149,15 +149,15 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"environment": BITS, "algorithm": {"name": "sac"}}, "wants continuous actions"),
-        ({"algorithm": {"name": "dqn"}}, "wants discrete actions"),
+        ({"environment": BITS, "algorithm": {"name": "sac"}}, "needs continuous actions"),
+        ({"algorithm": {"name": "dqn"}}, "needs discrete actions"),
         (
             {"environment": BITS, "algorithm": {"exploration": "squashed"}},
-            "exploration and sigma_init are of continuous actions",
+            "exploration and sigma_init need continuous actions",
         ),
         (
             {"environment": BITS, "algorithm": {"sigma_init": 0.5}},
-            "exploration and sigma_init are of continuous actions",
+            "exploration and sigma_init need continuous actions",
         ),
         (
             {
@@ -166,8 +166,8 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
             },
             "goals of BitFlipping-v0 do not: set failures untargeted",
         ),
-        ({"algorithm": {"name": "sac"}, "hindsight": {}}, "for sac there is replay"),
-        ({"replay": {}}, "for ppo there is hindsight"),
+        ({"algorithm": {"name": "sac"}, "hindsight": {}}, "sac uses replay"),
+        ({"replay": {}}, "ppo uses hindsight"),
     ],
 )
 def test_what_does_not_fit_together_is_told(values, words):

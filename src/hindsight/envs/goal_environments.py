@@ -49,19 +49,19 @@ class ForeignTask:
 
     @property
     def threshold(self) -> float:
-        """SpecError: a foreign environment does not tell it."""
+        """SpecError: a foreign environment does not say it."""
         raise self._unknown("the distance at which a goal is achieved")
 
     def goals(self, uniform: Tensor) -> Tensor:
-        """SpecError: a foreign environment does not tell them."""
-        raise self._unknown("all goals that there are")
+        """SpecError: a foreign environment does not say them."""
+        raise self._unknown("which goals are possible")
 
     def contains(self, goals: Tensor) -> Tensor:
-        """SpecError: a foreign environment does not tell it."""
-        raise self._unknown("all goals that there are")
+        """SpecError: a foreign environment does not say it."""
+        raise self._unknown("which goals are possible")
 
     def _unknown(self, what: str) -> SpecError:
-        return SpecError(f"{self.spec.called} does not tell {what}, which failures of MEHER need")
+        return SpecError(f"{self.spec.called} does not say {what}, which failures of MEHER need")
 
 
 class GoalEnvironments(Environment):

@@ -28,7 +28,7 @@ class Task(Protocol):
         """Goals [..., goal], uniform, from numbers of that shape uniform in [0, 1)."""
 
     def contains(self, goals: Tensor) -> Tensor:
-        """[...] bool: whether these [..., goal] are goals that there are."""
+        """[...] bool: whether these [..., goal] are possible goals."""
 
 
 class GoalsInBox:

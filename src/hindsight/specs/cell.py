@@ -107,37 +107,37 @@ class CellSpec(Spec):
             ),
             (
                 how.on_policy and self.replay,
-                f"replay is of off-policy algorithms; for {how.name} there is hindsight",
+                f"replay applies to off-policy algorithms; {how.name} uses hindsight",
             ),
             (
                 not how.on_policy and her,
-                f"hindsight is of on-policy algorithms; for {how.name} there is replay",
+                f"hindsight applies to on-policy algorithms; {how.name} uses replay",
             ),
             (
                 discrete and how.continuous_only,
-                f"{how.continuous_only} are of continuous actions: leave them at their defaults",
+                f"{how.continuous_only} need continuous actions: leave them at their defaults",
             ),
             (
                 discrete and how.actions == "continuous",
-                f"{how.name} wants continuous actions{continuous}",
+                f"{how.name} needs continuous actions{continuous}",
             ),
             (
                 not discrete and how.actions == "discrete",
-                f"{how.name} wants discrete actions, as those of BitFlipping-v0",
+                f"{how.name} needs discrete actions, such as those of BitFlipping-v0",
             ),
             (
                 her and her.inside is not None and not where.goals_in_box,
-                f"inside is a share of a box that goals lie in, which {where.id} has not",
+                f"inside needs goals that lie in a box; those of {where.id} do not",
             ),
             (
                 her and her.s_ratio is not None and where.foreign,
-                "an s_ratio needs failures, so goals drawn from all goals that there are, which "
-                f"{where.id} does not tell",
+                "an s_ratio needs failures, whose goals are drawn from all possible goals; "
+                f"{where.id} does not say which goals are possible",
             ),
             (
                 her and her.failures == "targeted" and not where.goals_in_box,
-                "targeted failures lie some distance from an episode's end in any direction, which "
-                f"goals of {where.id} do not: set failures untargeted",
+                "targeted failures need goals at a distance from an episode's end, in any "
+                f"direction; {where.id} has none: set failures untargeted",
             ),
             (
                 self.steps < self.iteration_steps,

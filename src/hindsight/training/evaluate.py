@@ -41,7 +41,7 @@ class Evaluation(NamedTuple):
 
     return_mean: float
     return_std: float  # of the episodes, with the divisor n, as Stable-Baselines3 has it
-    success_rate: float  # NaN where the environment does not tell
+    success_rate: float  # NaN where the environment does not say
     length_mean: float  # steps
     returns: NDArray[np.float64]  # [episode]
     successes: NDArray[np.float64]  # [episode] 0 or 1, or NaN
@@ -150,7 +150,7 @@ class Played(NamedTuple):
 
     returned: float
     steps: int
-    success: float  # 1 or 0; NaN where the environment does not tell
+    success: float  # 1 or 0; NaN where the environment does not say
 
 
 def episode(
