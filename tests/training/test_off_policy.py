@@ -164,7 +164,7 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
                 "environment": BITS,
                 "hindsight": {"s_ratio": 0.5, "failures": "targeted", "fidelity": "described"},
             },
-            "goals of BitFlipping-v0 do not: set failures untargeted",
+            "BitFlipping-v0 has none: set failures untargeted",
         ),
         ({"algorithm": {"name": "sac"}, "hindsight": {}}, "sac uses replay"),
         ({"replay": {}}, "ppo uses hindsight"),

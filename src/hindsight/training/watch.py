@@ -23,7 +23,7 @@ from hindsight.io.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import validated
+from hindsight.specs.errors import SpecError
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
@@ -48,8 +48,9 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
 
     SpecError for a cell of another environment.
     """
-    act = policy_of(spec, row[None])
-    where = validated(PredatorPreySpec, spec.environment.model_dump())
+    act, where = policy_of(spec, row[None]), spec.environment
+    if not isinstance(where, PredatorPreySpec):
+        raise SpecError(f"only PredatorPrey-v0 has a predator and a prey; this is {where.id}")
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
     n, longest = where.n_dims, where.step_limit
     env.prepare_rollout(0, longest)
