@@ -23,7 +23,7 @@ SETTINGS = (
     "2 × 64", "-2-PPO", "layers of 64", "layers of 512", "seeds 100 to 107", "seeds, 16 to 31",
     "16 seeds", "8 seeds", "PPO 16", "SAC-HER 8", "500 000 steps", "and 500 000", "150 000",
     "return of 0.8", "return is 0.8", "at 50 %", "at least 95 %", "2019", "z²", "− 1", "is 1 on",
-    "σ = 0.5", "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
+    "σ = 0.5", "until 95 %", "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
 )  # fmt: skip
 Runs = dict[Place, dict[int, Run]]
 
@@ -280,6 +280,28 @@ def test_how_the_recipe_was_chosen_and_tested(findings: str, plan: Plan, tested:
     assert (apart.max(axis=1) - apart.min(axis=1)).max() < 9000
     near_by = best["random attract"] - table.loc["random attract", "PPO-HER"]
     assert near_by == pytest.approx(2000, abs=500)
+
+
+def test_the_recipe_on_other_tasks(findings: str, plan: Plan) -> None:
+    runs = runs_of(plan, "recipe_elsewhere", "described")
+    arms = {"PPO": ["PPO"], "PPO-HER": ["PPO-HER", "PPO-HER (cut, inside)"],
+            "the recipe": ["recipe", "recipe (inside)"], "SAC-HER": ["SAC-HER"]}  # fmt: skip
+    tasks = {"FetchReach": "FetchReach", "PointReach": "point mass", "BitFlipping": "eight bits"}
+    facts = []
+    for task, name in tasks.items():
+        cells = [name]
+        for names in arms.values():
+            own = next((runs[arm, "", task] for arm in names if (arm, "", task) in runs), {})
+            first = []
+            for run in own.values():
+                met = run.tests[run.tests["success_rate"] >= 0.95 - EPSILON]["env_steps"]
+                first.append(float(met.iloc[0]) if len(met) else np.inf)
+            never = int(np.isinf(first).sum()) if own else 0
+            middle = thousands(float(np.median(first))).removesuffix(" 000") if own else "–"
+            some = f" ({never} of {len(first)} never)" if 0 < never < len(first) else ""
+            cells.append(middle + some)
+        facts.append(f"| {' | '.join(cells)} |")
+    all_there(chapter(findings, "On other tasks"), facts)
 
 
 def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -> None:
