@@ -133,9 +133,7 @@ def test_a_step_is_that_of_the_reference(
     env = PredatorPrey(spec, [0])
     state, after = np.array(before), np.zeros(3 * n)
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
-    flags = step(
-        env.goal_policy(0), env.parameters[0], state, counter, np.array(action), drawn, after
-    )
+    flags = step(env.goal_policy, env.parameters, state, counter, np.array(action), drawn, after)
     np.testing.assert_allclose(after, expected, rtol=1e-7, atol=1e-9)
     assert (state == before).all()
     assert bool(flags & TERMINATED) == done

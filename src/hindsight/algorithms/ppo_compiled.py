@@ -161,18 +161,16 @@ def collect(
     sizes, beginnings = np.array(agent.policy.sizes), env.beginnings.numpy()
 
     def advance(run: int, first: int, last: int) -> None:
-        block = 2 * int(env.block[run])
         _rollout(
-            env.step_function.address, env.goal_policy(run).address, env.parameters[run],
+            env.step_function.address, env.goal_policy.address, env.parameters,
             policy[run], sizes, log_std[run], exploration == "squashed", agent.discrete,
-            by_run[run, first:last], drawn[run], beginnings[run],
-            block, state[run],
+            by_run[run, first:last], drawn[run], beginnings[run], 2 * env.block_size, state[run],
             elapsed[run], episode[run], first, obs[run], actions[run], next_obs[run], flags[run],
             starts[run],
         )  # fmt: skip
 
-    for first in range(0, n_steps, env.shortest_block):
-        last = min(first + env.shortest_block, n_steps)
+    for first in range(0, n_steps, env.block_size):
+        last = min(first + env.block_size, n_steps)
         env.draw_beginnings()
         for_each_run(runs, lambda run: advance(run, first, last))  # noqa: B023
     terminated, truncated, success = (

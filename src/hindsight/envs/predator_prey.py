@@ -147,7 +147,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         return self.spec.n_dims
 
     @property
-    def _block_size(self) -> int:
+    def block_size(self) -> int:
         # An evaluation lasts one longest episode: one block holds all that can begin.
         return 1 + self.spec.max_steps if self.evaluation else self.BLOCK
 
@@ -177,7 +177,9 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         velocity = velocities(spec.prey, seen - goals[:, n:], uniform, described)
         return torch.from_numpy(np.concatenate([goals, velocity, predator], axis=-1))
 
-    def goal_policy(self, run: int) -> FirstClass:
+    @property
+    def goal_policy(self) -> FirstClass:
+        """How the prey moves."""
         return policy_of(self.spec.prey).velocity
 
     def numbers(self) -> list[float]:

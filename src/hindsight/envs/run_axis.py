@@ -43,8 +43,9 @@ def _advance(
     after: Numbers,
     flags: NDArray[np.int64],
 ) -> None:
-    """One step of all runs; all but the functions [run, ...] or [run, env, ...].
+    """One step of all runs: arrays [run, env, ...].
 
+    parameters: [number], what `step` needs to know of the task.
     drawn: [run, step of the rollout, env, number], of which step `t` is taken.
     """
     runs, envs = elapsed.shape
@@ -52,7 +53,7 @@ def _advance(
         for env in range(envs):
             flags[run, env] = step(
                 goal_policy,
-                parameters[run],
+                parameters,
                 state[run, env],
                 elapsed[run, env],
                 actions[run, env],
@@ -68,13 +69,14 @@ class Environments(Environment, Generic[TaskSpec]):
     comparisons between algorithms are paired.
     """
 
-    #: Episodes' beginnings are drawn in blocks, two of which are held: the current and the next.
+    #: Episodes' beginnings are drawn in blocks of so many, two of which are held: the current and
+    #: the next.
     BLOCK = 64
 
     seeds: list[int]  # [run]
     episode: Tensor  # [run, env], number of the current episode
     step_function: FirstClass  # one step of one environment (`envs.step.STEP`)
-    parameters: NDArray[np.float64]  # [run, number], what that is told
+    parameters: NDArray[np.float64]  # [number], what it needs to know of the task
     #: [run, step, env, number], what is random in the steps of this rollout.
     drawn: Numbers
     _t: int  # the step of this rollout
@@ -95,12 +97,11 @@ class Environments(Environment, Generic[TaskSpec]):
         self.device, self.evaluation = torch.device(device), evaluation
         self._purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         shape = (len(self.seeds), n_envs)
-        #: Episodes in a block.
-        self.shortest_block = self._block_size
+        self.parameters = np.array(self.numbers(), np.float64)
         self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
-        size = (*shape, 2 * self.shortest_block, self.observation_size)
+        size = (*shape, 2 * self.block_size, self.observation_size)
         self.beginnings = torch.zeros(size, device=self.device)
         self._prepare()
         self.draw_beginnings()
@@ -143,7 +144,7 @@ class Environments(Environment, Generic[TaskSpec]):
         chosen = actions.cpu().float().reshape(*elapsed.shape, self.action_size)
         after, flags = np.empty_like(state), np.empty_like(elapsed)
         _advance(
-            self.step_function.address, self.goal_policy(0).address, self.parameters, state,
+            self.step_function.address, self.goal_policy.address, self.parameters, state,
             elapsed, chosen.contiguous().numpy(), self.drawn, t, after, flags,
         )  # fmt: skip
         next_obs, found = (torch.from_numpy(x).to(self.device) for x in (after, flags))
@@ -153,13 +154,19 @@ class Environments(Environment, Generic[TaskSpec]):
         achieved = next_obs[..., : self.goal_size]
         return Step(achieved, terminated, truncated, success, next_obs)
 
-    def goal_policy(self, run: int) -> FirstClass:
-        """How a run's goals move by themselves."""
+    @property
+    def goal_policy(self) -> FirstClass:
+        """How goals move by themselves."""
         return at_rest
+
+    @property
+    def block_size(self) -> int:
+        """Episodes in a block."""
+        return self.BLOCK
 
     @abstractmethod
     def numbers(self) -> list[float]:
-        """What the task's step function is told."""
+        """What the task's step function needs to know of the task."""
 
     @abstractmethod
     def limits(self) -> list[float]:
@@ -169,14 +176,9 @@ class Environments(Environment, Generic[TaskSpec]):
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
         """First observations [size, obs] of as many episodes."""
 
-    @property
-    def _block_size(self) -> int:
-        """Episodes in a block."""
-        return self.BLOCK
-
     def step(self, actions: Tensor) -> Step:
         """See `Environment.step`."""
-        if self._steps_since_drawn == self.shortest_block:
+        if self._steps_since_drawn == self.block_size:
             self.draw_beginnings()
         self._steps_since_drawn += 1
         step = self.advance(actions)
@@ -200,7 +202,7 @@ class Environments(Environment, Generic[TaskSpec]):
         self.elapsed.zero_()
         self.episode.fill_(episode)
         # Two blocks are held: what lies before the last two has been overwritten.
-        first = episode // self.shortest_block
+        first = episode // self.block_size
         self._drawn = torch.where(self._drawn > first + 2, first, self._drawn)
         self.draw_beginnings()
         self.state = self._beginning()
@@ -213,7 +215,7 @@ class Environments(Environment, Generic[TaskSpec]):
         """See `Environment.load_state_dict`."""
         for name, value in saved.items():
             getattr(self, name).copy_(value)
-        self._drawn.copy_(self.episode.cpu() // self.shortest_block)
+        self._drawn.copy_(self.episode.cpu() // self.block_size)
         self.draw_beginnings()
 
     def _prepare(self) -> None:
@@ -221,19 +223,16 @@ class Environments(Environment, Generic[TaskSpec]):
         runs, envs = self.elapsed.shape
         self._run = torch.arange(runs, device=self.device)[:, None]
         self._env = torch.arange(envs, device=self.device)[None, :]
-        # All runs are alike; the compiled rollout asks for each one's.
-        self.block = [self.shortest_block] * runs
-        self.parameters = np.array([self.numbers()] * runs, np.float64)
         self.drawn, self._t = np.empty((runs, 1, envs, 0), np.float32), 0
 
     def _beginning(self) -> Tensor:
         """The first observation of each environment's current episode, [run, env, obs]."""
-        return self.beginnings[self._run, self._env, self.episode % (2 * self.shortest_block)]
+        return self.beginnings[self._run, self._env, self.episode % (2 * self.block_size)]
 
     def draw_beginnings(self) -> None:
-        """Draw the blocks that come within reach: at least once in every `shortest_block` steps."""
+        """Draw the blocks that come within reach: at least once in every `block_size` steps."""
         self._steps_since_drawn = 0
-        size = self.shortest_block
+        size = self.block_size
         wanted = self.episode.cpu() // size + 2
         while (behind := (self._drawn < wanted).nonzero()).numel():
             for run, env in behind.tolist():
