@@ -1,1 +1,1 @@
-"""One file per algorithm, to be read beside its paper."""
+"""One module per algorithm, to be read beside its paper."""

@@ -1,9 +1,9 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2016, Algorithm 1), on the run axis.
 
-Symbols are the paper's: Q the critic with parameters theta^Q, mu the policy with theta^mu, Q' and
-mu' their targets.  TD3 grew out of it: the networks and their place in a row are TD3's, with one
-critic.  A test holds this and Stable-Baselines3 together.  Relabelled transitions enter like any
-others.
+Symbols follow the paper: Q is the critic with parameters theta^Q, mu the policy with theta^mu, Q'
+and mu' are their target networks.  TD3 extends DDPG, so the networks and their layout come from
+`td3`, with a single critic.  A test compares this module with Stable-Baselines3.  Relabelled
+transitions are treated like any others.
 """
 
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ from hindsight.specs.algorithms.ddpg import DDPGSpec
 
 __all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "explore", "update"]
 
-#: Standard normal numbers that an update wants per sample and action dimension.
+#: Standard normal numbers that an update needs per sample and action dimension.
 NOISES = 0
 
 
 @dataclass(frozen=True)
 class Agent(td3.Agent):
-    """Where the networks lie in a run's row: theta^Q, theta^mu, theta^Q', theta^mu'."""
+    """The networks; a run's parameter row is theta^Q, theta^mu, theta^Q', theta^mu'."""
 
     n_critics: ClassVar[int] = 1
 
 
 @torch.no_grad()
 def update(state: State, batch: Batch, noise: Tensor, spec: DDPGSpec) -> Diagnostics:
-    """One gradient step of the critic and of the policy, then the targets', in place.
+    """Update critic and policy by one gradient step each, then the target networks, in place.
 
     Args:
-        noise: [run, 0, action]: nothing is drawn; here for the signature that all have.
+        noise: [run, 0, action], unused; all algorithms share this signature.
     """
     n = batch.rewards.shape[1]
     # y = r + gamma Q'(s', mu'(s'))
@@ -45,14 +45,14 @@ def update(state: State, batch: Batch, noise: Tensor, spec: DDPGSpec) -> Diagnos
     next_q = state.target_q(torch.cat([batch.next_obs, next_actions], dim=-1))[..., 0]
     next_value = next_q.masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
-    # L: the mean of (y - Q(s, a))^2
+    # Critic loss L: the mean of (y - Q(s, a))^2
     q, q_inputs = state.q.forward(torch.cat([batch.obs, batch.actions], dim=-1))
     delta = q[..., 0] - y
     weighted = delta if batch.weight is None else delta * batch.weight
     grad = torch.cat(state.q.backward(q_inputs, (weighted * (2 / n))[..., None]), dim=1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
-    # the mean of grad_a Q(s, a) at a = mu(s), times grad mu(s)
+    # Policy gradient: the mean of grad_a Q(s, a) at a = mu(s), times grad mu(s)
     actor_loss, actor_norm = improve(state, batch.obs, state.q, spec.max_grad_norm)
     state.follow(spec.tau)
     return Diagnostics(

@@ -1,15 +1,15 @@
-"""Proximal policy optimisation (Schulman et al. 2017, Algorithm 1), on the run axis.
+"""Proximal policy optimisation, PPO (Schulman et al. 2017, Algorithm 1), on the run axis.
 
-Symbols are the paper's: r_t(theta) the probability ratio, A the advantage, epsilon the clip range.
-Details beyond the paper are Stable-Baselines3's (advantages normalised per minibatch, clipped value
-loss, stop on the approximate KL divergence, values at truncations), because the papers replicated
-here build on it; a test holds both implementations together.  Relabelled samples enter like any
-others.
+Symbols follow the paper: r_t(theta) is the probability ratio, A the advantage, epsilon the clip
+range.  Details that the paper leaves open follow Stable-Baselines3, on which the replicated papers
+build: advantages normalised per minibatch, clipped value loss, early stopping on the approximate
+KL divergence, bootstrapping at truncations.  A test compares both implementations.  Relabelled
+samples are treated like any others.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,10 @@ from hindsight.streams import Purpose, stream
 
 @dataclass(frozen=True)
 class ActorCritic:
-    """Where policy, value function and log sigma lie in a run's row of parameters.
+    """Policy and value networks; a run's parameter row is policy, value function, log sigma.
 
-    The policy is a Gaussian around its network's outputs or, where actions are `discrete`, the
-    categorical distribution of which they are the logits; that has no sigma.
+    The policy network outputs the mean of a Gaussian or, if actions are `discrete`, the logits of a
+    categorical distribution, which has no sigma.
     """
 
     policy: MLP
@@ -43,43 +43,43 @@ class ActorCritic:
     def of(
         cls, n_obs: int, n_outputs: int, hidden: Sequence[int], discrete: bool = False
     ) -> "ActorCritic":
-        """Separate tanh networks on the same inputs; outputs are actions' numbers or choices."""
+        """Separate tanh networks; `n_outputs` is the action size or the number of choices."""
         return cls(MLP((n_obs, *hidden, n_outputs)), MLP((n_obs, *hidden, 1)), discrete)
 
     @property
     def n_sigmas(self) -> int:
-        """Numbers in log sigma."""
+        """Length of log sigma."""
         return 0 if self.discrete else self.policy.sizes[-1]
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's row."""
+        """Length of a run's parameter row."""
         return self.policy.n_parameters + self.value.n_parameters + self.n_sigmas
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Policy [run, ...], value [run, ...] and log sigma [run, action] of rows."""
+        """Split rows [run, parameter] into policy, value function and log sigma [run, action]."""
         sizes = (self.policy.n_parameters, self.value.n_parameters, self.n_sigmas)
         policy, value, log_std = rows.split(sizes, dim=1)
         return policy, value, log_std
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that acts, and its parameters [run, ...] in rows."""
+        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.policy, self.split(rows)[0]
 
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
-        """log pi(actions), [run, sample], of the policy network's outputs [run, sample, output]."""
+        """log pi(actions), [run, sample], from policy outputs [run, sample, output]."""
         if self.discrete:
             return categorical.log_prob(outputs, actions[..., 0].long())
         return gaussian.log_prob(outputs, log_std, actions)
 
     def entropy(self, outputs: Tensor, log_std: Tensor, weight: Tensor) -> Tensor:
-        """Entropy of the policy in nats, [run]; its mean by `weight` [run, sample]."""
+        """Mean entropy of the policy in nats, [run], weighted by `weight` [run, sample]."""
         if self.discrete:
             return (weight * categorical.entropy(outputs)).sum(-1)
         return gaussian.entropy(log_std)
 
     def initial_row(self, seed: int, sigma: float) -> Tensor:
-        """One run's first parameters: orthogonal, gains sqrt(2), 0.01 (policy), 1 (value)."""
+        """Initial parameters of one run: orthogonal, gain sqrt(2); last layers 0.01 (pi), 1 (V)."""
         generator = stream(seed, Purpose.INITIALISATION)
         gains = [math.sqrt(2)] * (len(self.policy.sizes) - 2)
         pieces = [
@@ -92,23 +92,24 @@ class ActorCritic:
 
 @dataclass(frozen=True)
 class Samples:
-    """What one update learns from; leading dimensions [run, sample]."""
+    """The training samples of one update; leading dimensions [run, sample]."""
 
     obs: Tensor  # [run, sample, obs]
-    actions: Tensor  # [run, sample, action]; a choice is one number
+    actions: Tensor  # [run, sample, action]; a discrete action is one number
     log_prob: Tensor  # [run, sample], under the policy that collected
     value: Tensor  # [run, sample]
     advantage: Tensor  # [run, sample]
     returns: Tensor  # [run, sample]
     valid: Tensor  # [run, sample] bool
-    n_real: int  # samples behind these are relabelled copies
-    cloned: bool = False  # learned from by the likelihood of their actions alone
+    n_real: int  # the samples from this index on are relabelled copies
+    cloned: bool = False  # train by supervised learning on the actions alone (GCSL)
 
     def with_copies(self, copies: "Samples") -> "Samples":
-        """These samples, and behind them the copies."""
-        names = [field.name for field in fields(Samples) if field.name not in ("n_real", "cloned")]
+        """These samples followed by the copies."""
         joined: dict[str, Any] = {
-            name: torch.cat([getattr(self, name), getattr(copies, name)], dim=1) for name in names
+            name: torch.cat([value, getattr(copies, name)], dim=1)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
         }
         return replace(self, **joined)
 
@@ -118,12 +119,13 @@ def advantages(
 ) -> Tensor:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), [..., step].
 
-    A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t, where neither V_{t+1}
-    nor A_{t+1} reaches across an end.  The recurrence is solved by doubling, in log2(steps) passes
-    (Hillis & Steele 1986), since stepping through time costs a launch per step.
+    A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t; V_{t+1} and A_{t+1}
+    are 0 if step t ends a trajectory.  A parallel scan (Hillis & Steele 1986) solves the recurrence
+    in log2(steps) passes; a loop over time would cost a kernel launch per step.
 
     Args:
-        rewards, values: [..., step].  last_value: [...], the value behind the last step.
+        rewards, values: [..., step].
+        last_value: [...], the value of the observation after the last step.
         ends: [..., step] bool.
     """
     goes_on = (~ends).to(values.dtype)
@@ -132,7 +134,7 @@ def advantages(
     factor = gamma * lam * goes_on
     steps, reach = rewards.shape[-1], 1
     while reach < steps:
-        # advantage_t holds the sum's first `reach` terms, factor_t what multiplies the next ones.
+        # advantage_t sums the first `reach` terms; factor_t multiplies the following ones.
         advantage[..., :-reach] += factor[..., :-reach] * advantage[..., reach:]
         factor[..., :-reach] = factor[..., :-reach] * factor[..., reach:]
         reach *= 2
@@ -140,18 +142,18 @@ def advantages(
 
 
 def squash(actions: Tensor, exploration: Exploration) -> Tensor:
-    """What the environment is given for actions of the Gaussian policy: squashed, or as they are.
+    """The environment's actions for samples of the Gaussian policy: their tanh if "squashed".
 
-    A squashed policy learns from the numbers before the tanh, whose probability ratios are those of
-    the actions: the tanh's Jacobian cancels.
+    PPO trains on the samples before the tanh.  Their probability ratios equal those of the squashed
+    actions, because the Jacobian of the tanh cancels.
     """
     return actions.tanh() if exploration == "squashed" else actions
 
 
 def mode(agent: ActorCritic, rows: Tensor, spec: OnPolicySpec) -> Callable[[Tensor], Tensor]:
-    """What rows [run, parameter] do without randomness: the mean action, or the likeliest choice.
+    """The deterministic policy of rows [run, parameter]: mean action, or most likely choice.
 
-    The result takes observations [run, env, obs].
+    The returned function takes observations [run, env, obs].
     """
     outputs_of = agent.policy.frozen(agent.split(rows)[0])
     if agent.discrete:
@@ -162,7 +164,7 @@ def mode(agent: ActorCritic, rows: Tensor, spec: OnPolicySpec) -> Callable[[Tens
 def sampler(
     agent: ActorCritic, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator
 ) -> Callable[[Tensor], Tensor]:
-    """The same with random actions, drawn as while it learns."""
+    """The stochastic policy of rows [run, parameter], as used in training; see `mode`."""
     policy, _, log_std = agent.split(rows)
     outputs_of, sigma = agent.policy.frozen(policy), log_std.exp()[:, None]
 
@@ -185,12 +187,11 @@ def collect(
     noise: Tensor,
     exploration: Exploration = "gaussian",
 ) -> Rollout:
-    """One rollout with the policy's random numbers.
+    """Collect one rollout.
 
     Args:
-        noise: [step, run, env, action] standard normal; where actions are discrete, [step, run,
-            env, choice] of the standard Gumbel distribution: the largest logit plus such a number
-            belongs to choice i with probability softmax(logits)_i.
+        noise: [step, run, env, action], standard normal.  For discrete actions [step, run, env,
+            choice], standard Gumbel: argmax(logits + noise) is a sample of softmax(logits).
     """
     n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = agent.split(rows)
@@ -198,7 +199,7 @@ def collect(
     noise = noise if agent.discrete else noise * log_std.exp()[:, None]
 
     def buffer(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        # Step first, so that a step is written in one piece; seen from outside it comes third.
+        # The step axis comes first here, so that each step is written contiguously.
         return torch.empty(n_steps, runs, envs, *size, dtype=dtype, device=rows.device)
 
     obs, actions = buffer(env.observation_size), buffer(env.action_size)
@@ -250,10 +251,10 @@ def collect(
 
 @torch.no_grad()
 def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: OnPolicySpec) -> Samples:
-    """Values, log-probabilities, advantages and returns of trajectories under the current rows.
+    """Values, log-probabilities, advantages and returns of trajectories under the current policy.
 
-    At a truncation the reward gets gamma times the value of what would have followed, as in
-    Stable-Baselines3 (partial-episode bootstrapping, Pardo et al. 2018).
+    At a truncation, gamma V(next observation) is added to the reward, as in Stable-Baselines3
+    (partial-episode bootstrapping, Pardo et al. 2018).
     """
     runs, n_paths, steps, _ = paths.obs.shape
     policy, value, log_std = agent.split(rows)
@@ -279,7 +280,7 @@ def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: OnPoli
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the samples in a fresh order; leading dimensions [run, minibatch, sample]."""
+    """One shuffled pass over the samples; leading dimensions [run, minibatch, sample]."""
 
     obs: Tensor
     actions: Tensor
@@ -287,13 +288,13 @@ class Epoch:
     value: Tensor
     advantage: Tensor  # normalised within each minibatch
     returns: Tensor
-    weight: Tensor  # sums to 1 over a minibatch's samples; 0 where there is none
+    weight: Tensor  # sums to 1 over a minibatch's samples; 0 for padding
     filled: Tensor  # [run, minibatch] bool: the minibatch has samples
     relabelled: Tensor  # bool: the sample is a copy
 
 
 def concatenate(samples: Samples) -> Tensor:
-    """The samples' numbers side by side, [run, sample, number]: a shuffle is one gather of rows."""
+    """The samples as one table [run, sample, column], which one gather of rows can shuffle."""
     vectors = (samples.obs, samples.actions)
     scalars = (samples.log_prob, samples.value, samples.advantage, samples.returns)
     return torch.cat([*vectors, *(x[..., None] for x in scalars)], dim=-1)
@@ -302,13 +303,12 @@ def concatenate(samples: Samples) -> Tensor:
 def shuffle(
     table: Tensor, n_obs: int, n_real: int, order: Tensor, counts: Tensor, batch_size: int
 ) -> Epoch:
-    """One epoch's minibatches.
+    """The minibatches of one epoch.
 
     Args:
-        table: [run, sample, number], of which the first `n_obs` are the observation; the samples
-            from `n_real` on are copies.
-        order: [run, sample'] indices of the valid samples, each run's first, then anything.
-        counts: [run] how many of them are valid.
+        table: [run, sample, column], see `concatenate`; the samples from `n_real` on are copies.
+        order: [run, sample'], indices of each run's valid samples, padded at the end.
+        counts: [run], number of valid samples.
     """
     runs, n = order.shape
     n_samples, width = table.shape[1:]
@@ -327,7 +327,7 @@ def shuffle(
     mean = (weight * advantage).sum(-1, keepdim=True)
     variance = (weight * (advantage - mean).square()).sum(-1, keepdim=True)
     std = (variance * size / (size - 1).clamp(min=1)).sqrt()
-    # A single sample has no spread and stays as it is, as in Stable-Baselines3.
+    # As in Stable-Baselines3, a single sample is not normalised.
     advantage = torch.where(size > 1, (advantage - mean) / (std + 1e-8), advantage)
     relabelled = (order >= n_real).view(there.shape) & there
     filled = size[..., 0] > 0
@@ -335,7 +335,7 @@ def shuffle(
 
 
 def orders(seeds: Sequence[int], iteration: int, valid: Tensor, n_epochs: int) -> Tensor:
-    """Each run's order of its valid samples in each epoch: indices [epoch, run, most valid]."""
+    """Random orders of each run's valid samples: indices [epoch, run, largest number of them]."""
     counts = valid.sum(1)
     most = int(counts.max())
     result = np.zeros((n_epochs, valid.shape[0], most), dtype=np.int64)
@@ -349,7 +349,7 @@ def orders(seeds: Sequence[int], iteration: int, valid: Tensor, n_epochs: int) -
 
 @dataclass
 class Diagnostics:
-    """Of one update, each [run]: means over the minibatches seen, `updates` those that moved it."""
+    """Diagnostics of one update, each [run]; unless stated, means over the minibatches seen."""
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -357,23 +357,23 @@ class Diagnostics:
     clip_fraction: Tensor
     gradient_norm: Tensor
     ratio_max: Tensor  # largest probability ratio
-    relabelled_ratio_max: Tensor  # the same, among relabelled samples
-    updates: Tensor
+    relabelled_ratio_max: Tensor  # largest ratio of the relabelled samples
+    updates: Tensor  # number of gradient steps taken
 
 
 def update(
     agent: ActorCritic, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
 ) -> Diagnostics:
-    """PPO's epochs of minibatch updates of `optimiser.rows`, in place; `order` [epoch, run, n].
+    """Run PPO's epochs of minibatch updates on `optimiser.rows`, in place; `order` [epoch, run, n].
 
-    A run whose minibatch shows a KL divergence above 1.5 x target_kl makes neither that update nor
-    any further one; the others go on, and from the next epoch on without it.
+    A run stops before the first minibatch whose approximate KL divergence exceeds 1.5 x target_kl.
+    The other runs continue, from the next epoch on without it.
     """
     counts, table = samples.valid.sum(1), concatenate(samples)
     runs = torch.arange(len(counts), device=counts.device)
     sums, ratios = table.new_zeros(7, len(counts)), table.new_zeros(2, len(counts))
     n_obs = samples.obs.shape[-1]
-    if order.shape[-1] == 0:  # there is nothing to learn from
+    if order.shape[-1] == 0:  # no run has valid samples
         order = order[:0]
     for epoch_order in order:
         everyone = len(runs) == len(counts)
@@ -410,12 +410,12 @@ def step(
     spec: PPOSpec,
     cloned: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Minibatch number i: one gradient step of the runs that are `active` [run].
+    """One gradient step on minibatch i, for the runs that are `active` [run].
 
-    `cloned`: towards the samples' actions, whatever their advantages (GCSL, Ghosh et al. 2021,
-    Algorithm 1).
+    If `cloned`, maximise the log-likelihood of the samples' actions, whatever their advantages:
+    goal-conditioned supervised learning (GCSL, Ghosh et al. 2019, arXiv; ICLR 2021; Algorithm 1).
 
-    Returns which runs are active afterwards, and what `summary` wants to know.
+    Returns which runs are still active, followed by the inputs of `summary`.
     """
     policy, value, log_std = agent.split(optimiser.rows)
     obs, w, advantage = batch.obs[:, i], batch.weight[:, i], batch.advantage[:, i]
@@ -430,7 +430,7 @@ def step(
     log_ratio = log_prob - batch.log_prob[:, i]
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - spec.clip_range, 1 + spec.clip_range)
-    # L^CLIP (eq. 7), to be maximised
+    # L^CLIP (eq. 7), which is maximised
     gain = log_prob if cloned else torch.min(ratio * advantage, clipped * advantage)
     policy_loss = -(w * gain).sum(-1)
     new = v[..., 0]
@@ -441,7 +441,7 @@ def step(
     loss = policy_loss if cloned else policy_loss + spec.vf_coef * value_loss
     if spec.ent_coef:
         loss = loss - spec.ent_coef * agent.entropy(head, log_std, w)
-    # Losses are [run], and runs share nothing: the sum gives each run its own gradient.
+    # Runs share no parameters, so the gradient of the summed losses [run] is each run's own.
     d_head, d_v, d_log_std = torch.autograd.grad(loss.sum(), outputs, materialize_grads=True)
 
     with torch.no_grad():
@@ -451,7 +451,7 @@ def step(
         d_value = agent.value.backward(value, value_inputs, d_v)
         grad = torch.cat([*d_policy, *d_value, d_log_std], dim=1)
         norm = clip_by_norm_(grad, spec.max_grad_norm)
-        # Schulman's estimate of the KL divergence, E[(r - 1) - log r]
+        # Schulman's estimator of the KL divergence, E[(r - 1) - log r]
         kl = (w * (ratio - 1 - log_ratio)).sum(-1)
         seen = active & batch.filled[:, i]
         if spec.target_kl is not None:
@@ -465,8 +465,8 @@ def step(
 def summary(
     log: list[list[Tensor]], relabelled: Tensor, clip_range: float
 ) -> tuple[Tensor, Tensor]:
-    """Sums over the minibatches of an epoch [quantity, run], and the largest ratios [2, run], of
-    all samples and of the `relabelled` [run, minibatch, sample].
+    """Sums over an epoch's minibatches [quantity, run], and the largest ratios [2, run] of all
+    samples and of the `relabelled` ones [run, minibatch, sample].
     """
     policy_loss, value_loss, kl, norm, ratio, w, seen, moves = map(
         torch.stack, zip(*log, strict=True)

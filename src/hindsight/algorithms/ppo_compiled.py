@@ -1,9 +1,9 @@
-"""PPO's rollout and update compiled, one run at a time: `collect` and `update` of `ppo`, faster.
+"""Compiled, faster versions of PPO's `collect` and `update`, which train one run at a time.
 
-`algorithms.ppo` is the text to read beside the paper, and what runs on a GPU; these two functions
-take and return the same and are held to it by tests: the same row, samples and order give the same
-parameters to 1e-5.  All else (relabelling, advantages, bookkeeping) is shared.  docs/speed.md says
-what made them fast.
+Read `algorithms.ppo` beside the paper; it also runs on GPUs.  The two functions here have the same
+arguments and results.  Tests compare them: the same parameters, samples and order give the same
+updated parameters to 1e-5.  Relabelling, advantages and bookkeeping are shared.  docs/speed.md
+explains the speed.
 """
 
 import math
@@ -33,11 +33,11 @@ HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 @compiled
 def _act(transposed: Numbers, sizes: Sizes, x: Numbers, hidden: Numbers) -> Numbers:
-    """Outputs of the policy network for one observation.
+    """Outputs of the policy network for one observation x [in].
 
     Args:
-        transposed: its row, each weight as [in, out]: the loop over outputs is then vectorised.
-        hidden: [2, largest size], room for the layers.
+        transposed: its parameters with weights [in, out], so that the loop over outputs vectorises.
+        hidden: [2, largest size], scratch space for the layers.
     """
     place, here = 0, 0
     for layer in range(len(sizes) - 1):
@@ -60,7 +60,7 @@ def _act(transposed: Numbers, sizes: Sizes, x: Numbers, hidden: Numbers) -> Numb
 
 @compiled
 def _transposed(row: Numbers, sizes: Sizes) -> Numbers:
-    """A network's row with each weight as [in, out]."""
+    """A network's parameters with weights transposed to [in, out]."""
     result = np.empty(n_parameters(sizes), np.float32)
     place = 0
     for layer in range(len(sizes) - 1):
@@ -98,15 +98,15 @@ def _rollout(
     flags: NDArray[np.int64],
     starts: Flags,
 ) -> None:
-    """Steps first ... of one run's environments, as many as `noise` has.
+    """Step one run's environments len(noise) times, from step `first` of the rollout on.
 
     Args:
         step, goal_policy, parameters: of the task; see `envs.step.STEP`.
-        row, sizes: the policy network's.  log_std: [action].
-        noise: [step, env, output].  drawn: [step of the rollout, env, number].
-        beginnings: [env, episode, obs]: episode e begins as number e modulo `held` says.
-        state [env, obs], elapsed [env], episode [env]: of the environments, in and out.
-        obs, actions, next_obs, flags, starts: [env, step of the rollout, ...], written.
+        row, sizes: parameters and layer sizes of the policy network.  log_std: [action].
+        noise: [step, env, output].  drawn: [rollout step, env, number].
+        beginnings: [env, episode, obs], first observations; episode e uses index e modulo `held`.
+        state [env, obs], elapsed [env], episode [env]: environment state, updated in place.
+        obs, actions, next_obs, flags, starts: [env, rollout step, ...], outputs.
     """
     envs, n_actions = len(state), actions.shape[2]
     network = _transposed(row, sizes)
@@ -147,7 +147,7 @@ def collect(
     noise: Tensor,
     exploration: Exploration = "gaussian",
 ) -> Rollout:
-    """One rollout of our own tasks; see `ppo.collect`."""
+    """Collect one rollout of a native environment; see `ppo.collect`."""
     n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = (part.contiguous().numpy() for part in agent.split(rows))
     by_run = noise.movedim(1, 0).contiguous().numpy()
@@ -197,7 +197,7 @@ def collect(
 
 @compiled
 def _normalise(advantage: Numbers) -> None:
-    """To mean 0 and standard deviation 1, in place; a single number stays as it is."""
+    """Normalise to mean 0 and standard deviation 1, in place; a single number is left unchanged."""
     n = len(advantage)
     if n == 1:
         return
@@ -225,7 +225,7 @@ def _gaussian_log_prob(mean: Numbers, log_std: Numbers, action: Numbers) -> floa
 
 @compiled
 def _log_softmax(logits: Numbers, log_p: Numbers) -> float:
-    """log of the probabilities, into `log_p`; returns the entropy."""
+    """Write the log-probabilities into `log_p` and return the entropy."""
     largest, total = logits.max(), 0.0
     for x in logits:
         total += math.exp(x - largest)
@@ -236,9 +236,9 @@ def _log_softmax(logits: Numbers, log_p: Numbers) -> float:
     return entropy
 
 
-#: What `_update` is told in `numbers`; the first two are 0 where there is no limit.
+#: Indices of the hyperparameters in `numbers`; the first two are 0 if there is no limit.
 TARGET_KL, CLIP_RANGE_VF, CLIP_RANGE, VF_COEF, ENT_COEF, MAX_GRAD_NORM, EPS, WEIGHT_DECAY = range(8)
-#: What it tells: sums over the minibatches seen, and the largest ratios.
+#: Indices of `result`: sums over the minibatches seen, and the largest ratios.
 POLICY_LOSS, VALUE_LOSS, KL, CLIPPED, NORM, SEEN, MOVES, RATIO_MAX, COPIES_RATIO_MAX = range(9)
 
 
@@ -258,15 +258,15 @@ def _policy_loss(
     d_log_std: Numbers,
     result: NDArray[np.float64],
 ) -> float:
-    """L^CLIP (eq. 7), to be maximised, of a minibatch; written so that NaN stays NaN.
+    """Policy loss of a minibatch: -L^CLIP (eq. 7) less the entropy bonus.  NaN propagates.
 
     Args:
-        cloned: the samples' mean log-likelihood instead, as `ppo.step` has it.
-        samples: [sample, number], rows of `_update`'s table.  is_copy, advantage: [sample].
+        samples: [sample, column], rows of `_update`'s table.  is_copy, advantage: [sample].
         outputs: [sample, output] of the policy network.
-        d_outputs, d_log_std: the loss's gradient, written.
+        cloned: use the mean log-likelihood of the actions instead of L^CLIP; see `ppo.step`.
+        d_outputs, d_log_std: gradients of the loss, outputs.
 
-    Returns Schulman's estimate of the KL divergence, E[(r - 1) - log r].
+    Returns Schulman's estimator of the KL divergence, E[(r - 1) - log r].
     """
     n, n_outputs = outputs.shape
     n_actions = samples.shape[1] - n_obs - 4
@@ -314,11 +314,12 @@ def _policy_loss(
 def _value_loss(
     samples: Numbers, values: Numbers, numbers: NDArray[np.float64], d_values: Numbers
 ) -> float:
-    """The mean of (V - return)^2 of a minibatch, V clipped around its old value; its gradient times
-    the loss's weight into `d_values`.
+    """The minibatch mean of (V - return)^2, with V clipped around its old value.
 
     Args:
-        samples: [sample, number], rows of `_update`'s table.  values: [sample, 1].
+        samples: [sample, column], rows of `_update`'s table.
+        values: [sample, 1] of the value network.
+        d_values: [sample], gradient of the loss times `vf_coef`, output.
     """
     n, last = len(samples), samples.shape[1] - 1
     clip, loss = numbers[CLIP_RANGE_VF], 0.0
@@ -353,13 +354,13 @@ def _update(
     numbers: NDArray[np.float64],
     result: NDArray[np.float64],
 ) -> float:
-    """PPO's epochs for one run: changes row, m and v; returns Adam's step count.
+    """Run PPO's epochs for one run, updating row, m and v in place; return Adam's step count.
 
     Args:
-        row, m, v: [parameter].  table: [sample, number] as `ppo.concatenate` has it; the samples
-            from `n_real` on are copies.
+        row, m, v: [parameter], parameters and Adam's moments.
+        table: [sample, column], see `ppo.concatenate`; the samples from `n_real` on are copies.
         order: [epoch, sample'].
-        numbers, result: see above.
+        numbers, result: indexed by the constants above.
     """
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
     n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
@@ -404,13 +405,9 @@ def _update(
 
 @torch.no_grad()
 def update(
-    agent: ActorCritic,
-    optimiser: Adam,
-    samples: Samples,
-    order: Tensor,
-    spec: PPOSpec,
+    agent: ActorCritic, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
 ) -> Diagnostics:
-    """PPO's epochs of minibatch updates; see `ppo.update`."""
+    """Run PPO's epochs of minibatch updates; see `ppo.update`."""
     table = concatenate(samples).contiguous().numpy()
     counts, orders = samples.valid.sum(1).tolist(), order.movedim(1, 0).contiguous().numpy()
     rows, m, v = optimiser.rows.numpy(), optimiser.m.numpy(), optimiser.v.numpy()

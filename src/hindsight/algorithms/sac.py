@@ -1,20 +1,20 @@
-"""Soft actor-critic (Haarnoja et al. 2018b, Algorithm 1), on the run axis.
+"""Soft actor-critic, SAC (Haarnoja et al. 2018b, Algorithm 1), on the run axis.
 
-Symbols are the paper's: Q_theta_1, Q_theta_2 the critics and theta-bar their targets' parameters,
-pi_phi the policy, alpha the temperature, which is learned unless `ent_coef` fixes it.  Details
-beyond the paper are Stable-Baselines3's; a test holds both implementations together.  Relabelled
-transitions enter like any others.  All gradients are written out, each beside its loss; a test
-differentiates the loss.
+Symbols follow the paper: Q_theta_1, Q_theta_2 are the critics, theta-bar their target parameters,
+pi_phi is the policy, alpha the temperature, which is learned unless `ent_coef` fixes it.  Details
+that the paper leaves open follow Stable-Baselines3; a test compares both implementations.
+Relabelled transitions are treated like any others.  Gradients are written by hand, each next to its
+loss; a test checks them with autograd.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.algorithms.learner import Learner
 from hindsight.nn import squashed
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, for_each, uniform_row
@@ -22,20 +22,20 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.streams import Purpose, stream
 
-#: Standard normal numbers that an update wants per sample and action dimension: at s, and at s'.
+#: Standard normal numbers that an update needs per sample and action dimension: at s and at s'.
 NOISES = 2
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Where the networks lie in a run's row: theta_1, theta_2; phi, log alpha; theta-bar_1, _2."""
+    """The networks; a run's parameter row is theta_1, theta_2; phi, log alpha; theta-bar_1, _2."""
 
     critic: MLP
     actor: MLP
 
     @classmethod
     def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> "Agent":
-        """Networks of rectified linear units."""
+        """ReLU networks; the policy outputs mu and log sigma."""
         return cls(
             MLP((n_obs + n_actions, *hidden, 1), "relu"),
             MLP((n_obs, *hidden, 2 * n_actions), "relu"),
@@ -43,31 +43,31 @@ class Agent:
 
     @property
     def n_obs(self) -> int:
-        """Size of an observation."""
+        """Numbers in an observation, [obs]."""
         return self.actor.sizes[0]
 
     @property
     def n_actions(self) -> int:
-        """Size of an action."""
+        """Numbers in an action, [action]."""
         return self.actor.sizes[-1] // 2
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Lengths of the parts of a row: critics; actor and log alpha; target critics."""
+        """Lengths of a row's parts: critics; actor and log alpha; target critics."""
         critics = 2 * self.critic.n_parameters
         return critics, self.actor.n_parameters + 1, critics
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's row."""
+        """Length of a run's parameter row."""
         return sum(self.sizes)
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that acts, and its parameters [run, ...] in rows."""
+        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]
 
     def initial_row(self, seed: int, alpha: float = 1.0) -> Tensor:
-        """One run's first parameters, float32 [sum of sizes]; targets are copies."""
+        """Initial parameters of one run, float32 [sum of sizes]; the targets are copies."""
         generator = stream(seed, Purpose.INITIALISATION)
         critics = [uniform_row(self.critic, generator) for _ in range(2)]
         actor = uniform_row(self.actor, generator)
@@ -75,16 +75,19 @@ class Agent:
         return torch.from_numpy(np.concatenate(pieces))
 
 
-class State:
-    """What an update changes: every run's row, and the optimisers' moments."""
+class State(Learner):
+    """Everything that an update changes: parameters of all runs and the optimisers' moments."""
+
+    optimised = ("critics", "actor")
+    targets = ("target",)
 
     def __init__(
         self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
     ) -> None:
-        """`rows` [run, parameter], as `Agent.initial_row` gives them; `learning_rate` [run]."""
+        """`rows` [run, parameter], laid out as in `Agent.initial_row`; `learning_rate` [run]."""
         self.agent = agent
         critics, actor, target = (part.clone() for part in rows.split(agent.sizes, dim=1))
-        # The temperature is no weight: it does not decay.
+        # Weight decay does not apply to the temperature.
         decay = torch.full((actor.shape[1],), weight_decay, device=rows.device)
         decay[-1] = 0
         self.critics = Adam(critics, learning_rate, weight_decay=weight_decay)
@@ -93,7 +96,7 @@ class State:
         self._split()
 
     def _split(self) -> None:
-        # Both critics of all runs make one stack of networks: [2 run, parameter].
+        # The critics of all runs form one stack of networks, [2 run, parameter].
         each = self.agent.critic.n_parameters
         self.q = Network(self.agent.critic, self.critics.rows.view(-1, each))
         self.target_q = Network(self.agent.critic, self.target.view(-1, each))
@@ -102,68 +105,42 @@ class State:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """All there are, as views of the rows."""
+        """All networks, as views of the parameters."""
         return self.q, self.target_q, self.pi
-
-    @property
-    def rows(self) -> Tensor:
-        """The runs' rows [run, parameter], as a copy."""
-        return torch.cat([self.critics.rows, self.actor.rows, self.target], dim=1)
-
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
-        self.critics.select(runs)
-        self.actor.select(runs)
-        self.target = self.target[runs]
-        self._split()
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {
-            "critics": self.critics.state_dict(),
-            "actor": self.actor.state_dict(),
-            "target": self.target,
-        }
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        self.critics.load_state_dict(saved["critics"])
-        self.actor.load_state_dict(saved["actor"])
-        self.target.copy_(saved["target"])
 
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Actions [run, env, action] at obs [run, env, obs].
+    """Actions [run, env, action] for obs [run, env, obs].
 
-    Drawn from the policy with standard normal noise [run, env, action]; without, tanh(mu).
+    Sampled from the policy with standard normal `noise` [run, env, action]; None: tanh(mu).
     """
     head = state.pi(obs)
     return squashed.mode(head) if noise is None else squashed.sample(head, noise).actions
 
 
 def explore(state: State, obs: Tensor, numbers: Tensor, spec: SACSpec) -> Tensor:
-    """Actions [run, env, action] while learning, by standard normal numbers [run, env, action]."""
+    """Training actions [run, env, action], from standard normal `numbers` [run, env, action]."""
     return act(state, obs, numbers)
 
 
 @dataclass
 class Diagnostics:
-    """Of one update, as things were before its steps."""
+    """Diagnostics of one update, measured before its gradient steps."""
 
     critic_loss: Tensor  # [run]
     actor_loss: Tensor  # [run]
     critic_gradient_norm: Tensor  # [run], before clipping
     actor_gradient_norm: Tensor  # [run], before clipping
-    q_mean: Tensor  # [run], of the actions in the batch, over both critics
+    q_mean: Tensor  # [run], over the batch's actions and both critics
     alpha: Tensor  # [run]
-    policy_entropy: Tensor  # [run] nats, estimated as the mean of -log pi
-    td_error: Tensor  # [run, sample] the mean of both critics' |Q - y|, for priorities
+    policy_entropy: Tensor  # [run], in nats, estimated by the mean of -log pi
+    td_error: Tensor  # [run, sample] mean |Q - y| of both critics, for prioritised replay
 
 
 def critic_loss(delta: Tensor, weight: Tensor | None = None) -> Tensor:
-    """J_Q (eq. 5), [run]: the mean of 1/2 (Q_theta_i(s, a) - y)^2, the sum over both critics.
+    """J_Q (eq. 5), [run]: the mean of 1/2 (Q_theta_i(s, a) - y)^2, summed over both critics.
 
-    delta = Q - y, [run, 2, sample]; importance weights [run, sample].
+    `delta` = Q - y, [run, 2, sample]; importance weights `weight` [run, sample].
     """
     weighted = delta if weight is None else delta * weight[:, None]
     return (weighted * delta).sum((1, 2)) * (0.5 / delta.shape[-1])
@@ -178,7 +155,7 @@ def critic_gradient(delta: Tensor, weight: Tensor | None = None) -> Tensor:
 def policy_loss(log_prob: Tensor, q: Tensor, alpha: Tensor) -> Tensor:
     """J_pi (eq. 9), [run]: the mean of alpha log pi(a | s) - min_i Q_theta_i(s, a).
 
-    log_prob [run, sample]; q [run, 2, sample]; alpha [run].
+    `log_prob` [run, sample]; `q` [run, 2, sample]; `alpha` [run].
     """
     return alpha * log_prob.mean(1) - q.amin(1).mean(1)
 
@@ -192,7 +169,7 @@ def policy_gradient(q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
     """J(alpha) (eq. 18), [run]: the mean of -alpha (log pi(a | s) + target entropy).
 
-    As in Stable-Baselines3 the factor is log alpha [run], not alpha.
+    As in Stable-Baselines3, the factor is log alpha [run] instead of alpha.
     """
     return -log_alpha * (log_prob.mean(1) + target_entropy)
 
@@ -204,7 +181,7 @@ def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
 
 @torch.no_grad()
 def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
-    """One gradient step of critics, policy and temperature, then the targets', in place.
+    """Update critics, policy and temperature by one gradient step each, then the targets, in place.
 
     Args:
         noise: [run, 2 sample, action], standard normal: for the actions at s, then those at s'.
@@ -228,7 +205,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
 
-    # J_pi, a = f(noise; s), by the new critics
+    # J_pi, a = f(noise; s), evaluated by the updated critics
     at_s = drawn.first(n)
     q_pi, q_inputs = state.q.forward(for_each(states_actions[:, :n], 2))
     q_pi = q_pi.view(runs, 2, n)

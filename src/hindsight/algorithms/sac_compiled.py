@@ -1,7 +1,7 @@
-"""SAC's update compiled, one run at a time: `update` of `sac`, faster.
+"""A compiled, faster version of SAC's `update`, which trains one run at a time.
 
-`algorithms.sac` is the text to read beside the paper, and what runs on a GPU; this function takes
-and returns the same and is held to it by a test.
+Read `algorithms.sac` beside the paper; it also runs on GPUs.  `update` here has the same arguments
+and results; a test compares them.
 """
 
 import math
@@ -13,37 +13,29 @@ from torch import Tensor
 
 from hindsight.algorithms.sac import Diagnostics, State
 from hindsight.io.compiled import compiled, entry_point, for_each_run
-from hindsight.nn.compiled import (
-    Numbers,
-    Sizes,
-    adam,
-    backward,
-    forward,
-    input_gradient,
-    norm,
-)
+from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, input_gradient, norm
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
-#: What `_update` is told in `numbers`; the norm is infinite where nothing is clipped.
+#: Indices of the hyperparameters in `numbers`; the largest norm is infinite without clipping.
 (
     GAMMA, TAU, TARGET_ENTROPY, LEARNS_ALPHA, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, LEARNING_RATE,
 ) = range(8)  # fmt: skip
-#: What it tells, `sac.Diagnostics` in their order.
+#: Indices of `result`, in the order of `sac.Diagnostics`.
 CRITIC_LOSS, ACTOR_LOSS, CRITIC_NORM, ACTOR_NORM, Q_MEAN, ALPHA, ENTROPY = range(7)
 
 
 @compiled
 def _sample(head: Numbers, noise: Numbers, actions: Numbers, log_prob: Numbers) -> None:
-    """Squashed actions [sample, action] and log pi [sample]; `nn.squashed.sample` says which."""
+    """Write squashed actions [sample, action] and log pi [sample]; see `nn.squashed.sample`."""
     n = noise.shape[1]
     for i in range(len(noise)):
         total = np.float32(0)
         for j in range(n):
             log_std = min(max(head[i, n + j], np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
-            # tanh, exact: where it saturates, the logarithm below sees its last digits
+            # An exact tanh: near saturation, the logarithm below depends on its last digits.
             u = head[i, j] + np.exp(log_std) * noise[i, j]
             e = np.exp(np.float32(-2) * abs(u))
             a = math.copysign((np.float32(1) - e) / (np.float32(1) + e), u)
@@ -56,7 +48,7 @@ def _sample(head: Numbers, noise: Numbers, actions: Numbers, log_prob: Numbers) 
 
 @compiled
 def _beside(obs: Numbers, actions: Numbers, layers: Numbers) -> None:
-    """Observations [n, obs] and actions [n, action] side by side, where `forward` looks."""
+    """Write [obs, action] of n samples, the critics' inputs, to the beginning of `layers`."""
     n_obs, n_actions = obs.shape[1], actions.shape[1]
     at = 0
     for i in range(len(obs)):
@@ -69,7 +61,7 @@ def _beside(obs: Numbers, actions: Numbers, layers: Numbers) -> None:
 
 @compiled
 def _clipping(size: float, most: float) -> float:
-    """The factor that makes a gradient of this norm no longer than `most`."""
+    """The factor that scales a gradient of norm `size` to a norm of at most `most`."""
     return min(most / (size + 1e-6), 1.0)
 
 
@@ -114,7 +106,7 @@ def _critic_gradient(
     result: NDArray[np.float64],
     td_error: Numbers,
 ) -> None:
-    """J_Q (eq. 5): the mean of 1/2 (Q_i(s, a) - y)^2, the sum over both critics; into `grad`."""
+    """Write the gradient of J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2 summed over critics."""
     n, each = len(y), len(critics) // 2
     td_error[:] = 0
     for i in range(2):
@@ -141,9 +133,9 @@ def _action_gradient(
     delta: Numbers,
     result: NDArray[np.float64],
 ) -> Numbers:
-    """That of the mean of -min_i Q_i(s, a) by the actions, [sample, action].
+    """The gradient of the mean of -min_i Q_i(s, a) with respect to the actions, [sample, action].
 
-    layers: [2, ...], for each critic.
+    layers: [2, ...], scratch space, one row per critic.
     """
     (n, n_actions), n_obs, each = actions.shape, obs.shape[1], len(critics) // 2
     q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
@@ -154,7 +146,7 @@ def _action_gradient(
         result[ACTOR_LOSS] -= min(q[0, k], q[1, k]) / n
     for i in range(2):
         for k in range(n):
-            # Where both are the least, both are.
+            # If both critics are equal, both get the gradient, as in `sac.policy_gradient`.
             is_least = not q[i, k] > q[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
         row = critics[i * each : (i + 1) * each]
@@ -170,7 +162,7 @@ def _head_gradient(
     head: Numbers, noise: Numbers, actions: Numbers, d_actions: Numbers, d_log_prob: float,
     d_head: Numbers,
 ) -> None:  # fmt: skip
-    """From the actions' gradient and that of log pi to the head's; see `nn.squashed.gradient`."""
+    """Write the head's gradient, from those of the actions and of log pi; `squashed.gradient`."""
     n, n_actions = d_actions.shape
     for k in range(n):
         for j in range(n_actions):
@@ -208,14 +200,14 @@ def _update(
     result: NDArray[np.float64],
     td_error: Numbers,
 ) -> None:
-    """One gradient step of one run, number `steps` of Adam.
+    """Update one run by one gradient step, Adam's step number `steps`.
 
     Args:
-        critics [2 critic], actor [actor + 1], target [2 critic]: parameters, changed; and the
-            moments of the first two.
+        critics [2 critic], actor [actor + 1], target [2 critic]: parameters, updated in place, like
+            Adam's moments of the first two.
         obs ... weight: the batch, [sample, ...]; `weight` may be empty.
         noise: [2 sample, action].
-        numbers, result: see above.  td_error: [sample], written.
+        numbers, result: indexed by the constants above.  td_error: [sample], output.
     """
     n, n_obs = obs.shape
     n_actions, last = noise.shape[1], len(actor) - 1
@@ -225,7 +217,7 @@ def _update(
     valued = np.empty((2, n * critic_sizes.sum()), np.float32)
     delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
 
-    # a at s, and a' at s'
+    # Sample a at s, and a' at s'.
     seen[: n * n_obs] = obs.reshape(-1)
     seen[n * n_obs : 2 * n * n_obs] = next_obs.reshape(-1)
     head = forward(policy, actor_sizes, 2 * n, seen, 2 * n, True)
@@ -245,7 +237,7 @@ def _update(
     adam(critics, grad, scale, critics_m, critics_v, steps, rate, eps, decay)
     result[CRITIC_NORM] = size
 
-    # J_pi (eq. 9), a = f(noise; s), by the new critics
+    # J_pi (eq. 9), a = f(noise; s), evaluated by the updated critics
     d_actions = _action_gradient(critics, critic_sizes, obs, drawn[:n], valued, delta, result)
     d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
     _head_gradient(head, noise, drawn, d_actions, alpha / n, d_head)
@@ -257,7 +249,7 @@ def _update(
     result[ACTOR_LOSS] -= alpha * entropy
     result[ACTOR_NORM], result[ALPHA], result[ENTROPY] = size, alpha, entropy
 
-    # J(alpha) (eq. 18) by log alpha, which is no weight and does not decay
+    # J(alpha) (eq. 18), with respect to log alpha, which has no weight decay
     grad[last] = (entropy - numbers[TARGET_ENTROPY]) * numbers[LEARNS_ALPHA]
     moments = actor_m[last:], actor_v[last:]
     adam(actor[last:], grad[last:], 1.0, *moments, steps, rate, eps, 0.0)
@@ -268,7 +260,7 @@ def _update(
 
 @torch.no_grad()
 def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
-    """One gradient step of critics, policy and temperature; see `sac.update`."""
+    """Update critics, policy, temperature and targets; see `sac.update`."""
     runs, n = batch.rewards.shape
     agent, critics, actor = state.agent, state.critics, state.actor
     obs, actions, rewards, next_obs, terminated, drawn = (

@@ -1,9 +1,9 @@
-"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, Algorithm 1).
+"""Twin delayed deep deterministic policy gradient, TD3 (Fujimoto et al. 2018, Algorithm 1).
 
-Symbols are the paper's: Q_theta_1, Q_theta_2 the critics, pi_phi the policy, theta' and phi' the
-targets' parameters.  Details beyond the paper are Stable-Baselines3's; a test holds both
-implementations together.  Relabelled transitions enter like any others.  All gradients are written
-out, each beside its loss; a test differentiates the loss.
+Symbols follow the paper: Q_theta_1, Q_theta_2 are the critics, pi_phi is the policy, theta' and
+phi' are the target networks' parameters.  Details that the paper leaves open follow
+Stable-Baselines3; a test compares both implementations.  Relabelled transitions are treated like
+any others.  Gradients are written by hand, each next to its loss; a test checks them with autograd.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.algorithms.learner import Learner
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, for_each, tanh_, uniform_row
 from hindsight.replay.transitions import Batch
@@ -21,13 +22,13 @@ from hindsight.specs.algorithms.td3 import TD3Spec
 from hindsight.specs.off_policy import DeterministicSpec
 from hindsight.streams import Purpose, stream
 
-#: Standard normal numbers that an update wants per sample and action dimension: at s'.
+#: Standard normal numbers that an update needs per sample and action dimension: one, at s'.
 NOISES = 1
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Where the networks lie in a run's row: theta_1, theta_2, phi, theta'_1, theta'_2, phi'."""
+    """The networks; a run's parameter row is theta_1, theta_2, phi, theta'_1, theta'_2, phi'."""
 
     n_critics: ClassVar[int] = 2
     critic: MLP
@@ -35,7 +36,7 @@ class Agent:
 
     @classmethod
     def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> Self:
-        """Networks of rectified linear units; the policy ends in a tanh."""
+        """ReLU networks; a tanh squashes the policy's output."""
         return cls(
             MLP((n_obs + n_actions, *hidden, 1), "relu"),
             MLP((n_obs, *hidden, n_actions), "relu"),
@@ -43,36 +44,39 @@ class Agent:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Lengths of the parts of a row: critics, policy, and the targets of both."""
+        """Lengths of a row's parts: critics, policy, target critics, target policy."""
         learned = self.n_critics * self.critic.n_parameters, self.actor.n_parameters
         return *learned, *learned
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's row."""
+        """Length of a run's parameter row."""
         return sum(self.sizes)
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that acts, and its parameters [run, ...] in rows."""
+        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1]
 
     def initial_row(self, seed: int) -> Tensor:
-        """One run's first parameters, float32 [sum of sizes]; the targets are copies."""
+        """Initial parameters of one run, float32 [sum of sizes]; the targets are copies."""
         generator = stream(seed, Purpose.INITIALISATION)
         learned = [uniform_row(self.critic, generator) for _ in range(self.n_critics)]
         learned.append(uniform_row(self.actor, generator))
         return torch.from_numpy(np.concatenate([*learned, *learned]))
 
 
-class State:
-    """What an update changes: every run's row, the optimisers' moments, the count of updates."""
+class State(Learner):
+    """Everything that an update changes: parameters of all runs, moments, the update counter."""
+
+    optimised = ("critics", "actor")
+    targets = ("target_critics", "target_actor")
 
     def __init__(
         self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
     ) -> None:
-        """`rows` [run, parameter], as `Agent.initial_row` gives them; `learning_rate` [run]."""
+        """`rows` [run, parameter], laid out as in `Agent.initial_row`; `learning_rate` [run]."""
         self.agent = agent
-        #: Updates so far, shared by all runs on the axis: the policy's are due every so many.
+        #: Updates so far, which delay the policy's updates; the same for all runs.
         self.updates = 0
         parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
         critics, actor, self.target_critics, self.target_actor = parts
@@ -82,7 +86,7 @@ class State:
 
     def _split(self) -> None:
         critic, actor, each = self.agent.critic, self.agent.actor, self.agent.critic.n_parameters
-        # The critics of all runs make one stack of networks: [n_critics run, parameter].
+        # The critics of all runs form one stack of networks, [n_critics run, parameter].
         self.q = Network(critic, self.critics.rows.view(-1, each))
         self.q1 = Network(critic, self.critics.rows[:, :each])
         self.pi = Network(actor, self.actor.rows)
@@ -91,108 +95,85 @@ class State:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """All there are, as views of the rows."""
+        """All networks, as views of the parameters."""
         return self.q, self.target_q, self.pi, self.target_pi
 
-    @property
-    def rows(self) -> Tensor:
-        """The runs' rows [run, parameter], as a copy."""
-        learned = self.critics.rows, self.actor.rows
-        return torch.cat([*learned, self.target_critics, self.target_actor], dim=1)
-
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
-        self.critics.select(runs)
-        self.actor.select(runs)
-        self.target_critics = self.target_critics[runs]
-        self.target_actor = self.target_actor[runs]
-        self._split()
-
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {
-            "critics": self.critics.state_dict(),
-            "actor": self.actor.state_dict(),
-            "target_critics": self.target_critics,
-            "target_actor": self.target_actor,
-            "updates": self.updates,
-        }
+        """The state that a checkpoint stores."""
+        return super().state_dict() | {"updates": self.updates}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        self.critics.load_state_dict(saved["critics"])
-        self.actor.load_state_dict(saved["actor"])
-        self.target_critics.copy_(saved["target_critics"])
-        self.target_actor.copy_(saved["target_actor"])
+        """Restore a state from `state_dict`."""
+        super().load_state_dict(saved)
         self.updates = saved["updates"]
 
     def follow(self, tau: float) -> None:
-        """theta' <- tau theta + (1 - tau) theta', and phi' likewise."""
+        """Soft target update: theta' <- tau theta + (1 - tau) theta', and phi' likewise."""
         self.target_critics.lerp_(self.critics.rows, tau)
         self.target_actor.lerp_(self.actor.rows, tau)
 
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Actions [run, env, action] at obs [run, env, obs]: pi(s), with exploration noise if given.
+    """Actions [run, env, action] for obs [run, env, obs]: pi(s), plus exploration noise if given.
 
     Args:
-        noise: [run, env, action], epsilon ~ N(0, sigma) as drawn; the sum is clipped to the box.
+        noise: [run, env, action], drawn from N(0, sigma); the sum is clipped to [-1, 1].
     """
     actions = tanh_(state.pi(obs))
     return actions if noise is None else actions.add_(noise).clamp_(-1, 1)
 
 
 def explore(state: State, obs: Tensor, numbers: Tensor, spec: DeterministicSpec) -> Tensor:
-    """Actions [run, env, action] while learning, by standard normal numbers [run, env, action]."""
+    """Training actions [run, env, action], from standard normal `numbers` [run, env, action]."""
     return act(state, obs, numbers * spec.exploration_noise)
 
 
 @dataclass
 class Diagnostics:
-    """Of one update, as things were before its steps."""
+    """Diagnostics of one update, measured before its gradient steps."""
 
     critic_loss: Tensor  # [run]
-    actor_loss: Tensor  # [run], NaN where the policy was not due
+    actor_loss: Tensor  # [run], NaN if the policy was not updated
     critic_gradient_norm: Tensor  # [run], before clipping
-    actor_gradient_norm: Tensor  # [run], before clipping; NaN where the policy was not due
-    q_mean: Tensor  # [run], of the actions in the batch, over the critics
-    td_error: Tensor  # [run, sample] the mean of the critics' |Q - y|, for priorities
+    actor_gradient_norm: Tensor  # [run], before clipping; NaN if the policy was not updated
+    q_mean: Tensor  # [run], over the batch's actions and the critics
+    td_error: Tensor  # [run, sample] mean |Q - y| of the critics, for prioritised replay
 
 
 def critic_loss(delta: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The mean of (y - Q_theta_i(s, a))^2, the sum over the critics, [run].
+    """The mean of (y - Q_theta_i(s, a))^2, summed over the critics, [run].
 
-    delta = Q - y, [run, critic, sample]; importance weights [run, sample].
+    `delta` = Q - y, [run, critic, sample]; importance weights `weight` [run, sample].
     """
     weighted = delta if weight is None else delta * weight[:, None]
     return (weighted * delta).sum((1, 2)) / delta.shape[-1]
 
 
 def critic_gradient(delta: Tensor, weight: Tensor | None = None) -> Tensor:
-    """That of `critic_loss` by Q, [run, critic, sample]."""
+    """Gradient of `critic_loss` with respect to Q, [run, critic, sample]."""
     weighted = delta if weight is None else delta * weight[:, None]
     return weighted * (2 / delta.shape[-1])
 
 
 def policy_loss(q: Tensor) -> Tensor:
-    """-J(phi), [run]: minus the mean of Q_theta_1(s, pi_phi(s)), [run, sample, 1]."""
+    """-J(phi), [run], from q = Q_theta_1(s, pi_phi(s)), [run, sample, 1]."""
     return -q.mean((1, 2))
 
 
 def policy_gradient(q: Tensor) -> Tensor:
-    """That of `policy_loss` by Q, [run, sample, 1]."""
+    """Gradient of `policy_loss` with respect to Q, [run, sample, 1]."""
     return torch.full_like(q, -1 / q.shape[1])
 
 
 @torch.no_grad()
 def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnostics:
-    """One gradient step of the critics, and where due of the policy and all targets, in place.
+    """Update the critics, and every `policy_delay` updates the policy and all targets, in place.
 
     Args:
-        noise: [run, sample, action], standard normal, for the target policy's smoothing.
+        noise: [run, sample, action], standard normal, for target policy smoothing.
     """
     (runs, n), n_critics = batch.rewards.shape, state.agent.n_critics
-    # y = r + gamma min_i Q_theta'_i(s', a~), a~ = pi_phi'(s') + epsilon clipped
+    # y = r + gamma min_i Q_theta'_i(s', a~), a~ = pi_phi'(s') + clipped epsilon
     clip = spec.target_noise_clip
     epsilon = (noise * spec.target_policy_noise).clamp_(-clip, clip)
     next_actions = tanh_(state.target_pi(batch.next_obs)).add_(epsilon).clamp_(-1, 1)
@@ -229,13 +210,13 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
 def improve(
     state: State, obs: Tensor, q: Network, max_grad_norm: float | None
 ) -> tuple[Tensor, Tensor]:
-    """A step of the policy along the mean of grad_a Q(s, a) at a = pi_phi(s), times grad_phi pi.
+    """One step of the deterministic policy gradient, E[grad_a Q(s, a) at a = pi(s) grad_phi pi(s)].
 
     Args:
         obs: [run, sample, obs].
-        q: the critic that values its action.
+        q: the critic that evaluates the policy's actions.
 
-    Returns the loss -mean Q(s, pi(s)) and the gradient's norm before clipping, each [run].
+    Returns the loss -mean Q(s, pi(s)) and the gradient norm before clipping, each [run].
     """
     n_obs = obs.shape[-1]
     head, pi_inputs = state.pi.forward(obs)

@@ -1,0 +1,52 @@
+"""What the off-policy algorithms share: the parameters of all runs, with optimisers and targets."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from hindsight.nn.adam import Adam
+
+
+class Learner:
+    """Parameters that Adam optimises and target parameters that follow them, [run, parameter].
+
+    A row holds them in the order of `optimised`, then `targets`.
+    """
+
+    optimised: ClassVar[tuple[str, ...]]  # attributes of type Adam
+    targets: ClassVar[tuple[str, ...]]  # attributes that are tensors [run, parameter]
+
+    def _split(self) -> None:
+        """Set up the networks as views of the parameters."""
+        raise NotImplementedError
+
+    @property
+    def _optimisers(self) -> dict[str, Adam]:
+        return {name: getattr(self, name) for name in self.optimised}
+
+    @property
+    def rows(self) -> Tensor:
+        """A copy of all parameters, [run, parameter]."""
+        online = [optimiser.rows for optimiser in self._optimisers.values()]
+        return torch.cat([*online, *(getattr(self, name) for name in self.targets)], dim=1)
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices."""
+        for optimiser in self._optimisers.values():
+            optimiser.select(runs)
+        for name in self.targets:
+            setattr(self, name, getattr(self, name)[runs])
+        self._split()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that a checkpoint stores."""
+        saved: dict[str, Any] = {name: o.state_dict() for name, o in self._optimisers.items()}
+        return saved | {name: getattr(self, name) for name in self.targets}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Restore a state from `state_dict`."""
+        for name, optimiser in self._optimisers.items():
+            optimiser.load_state_dict(saved[name])
+        for name in self.targets:
+            getattr(self, name).copy_(saved[name])
