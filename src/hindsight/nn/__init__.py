@@ -1,1 +1,1 @@
-"""Networks, distributions and the optimiser with a run axis."""
+"""Networks, policy distributions and the optimiser, with a run axis."""

@@ -1,4 +1,4 @@
-"""The categorical policy: a choice among finitely many, from unnormalised log-probabilities."""
+"""Categorical policy over discrete actions, parametrised by logits."""
 
 from torch import Tensor
 

@@ -1,11 +1,11 @@
-"""Networks and Adam of one run, compiled: plain loops around `np.dot`.
+"""Compiled networks and Adam for one run: plain loops around `np.dot`.
 
-A run's parameters are a row, laid out as `nn.mlp` has it: layer by layer bias [out], weight
-[out, in].  One run at a time, its row, moments and minibatch stay in a core's cache, and nothing is
-launched: what PyTorch takes a millisecond for takes a twentieth (docs/speed.md).  `np.dot` is
-SciPy's OpenBLAS, which uses a core's full width on every processor.
+Parameters have the layout of `nn.mlp`: layer by layer bias [out], weight [out, in].  Training one
+run at a time keeps its parameters, moments and minibatch in a core's cache and launches no kernels,
+so it takes a twentieth of PyTorch's time (docs/speed.md).  Numba's `np.dot` calls SciPy's OpenBLAS,
+which uses the full vector width of every processor.
 
-The functions are held to those of `nn.mlp` and `nn.adam` by tests.
+Tests compare these functions with `nn.mlp` and `nn.adam`.
 """
 
 import math
@@ -18,7 +18,7 @@ from hindsight.io.compiled import compiled
 Numbers = NDArray[np.float32]
 Sizes = NDArray[np.int64]
 
-# The rational approximation of tanh that Eigen and XLA use: x P(x^2) / Q(x^2), within 5e-7 of it.
+# The rational approximation of tanh of Eigen and XLA, x P(x^2) / Q(x^2), with an error below 5e-7.
 _BOUND = np.float32(7.90531110763549805)
 _P1, _P3 = np.float32(4.89352455891786e-03), np.float32(6.37261928875436e-04)
 _P5, _P7 = np.float32(1.48572235717979e-05), np.float32(5.12229709037114e-08)
@@ -30,7 +30,7 @@ _Q4, _Q6 = np.float32(1.18534705686654e-04), np.float32(1.19825839466702e-06)
 
 @compiled
 def tanh(x: np.float32) -> np.float32:
-    """tanh of a float32; written so that loops over it are vectorised.  NaN stays NaN."""
+    """tanh of a float32, written so that loops over it vectorise.  NaN propagates."""
     if x > _BOUND:
         x = _BOUND
     if x < -_BOUND:
@@ -50,7 +50,7 @@ def tanh(x: np.float32) -> np.float32:
 
 @compiled
 def n_parameters(sizes: Sizes) -> int:
-    """Numbers in a network's stretch of its row; sizes (in, hidden ..., out)."""
+    """Number of parameters of a network with layer sizes (in, hidden ..., out)."""
     count = 0
     for i in range(len(sizes) - 1):
         count += sizes[i + 1] * (sizes[i] + 1)
@@ -59,7 +59,7 @@ def n_parameters(sizes: Sizes) -> int:
 
 @compiled
 def _activate(y: Numbers, bias: Numbers, relu: bool) -> None:
-    """The activation of y [batch, out] + bias, in place."""
+    """Replace y [batch, out] by the activation of y + bias."""
     for i in range(len(y)):
         if relu:
             for j in range(len(bias)):
@@ -72,13 +72,13 @@ def _activate(y: Numbers, bias: Numbers, relu: bool) -> None:
 
 @compiled
 def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool) -> Numbers:
-    """Outputs [n, out] of a network for inputs that lie at the beginning of `layers`.
+    """Outputs [n, out] of a network for the n inputs at the beginning of `layers`.
 
     Args:
         row: the network's parameters.
-        n: samples, at most `most`.
-        layers: [most x all sizes], room for the inputs of each layer and the outputs, behind each
-            other, which `backward` wants to see.
+        n: number of samples, at most `most`.
+        layers: [most x sum of sizes], buffer for the inputs of each layer and the outputs, one
+            after the other; `backward` reads it.
     """
     place = at = 0
     last = len(sizes) - 2
@@ -100,7 +100,7 @@ def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu
 
 @compiled
 def _activation_gradient(grad: Numbers, y: Numbers, relu: bool) -> None:
-    """From the gradient behind the activation, and its output y, to that before, in place."""
+    """Backpropagate `grad` through the activation, given its output y; in place."""
     if relu:
         for j in range(len(grad)):
             grad[j] = grad[j] if y[j] > 0 else np.float32(0)
@@ -120,11 +120,12 @@ def backward(
     delta: Numbers,
     grad: Numbers,
 ) -> None:
-    """The gradient of the row, into `grad`; other arguments as of `forward`, after it.
+    """Write the gradient with respect to `row` into `grad`; call `forward` first.
 
     Args:
-        delta: [2, most x largest size], whose first row begins with the loss's gradient [n, out]
-            with respect to the outputs; used up.
+        row, sizes, n, layers, most, relu: as in `forward`.
+        delta: [2, most x largest size], whose first row begins with the gradient [n, out] with
+            respect to the outputs; overwritten.
     """
     last = len(sizes) - 2
     place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
@@ -153,7 +154,7 @@ def backward(
 def input_gradient(
     row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool, delta: Numbers
 ) -> Numbers:
-    """The gradient [n, in] of the network's inputs; arguments as of `backward`."""
+    """The gradient [n, in] with respect to the inputs; arguments as in `backward`."""
     last = len(sizes) - 2
     place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
     here = 0
@@ -190,16 +191,14 @@ def adam(
     eps: float,
     weight_decay: float,
 ) -> None:
-    """Step number `steps` of Adam (Kingma & Ba 2015, Algorithm 1), by `scale` times the gradient.
+    """Step number `steps` of Adam (Kingma & Ba 2015, Algorithm 1) with `scale` times the gradient.
 
-    Weight decay adds to the gradient; a run that learns at a rate of 0 keeps its row.
+    Weight decay is added to the gradient.  With a learning rate of 0, the row does not change.
     """
-    correction1, correction2 = (
-        -math.expm1(math.log(0.9) * steps),
-        -math.expm1(math.log(0.999) * steps),
-    )
+    correction1 = -math.expm1(math.log(0.9) * steps)
+    correction2 = -math.expm1(math.log(0.999) * steps)
     moves = learning_rate > 0
-    # lr (m / c1) / (sqrt(v / c2) + eps) as m / (a sqrt(v) + b)
+    # lr (m / c1) / (sqrt(v / c2) + eps), written as m / (a sqrt(v) + b)
     b64 = correction1 / learning_rate if moves else 1.0
     a, b = np.float32(b64 / math.sqrt(correction2)), np.float32(b64 * eps)
     factor, decay = np.float32(scale), np.float32(weight_decay)

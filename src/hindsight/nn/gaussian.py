@@ -1,4 +1,4 @@
-"""The diagonal Gaussian policy whose log sigma does not depend on the state."""
+"""Diagonal Gaussian policy with state-independent log sigma."""
 
 import math
 

@@ -1,11 +1,10 @@
-"""A multilayer perceptron for every run at once.
+"""Multilayer perceptrons of all runs at once.
 
-The parameters of run r are a stretch of row r of a `[run, parameter]` tensor, laid out layer by
-layer as bias `[out]`, weight `[out, in]`.  Forward and backward pass are one batched matrix
-product per layer.  The backward pass is written out: it returns the gradient as the pieces of a
-row, so that one concatenation makes the gradient of all networks of an agent, where automatic
-differentiation through views of rows would pay per view (forward and backward of 16 networks of
-2 x 64: 0.44 against 0.92 ms).
+Row r of a `[run, parameter]` tensor holds the parameters of run r, layer by layer: bias `[out]`,
+weight `[out, in]`.  The forward and the backward pass take one batched matrix product per layer.
+The backward pass is written by hand.  It returns the gradient as pieces of a row; one concatenation
+yields the gradient of all networks of an agent.  Autograd would cost extra for each view of a row
+(forward and backward pass of 16 networks of 2 x 64: 0.44 against 0.92 ms).
 """
 
 import math
@@ -22,7 +21,7 @@ Activation = Literal["tanh", "relu"]
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """tanh in place, of a tensor without gradient."""
+    """tanh in place, for tensors without gradient."""
     if x.device.type == "cpu":
         # NumPy's tanh takes 12 us for 65 536 numbers, torch's 136.
         np.tanh(x.numpy(), out=x.numpy())
@@ -31,12 +30,12 @@ def tanh_(x: Tensor) -> Tensor:
 
 
 def _activate(x: Tensor, activation: Activation) -> Tensor:
-    """The activation, in place."""
+    """Apply the activation in place."""
     return x.relu_() if activation == "relu" else tanh_(x)
 
 
 def _activation_gradient(grad: Tensor, y: Tensor, activation: Activation) -> Tensor:
-    """The gradient before the activation, from that behind it and its output y, in place."""
+    """Backpropagate `grad` through the activation, given its output y; in place."""
     if activation == "relu":
         return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad)
     return torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=grad)
@@ -51,7 +50,7 @@ class MLP:
 
     @property
     def n_parameters(self) -> int:
-        """Numbers in a run's stretch of its row."""
+        """Number of parameters of one run."""
         return sum(o * (i + 1) for i, o in pairwise(self.sizes))
 
     def layers(self, rows: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -66,9 +65,9 @@ class MLP:
         return views
 
     def frozen(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
-        """The network with these parameters and without gradients: inputs to outputs.
+        """The network with fixed parameters, as a function from inputs to outputs.
 
-        For the steps of a rollout, where splitting the rows anew would cost as much as the network.
+        For rollouts, where splitting the rows at every step would cost as much as the network.
         """
         layers = [(b.unsqueeze(1), w.transpose(1, 2)) for b, w in self.layers(rows.detach())]
 
@@ -94,16 +93,15 @@ class MLP:
 
 
 class Network:
-    """A multilayer perceptron together with its parameters, as views of `rows` [run, n_parameters].
+    """A multilayer perceptron with its parameters, as views of `rows` [run, n_parameters].
 
-    It follows rows that change in place.  Where the same rows are used again and again, as those of
-    an off-policy agent are, splitting them once saves 10 us per network and pass.
+    In-place changes of the rows take effect.  Off-policy agents use the same rows for every update;
+    splitting them only once saves 10 us per network and pass.
     """
 
     def __init__(self, mlp: MLP, rows: Tensor) -> None:
         self.activation = mlp.activation
-        #: Weight [run, out, in], and bias as it is added: [run, 1, out], or [run, out, 1] where
-        #: the output is narrow and stands on its side (`_affine`).
+        #: Weight [run, out, in], and bias [run, 1, out], or [run, out, 1] if out < in (`_affine`).
         self.layers = [
             (weight, bias.unsqueeze(2 if weight.shape[1] < weight.shape[2] else 1))
             for bias, weight in mlp.layers(rows.detach())
@@ -116,18 +114,18 @@ class Network:
         return _affine(x, *self.layers[-1])
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Outputs [run, batch, out], and the inputs of each layer, which `backward` wants."""
+        """Outputs [run, batch, out], and the inputs of each layer, for `backward`."""
         inputs = [x]
         for weight, bias in self.layers[:-1]:
             inputs.append(_activate(_affine(inputs[-1], weight, bias), self.activation))
         return _affine(inputs[-1], *self.layers[-1]), inputs
 
     def backward(self, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
-        """The gradient of the rows, as pieces [run, n] in their order.
+        """The gradient with respect to the rows, as consecutive pieces [run, n].
 
         Args:
-            inputs: what `forward` returned.
-            grad: [run, batch, out], the loss's gradient with respect to the outputs.
+            inputs: as returned by `forward`.
+            grad: [run, batch, out], the gradient with respect to the outputs.
         """
         pieces: list[Tensor] = []
         for i in reversed(range(len(self.layers))):
@@ -138,15 +136,15 @@ class Network:
         return pieces
 
     def input_gradient(self, inputs: list[Tensor], grad: Tensor) -> Tensor:
-        """The gradient of the network's inputs, [run, batch, in]; arguments as of `backward`."""
+        """The gradient with respect to the inputs, [run, batch, in]; arguments as in `backward`."""
         for i in reversed(range(1, len(self.layers))):
             grad = _times(grad, self.layers[i][0])
             grad = _activation_gradient(grad, inputs[i], self.activation)
         return _times(grad, self.layers[0][0])
 
 
-# MKL's products are slow where the right operand is narrow: the transposed product, with the narrow
-# operand on the left, is up to four times as fast.
+# MKL is slow if the right operand of a product is narrow.  The transposed product, which has it on
+# the left, is up to four times as fast.
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -174,14 +172,14 @@ def _outer(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def for_each(x: Tensor, n: int) -> Tensor:
-    """x [run, batch, in] for each of n networks of every run: [n run, batch, in]."""
+    """Repeat x [run, batch, in] for each of the n networks of a run: [n run, batch, in]."""
     return x.unsqueeze(1).expand(-1, n, -1, -1).flatten(0, 1)
 
 
 def uniform_row(mlp: MLP, generator: np.random.Generator) -> np.ndarray:
-    """One run's parameters, float32 [n_parameters]: uniform within 1 / sqrt(inputs of the layer).
+    """Initial parameters of one run, float32 [n_parameters]: uniform within ±1 / sqrt(in).
 
-    PyTorch's default, for biases as for weights.
+    PyTorch's default initialisation, for weights and biases.
     """
     pieces = []
     for n_in, n_out in pairwise(mlp.sizes):
@@ -194,12 +192,12 @@ def orthogonal(n_out: int, n_in: int, gain: float, generator: np.random.Generato
     """An orthogonal matrix [out, in] times `gain` (Saxe et al. 2014), from the QR of a Gaussian."""
     gaussian = generator.standard_normal((max(n_out, n_in), min(n_out, n_in)))
     q, r = np.linalg.qr(gaussian)
-    q = q * np.sign(np.diag(r))  # makes the decomposition unique, hence uniformly distributed
+    q = q * np.sign(np.diag(r))  # makes the decomposition unique, so that q is uniform
     return gain * (q if n_out >= n_in else q.T)
 
 
 def orthogonal_row(mlp: MLP, gains: Sequence[float], generator: np.random.Generator) -> np.ndarray:
-    """One run's parameters, float32 [n_parameters]: orthogonal weights, zero biases."""
+    """Initial parameters of one run, float32 [n_parameters]: orthogonal weights, zero biases."""
     pieces = []
     for n_in, n_out, gain in zip(mlp.sizes, mlp.sizes[1:], gains, strict=False):
         pieces += [np.zeros(n_out), orthogonal(n_out, n_in, gain, generator).ravel()]

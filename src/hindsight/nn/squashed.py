@@ -1,7 +1,7 @@
-"""The tanh-squashed diagonal Gaussian, whose mean and log sigma depend on the state.
+"""Tanh-squashed diagonal Gaussian policy with state-dependent mean and log sigma.
 
-a = tanh(u), u = mu + sigma * noise (Haarnoja et al. 2018b, eq. 8 and appendix C), with its gradient
-written out.  Actions lie in (-1, 1).
+a = tanh(u), u = mu + sigma * noise (Haarnoja et al. 2018b, eq. 8 and appendix C), with a
+hand-written gradient.  Actions lie in (-1, 1).
 """
 
 import math
@@ -20,7 +20,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Sample:
-    """Actions with their log-probabilities, and what their gradient wants to know."""
+    """Actions, their log-probabilities, and intermediate results for the gradient."""
 
     actions: Tensor  # [run, sample, action]
     log_prob: Tensor  # [run, sample]
@@ -34,10 +34,10 @@ class Sample:
 
 
 def sample(head: Tensor, noise: Tensor) -> Sample:
-    """Actions by reparametrisation.
+    """Sample actions by the reparametrisation trick.
 
     Args:
-        head: [run, sample, 2 action], mu and log sigma side by side.
+        head: [run, sample, 2 action], mu followed by log sigma.
         noise: [run, sample, action], standard normal.
     """
     mean, head_log_std = head.chunk(2, dim=-1)
@@ -45,18 +45,18 @@ def sample(head: Tensor, noise: Tensor) -> Sample:
     deviation = log_std.exp() * noise
     actions = tanh_(mean + deviation)
     slope = 1 - actions.square()
-    # log N(u; mu, sigma) - log |da / du|, without the constant
+    # log N(u; mu, sigma) - log |da / du|, negated and without the constant
     terms = torch.log(slope + EPSILON).add_(log_std).addcmul_(noise, noise, value=0.5)
     log_prob = -terms.sum(-1) - 0.5 * math.log(2 * math.pi) * noise.shape[-1]
     return Sample(actions, log_prob, deviation, slope, log_std == head_log_std)
 
 
 def gradient(drawn: Sample, d_actions: Tensor, d_log_prob: Tensor) -> Tensor:
-    """The gradient of the head, [run, sample, 2 action], at fixed noise.
+    """The gradient of a loss with respect to the head, [run, sample, 2 action], at fixed noise.
 
     Args:
-        d_actions: [run, sample, action], a loss's gradient with respect to the actions.
-        d_log_prob: broadcasts over [run, sample], that with respect to log pi(a).
+        d_actions: [run, sample, action], its gradient with respect to the actions.
+        d_log_prob: its gradient with respect to log pi(a), broadcast to [run, sample].
     """
     d_log_prob = d_log_prob[..., None]
     # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
@@ -67,5 +67,5 @@ def gradient(drawn: Sample, d_actions: Tensor, d_log_prob: Tensor) -> Tensor:
 
 
 def mode(head: Tensor) -> Tensor:
-    """tanh(mu), [run, sample, action], the deterministic action."""
+    """The deterministic action tanh(mu), [run, sample, action]."""
     return head.chunk(2, dim=-1)[0].tanh()

@@ -1,7 +1,7 @@
-"""Observations in units of their own spread, and networks that take them as they were.
+"""Running standardisation of observations, which can be folded into a network's first layer.
 
-Robot arms show positions that differ by centimetres beside velocities of millimetres a step: a
-network learns faster from inputs of mean 0 and variance 1 (LeCun et al. 1998, section 4.3; for
+A robot arm observes positions that vary by centimetres and velocities of millimetres per step.
+Networks learn faster from inputs of mean 0 and variance 1 (LeCun et al. 1998, section 4.3; for
 Fetch, Plappert et al. 2018, appendix A).
 """
 
@@ -13,17 +13,17 @@ from torch import Tensor
 
 from hindsight.nn.mlp import Network
 
-#: The least standard deviation that an observation is divided by: some numbers never change.
+#: Lower bound of the standard deviation, because some components of an observation are constant.
 LEAST = 0.01
 
 
 class Standardiser:
-    """Mean and variance of every number of the observations so far, of each run by itself."""
+    """Running mean and variance of each component of the observations, separately for each run."""
 
     def __init__(self, runs: int, size: int, device: torch.device | str) -> None:
         self.count = 0
         self.mean = torch.zeros(runs, 1, size, dtype=torch.float64, device=device)
-        #: The sum of squared distances from the mean.
+        #: Sum of squared deviations from the mean.
         self.squares = torch.zeros_like(self.mean)
         self._prepare()
 
@@ -33,7 +33,7 @@ class Standardiser:
         self.scale = deviation.float() if self.count else torch.ones_like(self.shift)
 
     def update(self, obs: Tensor) -> None:
-        """Take in observations [run, n, size] (Chan et al. 1983, equation 1.5)."""
+        """Add observations [run, n, size] (Chan et al. 1983, eq. 1.5)."""
         obs = obs.double()
         n, mean = obs.shape[1], obs.mean(1, keepdim=True)
         delta, total = mean - self.mean, self.count + obs.shape[1]
@@ -44,14 +44,13 @@ class Standardiser:
         self._prepare()
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """Observations [run, n, size] of mean 0 and variance 1, as far as is known."""
+        """Standardise observations [run, n, size]."""
         return (obs - self.shift) / self.scale
 
     def fold(self, networks: Sequence[Network]) -> None:
-        """Change networks, in place, to give for observations what they gave for standardised ones.
+        """Change networks in place, so that they take raw instead of standardised observations.
 
-        A network's inputs begin with the observation; a stack has several of each run, side by
-        side.
+        A network's inputs begin with the observation.  A stack has several networks per run.
         """
         size = self.shift.shape[-1]
         for network in networks:
@@ -68,11 +67,11 @@ class Standardiser:
         self._prepare()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state that a checkpoint stores."""
         return {"count": self.count, "mean": self.mean.clone(), "squares": self.squares.clone()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore a state from `state_dict`."""
         self.count = saved["count"]
         self.mean.copy_(saved["mean"])
         self.squares.copy_(saved["squares"])

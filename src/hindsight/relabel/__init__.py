@@ -1,1 +1,1 @@
-"""Hindsight: pure functions from rollouts to relabelled trajectories."""
+"""Hindsight: pure functions from rollouts to relabelled trajectories, and goal selection."""

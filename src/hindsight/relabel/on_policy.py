@@ -1,10 +1,10 @@
-"""Hindsight for on-policy learning: copies of a rollout that strive for goals it did achieve.
+"""Hindsight for on-policy learning: copies of a rollout with goals that it did achieve.
 
 PPO-HER section 3: after each rollout, each episode is copied with another goal, values and
-log-probabilities are recomputed on the copies, and PPO trains on both.  `released` follows the
+log-probabilities are recomputed for the copies, and PPO trains on both.  `released` follows the
 authors' code quirk for quirk, `described` the papers' text (docs/deviations.md).
 
-Every random draw is an argument, uniform in [0, 1), so that these are functions of their arguments.
+All functions are pure: random numbers, uniform in [0, 1), are arguments.
 """
 
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ from hindsight.replay.rollout import (
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.streams import Purpose, stream
 
-#: An achieved goal has moved if it is further than this from its first value in the segment.
+#: An achieved goal has moved if its distance from the segment's first one exceeds this.
 MOVED = 0.01
 
 
 def with_goal(obs: Tensor, goal: Tensor) -> Tensor:
-    """Observations [..., obs] with the desired goal replaced by `goal` [..., goal]."""
+    """Replace the desired goal of observations [..., obs] by `goal` [..., goal]."""
     g = goal.shape[-1]
     return torch.cat([obs[..., :g], goal, obs[..., 2 * g :]], dim=-1)
 
 
 class Draws:
-    """Numbers uniform in [0, 1), one after the other; each run's come from its own stream."""
+    """A source of numbers uniform in [0, 1), with a random stream for each run."""
 
     def __init__(self, seeds: Sequence[int], iteration: int, device: torch.device) -> None:
         self._streams = [stream(seed, Purpose.RELABEL, iteration) for seed in seeds]
@@ -53,32 +53,32 @@ class Draws:
 def relabel(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
     """The relabelled copies of a rollout; `uniform` [run, env, step, k].
 
-    They keep of their rewards what goals do not explain.
+    Their rewards include the part of the original rewards that goals do not explain (`rest`).
     """
     copies = RELABEL[spec.fidelity](rollout, spec, task, uniform)
     if rollout.rest is None:
         return copies
     _, paths, steps = rollout.rest.shape
-    # Copies of a step stand side by side along the step, or are paths of their own.
-    beside = copies.rewards.shape[1] // paths, copies.rewards.shape[2] // steps
-    rest = rollout.rest.repeat_interleave(beside[0], 1).repeat_interleave(beside[1], 2)
+    # The k copies of a step are consecutive steps (released) or separate paths (described).
+    per_path, per_step = copies.rewards.shape[1] // paths, copies.rewards.shape[2] // steps
+    rest = rollout.rest.repeat_interleave(per_path, 1).repeat_interleave(per_step, 2)
     return replace(copies, rewards=copies.rewards + rest)
 
 
 def _away(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
-    """Whether `achieved` [..., step, goal] is not where a segment's first `observed` was."""
+    """Whether `achieved` [..., step, goal] has moved away from the segment's first `observed`."""
     distance = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
     return distance > MOVED
 
 
 def _so_far(flags: Tensor, first: Tensor) -> Tensor:
-    """How many steps of its segment up to and including each have the flag [..., step]."""
+    """Number of flagged steps [..., step] in the segment up to and including each step."""
     count = flags.long().cumsum(-1)
     return count - (count - flags.long()).gather(-1, first)
 
 
 def _one_of(flags: Tensor, first: Tensor, last: Tensor, uniform: Tensor) -> Tensor:
-    """A step drawn uniformly from those of its segment with the flag; the last, where none has."""
+    """A uniform draw from the flagged steps of each segment; its last step if none is flagged."""
     n = _so_far(flags, first).gather(-1, last)
     nth = 1 + (uniform * n).long().clamp(max=n - 1)
     count = flags.long().cumsum(-1)
@@ -87,21 +87,23 @@ def _one_of(flags: Tensor, first: Tensor, last: Tensor, uniform: Tensor) -> Tens
 
 
 def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
-    """Copies as the authors' code makes them; one path of k x steps per environment.
+    """Copies as in the authors' code; one path of k x steps per environment.
 
-    Goals and rewards come from the achieved goal *observed at* a step, before its action; a copy is
-    not cut at its first success and never fails; segments cut by the rollout are copied too; each
-    step has its own goals, and its k copies stand side by side in the one list over which
-    advantages run.  Under the trajectory filter the segment cut at the rollout's end is left out.
+    - Goals and rewards use the achieved goal *observed at* a step, before its action.
+    - A copy is not cut at its first success and never fails.
+    - Segments cut by the rollout are copied, too, except that `only_if_moved` leaves out the one
+      cut at the rollout's end.
+    - Each step has its own goals, and its k copies are consecutive in the list over which
+      advantages are computed.
 
-    The authors trained where nothing is truncated.  Where a time limit truncates, their code would
-    ask the environment for the copies' rewards anew, and so lose the value that Stable-Baselines3
-    adds at a truncation: here, too, a copy ends there as if it had terminated.
+    The authors' environment never truncates.  With a time limit, their code would recompute the
+    copies' rewards and lose the value that Stable-Baselines3 adds at a truncation; accordingly, a
+    copy here ends at a truncation as if it had terminated.
     """
     runs, envs, steps = rollout.rewards.shape
     step = torch.arange(steps, device=uniform.device).expand(runs, envs, steps)
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    # The k goals of a step stand side by side.
+    # The k goals of a step are consecutive.
     of_each = (x.repeat_interleave(spec.k, dim=2) for x in (step, step - first, last - step + 1))
     chosen = goals.drawn(goals.STRATEGIES[spec.strategy](*of_each), uniform.flatten(2))
     copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
@@ -115,7 +117,7 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
 
 
 def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
-    """Copies towards goals [run, env, k x step, goal], the k of a step side by side."""
+    """Copies with the goals [run, env, k x step, goal], those of a step being consecutive."""
     g, steps = goal.shape[-1], rollout.rewards.shape[-1]
     k = goal.shape[2] // steps
 
@@ -125,8 +127,8 @@ def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
     obs = with_goal(interleaved(rollout.obs), goal)
     never = torch.zeros(goal.shape[:-1], dtype=torch.bool, device=goal.device)
     rewards, success = task.reward(obs[..., :g], goal, never)
-    # A list entry ends its trajectory where the next entry is a copy of a segment's first step; the
-    # list's last entry, where it succeeds, else it is followed by its own value.
+    # An entry ends its trajectory if the next entry copies a segment's first step.  The last entry
+    # ends it if it succeeds; otherwise the value of its own observation follows.
     begins = interleaved(rollout.first_steps)
     ends = torch.cat([begins[..., 1:], success[..., -1:]], dim=-1)
     actions = interleaved(rollout.actions)
@@ -137,12 +139,12 @@ def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
 def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
     """Copies as the papers describe them; k paths per environment.
 
-    Only episodes that lie in the rollout whole are copied.  A copy has one goal, achieved *after*
-    an action of the episode: after its last (`final`), or after one drawn for the copy (`episode`).
-    It is what the environment would have shown under that goal.  Where success terminates (or with
-    `cut_at_success`), it ends, terminated, at its first success; where it does not, it goes on to
-    the time limit, rewarded wherever the goal is achieved, and what follows has the value of its
-    last observation.
+    Only episodes that lie entirely in the rollout are copied.  A copy has one goal, achieved
+    *after* an action of the episode: the last one (`final`) or a random one (`episode`).  It is
+    what the environment would have returned under that goal.  If success terminates episodes, or
+    with `cut_at_success`, the copy terminates at its first success.  Otherwise it continues to the
+    time limit, is rewarded at every step that achieves the goal, and is bootstrapped from its last
+    observation.
     """
     k, steps = spec.k, rollout.rewards.shape[-1]
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
@@ -159,12 +161,12 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         return x.repeat_interleave(k, dim=1)
 
     first, last, valid, away = copied(first), copied(last), copied(learned), copied(away)
-    # One number per episode and copy: that of the episode's first step.
+    # One random number per episode and copy: that of the episode's first step.
     number = uniform.movedim(-1, 2).flatten(1, 2).gather(-1, first)
     if spec.moved_goals and spec.strategy != "final":
         chosen = _one_of(away, first, last, number)
     else:
-        # One goal for all of the episode: it is chosen as its first step would choose.
+        # The whole episode has one goal, chosen from the candidates of its first step.
         seen_from_first = goals.STRATEGIES[spec.strategy](first, 0 * first, last - first + 1)
         chosen = goals.drawn(seen_from_first, number)
     if spec.moved_goals:
@@ -178,7 +180,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     ends = torch.arange(steps, device=chosen.device) == last
     cuts = None
     if rollout.cuts is not None:
-        # What ended an episode, but not by its goal, ends it under another one.
+        # An episode that terminated without success terminates under any goal.
         failed = copied(rollout.terminated & ~rollout.success)
         cuts = Cuts(ends & ~failed, with_goal(copied(rollout.cuts.next_obs), goal))
     if task.terminates_on_success or spec.cut_at_success:

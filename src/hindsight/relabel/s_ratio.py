@@ -1,12 +1,12 @@
-"""Hindsight with a target share of successes: the S-ratio (MEHER sections 3 and 4).
+"""Hindsight with a target share of successes, the S-ratio (MEHER sections 3 and 4).
 
-The S-ratio is the share of successful episodes among those that are learned from.  Each episode is
-copied either as a success, for the final achieved goal, or as a failure, for a goal that it never
-reaches, and what is in surplus is dropped at random, so that the training buffer meets a target S.
+The S-ratio is the share of successful episodes among the training episodes.  Each episode is copied
+either as a success, with its final achieved goal, or as a failure, with a goal that it never
+reaches.  Surplus episodes are dropped at random, so that the training data meet a target S.
 `released` follows the authors' code quirk for quirk, `described` the paper (docs/deviations.md).
 
-The target is a number per run, and every random number is asked of `draw(*size)`, which returns
-numbers [run, *size], uniform in [0, 1), of the runs' own streams.
+Each run has its own target.  `draw(*size)` returns random numbers [run, *size], uniform in [0, 1),
+from the runs' own streams.
 """
 
 from collections.abc import Callable
@@ -30,14 +30,14 @@ from hindsight.replay.rollout import (
 from hindsight.specs.hindsight import HindsightSpec
 
 Draw = Callable[..., Tensor]
-#: How often a goal for a failure is drawn anew before an episode counts as one that cannot fail.
+#: Number of goals drawn for a failure before an episode counts as one that cannot fail.
 TRIES = 100
 
 
 class Quota(NamedTuple):
-    """How many episodes of each kind are learned from, each [run]."""
+    """Numbers of training episodes of each kind, each [run]."""
 
-    success_copies: Tensor  # of the copies, as successes; the others as failures
+    success_copies: Tensor  # copies made as successes; the others are failures
     successes: Tensor  # kept, real and copied
     failures: Tensor  # kept, real and copied
 
@@ -45,17 +45,22 @@ class Quota(NamedTuple):
 def quota(
     s_ratio: Tensor, successes: Tensor, failures: Tensor, copies: Tensor, can_fail: Tensor
 ) -> Quota:
-    """The numbers that bring the share of successes nearest to `s_ratio` and drop the fewest.
+    """The numbers that bring the share of successes closest to `s_ratio` with the fewest drops.
 
-    All are [run]: the target in [0, 1], real successes and failures, copies to be made, and how
-    many of these can be failures.  A buffer without the kind that is wanted keeps what it has.
+    If there are no episodes of the kind that is needed, all are kept.
+
+    Args:
+        s_ratio: [run], the target in [0, 1].
+        successes, failures: [run], real episodes.
+        copies, can_fail: [run], copies to make, and how many of them can be failures.
     """
     s = s_ratio.double()
     wanted = torch.round(s * (successes + failures + copies)).long()
     as_successes = (wanted - successes).clamp(min=copies - can_fail)
     as_successes = torch.minimum(as_successes, copies)
     all_successes, all_failures = successes + as_successes, failures + copies - as_successes
-    # Too many even though every copy that can fails, or too few even though every copy succeeds.
+    # Drop successes if there are too many even with all possible failures, and failures if there
+    # are too few successes even with every copy a success.
     few = torch.round(s * all_failures / (1 - s).clamp(min=1e-12)).long()
     keep_successes = torch.where(
         (wanted < all_successes) & (all_failures > 0), few.clamp(max=all_successes), all_successes
@@ -68,7 +73,7 @@ def quota(
 
 
 def chosen(among: Tensor, count: Tensor, priority: Tensor) -> Tensor:
-    """`count` [run] of the places `among` [run, n] bool: those of lowest `priority` [run, n]."""
+    """The `count` [run] flags of `among` [run, n] bool with the lowest `priority` [run, n]."""
     order = torch.where(among, priority, torch.inf).argsort(dim=1, stable=True)
     rank = torch.empty_like(order)
     rank.scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
@@ -80,31 +85,31 @@ def described(
 ) -> tuple[Trajectories, Trajectories]:
     """The rollout and its copies, with a share `s_ratio` [run] of successful episodes.
 
-    Episodes that lie in the rollout whole are copied once each; segments that it cuts have no
-    outcome: they are learned from as ever, and count as neither.
+    Each episode that lies entirely in the rollout is copied once.  Segments cut by the rollout have
+    no outcome: they are kept for training and count neither as successes nor as failures.
     """
     runs, envs, steps = rollout.rewards.shape
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     final = torch.zeros(*rollout.rewards.shape, 1, device=first.device)
     success = on_policy.described(rollout, spec, task, final)
-    # Drawn first: how many numbers the goals of failures take depends on who is on the axis.
+    # Drawn first, because `failures` draws a number of goals that depends on all runs.
     priority = draw(3, envs * steps)
     failure, can_fail = failures(rollout, spec, task, draw)
 
-    episode = (rollout.whole & rollout.first_steps).flatten(1)  # one place each: its first step
+    episode = (rollout.whole & rollout.first_steps).flatten(1)  # flags each episode's first step
     succeeded = rollout.success.gather(-1, last).flatten(1)
     real_success, real_failure = episode & succeeded, episode & ~succeeded
     failing = episode & can_fail.flatten(1)
     counts = (real_success.sum(1), real_failure.sum(1), episode.sum(1), failing.sum(1))
     kept = quota(s_ratio, *counts)
-    # What cannot fail comes first where successes are wanted.
+    # Copies that cannot fail are the first to become successes.
     as_success = chosen(episode, kept.success_copies, priority[:, 0] + failing)
     both = torch.cat([real_success, as_success], dim=1)
     keep = chosen(both, kept.successes, priority[:, 1:].flatten(1))
     both = torch.cat([real_failure, episode & ~as_success], dim=1)
     keep |= chosen(both, kept.failures, priority[:, 1:].flatten(1))
 
-    def spread(flags: Tensor) -> Tensor:  # from first steps to all steps of an episode
+    def spread(flags: Tensor) -> Tensor:  # from an episode's first step to all its steps
         return flags.view(runs, envs, steps).gather(-1, first)
 
     keep_real, keep_copy = (spread(part) for part in keep.chunk(2, dim=1))
@@ -117,7 +122,7 @@ def described(
 
 
 def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajectories:
-    """Of two copies of each step, by `condition` [run, env, step]."""
+    """Select between two copies of each step by `condition` [run, env, step]."""
 
     def chosen(of_one: Tensor, of_other: Tensor) -> Tensor:
         more = (1,) * (of_one.dim() - condition.dim())
@@ -133,10 +138,10 @@ def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajec
 def failures(
     rollout: Rollout, spec: HindsightSpec, task: Task, draw: Draw
 ) -> tuple[Trajectories, Tensor]:
-    """Copies for goals never reached, and which episodes have one, [run, env, step] bool.
+    """Copies with goals that were never reached, and which episodes have one, [run, env, step].
 
-    Where a time limit truncates, a copy does not terminate with its last step: an episode that
-    ended early, at the goal it had, would have gone on under another one.
+    If a time limit truncates episodes, the end of a copy is a truncation: an episode that ended
+    early, at its own goal, would have continued under another one.
     """
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     begins = rollout.whole & rollout.first_steps
@@ -166,13 +171,13 @@ def failure_goals(
     env: Tensor,
     start: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """A goal [episode, goal] that each episode does not reach, and whether there is, [episode].
+    """A goal [episode, goal] that each episode does not reach, and whether one was found [episode].
 
-    untargeted: a goal uniform among all goals; targeted: `failure_distance` times the threshold
-    away from where the episode ended, in a uniform direction.  The first of `TRIES` draws counts
-    that is a goal at all and has no point of the episode, its first included, within the threshold.
+    untargeted: uniform in the goal space; targeted: `failure_distance` times the threshold away
+    from the final achieved goal, in a uniform direction.  Of `TRIES` draws, the first counts that
+    lies in the goal space and further than the threshold from every achieved goal of the episode.
 
-    run, env, start: [episode], where the episodes begin, in the order of the runs.
+    run, env, start: [episode], indices of the episodes' first steps, sorted by run.
     """
     g = rollout.next_achieved.shape[-1]
     last = segment_ends(rollout.ends)[run, env, start]
@@ -184,14 +189,14 @@ def failure_goals(
             rollout.next_achieved[run[:, None], env[:, None], steps],
         ],
         dim=1,
-    )  # [episode, point, goal]; a shorter episode repeats its end
-    # The n-th episode of a run has the n-th row of its draws, whoever else is on the axis.
+    )  # [episode, point, goal]; a shorter episode repeats its last point
+    # The n-th episode of a run uses the n-th row of the run's draws, whatever the other runs do.
     each = torch.bincount(run, minlength=rollout.rewards.shape[0])
     nth = torch.arange(len(run), device=run.device) - (each.cumsum(0) - each)[run]
     uniform = draw(int(each.max()), TRIES, g)
     goals, found = points[:, -1].clone(), torch.zeros_like(run, dtype=torch.bool)
     threshold = torch.tensor(task.threshold, device=run.device)
-    for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than some
+    for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than eight
         left = (~found).nonzero()[:, 0]
         numbers = uniform[run[left], nth[left], tries]
         if spec.failures == "targeted":
@@ -201,7 +206,7 @@ def failure_goals(
             drawn = task.goals(numbers)
         exact = "donot_use_mm_for_euclid_dist"
         apart = torch.cdist(drawn, points[left], compute_mode=exact).amin(-1)
-        # A hair more than the threshold: the reward compares again, rounded in another order.
+        # Slightly more than the threshold, because the reward's distance is rounded differently.
         fits = (apart > threshold * (1 + 1e-5)) & task.contains(drawn)
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
@@ -210,8 +215,8 @@ def failure_goals(
 
 
 def direction(uniform: Tensor) -> Tensor:
-    """Uniform directions [..., n], by normalising a Gaussian, from numbers uniform in [0, 1)."""
-    # Half a float32 step away from -1 keeps the inverse of the error function finite.
+    """Uniform random unit vectors [..., n], from numbers [..., n] uniform in [0, 1)."""
+    # Clamping half a float32 step away from -1 and 1 keeps the inverse error function finite.
     gaussian = torch.erfinv((2 * uniform - 1).clamp(-1 + 2**-24, 1 - 2**-24))
     return torch.nn.functional.normalize(gaussian, dim=-1)
 
@@ -219,17 +224,18 @@ def direction(uniform: Tensor) -> Tensor:
 def released(
     rollout: Rollout, spec: HindsightSpec, task: Task, s_ratio: Tensor, draw: Draw
 ) -> tuple[Trajectories, Trajectories]:
-    """As the authors' code does it: a mixture of copies, then thinned.
+    """As in the authors' code: mix success and failure copies, then drop the surplus.
 
-    A segment's copy is for the final goal with probability clip(2 S - A, 0, 1), A the share of
-    successes, as (mean terminal reward + 1) / 2, of the episodes that begin and end in the rollout
-    before its last step.  The rollout and its copies then stand in one list, whose trajectories
-    begin where episodes and copies begin; one counts as a success if its last reward is >= 0, which
-    goes for every failure copy and for the rollout's cut end; the list's head, which continues an
-    episode of the rollout before, and its last trajectory are not counted and never dropped.
+    A segment's copy has the final goal with probability clip(2 S - A, 0, 1).  A is the share of
+    successes, computed as (mean terminal reward + 1) / 2, of the episodes that begin and end in the
+    rollout before its last step.  Rollout and copies then form one list, with a new trajectory at
+    the beginning of each episode and copy.  A trajectory counts as a success if its last reward is
+    >= 0, which is the case for every failure copy and for the segment cut at the rollout's end.
+    The list's head, which continues an episode of the previous rollout, and its last trajectory
+    are not counted and never dropped.
 
-    On tasks that reward with -1 and 0 it would do the same with their rewards (the environment's,
-    without the value at a truncation): A is at most 1/2 there, and a failure copy is a failure.
+    On tasks with rewards of -1 and 0, the same rules apply to the environment's rewards, without
+    the value added at a truncation: A is at most 1/2, and a failure copy counts as a failure.
     """
     real = Trajectories.real(rollout)
     first = segment_starts(rollout.starts)
@@ -247,22 +253,22 @@ def released(
     drop_successes, drop_failures = surplus(s_ratio, success.sum(1), failure.sum(1))
     priority = draw(counted.shape[1])
     dropped = chosen(success, drop_successes, priority) | chosen(failure, drop_failures, priority)
-    last = segment_ends(followed)  # where a trajectory's mark is found
+    last = segment_ends(followed)  # a trajectory's flag is at its last step
     keep = ~dropped.view(followed.shape).gather(-1, last)
     keep_real, keep_copies = keep.chunk(2, dim=-1)
     return replace(real, valid=keep_real), replace(copies, valid=keep_copies)
 
 
 def _followed(starts: Tensor) -> Tensor:
-    """[..., step] bool: the next step is a start."""
+    """Whether the next step starts a trajectory, [..., step] bool."""
     return torch.cat([starts[..., 1:], torch.zeros_like(starts[..., :1])], dim=-1)
 
 
 def surplus(s_ratio: Tensor, successes: Tensor, failures: Tensor) -> tuple[Tensor, Tensor]:
-    """How many successes, or else failures, the authors' code drops, each [run].
+    """Numbers of successes and of failures that the authors' code drops, each [run]; one is 0.
 
-    Its formula: int((d t + f - t) / (d - 1 + 1e-8)) successes, d the target, t all, f failures; if
-    that is negative or d is 1, int((d t + f - t) / d) failures.
+    With target d, f failures and t episodes, it drops int((d t + f - t) / (d - 1 + 1e-8))
+    successes.  If that is negative or d is 1, it drops int((d t + f - t) / d) failures instead.
     """
     d = s_ratio.double()
     total = successes + failures
@@ -275,8 +281,10 @@ def surplus(s_ratio: Tensor, successes: Tensor, failures: Tensor) -> tuple[Tenso
 
 
 def mixture(rollout: Rollout, task: Task, share: Tensor, draw: Draw) -> Trajectories:
-    """Released copies: each segment's for its final goal with probability `share` [run], else for
-    a uniform goal *drawn anew at every step*, never with predator-prey's reward for failing of -1.
+    """Released copies, which never get predator-prey's reward of -1 for failing.
+
+    A segment's copy has its final goal with probability `share` [run], otherwise a uniform goal
+    *drawn again at every step*.
     """
     runs, envs, steps = rollout.rewards.shape
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)

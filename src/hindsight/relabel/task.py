@@ -1,4 +1,4 @@
-"""What relabelling must know of environments: their goals and rewards."""
+"""What relabelling needs to know about an environment: its goals and rewards."""
 
 from typing import Protocol
 
@@ -6,40 +6,40 @@ from torch import Tensor
 
 
 class Task(Protocol):
-    """What hindsight must know of an environment."""
+    """Rewards and goal space of an environment."""
 
     @property
     def terminates_on_success(self) -> bool:
-        """Whether an episode ends where its goal is achieved; else the last step's counts."""
+        """Whether achieving the goal ends the episode; if not, success is that of its last step."""
 
     @property
     def threshold(self) -> float:
-        """The distance at which a goal counts as achieved."""
+        """The distance within which a goal is achieved."""
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes [...] of goals achieved and desired [..., goal].
+        """Rewards and successes [...] for achieved and desired goals [..., goal].
 
-        terminated: [...] bool, whether the episode ends with the step.
+        terminated: [...] bool, whether the step ends the episode.
         """
 
     def goals(self, uniform: Tensor) -> Tensor:
-        """Goals [..., goal], uniform, from numbers of that shape uniform in [0, 1)."""
+        """Uniform samples [..., goal] of the goal space, from `uniform` [..., goal] in [0, 1)."""
 
     def contains(self, goals: Tensor) -> Tensor:
-        """[...] bool: whether these [..., goal] are possible goals."""
+        """Whether goals [..., goal] lie in the goal space, [...] bool."""
 
 
 class GoalsInBox:
-    """The goals of a task that lie anywhere in the box [-half_width, half_width]^n."""
+    """Mixin for tasks whose goal space is the box [-half_width, half_width]^n."""
 
     half_width: float
 
     def goals(self, uniform: Tensor) -> Tensor:
-        """Goals [..., n], uniform in the box, from numbers of that shape uniform in [0, 1)."""
+        """See `Task.goals`."""
         return (2 * uniform - 1) * self.half_width
 
     def contains(self, goals: Tensor) -> Tensor:
-        """Whether goals [..., n] lie in the box, [...]."""
+        """See `Task.contains`."""
         return (goals.abs() <= self.half_width).all(-1)
