@@ -176,7 +176,7 @@ def test_the_example_of_stable_baselines3_trains_by_one_command(kind, form):
     model = kind(module.BitFlippingEnv(**form), **more, **SMALL)
     # It has no step limit by its name, but cuts its episodes after as many steps as it has bits.
     assert model.spec.environment.step_limit == form.get("n_bits", 10)
-    assert any("ends an episode where its goal is achieved" in note for note in model.notes)
+    assert any("its episodes end at their goal" in note for note in model.notes)
     model.learn(200)
     assert model.curves().query("phase == 'evaluation'").return_mean.notna().all()
 
@@ -216,7 +216,7 @@ def test_nested_goals_are_refused_with_the_line_to_type():
 
 
 def test_tuples_are_refused_with_the_line_to_type():
-    with pytest.raises(SpecError, match="there is a Tuple") as caught:
+    with pytest.raises(SpecError, match="it has a Tuple") as caught:
         PPO("Rooms-v0", env_kwargs={"form": "tuple"})
     line = re.search(r"(gymnasium\.wrappers\..*) makes them .* KEYS = (\[.*\])", str(caught.value))
     assert line is not None and "\n" not in str(caught.value)
@@ -289,6 +289,6 @@ def test_what_compute_reward_reads_of_info_is_given_and_kept_under_every_goal():
 
 def test_what_info_does_to_some_goals_only_is_an_error_at_the_step():
     env = GoalEnvironments(rooms(toll="mixed"), [0], workers=0)
-    with pytest.raises(EnvironmentFailure, match="something else of info under another goal"):
+    with pytest.raises(EnvironmentFailure, match="contribution of info depends on the goal"):
         for t in range(30):
             env.step(torch.full((1, 1, 1), [2, 0, 3, 1][t % 4]))

@@ -127,7 +127,7 @@ def test_sys_exit_is_told_and_is_no_success(tmp_path, file, workers, code):
 )  # fmt: skip
 def test_what_is_neither_true_nor_false_is_no_success(said, success):
     if success is None:
-        with pytest.raises(SpecError, match="success is True or False, or 1 or 0"):
+        with pytest.raises(SpecError, match="it must be True or False, or 1 or 0"):
             success_in({"is_success": said})
     else:
         assert success_in({"is_success": said}) is success

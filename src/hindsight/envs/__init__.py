@@ -1,4 +1,4 @@
-"""Goal environments with a run axis; importing this makes gymnasium know them."""
+"""Goal environments with a run axis.  Importing this package registers them with gymnasium."""
 
 import gymnasium as gym
 

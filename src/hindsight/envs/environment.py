@@ -1,4 +1,4 @@
-"""What training loops ask of environments, and how they get some."""
+"""The environment interface of the training loops, and its factory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,17 +13,15 @@ from hindsight.specs.kinds import entry
 
 
 class Environment(ABC):
-    """[run, env] environments of one specification; an episode that is over is followed by the
-    next at once.
-    """
+    """Vectorised environments [run, env] of one specification, which reset automatically."""
 
-    state: Tensor  # [run, env, obs] the observations: achieved goal, desired goal, observation
-    elapsed: Tensor  # [run, env] steps of the episode so far
-    observation_size: int  # of the three together
-    action_size: int  # numbers in an action; a choice is one number
-    n_choices: int | None  # actions are 0 ... n_choices - 1; None: they are continuous
-    truncates = True  # whether a time limit may cut an episode
-    keeps_rest = False  # whether steps tell what goals do not explain of a reward
+    state: Tensor  # [run, env, obs]: achieved goal, desired goal, observation
+    elapsed: Tensor  # [run, env] steps of the current episode
+    observation_size: int  # size of `state`'s last dimension
+    action_size: int  # numbers in an action; 1 for discrete actions
+    n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
+    truncates = True  # whether a time limit may truncate episodes
+    keeps_rest = False  # whether steps report the part of rewards that goals do not explain
 
     @property
     @abstractmethod
@@ -33,47 +31,47 @@ class Environment(ABC):
     @property
     @abstractmethod
     def task(self) -> Task:
-        """Which rewards there are for which goals."""
+        """Rewards and goal space, for relabelling."""
 
     @property
     @abstractmethod
     def observation_limit(self) -> Tensor:
-        """[obs], the observation's largest absolute values."""
+        """Largest absolute values of the observation, [obs]."""
 
     @staticmethod
     def parallel_episodes(episodes: int) -> int:
-        """How many of so many evaluation episodes of a run are played at the same time: all."""
+        """How many of a run's evaluation `episodes` run at the same time: all by default."""
         return episodes
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:  # noqa: B027
-        """Draw what is random in the next `n_steps` steps: nothing."""
+        """Draw the random numbers of the next `n_steps` steps; does nothing by default."""
 
     @abstractmethod
     def step(self, actions: Tensor) -> Step:
-        """One step of all; `state` afterwards holds the next observations.
+        """Step all environments; afterwards `state` holds the next observations.
 
-        Where an episode is over, these are the first of the next episode.
+        If an episode is over, that is the first observation of the next one.
         """
 
     @abstractmethod
     def rewind(self, episode: int = 0) -> None:
-        """Every environment to the beginning of the episode with this number (evaluation)."""
+        """Reset every environment to the start of its episode with this number (evaluation)."""
 
     @abstractmethod
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
+        """Keep the runs with these indices."""
 
     def cpu_seconds(self) -> float:
-        """Processor time so far of other processes that step them: there are none."""
+        """CPU seconds so far of worker processes; 0 without workers."""
         return 0.0
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps; everything else follows from the specification."""
+        """The state that a checkpoint stores; the rest follows from the specification."""
 
     @abstractmethod
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore a state from `state_dict`."""
 
 
 def make(
@@ -84,9 +82,9 @@ def make(
     evaluation: bool = False,
     workers: int | None = None,
 ) -> Environment:
-    """`n_envs` environments of each run, which have these seeds.
+    """Make `n_envs` environments for each run; `seeds` has one seed per run.
 
-    `workers`: processes that step foreign environments; None: one for each core.
+    `workers`: number of processes that step third-party environments; None: one per core.
     """
     options = {"device": device, "evaluation": evaluation}
     options |= {"workers": workers} if spec.foreign else {}

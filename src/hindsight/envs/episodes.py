@@ -1,4 +1,4 @@
-"""Episodes as arrays, and as a file; needs no torch."""
+"""Predator-prey episodes as arrays and files.  Does not import torch."""
 
 import zlib
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
 
-#: What a file may raise that holds no arrays of ours.
+#: Exceptions that a damaged or foreign file may raise.
 UNREADABLE = (
     ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error,
     MemoryError, OverflowError, NotImplementedError,
@@ -24,9 +24,10 @@ Positions = NDArray[np.floating[Any]]
 class Episode:
     """One episode in the box [-grid_size, grid_size]^n; predator, prey, pushed: [T + 1, n], n >= 2.
 
-    `pushed` is the object that is to meet the prey, where the predator itself is not.  Position 0
-    is the start, position t that after step t, the prey's after its move, too.
-    ValueError for shapes that differ or one dimension.
+    `pushed` is the object that must meet the prey, in the variant `pushes_object`.  Position 0 is
+    the start, position t that after step t, including the prey's move.
+
+    Raises ValueError if shapes differ or n < 2.
     """
 
     predator: Positions
@@ -41,31 +42,30 @@ class Episode:
         if shapes[0] != shapes[1] or len(shapes[0]) != 2 or not shapes[0][0]:
             raise ValueError(f"predator {shapes[0]} and prey {shapes[1]} must both be [T + 1, n]")
         if self.pushed is not None and self.pushed.shape != shapes[0]:
-            raise ValueError(f"pushed {self.pushed.shape} must be [T + 1, n], as the predator is")
+            raise ValueError(f"pushed {self.pushed.shape} must be [T + 1, n], like the predator")
         if self.n < 2:
             raise ValueError(f"an episode of {self.n} dimensions cannot be drawn")
 
     @property
     def n(self) -> int:
-        """Dimensions of the box."""
+        """Number of dimensions of the box."""
         return self.predator.shape[1]
 
     @property
     def steps(self) -> int:
-        """T."""
+        """Number of steps, T."""
         return len(self.predator) - 1
 
     @property
     def achieved(self) -> Positions:
-        """[T + 1, n], the achieved goal: what is to come near the prey."""
+        """The achieved goal [T + 1, n]: the pushed object's position or else the predator's."""
         return self.predator if self.pushed is None else self.pushed
 
     @property
     def caught(self) -> bool:
         """Whether the last step is an interception.
 
-        It is decided between the predator after its move and the prey before its own, so the last
-        positions alone do not tell.
+        Interception depends on the predator after its move and the prey before its own.
         """
         if self.steps == 0:
             return False
@@ -73,7 +73,7 @@ class Episode:
         return bool(distance <= self.interception_distance)
 
     def until(self, step: int) -> "Episode":
-        """The episode's first `step` steps."""
+        """The first `step` steps of the episode."""
         pushed = None if self.pushed is None else self.pushed[: step + 1]
         return replace(
             self, predator=self.predator[: step + 1], prey=self.prey[: step + 1], pushed=pushed
@@ -81,7 +81,7 @@ class Episode:
 
 
 def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
-    """Write episodes to an .npz that `load_episodes` reads; whole or not at all."""
+    """Write episodes atomically to an .npz file, for `load_episodes`."""
     arrays: dict[str, Any] = {}
     for i, episode in enumerate(episodes):
         arrays[f"predator_{i}"], arrays[f"prey_{i}"] = episode.predator, episode.prey
@@ -94,7 +94,7 @@ def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
 
 
 def load_episodes(path: Path) -> list[Episode]:
-    """Episodes as `save_episodes` wrote them; FileError for a file that holds none."""
+    """Read a file that `save_episodes` wrote; FileError if it contains no episodes."""
     try:
         must_be_stored(path)
         with np.load(path, allow_pickle=False) as data:

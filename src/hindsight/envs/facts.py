@@ -1,10 +1,10 @@
-"""What a gymnasium environment with goals does, found out by asking it and by trying it.
+"""Properties of a third-party goal environment, from its interface and by probing it.
 
-Relabelling must know what other goals would have paid, and which of them would have ended an
-episode.  `compute_reward` says the one, `compute_terminated` the other.  Where an environment has
-no `compute_terminated`, goals are put near the agent, and one looks on; or its own test of success
-is made to say yes; or episodes of random actions come upon a goal.  While it trains, every step is
-compared with what was found.
+Relabelling needs the rewards of other goals, and which goals would have ended the episode.
+`compute_reward` returns the former, `compute_terminated` the latter.  An environment without
+`compute_terminated` is probed: goals are placed near the agent, or its own success test is patched
+to return true, or episodes of random actions reach a goal by chance.  During training, every step
+is checked against the result.
 """
 
 import time
@@ -26,27 +26,27 @@ from hindsight.specs.spaces import KINDS, Array
 #: (achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n] bool
 SuccessTest = Callable[[Array, Array], NDArray[np.bool_]]
 
-#: Names under which environments keep their test of success, theirs or their task's.
+#: Usual names of a success test, a method of the environment or of its task.
 SUCCESS = ("_is_success", "is_success")
-#: Where a step's `info` says whether it is a success.
+#: Keys of a step's `info` that report success.
 SUCCESS_KEYS = ("is_success", "success")
-#: Episodes of random actions are looked at for so long.
+#: Seconds of random episodes when probing.
 SECONDS = 0.5
-#: For so long an environment without a step limit is watched for one of its own.
+#: Seconds of random episodes when looking for an environment's own step limit.
 LIMIT_SECONDS = 1.0
-#: Steps after which a goal is put near where the agent stands.
+#: Steps before a goal is placed near the agent.
 FIRST_STEPS = 2
-#: How near, in distances to the goal that there was.
+#: Distances of the goals placed near the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
-#: What becomes of a reward that goals do not explain, in words.
+#: Messages about the part of a reward that goals do not explain.
 REST = {
-    "keep": "what goals do not explain is kept under every goal (rest=drop leaves it out)",
-    "drop": "what goals do not explain is dropped",
+    "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
+    "drop": "the part that goals do not explain is dropped",
 }
-#: What to do where nothing tells which goals end an episode.
+#: Advice if the environment does not reveal which goals end an episode.
 WRITE = (
-    "write `def compute_terminated(self, achieved_goal, desired_goal, info): return ...`, True "
-    "where a goal ends the episode, or give terminates=never or terminates=goal"
+    "write `def compute_terminated(self, achieved_goal, desired_goal, info): return ...` that "
+    "returns True if a goal ends the episode, or set terminates=never or terminates=goal"
 )
 
 
@@ -55,41 +55,41 @@ WRITE = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What an environment says of itself, and what was found by trying it out."""
+    """Properties of an environment, from its interface and from probing."""
 
     name: str
-    #: What a policy sees, in this order: the goal dictionary's keys, and others with numbers.
+    #: The policy's inputs, in this order: the three goal keys, then other keys with numbers.
     spaces: Mapping[str, Space[Any]]
     action: Box | Discrete
     step_limit: int  # steps after which an episode is truncated
     rewards: Rewards
-    achieved_reward: float  # where the achieved goal is the desired one
+    achieved_reward: float  # the reward if achieved and desired goal are equal
     terminates_on_success: bool
-    #: Which goals are achieved; None: those with the reward of a goal that is achieved exactly.
+    #: Which goals are achieved; None: those with `achieved_reward`.
     success_test: SuccessTest | None
-    #: What a person should know before training, one sentence each.
+    #: Messages for the user before training, one sentence each.
     notes: tuple[str, ...]
 
     @property
     def goal(self) -> Space[Any]:
-        """That of achieved goals, and of desired ones."""
+        """The space of goals."""
         return self.spaces["achieved_goal"]
 
     def goal_of(self, obs: Mapping[str, Any], key: str) -> Array:
-        """A goal [*goal] of an observation, as a copy."""
+        """A copy of the goal [*goal] under `key` of an observation."""
         return np.array(obs[key], self.goal.dtype).reshape(self.goal.shape or ())
 
     def outcome(
         self, achieved: Array, desired: Array
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Rewards [n] of goals [n, *goal], and which are achieved."""
+        """Rewards [n] for goals [n, *goal], and which goals are achieved, [n]."""
         found = self.rewards(achieved, desired)
         if self.success_test is None:
             return found, found >= np.float32(self.achieved_reward)
         return found, self.success_test(achieved, desired)
 
     def is_success(self, desired: Array, obs: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
-        """Whether a step achieved the goal [*goal] that it pursued: `info` or the goals say so."""
+        """Whether a step achieved its goal `desired` [*goal], by `info` or else by the goals."""
         said = success_in(info)
         if said is None:
             achieved = self.goal_of(obs, "achieved_goal")
@@ -99,53 +99,53 @@ class Facts:
     def check_ending(
         self, achieved: Array, desired: Array, terminated: bool, truncated: bool, success: bool
     ) -> None:
-        """ValueError where a step does not end as the goals' rule says, under other goals, too."""
+        """Raise ValueError if a step contradicts the rule by which goals end episodes."""
         if not self.terminates_on_success:
             if terminated and success:
                 raise ValueError(
-                    "the episode terminated where its goal was achieved, but "
-                    "compute_terminated does not say so, so that it is unknown where other goals "
-                    "would have ended it"
+                    "the episode terminated when its goal was achieved, but compute_terminated "
+                    "does not say so, so it is unknown which other goals would have ended it"
                 )
             return
         _, said = self.outcome(*nearby(achieved, desired))
+        # If goals within rounding error disagree, either outcome is accepted.
         if said.all() and not (terminated or truncated):
             raise ValueError(
-                "the episode went on where its goal was achieved, though goals end episodes here: "
-                "write a compute_terminated that says when, or set terminates=never"
+                "the episode went on although its goal was achieved, but goals end episodes here: "
+                "write a compute_terminated that returns when they do, or set terminates=never"
             )
-        # Where goals nearby differ, rounding decides.
         if not said.any() and terminated and success:
             raise ValueError(
-                "the episode terminated where its goal was achieved, but by what tells this of "
-                "other goals it was not: write a compute_terminated that says when a goal ends one"
+                "the episode terminated when its goal was achieved, but the test used for other "
+                "goals says that it was not: write a compute_terminated that says when a goal ends "
+                "an episode"
             )
 
     def rest_of(
         self, reward: float, achieved: Array, desired: Sequence[Array], info: Mapping[str, Any]
     ) -> float:
-        """What a reward is beyond that of the goal pursued; 0 where any of `desired` explains it.
+        """The part of a reward that its goal does not explain; 0 if any of `desired` explains it.
 
-        A goal may change with the step that is rewarded; and rounding may decide whether one is
-        achieved.
+        `desired` holds the goals before and after the step, since a step may change the goal.
+        Rounding errors of the goals are tolerated.
 
-        Raises ValueError where what info adds depends on the goal.
+        Raises ValueError if the contribution of `info` depends on the goal.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
             return bool(np.isclose(found, reward, rtol=1e-4, atol=1e-6).any())
 
-        # The goal pursued, and another one: that which was achieved.
+        # The rewards of the goal pursued and, for comparison, of the goal achieved.
         pair = np.stack([achieved, achieved]), np.stack([desired[0], achieved])
         expected = self.rewards(*pair)
         if self.rewards.reads_info:
             adds = self.rewards(*pair, info) - expected
             if not np.isclose(adds[0], adds[1], rtol=1e-4, atol=1e-5):
                 raise ValueError(
-                    f"compute_reward makes something else of info under another goal "
-                    f"({adds[0]:+g} and {adds[1]:+g}), so that relabelled rewards are unknown: "
-                    "HindsightReplayBuffer(copy_infos=True) gives it the infos of the steps, for "
-                    "an agent of your own (docs/replay.md)"
+                    f"in compute_reward, the contribution of info depends on the goal "
+                    f"({adds[0]:+g} and {adds[1]:+g}), so relabelled rewards are unknown; for an "
+                    "agent of your own, HindsightReplayBuffer(copy_infos=True) passes it the "
+                    "steps' infos (docs/replay.md)"
                 )
         if explains(expected[:1]):
             return 0.0
@@ -157,22 +157,22 @@ class Facts:
 def facts_of(
     name: str, make: Callable[[], gym.Env[Any, Any]], terminates: str | None, rest: str
 ) -> Facts:
-    """Make it, look at its spaces, and try it.
+    """Make an environment, inspect its spaces and probe it.
 
     Args:
-        make: a new environment, under its step limit.
-        terminates, rest: what a person has said, as in `specs.gymnasium.GymnasiumSpec`.
+        make: returns a new environment with its step limit.
+        terminates, rest: as in `specs.gymnasium.GymnasiumSpec`.
 
     Raises:
-        SpecError: it cannot be trained on.
-        EnvironmentFailure: it raised.
+        SpecError: the environment cannot be trained on.
+        EnvironmentFailure: the environment raised an exception.
     """
     env = make()
     spaces, left_out = _seen(name, env)
     action, goal = _actions(name, env), spaces["achieved_goal"]
     compute_reward = _method(env, "compute_reward")
     if compute_reward is None:
-        raise SpecError(f"{name} has no compute_reward, which says what other goals would have won")
+        raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
     try:
         obs, _ = env.reset(seed=0)
         next_obs, reward, _, _, info = env.step(neutral(action))
@@ -183,13 +183,13 @@ def facts_of(
     rewards = Rewards(f"{name}: compute_reward", compute_reward, achieved, desired, info)
     lines = [f"compute_reward {line}" for line in rewards.notes]
     if more := list(spaces)[3:]:
-        lines.append(f"observation also holds {', '.join(more)}")
-    lines += [f"{', '.join(left_out)}: no numbers in a row, left out"] if left_out else []
+        lines.append(f"the policy also observes {', '.join(more)}")
+    lines += [f"{', '.join(left_out)} left out: neither numbers nor choices"] if left_out else []
     paid, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
     if not np.isclose(paid, float(reward), rtol=1e-4, atol=1e-6):
-        line = f"a step's reward was {float(reward):g} where compute_reward says {paid:g}"
+        line = f"a step's reward was {float(reward):g}, but compute_reward returns {paid:g}"
         if rest == "refuse":
-            raise SpecError(f"{name}: {line}: rewards must follow from the two goals alone")
+            raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
     test, ends, found = _ending(name, env, make, rewards, best + 0.0, achieved, desired, terminates)
     assert env.spec is not None and env.spec.max_episode_steps is not None
@@ -199,9 +199,9 @@ def facts_of(
 
 
 def success_in(info: Mapping[str, Any]) -> bool | None:
-    """What a step's `info` says of success; None: nothing.
+    """Success as reported by a step's `info`; None: not reported.
 
-    Raises SpecError for what is neither true nor false: NaN or a word would count as a success.
+    Raises SpecError for anything but true or false: Python would count NaN or a word as true.
     """
     key = next((key for key in SUCCESS_KEYS if key in info), None)
     if key is None:
@@ -209,11 +209,11 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
     found = np.asarray(info[key])
     if found.size and found.dtype.kind in "biuf" and np.isin(found, (0, 1)).all():
         return bool(found.all())
-    raise SpecError(f"info[{key!r}] was {info[key]!r}; success is True or False, or 1 or 0")
+    raise SpecError(f"info[{key!r}] was {info[key]!r}; it must be True or False, or 1 or 0")
 
 
 def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
-    """Steps after which an environment truncates its episodes by itself; None: not seen."""
+    """Steps after which an environment truncates episodes itself; None: no truncation observed."""
     env.action_space.seed(0)
     began, steps = time.monotonic(), 0
     env.reset(seed=0)
@@ -229,7 +229,7 @@ def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
 
 
 def neutral(action: Box | Discrete) -> Any:
-    """The middle of a box, or the first choice."""
+    """The centre of a box, or the first choice."""
     if isinstance(action, Discrete):
         return action.start
     return ((action.low + action.high) / 2).astype(action.dtype)
@@ -243,13 +243,13 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 
 
 def _seen(name: str, env: gym.Env[Any, Any]) -> tuple[dict[str, Space[Any]], list[str]]:
-    """Spaces by key, of what a policy sees, and the keys that are left out.
+    """The spaces that the policy observes, by key, and the keys that are left out.
 
-    Beside the goal dictionary's own, the keys of boxes of real numbers and of choices belong to the
-    observation, in alphabetical order; pictures and whatever else there is do not.
+    Besides the three goal keys, these are boxes of floats and choices, in alphabetical order.
+    Images and other spaces are left out.
 
     Raises:
-        SpecError: the goal dictionary's keys are not there, or not numbers or choices.
+        SpecError: a goal key is missing, or neither numbers nor choices.
     """
     whole = env.observation_space
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
@@ -260,28 +260,27 @@ def _seen(name: str, env: gym.Env[Any, Any]) -> tuple[dict[str, Space[Any]], lis
             how = (
                 ": gymnasium.wrappers.TransformObservation(env, lambda obs: "
                 "dict(zip(KEYS, obs)), gymnasium.spaces.Dict(dict(zip(KEYS, env.observation_space))"
-                f")) makes them dictionaries, with KEYS = {list(GOAL_KEYS)} in the order of the "
-                "tuple"
+                f")) makes them dictionaries, with KEYS = {list(GOAL_KEYS)} in the tuple's order"
             )
         raise SpecError(
-            f"{name}: its observations must be dictionaries of {', '.join(GOAL_KEYS)}; "
-            f"there is {what}{how}"
+            f"{name}: observations must be dictionaries with {', '.join(GOAL_KEYS)}; "
+            f"it has {what}{how}"
         )
     for key in GOAL_KEYS:
         if not isinstance(spaces[key], KINDS):
             raise SpecError(
-                f"{name}: {key} is a {type(spaces[key]).__name__}, which has to be one array: "
+                f"{name}: {key} is a {type(spaces[key]).__name__}, but must be one array: "
                 "gymnasium.wrappers.TransformObservation(env, lambda obs: {key: "
                 "gymnasium.spaces.flatten(env.observation_space[key], obs[key]) for key in obs}, "
                 "gymnasium.spaces.Dict({key: gymnasium.spaces.flatten_space(space) for key, space "
-                "in env.observation_space.items()})) flattens it, and compute_reward has to take "
-                "such goals"
+                "in env.observation_space.items()})) flattens it; compute_reward must accept the "
+                "flattened goals"
             )
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
     if achieved.shape != desired.shape:
         raise SpecError(
             f"{name}: achieved_goal {achieved.shape} and desired_goal {desired.shape} must have "
-            "one shape"
+            "the same shape"
         )
     others = sorted(set(spaces) - set(GOAL_KEYS))
     more = [key for key in others if _has_numbers(spaces[key])]
@@ -296,14 +295,14 @@ def _has_numbers(space: Space[Any]) -> bool:
 
 
 def _actions(name: str, env: gym.Env[Any, Any]) -> Box | Discrete:
-    """The action space; SpecError unless it is choices or a bounded box of real numbers."""
+    """The action space; SpecError unless it is Discrete or a bounded Box of floats."""
     space = env.action_space
     if isinstance(space, Discrete):
         return space
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        raise SpecError(f"{name}: its actions must be a Box of real numbers or Discrete: {space}")
+        raise SpecError(f"{name}: actions must be a Box of floats or Discrete, not {space}")
     if not space.is_bounded("both"):
-        raise SpecError(f"{name}: its actions must have bounds, to which [-1, 1] is scaled")
+        raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
     return space
 
 
@@ -311,13 +310,13 @@ def _actions(name: str, env: gym.Env[Any, Any]) -> Box | Discrete:
 
 
 class Tried(NamedTuple):
-    """A step of an environment that was tried out."""
+    """A step of an environment that is being probed."""
 
     achieved: Array  # [*goal]
     desired: Array  # [*goal]
     success: bool
     terminated: bool
-    real: bool = True  # not only said to be a success
+    real: bool = True  # False: a success only by a patched success test
 
 
 def _ending(
@@ -330,11 +329,10 @@ def _ending(
     desired: Array,
     terminates: str | None,
 ) -> tuple[SuccessTest | None, bool, list[str]]:
-    """Which goals are achieved (None: their reward tells), whether they end an episode, and how
-    that was found, if a person should know.
+    """The success test (None: by reward), whether success ends an episode, and messages about it.
 
     Raises:
-        SpecError: goals end episodes, or may, and nothing tells which.
+        SpecError: goals end episodes, or may, and it is unknown which.
     """
 
     def by_reward(achieved: Array, desired: Array) -> NDArray[np.bool_]:
@@ -346,14 +344,14 @@ def _ending(
         known |= {} if test is None else {"compute_terminated": test}
     own = _own_success_test(env)
     if own is not None and not known:
-        with suppress(Exception):  # a method of that name that is about something else
+        with suppress(Exception):  # a method of that name with another meaning
             test = _as_test(f"{name}: {own[1]}", getattr(*own), achieved, desired, None)
             known |= {} if test is None else {own[1]: test}
     known["compute_reward"] = by_reward
-    who, says = next(iter(known.items()))
-    chosen = None if says is by_reward else says
+    first, test = next(iter(known.items()))
+    chosen = None if test is by_reward else test
     if terminates is not None or defined is not None:
-        return chosen, (terminates == "goal") if terminates else who == "compute_terminated", []
+        return chosen, (terminates == "goal") if terminates else first == "compute_terminated", []
 
     def success(reward: Any, info: Any) -> bool:
         said = success_in(info)
@@ -362,14 +360,14 @@ def _ending(
     try:
         steps = _tried(make, success)
     except Exception as error:
-        raise EnvironmentFailure.of(f"{name}: trying it out failed", error) from error
+        raise EnvironmentFailure.of(f"{name}: probing it failed", error) from error
     if not steps:
         raise SpecError(
-            f"{name} has no compute_terminated, and was not seen to achieve a goal, so that it is "
-            f"unknown which goals end an episode: {WRITE}"
+            f"{name} has no compute_terminated, and probing it achieved no goal, so it is unknown "
+            f"which goals end an episode: {WRITE}"
         )
     if not any(step.terminated for step in steps if step.success):
-        return chosen, False, ["it goes on where its goal is achieved, and so under other goals"]
+        return chosen, False, ["its episodes continue at their goal, and so under other goals"]
     real = [step for step in steps if step.real]
     goals = [
         np.array([getattr(step, key) for step in real], achieved.dtype).reshape(-1, *achieved.shape)
@@ -379,14 +377,14 @@ def _ending(
     agrees = [one for one, asks in known.items() if not real or np.array_equal(asks(*goals), found)]
     if not agrees:
         raise SpecError(
-            f"{name} ends an episode where its goal is achieved, but nothing in it tells where "
-            f"other goals would have: {WRITE}"
+            f"{name} ends an episode when its goal is achieved, but it is unknown when other goals "
+            f"would have ended it: {WRITE}"
         )
     line = (
-        f"it ends an episode where its goal is achieved; {agrees[0]} tells where other goals end "
-        "one (terminates=never: none does)"
+        f"its episodes end at their goal; {agrees[0]} decides when other goals end them "
+        "(terminates=never: they do not)"
     )
-    return chosen if agrees[0] == who else None, True, [line]
+    return chosen if agrees[0] == first else None, True, [line]
 
 
 def _as_test(
@@ -396,7 +394,7 @@ def _as_test(
     desired: Array,
     info: dict[str, Any] | None,
 ) -> SuccessTest | None:
-    """A function as a test of success; None where it denies that a goal achieves itself."""
+    """Wrap a function as a success test; None if by it a goal does not achieve itself."""
     asks = OfGoals(what, function, achieved, desired, info)
     if not asks(desired[None], desired[None])[0]:
         return None
@@ -404,7 +402,7 @@ def _as_test(
 
 
 def _own_success_test(env: gym.Env[Any, Any]) -> tuple[Any, str] | None:
-    """The object that has the environment's own test of success, and its name there."""
+    """The object with the environment's own success test, and the method's name."""
     for owner in (env.unwrapped, getattr(env.unwrapped, "task", None)):
         for name in SUCCESS:
             if callable(getattr(owner, name, None)):
@@ -415,11 +413,11 @@ def _own_success_test(env: gym.Env[Any, Any]) -> tuple[Any, str] | None:
 def _tried(
     make: Callable[[], gym.Env[Any, Any]], success: Callable[[Any, Any], bool]
 ) -> list[Tried]:
-    """Steps of which at least one achieves its goal, by the first way that works; or none.
+    """Steps of which at least one achieves its goal, by the first probe that succeeds; or none.
 
     Args:
-        make: a new environment, which is spoiled and closed.
-        success: whether a step achieved its goal, from its reward and its info.
+        make: returns a new environment, which is modified and closed.
+        success: whether a step achieved its goal, from its reward and `info`.
     """
     for way in (_goals_put_near, _said_to_succeed, _random_episodes):
         env = make()
@@ -434,7 +432,7 @@ def _tried(
 
 
 def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
-    """Attributes of the environment, or of what it consists of, that are the desired goal."""
+    """Attributes of the environment or its parts that hold the desired goal."""
     bare, found = env.unwrapped, []
     parts = [bare, *(p for p in vars(bare).values() if hasattr(p, "__dict__"))]
     for part in parts:
@@ -456,7 +454,7 @@ def _goals_put_near(env: Any, success: Any) -> Iterator[Tried]:
         here, before = np.array(obs["achieved_goal"]), np.array(obs["desired_goal"])
         goal = (here + distance * (before - here)).astype(here.dtype)
         for part, name in _holders(env, before):
-            with suppress(AttributeError):  # of what cannot be changed
+            with suppress(AttributeError):  # read-only
                 setattr(part, name, goal.astype(getattr(part, name).dtype))
         obs, reward, terminated, _, info = env.step(idle)
         if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
@@ -470,7 +468,7 @@ def _said_to_succeed(env: Any, success: Any) -> Iterator[Tried]:
     env.reset(seed=0)
     setattr(*test, lambda *arguments, **named: np.True_)
     obs, _, terminated, _, info = env.step(neutral(env.action_space))
-    if success_in(info):  # so it is what decides
+    if success_in(info):  # so this test decides
         goals = np.array(obs["achieved_goal"]), np.array(obs["desired_goal"])
         yield Tried(*goals, True, bool(terminated), real=False)
 

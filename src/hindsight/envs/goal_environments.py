@@ -1,7 +1,6 @@
-"""Any gymnasium environment with goals, on the run axis.
+"""Third-party gymnasium goal environments on the run axis.
 
-`workers.Pool` steps run x env of them; here they look like every other task: state rows, one `Step`
-for all, rewards of other goals.
+`workers.Pool` steps run x env of them; this module gives them the interface of `Environment`.
 """
 
 import sys
@@ -21,12 +20,12 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import elements, largest
 from hindsight.streams import Purpose
 
-#: Evaluation episodes of a run that are played at the same time, at most: each takes memory.
+#: Largest number of simultaneous evaluation episodes per run, because each takes memory.
 PARALLEL_EPISODES = 4
 
 
 class ForeignTask:
-    """Rewards of other goals, as the environment itself computes them."""
+    """Rewards of other goals, computed by the environment itself; its goal space is unknown."""
 
     def __init__(self, spec: GymnasiumSpec) -> None:
         self.spec = spec
@@ -35,7 +34,7 @@ class ForeignTask:
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes of goals [..., goal] (`Facts.outcome`)."""
+        """Rewards and successes [...] for goals [..., goal]; see `Facts.outcome`."""
         facts, shape = self.spec.facts, next_achieved.shape[:-1]
         goals = [
             elements(facts.goal, goal.reshape(-1, goal.shape[-1]).cpu().numpy())
@@ -49,26 +48,26 @@ class ForeignTask:
 
     @property
     def threshold(self) -> float:
-        """SpecError: a foreign environment does not say it."""
-        raise self._unknown("the distance at which a goal is achieved")
+        """Raise SpecError: unknown."""
+        raise self._unknown("the distance within which a goal is achieved")
 
     def goals(self, uniform: Tensor) -> Tensor:
-        """SpecError: a foreign environment does not say them."""
+        """Raise SpecError: unknown."""
         raise self._unknown("which goals are possible")
 
     def contains(self, goals: Tensor) -> Tensor:
-        """SpecError: a foreign environment does not say it."""
+        """Raise SpecError: unknown."""
         raise self._unknown("which goals are possible")
 
     def _unknown(self, what: str) -> SpecError:
-        return SpecError(f"{self.spec.called} does not say {what}, which failures of MEHER need")
+        return SpecError(f"{self.spec.called} does not say {what}, which MEHER's failures need")
 
 
 class GoalEnvironments(Environment):
-    """[run, env] environments of somebody else's.
+    """Third-party environments [run, env].
 
-    Episode e of environment i of a run is reset with a seed that follows from the run's seed, i and
-    e: it begins alike in every algorithm, whatever the other runs do and whoever steps it.
+    The reset seed of episode e of environment i follows from the run's seed, i and e.  An episode
+    thus starts the same under every algorithm, whatever the other runs and the number of workers.
     """
 
     def __init__(
@@ -81,53 +80,51 @@ class GoalEnvironments(Environment):
         evaluation: bool = False,
         workers: int | None = None,
     ) -> None:
-        """All are at the beginning of their first episode.
+        """Make the environments and reset them to their first episodes.
 
         Args:
-            workers: processes that step them; None: one for each core, 0: this one.
+            workers: number of processes that step them; None: one per core; 0: this process does.
 
         Raises:
-            EnvironmentFailure: making or resetting one failed.
+            EnvironmentFailure: an environment could not be made or reset.
         """
         self.spec, self.device = spec, torch.device(device)
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
         self.n_choices = spec.n_choices
         self.keeps_rest = spec.rest == "keep"
-        #: Whether a step has paid what goals do not explain, and it has been said.
+        #: Whether the message about rewards that goals do not explain has been printed.
         self.paid_rest = evaluation
         slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self.pool = Pool(spec, slots, purpose, workers)
-        #: Row of the pool's arrays, [run, env].
+        #: Indices into the pool's arrays, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         self.rewind()
 
     @staticmethod
     def parallel_episodes(episodes: int) -> int:
-        """How many of so many evaluation episodes are played at the same time; divides them."""
+        """The largest divisor of `episodes` that is at most `PARALLEL_EPISODES`."""
         return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
 
     @property
     def goal_size(self) -> int:
-        """Numbers in a goal."""
         return self.spec.goal_size
 
     @cached_property
     def task(self) -> ForeignTask:
-        """Rewards of other goals."""
         return ForeignTask(self.spec)
 
     @cached_property
     def observation_limit(self) -> Tensor:
-        """[obs]: largest absolute values by the spaces; infinite where these have no bounds."""
+        """Largest absolute values by the spaces, [obs]; infinite without bounds."""
         limits = np.concatenate([largest(space) for space in self.spec.facts.spaces.values()])
         return torch.from_numpy(limits.astype(np.float32)).to(self.device)
 
     def step(self, actions: Tensor) -> Step:
-        """One step of all: actions [run, env, action] in [-1, 1], or choices [run, env].
+        """Step all environments with actions [run, env, action] in [-1, 1], or choices [run, env].
 
         Raises:
-            EnvironmentFailure: one of them raised, or its process is no more.
+            EnvironmentFailure: an environment raised an exception, or its process died.
         """
         arrays, rows = self.pool.arrays, self._rows
         values = actions.detach().cpu().numpy().reshape(*rows.shape, self.action_size)
@@ -144,25 +141,22 @@ class GoalEnvironments(Environment):
         return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs, rest)
 
     def rewind(self, episode: int = 0) -> None:
-        """See `Environment.rewind`."""
         self.pool.arrays.episode[:] = episode
         self.pool.arrays.elapsed[:] = 0
         self.pool.restore()
         self._show()
 
     def select(self, runs: Tensor) -> None:
-        """See `Environment.select`."""
         self._rows = self._rows[runs.cpu().numpy()]
         self.pool.arrays.active[:] = False
         self.pool.arrays.active[self._rows] = True
         self._show()
 
     def cpu_seconds(self) -> float:
-        """See `Environment.cpu_seconds`."""
         return self.pool.cpu_seconds()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps: how often each was reset, and the actions since then."""
+        """The episode number of each environment, and the actions since its start."""
         arrays, rows = self.pool.arrays, self._rows
         return {
             name: torch.from_numpy(getattr(arrays, name)[rows])
@@ -170,10 +164,10 @@ class GoalEnvironments(Environment):
         }
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        """Continue where `state_dict` was taken, by playing the open episodes again.
+        """Restore a state from `state_dict` by replaying the current episodes.
 
         Raises:
-            SpecError: the environment does not repeat itself.
+            SpecError: the environment is not deterministic.
         """
         arrays, rows = self.pool.arrays, self._rows
         for name in ("episode", "elapsed", "actions"):
@@ -181,19 +175,19 @@ class GoalEnvironments(Environment):
         self.pool.restore()
         if not np.array_equal(arrays.obs[rows], saved["obs"].numpy()):
             raise SpecError(
-                f"{self.spec.called} cannot be continued: reset with the same seed, the same "
-                "actions led it elsewhere"
+                f"{self.spec.called} cannot be continued: after a reset with the same seed, the "
+                "same actions led to another state"
             )
         self._show()
 
     def close(self) -> None:
-        """End the processes; they end with this one, too."""
+        """End the worker processes; they also end with this process."""
         self.pool.close()
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array[self._rows]).to(self.device)
 
     def _show(self) -> None:
-        """What a policy sees, and how long the episodes have lasted."""
+        """Copy the pool's observations and episode lengths to `state` and `elapsed`."""
         self.state = self._tensor(self.pool.arrays.obs)
         self.elapsed = self._tensor(self.pool.arrays.elapsed)

@@ -1,4 +1,4 @@
-"""Functions of goals that an environment has: of many goals at once, however it takes them."""
+"""Vectorised calls of an environment's goal functions, such as `compute_reward`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.spaces import Array
 
-#: Beyond it a reward is an error of the environment's, not a scale.
+#: A larger absolute reward counts as an error of the environment.
 LARGEST_REWARD = 1e8
 
 
 class Watched(dict[str, Any]):
-    """A step's info that remembers whether it was read."""
+    """A step's info that records whether it was read."""
 
     was_read = False
 
@@ -30,26 +30,30 @@ class Watched(dict[str, Any]):
         return dict.__contains__(self._read(), key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As a dictionary's."""
+        """See `dict.get`."""
         return dict.get(self._read(), key, default)
 
 
 class OfGoals:
-    """A function of an environment's for many goals, however many it takes at a time.
+    """An environment's function of goals, called for many goals at once.
 
-    It is tried with three goals together and with each of them.  Where the first fails, has another
-    shape or other values, it is asked for one goal after the other.
+    It is tried with a batch of three goals and with each of them.  If the batch fails or has
+    another shape or other values, the function is called for one goal at a time from then on.
     """
 
     def __init__(
         self, what: str, function: Callable[..., Any], achieved: Array, desired: Array,
         info: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Try it on an achieved and a desired goal [*goal] of a step; None: it takes no info.
+        """Try `function` on the achieved and desired goal [*goal] of a step.
+
+        Args:
+            what: its name in messages.
+            info: that of the step; None: the function has no such argument.
 
         Raises:
-            EnvironmentFailure: it fails on one goal and on several.
-            SpecError: it gives something else than a number for each goal.
+            EnvironmentFailure: it fails on a batch and on a single goal.
+            SpecError: it does not return one number per goal.
         """
         self.what, self._function = what, function
         watched = None if info is None else Watched(info)
@@ -60,7 +64,7 @@ class OfGoals:
         self.reads_info = watched is not None and watched.was_read
         began = time.perf_counter()
         each = self._tried(lambda: self._singles(*goals, [watched] * 3))
-        self.seconds = (time.perf_counter() - began) / 3  # for one goal
+        self.seconds = (time.perf_counter() - began) / 3  # per goal
         if isinstance(together, Exception) or together.shape != (3,):
             self.one_at_a_time = True
         elif not isinstance(each, Exception):
@@ -74,15 +78,15 @@ class OfGoals:
             )
         if self.one_at_a_time:
             self.reads_info = watched is not None and watched.was_read
-        #: What it is given where no step's info is.
+        #: The default for `info`.
         self._info = None if watched is None else dict(info or {}) if self.reads_info else {}
 
     def __call__(
         self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
     ) -> Array:
-        """Its values [n] of goals [n, *goal], all with this info; None: that of the first step.
+        """The values [n] for goals [n, *goal] with one `info`; None: that of the first step.
 
-        Raises EnvironmentFailure where it raises.
+        Raises EnvironmentFailure if the function raises.
         """
         infos = [self._info if info is None or self._info is None else info] * len(achieved)
         try:
@@ -100,7 +104,7 @@ class OfGoals:
     def _singles(self, achieved: Array, desired: Array, infos: list[Any]) -> Array:
         found = []
         for pair, info in zip(zip(achieved, desired, strict=True), infos, strict=True):
-            # A choice is a number of Python's, as the environment gave it.
+            # A discrete goal is a Python number, as in the environment.
             goals = [goal if goal.ndim else goal.item() for goal in map(np.asarray, pair)]
             more = [] if self._info is None else [info]
             found.append(np.asarray(self._function(*goals, *more)).item())
@@ -115,38 +119,39 @@ class OfGoals:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of it, one sentence each."""
+        """Messages for the user, each the end of a sentence."""
         said = []
         if self.one_at_a_time:
             said.append(
-                f"takes one goal at a time, so that 1 000 relabelled steps take "
-                f"{1e3 * self.seconds:.2g} s; let it take arrays of goals to train faster"
+                f"takes one goal at a time, so 1 000 relabelled steps take "
+                f"{1e3 * self.seconds:.2g} s; training is faster if it accepts arrays of goals"
             )
         if self.reads_info:
-            said.append("reads info: what it makes of a step's info is kept under every goal")
+            said.append("reads info: its effect on a step's reward is kept under every goal")
         return said
 
 
 class Rewards(OfGoals):
-    """`compute_reward`: float32 rewards [n]."""
+    """`compute_reward`, returning validated float32 rewards [n]."""
 
     def __call__(
         self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
     ) -> NDArray[np.float32]:
-        """Rewards [n] of goals [n, *goal]; SpecError where one is no reward."""
+        """Rewards [n] for goals [n, *goal]; SpecError for an invalid one."""
         found = np.asarray(super().__call__(achieved, desired, info), np.float32)
         if found.shape != (len(achieved),):
             raise SpecError(f"{self.what} returns {found.shape} for {len(achieved)} goals")
-        if not (np.abs(found) <= LARGEST_REWARD).all():  # nor where one is no number
-            strange = found[~(np.abs(found) <= LARGEST_REWARD)][0]
+        valid = np.abs(found) <= LARGEST_REWARD  # False for NaN
+        if not valid.all():
             raise SpecError(
-                f"{self.what} gives {strange}; a reward must be a number within ±{LARGEST_REWARD:g}"
+                f"{self.what} returned {found[~valid][0]}; a reward must be a number within "
+                f"±{LARGEST_REWARD:g}"
             )
         return found
 
 
 def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
-    """Pairs [n, *goal]: these goals, and closer and further by as much as rounding may change."""
+    """Goals [*goal] as given, and moved closer or further apart by a rounding error, [n, *goal]."""
     if not np.issubdtype(achieved.dtype, np.floating):
         return achieved[None], desired[None]
     gap = desired - achieved

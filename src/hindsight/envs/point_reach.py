@@ -1,6 +1,6 @@
-"""A point mass on the run axis: a force is to bring it to a random target in a square.
+"""A point mass on the run axis, which a force must move to a random target in a square.
 
-Position and velocity follow from a force by `step`; an episode goes on at its target.
+Episodes continue at the target until the time limit.
 """
 
 import math
@@ -18,12 +18,12 @@ from hindsight.io.compiled import first_class
 from hindsight.relabel.task import GoalsInBox
 from hindsight.specs.environments.point_reach import PointReachSpec
 
-#: A run's numbers in `step`.
+#: Indices of `parameters` in `step`.
 MAX_STEPS, DT, RANGE, MAX_SPEED, ACTION_SCALE, THRESHOLD = range(6)
 
 
 class Reaching(GoalsInBox):
-    """What hindsight must know (`relabel.task.Task`)."""
+    """Rewards and goal space (`relabel.task.Task`)."""
 
     terminates_on_success = False
 
@@ -33,7 +33,7 @@ class Reaching(GoalsInBox):
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [...]: 0 within the threshold of the target, else -1."""
+        """Reward and success [...]: 0 within the threshold of the target, else -1."""
         success = torch.linalg.vector_norm(next_achieved - desired, dim=-1) <= self.threshold
         return success.float() - 1, success
 
@@ -48,11 +48,10 @@ def step(
     drawn: Numbers,
     after: Numbers,
 ) -> int:
-    """One step of the physics; `envs.step.STEP` says what the arguments are.
+    """One step of semi-implicit Euler integration; see `envs.step.STEP` for the arguments.
 
-    The action accelerates, then the velocity of the whole step moves the mass: semi-implicit Euler.
-
-    state: [8] position, target, position, velocity.  action: [2], clipped here to [-1, 1].
+    state: [8] position, target, position, velocity.
+    action: [2], the force, clipped here to [-1, 1].
     """
     p = parameters
     squares = 0.0
@@ -68,20 +67,10 @@ def step(
     return flags | TRUNCATED if elapsed + 1 >= p[MAX_STEPS] else flags
 
 
-def spawn(
-    spec: PointReachSpec, size: tuple[int, ...], generator: np.random.Generator
-) -> NDArray[np.float32]:
-    """Initial positions and targets [*size, 4], each uniform in the square.
-
-    They are drawn without regard for each other, so that an episode may begin at its target.
-    """
-    return generator.uniform(-spec.range, spec.range, (*size, 4)).astype(np.float32)
-
-
 class PointReach(Environments[PointReachSpec]):
-    """[run, env] point masses; observations [run, env, 8]: position, target, position, velocity.
+    """Point masses with observations [run, env, 8]: position, target, position, velocity.
 
-    An episode does not end at the target: reward is 0 there and -1 elsewhere, until the time limit.
+    The reward is 0 at the target and -1 elsewhere.
     """
 
     step_function = step
@@ -89,7 +78,6 @@ class PointReach(Environments[PointReachSpec]):
 
     @cached_property
     def task(self) -> Reaching:
-        """What hindsight must know."""
         return Reaching(self.spec)
 
     def numbers(self) -> list[float]:
@@ -100,6 +88,11 @@ class PointReach(Environments[PointReachSpec]):
         return [self.spec.range] * 6 + [self.spec.max_speed] * 2
 
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
-        """At rest."""
-        position, target = torch.from_numpy(spawn(self.spec, (size,), generator)).split(2, -1)
+        """Independent positions and targets, uniform in the square; velocity 0.
+
+        An episode may start at its target.
+        """
+        box = self.spec.range
+        drawn = torch.from_numpy(generator.uniform(-box, box, (size, 4)).astype(np.float32))
+        position, target = drawn.split(2, -1)
         return torch.cat([position, target, position, torch.zeros_like(position)], dim=-1)

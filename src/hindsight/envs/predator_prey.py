@@ -1,15 +1,15 @@
-"""Predator-prey on the run axis: one predator, the agent, is to intercept one prey in a box.
+"""Predator-prey on the run axis: the agent is a predator that must intercept a prey in a box.
 
-The state of an environment is its observation, one row of 3 n numbers in the alphabetical order of
-the goal dictionary: achieved goal (the predator's position), desired goal (the prey's position),
-observation (the velocity with which the prey will move in this step).
+The state of an environment is its observation, a row of 3 n numbers: achieved goal (the predator's
+position), desired goal (the prey's position), observation (the velocity with which the prey will
+move in this step).
 
-In the variant `pushes_object` the achieved goal is the position of an object instead, which rests
-until the predator touches it and then goes where the predator goes; the observation is the prey's
-velocity and the predator's position, 4 n numbers in all.  An episode in which the object is never
-touched holds nothing that hindsight could learn from (PAPERS: section 6, question 1).
+In the variant `pushes_object`, the achieved goal is the position of an object, which does not move
+until the predator touches it and then moves with the predator.  The observation is the prey's
+velocity and the predator's position, so a state has 4 n numbers.  Hindsight cannot learn from an
+episode in which the object is never touched (PAPERS: section 6, question 1).
 
-Within a step the predator moves, then the reward is given, then the prey moves: the next
+In each step, the predator moves, then the reward is computed, then the prey moves.  The next
 observation shows the prey after its move.
 """
 
@@ -31,7 +31,7 @@ from hindsight.relabel.task import GoalsInBox
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.streams import Purpose, stream
 
-#: A run's numbers in `step`.
+#: Indices of `parameters` in `step`.
 BOX, R, MAX_STEPS, PUSHES_OBJECT, DESCRIBED, KEEPS_VELOCITY = range(6)
 
 
@@ -45,17 +45,18 @@ def step(
     drawn: Numbers,
     after: Numbers,
 ) -> int:
-    """One step of the physics (PAPERS: section 1); `envs.step.STEP` says what the arguments are.
+    """One step of the physics (PAPERS: section 1); see `envs.step.STEP` for the arguments.
 
-    state: [3 n or 4 n].  action: [n], clipped here to the action box [-1, 1].
+    state: [3 n or 4 n].
+    action: [n], clipped here to [-1, 1].
     """
     n, box, r = len(action), parameters[BOX], parameters[R]
     pushes = parameters[PUSHES_OBJECT] > 0
-    predator = 3 * n if pushes else 0  # where its position stands
+    predator = 3 * n if pushes else 0  # index of the predator's position
     squares = 0.0
     for i in range(n):
         squares += (state[predator + i] - state[i]) ** 2
-    moves = not pushes or math.sqrt(squares) <= r  # what is to meet the prey
+    moves = not pushes or math.sqrt(squares) <= r  # whether the achieved goal moves
     squares = 0.0
     for i in range(n):
         moved = within(state[predator + i] + within(action[i], 1), box)
@@ -82,7 +83,7 @@ def step(
 
 
 class Intercepting(GoalsInBox):
-    """What hindsight must know (`relabel.task.Task`)."""
+    """Rewards and goal space (`relabel.task.Task`)."""
 
     terminates_on_success = True
 
@@ -92,48 +93,44 @@ class Intercepting(GoalsInBox):
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Reward and success of steps [...]: +1 within r, else -1 at the end, else 0."""
-        # In float64, as `step` does it: in float32 an episode that is rewarded might not be over.
+        """Reward and success [...]: +1 within r, else -1 if the episode terminates, else 0."""
+        # In float64 like `step`; in float32, an episode with reward +1 might not be over.
         distance = torch.linalg.vector_norm(next_achieved.double() - desired.double(), dim=-1)
         success = distance <= self.threshold
         return success.float() - (terminated & ~success).float(), success
 
 
-def spawn(
-    spec: PredatorPreySpec, size: tuple[int, ...], generator: np.random.Generator
-) -> np.ndarray:
-    """Initial positions [*size, 2 n] of predator and prey, float32, more than r apart.
+def spawn(spec: PredatorPreySpec, size: int, generator: np.random.Generator) -> np.ndarray:
+    """Initial positions [size, 2 n] of predator and prey, float32, more than r apart.
 
-    With an object [*size, 3 n]: object, prey, predator, the object more than r from both.
+    With an object [size, 3 n]: object, prey, predator; the object is more than r away from both.
     """
     n, box, r = spec.n_dims, spec.grid_size, spec.interception_distance
     bodies = 3 if spec.pushes_object else 2
     if spec.spawn == "apart":
-        positions = np.zeros((*size, bodies * n), dtype=np.float32)
-        positions[..., 2 * n - 1] = box / 2
+        positions = np.zeros((size, bodies * n), dtype=np.float32)
+        positions[:, 2 * n - 1] = box / 2
         if spec.pushes_object:
-            positions[..., 0] = box / 2
+            positions[:, 0] = box / 2
         return positions
-    positions = generator.uniform(-box, box, (*size, bodies * n)).astype(np.float32)
+    positions = generator.uniform(-box, box, (size, bodies * n)).astype(np.float32)
     while True:
-        first = positions[..., :n]
-        others = [positions[..., i * n : (i + 1) * n] for i in range(1, bodies)]
-        distances = np.stack([np.linalg.norm(first - other, axis=-1) for other in others])
-        near = (distances <= r).any(0)
+        first, *others = np.split(positions, bodies, axis=-1)
+        near = np.any([np.linalg.norm(first - other, axis=-1) <= r for other in others], axis=0)
         if not near.any():
             return positions
         positions[near] = generator.uniform(-box, box, (int(near.sum()), bodies * n))
 
 
 class PredatorPrey(Environments[PredatorPreySpec]):
-    """[run, env] predator-prey environments; observations [run, env, 3 n or 4 n].
+    """Predator-prey environments with observations [run, env, 3 n or 4 n].
 
-    Actions [-1, 1]^n are added to the predator's position.  Rewards are +1 at interception, -1 when
-    the step limit is exceeded, else 0; both of the former terminate the episode, as in the papers,
-    and nothing is truncated.
+    Actions [-1, 1]^n are added to the predator's position.  The reward is +1 at interception, -1
+    when the step limit is exceeded, else 0.  Both events terminate the episode, as in the papers;
+    nothing is truncated.
 
-    Step t of a run has the same prey draws in every algorithm that is trained with that seed, as
-    its episodes have the same beginnings: comparisons between algorithms are paired.
+    With the same seed, step t of a run uses the same random numbers for the prey under every
+    algorithm, so that comparisons between algorithms are paired.
     """
 
     step_function = step
@@ -143,33 +140,31 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     @property
     def goal_size(self) -> int:
-        """Dimensions of the box."""
         return self.spec.n_dims
 
     @property
     def block_size(self) -> int:
-        # An evaluation lasts one longest episode: one block holds all that can begin.
+        # An evaluation lasts as long as the longest episode, so one block suffices.
         return 1 + self.spec.max_steps if self.evaluation else self.BLOCK
 
     @cached_property
     def task(self) -> Intercepting:
-        """What hindsight must know."""
         return Intercepting(self.spec)
 
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
         uniform = self._uniform(size, generator)
-        return self._beginnings(spawn(self.spec, (size,), generator), uniform)
+        return self._beginnings(spawn(self.spec, size, generator), uniform)
 
     def draw_first(self, generator: np.random.Generator) -> Tensor:
-        """A first observation [obs] of a single environment."""
-        positions = spawn(self.spec, (1,), generator)
+        """See `Environments.draw_first`; draws in another order than `_draw`."""
+        positions = spawn(self.spec, 1, generator)
         return self._beginnings(positions, self._uniform(1, generator))[0]
 
     def _uniform(self, size: int, generator: np.random.Generator) -> Numbers:
         return generator.random((size, n_uniform(self.goal_size)), dtype=np.float32)
 
     def _beginnings(self, positions: Numbers, uniform: Numbers) -> Tensor:
-        """First observations [size, obs] from `spawn`'s positions and the prey's numbers."""
+        """First observations [size, obs] from initial positions and the prey's random numbers."""
         n, spec = self.goal_size, self.spec
         goals, predator = positions[:, : 2 * n], positions[:, 2 * n :]
         seen = predator if spec.pushes_object else goals[:, :n]
@@ -179,7 +174,6 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     @property
     def goal_policy(self) -> FirstClass:
-        """How the prey moves."""
         return policy_of(self.spec.prey).velocity
 
     def numbers(self) -> list[float]:
@@ -193,21 +187,17 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     @property
     def observation_space(self) -> Dict:
-        """Boxes; the observation is the prey's velocity, and with an object the predator's place.
-
-        A velocity along an axis is v_max up to rounding, which must not leave the space.
-        """
+        """Boxes; the bounds of the prey's velocity allow for the rounding error of v_max."""
         spaces, n = super().observation_space, self.goal_size
         bounds = self.observation_limit[2 * n :].cpu().numpy().copy()
         bounds[:n] = top_speed(n) * (1 + 1e-6)
         return Dict({**spaces.spaces, "observation": Box(-bounds, bounds, dtype=np.float32)})
 
     def draw_step(self, generator: np.random.Generator) -> None:
-        """The prey's numbers of one step."""
         self._make_ready(generator.random((1, 1, 1, self._n_uniform), dtype=np.float32))
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
-        """Draw the prey's numbers for the `n_steps` steps of rollout number `iteration`."""
+        """Draw the prey's random numbers for the `n_steps` steps of rollout `iteration`."""
         size = (n_steps, self.n_envs, self._n_uniform)
         purpose = Purpose.EVALUATION_PREY if self.evaluation else Purpose.PREY
         streams = [stream(seed, purpose, iteration) for seed in self.seeds]
@@ -215,9 +205,9 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     @property
     def _n_uniform(self) -> int:
-        """Numbers of a step: none where the prey draws only when an episode begins."""
+        """Random numbers per step; none if the prey draws its velocity only once per episode."""
         return 0 if policy_of(self.spec.prey).keeps else n_uniform(self.goal_size)
 
     def _make_ready(self, uniform: Numbers) -> None:
-        """Take uniform numbers [run, step, env, number] for the steps that come."""
+        """Use uniform numbers [run, step, env, number] for the coming steps."""
         self.drawn, self._t = numbers_of(uniform) if uniform.shape[-1] else uniform, 0

@@ -1,8 +1,8 @@
-"""The fixed policies of the prey (PPO-HER section 4; released code for the details).
+"""The fixed policies of the prey (PPO-HER section 4; details from the released code).
 
-A prey is a function that turns the line of sight d = predator - prey, which points at the predator,
-and the numbers drawn for this step into the velocity with which the prey moves next.  To add one,
-write its function here and its name in `hindsight.specs.environments.predator_prey.PREYS`.
+A prey is a function from the line of sight d = predator - prey and the random numbers of the step
+to the velocity of the prey's next move.  To add one, write its function here and add its name to
+`hindsight.specs.environments.predator_prey.PREYS`.
 """
 
 import math
@@ -15,25 +15,25 @@ import torch
 from hindsight.envs.step import GOAL_POLICY, Numbers
 from hindsight.io.compiled import FirstClass, compiled, entry_point, first_class
 
-# What is drawn for one step: a speed or the share of a mixture, an index, a vector; what stands for
-# the zero vector; and the first vector once more, as numbers of a normal distribution.
+# The layout of a step's random numbers: a speed or mixing weight, an index, a vector [n], a vector
+# [n] that replaces the zero vector, and the first vector transformed to a normal distribution [n].
 SPEED = MIX = 0
 INDEX = 1
 VECTOR = 2
 
 
 def n_uniform(n: int) -> int:
-    """Uniform numbers that are drawn per step in n dimensions."""
+    """The number of uniform numbers drawn per step in n dimensions."""
     return 2 * n + 2
 
 
 def numbers_of(uniform: Numbers) -> Numbers:
-    """What a prey is given, [..., 3 n + 2], of numbers [..., 2 n + 2] uniform in [0, 1).
+    """A prey's random numbers [..., 3 n + 2], from numbers [..., 2 n + 2] uniform in [0, 1).
 
-    The last n follow from the vector's: erfinv(2 u - 1), normal with variance 1/2.
+    The last n are computed from the vector: erfinv(2 u - 1), normal with variance 1/2.
     """
     n = uniform.shape[-1] // 2 - 1
-    # The draws lie in [0, 1); half a float32 step away from 0 keeps the inverse finite.
+    # Clipping half a float32 step away from -1 and 1 keeps the inverse error function finite.
     vector = np.clip(2 * uniform[..., VECTOR : VECTOR + n] - 1, -1 + 2**-24, 1 - 2**-24)
     normal = torch.erfinv(torch.from_numpy(vector.astype(np.float32))).numpy()
     return np.concatenate([uniform, normal], axis=-1)
@@ -49,7 +49,7 @@ _top_speed = compiled(top_speed)
 
 @compiled
 def length(v: Numbers) -> float:
-    """|v|."""
+    """The Euclidean norm |v|."""
     squares = 0.0
     for x in v:
         squares += x * x
@@ -58,7 +58,7 @@ def length(v: Numbers) -> float:
 
 @compiled
 def scale(v: Numbers, to: float) -> None:
-    """Give v [n] this length; the zero vector stays zero."""
+    """Scale v [n] to length `to`, in place; the zero vector stays zero."""
     now = length(v)
     for i in range(len(v)):
         v[i] = v[i] * (to / now) if now > 0 else 0.0
@@ -66,10 +66,10 @@ def scale(v: Numbers, to: float) -> None:
 
 @compiled
 def released_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
-    """The authors' "orthogonal" vector to v, of length |v|: only roughly orthogonal.
+    """The authors' "orthogonal" vector to v, of length |v|; it is only roughly orthogonal.
 
-    u ~ U(0, 1)^n; for a random index j with v_j != 0, u_j becomes -(sum_{i<n} v_i u_i) / v_j, where
-    the sum leaves out the last index and includes the old u_j.  v is nowhere the zero vector.
+    u ~ U(0, 1)^n; for a random index j with v_j != 0, u_j becomes -(sum_{i<n} v_i u_i) / v_j.  The
+    sum leaves out the last index and includes the old u_j.  v must not be the zero vector.
     """
     n = len(v)
     u = drawn[VECTOR : VECTOR + n].copy()
@@ -89,9 +89,9 @@ def released_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
 
 @compiled
 def described_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
-    """A vector exactly orthogonal to v, of length |v|, uniform among the orthogonal directions.
+    """A vector exactly orthogonal to v, of length |v|, in a uniformly distributed direction.
 
-    A Gaussian vector less its component along v, which is nowhere the zero vector.
+    A Gaussian vector minus its component along v.  v must not be the zero vector.
     """
     n = len(v)
     o = drawn[VECTOR + 2 * n :].copy()
@@ -106,17 +106,11 @@ def described_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
 
 
 @compiled
-def mix(
-    v: Numbers,
-    least: float,
-    drawn: Numbers,
-    described: bool,
-    velocity: Numbers,
-) -> None:
-    """The velocity along m o + (1 - m) v at top speed, m ~ U(least, 1), o orthogonal to v."""
+def mix(v: Numbers, least: float, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+    """Move along m o + (1 - m) v at top speed, m ~ U(least, 1), o orthogonal to v."""
     n = len(v)
     somewhere = v.copy()
-    if np.count_nonzero(v) == 0:  # which has no orthogonal direction
+    if np.count_nonzero(v) == 0:  # the zero vector has no orthogonal direction
         for i in range(n):
             somewhere[i] = 0.01 + 0.99 * drawn[VECTOR + n + i]
     o = (
@@ -131,27 +125,26 @@ def mix(
 
 
 class Policy(NamedTuple):
-    """How a prey moves."""
+    """The motion of a prey."""
 
-    velocity: FirstClass
-    #: It draws one velocity at the start of an episode and keeps it.
-    keeps: bool
+    velocity: FirstClass  # writes the velocity [n]
+    keeps: bool  # one velocity, drawn at the start of an episode
 
 
 def policy(keeps: bool = False) -> Callable[[Callable[..., None]], Policy]:
-    """A prey of the function that writes its velocity [n]."""
+    """Turn a function that writes a velocity [n] into a prey policy."""
     return lambda function: Policy(first_class(GOAL_POLICY)(function), keeps)
 
 
 @policy(keeps=True)
 def static(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """It rests."""
+    """Do not move."""
     velocity[:] = 0
 
 
 @compiled
 def _anywhere(drawn: Numbers, speed: float, velocity: Numbers) -> None:
-    """Along a uniform vector."""
+    """Move along a random vector, uniform in a cube."""
     for i in range(len(velocity)):
         velocity[i] = 2 * drawn[VECTOR + i] - 1
     scale(velocity, speed)
@@ -159,37 +152,40 @@ def _anywhere(drawn: Numbers, speed: float, velocity: Numbers) -> None:
 
 @policy()
 def random(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """Along a uniform vector, at a uniform speed."""
+    """Move along a random vector at a random speed, drawn at every step."""
     _anywhere(drawn, _top_speed(len(d)) * drawn[SPEED], velocity)
 
 
 @policy()
 def attract(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """Towards the predator and aside."""
+    """Move towards the predator and sideways."""
     mix(d, 0.1, drawn, described, velocity)
 
 
 @policy()
 def repel(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """Away from the predator and aside."""
+    """Move away from the predator and sideways."""
     mix(-d, 0.0, drawn, described, velocity)
 
 
 @policy()
 def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """Against the line of sight at top speed."""
+    """Move straight away from the predator at top speed."""
     velocity[:] = -d
     scale(velocity, _top_speed(len(d)))
 
 
 @policy(keeps=True)
 def random_direction(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """Along a uniform vector at top speed."""
+    """Move along a random vector at top speed, drawn once per episode."""
     _anywhere(drawn, _top_speed(len(d)), velocity)
 
 
 def policy_of(prey: str) -> Policy:
-    """The prey of this name, looked up: a cell depends on the code of its own prey alone."""
+    """The prey with this name.
+
+    It is looked up at run time, so that the fingerprint of a cell covers only its own prey.
+    """
     found = globals().get(prey)
     if not isinstance(found, Policy):
         raise LookupError(f"prey {prey!r} has a name but no function in hindsight.envs.prey")
@@ -203,7 +199,7 @@ def _each(policy: Any, d: Numbers, drawn: Numbers, described: bool, velocity: Nu
 
 
 def velocities(prey: str, d: Numbers, uniform: Numbers, described: bool) -> Numbers:
-    """Velocities [size, n] at lines of sight d [size, n], by numbers [size, 2 n + 2] in [0, 1)."""
+    """Velocities [size, n] for lines of sight d [size, n]; `uniform` [size, 2 n + 2] in [0, 1)."""
     velocity = np.empty_like(d)
     _each(policy_of(prey).velocity.address, d, numbers_of(uniform), described, velocity)
     return velocity

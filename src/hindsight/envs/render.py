@@ -1,7 +1,7 @@
-"""Pictures of episodes; of predator-prey like Fig. 1 of both papers.
+"""Images of episodes; predator-prey looks like Fig. 1 of both papers.
 
-Everything here takes NumPy arrays and draws without pyplot, so that gymnasium's `rgb_array`, the
-frames of an animation and the published figure share one drawing and touch no global state.
+All functions take NumPy arrays and avoid pyplot's global state.  They draw gymnasium's `rgb_array`,
+the frames of animations, and the published figure.
 """
 
 import itertools
@@ -20,33 +20,23 @@ from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
-# Okabe & Ito (2008), told apart by line and mark as well.
-PREDATOR: dict[str, Any] = {
-    "color": "#D55E00",
-    "linestyle": "-",
-    "marker": "o",
-    "linewidth": 1.6,
-}
-PREY: dict[str, Any] = {
-    "color": "#0072B2",
-    "linestyle": (0, (4, 1.6)),
-    "marker": "s",
-    "linewidth": 1.4,
-}
-PUSHED: dict[str, Any] = {
-    "color": "#009E73",
-    "linestyle": (0, (5, 1.3, 1, 1.3)),
-    "marker": "D",
-    "linewidth": 1.4,
-}
+
+def _look(color: str, linestyle: Any, marker: str, linewidth: float) -> dict[str, Any]:
+    return {"color": color, "linestyle": linestyle, "marker": marker, "linewidth": linewidth}
+
+
+# Colours of Okabe & Ito (2008); line styles and markers differ as well.
+PREDATOR = _look("#D55E00", "-", "o", 1.6)
+PREY = _look("#0072B2", (0, (4, 1.6)), "s", 1.4)
+PUSHED = _look("#009E73", (0, (5, 1.3, 1, 1.3)), "D", 1.4)
 SHADOW = "#AAAAAA"
 GRID = "#E4E4E4"
 
 
 def figure_axes(n: int, pushes_object: bool = False, pixels: int = 480) -> tuple[Figure, Any]:
-    """A square figure with axes for n dimensions: flat for n = 2, else 3-D; ValueError below 2."""
+    """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2; ValueError for n < 2."""
     if n < 2:
-        raise ValueError(f"an episode of {n} dimensions cannot be drawn: it takes 2 at least")
+        raise ValueError(f"an episode of {n} dimensions cannot be drawn; at least 2 are needed")
     figure = Figure(figsize=(pixels / 100, pixels / 100), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
@@ -58,7 +48,7 @@ def figure_axes(n: int, pushes_object: bool = False, pixels: int = 480) -> tuple
 
 
 def pixels_of(figure: Figure) -> NDArray[np.uint8]:
-    """The figure as an image, [height, width, 3] uint8."""
+    """Render a figure as an image [height, width, 3], uint8."""
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg), "figure_axes makes such figures"
     canvas.draw()
@@ -66,10 +56,11 @@ def pixels_of(figure: Figure) -> NDArray[np.uint8]:
 
 
 def draw_episode(axes: Any, episode: Episode) -> None:
-    """Draw an episode so far on axes of `figure_axes`, flat or 3-D; ValueError if n is below that.
+    """Draw an episode so far on 2-D or 3-D axes; ValueError if it has fewer dimensions.
 
-    Starts are open marks, the present is filled, the predator's reach is shaded; above three
-    dimensions the first three are drawn.  A prey that was caught is drawn where it was met.
+    Open markers are starts, filled ones current positions; the interception distance is shaded.  Of
+    more than three dimensions, the first three are drawn.  A caught prey is drawn where it was
+    intercepted.
     """
     predator, prey = episode.predator, episode.prey
     solid = hasattr(axes, "set_zlim")
@@ -87,15 +78,15 @@ def draw_episode(axes: Any, episode: Episode) -> None:
     words = [f"step {episode.steps}", "caught" if episode.caught else f"distance {distance:.1f}"]
     if n > shown:
         words.append(f"{shown} of {n} dimensions")
-    # Two lines: above three dimensions one is wider than the picture.
+    # Two lines, because the title of more than three dimensions is wider than the image.
     lines = [episode.title.replace("_", " "), ", ".join(words)]
     axes.set_title("\n".join(filter(None, lines)), pad=2 if solid else 6)
 
 
 def _path(axes: Any, look: dict[str, Any], path: Positions, grid_size: float) -> None:
-    """One agent's way [T + 1, 2 or 3], from an open mark to a filled one."""
+    """Draw a trajectory [T + 1, 2 or 3], from an open marker to a filled one."""
     if path.shape[1] == 3:
-        # The shadow on the floor: without it, depth cannot be read from a still picture.
+        # A shadow on the floor, which shows depth in a still image.
         floor = [-grid_size] * len(path)
         axes.plot(path[:, 0], path[:, 1], floor, color=SHADOW, linewidth=0.9, zorder=0)
         stem = np.repeat(path[-1:], 2, axis=0)
@@ -109,7 +100,7 @@ def _path(axes: Any, look: dict[str, Any], path: Positions, grid_size: float) ->
 
 
 def _reach(axes: Any, centre: Positions, radius: float) -> None:
-    """The interception distance around the predator: a disc, or a ball of wire."""
+    """Draw the interception distance around the predator: a disc, or a wireframe ball."""
     if len(centre) == 2:
         colour = PREDATOR["color"]
         axes.add_patch(Circle(tuple(centre), radius, facecolor=colour, alpha=0.2, linewidth=0))
@@ -121,7 +112,7 @@ def _reach(axes: Any, centre: Positions, radius: float) -> None:
 
 
 def _box(axes: Any, grid_size: float, solid: bool) -> None:
-    """The whole box to scale, ticks at its walls and its middle."""
+    """Show the whole box to scale, with ticks at its walls and its centre."""
     ticks: Sequence[float] = [-grid_size, 0, grid_size]
     names = [f"−{grid_size:g}", "0", f"{grid_size:g}"]
     axes.set_xlim(-grid_size, grid_size)
@@ -133,7 +124,7 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
         axes.spines[:].set_visible(True)  # the walls
         axes.grid(False)
         return
-    inner = ["", *names[1:]]  # at the box's corners two axes' labels would share one place
+    inner = ["", *names[1:]]  # labels of two axes would overlap at the box's corners
     axes.set_yticks(ticks, inner)
     axes.set_zlim(-grid_size, grid_size)
     axes.set_zticks(ticks, inner)
@@ -152,9 +143,10 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
 def draw_reach(
     path: Positions, target: Positions, threshold: float, edge: float
 ) -> NDArray[np.uint8]:
-    """The way [T + 1, 2] to a target [2] as an image [480, 480, 3].
+    """An image [480, 480, 3] of a trajectory [T + 1, 2] to a target [2].
 
-    The start is an open mark, the present a filled one; the disc is where the target is reached.
+    The start is an open marker, the current position a filled one.  Within the disc, the target is
+    reached.
     """
     figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
@@ -172,7 +164,7 @@ def draw_reach(
 
 
 def draw_bits(bits: NDArray[Any], goal: NDArray[Any], steps: int) -> NDArray[np.uint8]:
-    """Bits [n] above their goal [n] as an image [240, 480, 3]; a wrong bit has a frame."""
+    """An image [240, 480, 3] of bits [n] above their goal [n]; wrong bits are framed."""
     figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
@@ -196,15 +188,15 @@ def draw_bits(bits: NDArray[Any], goal: NDArray[Any], steps: int) -> NDArray[np.
     return pixels_of(figure)
 
 
-#: An episode so far, the observations before and after each step.
+#: The observations of an episode so far.
 Seen = Sequence[Mapping[str, NDArray[Any]]]
 
 
 class Picture(NamedTuple):
-    """How an environment is drawn."""
+    """A drawing function of an environment."""
 
-    draw: Callable[[Any, Seen], NDArray[np.uint8]]  # from its specification
-    fps: int  # steps a second in a film
+    draw: Callable[[Any, Seen], NDArray[np.uint8]]  # from its specification and observations
+    fps: int  # steps per second in a film
 
 
 def _of_predator_prey(spec: PredatorPreySpec, seen: Seen) -> NDArray[np.uint8]:
@@ -229,7 +221,7 @@ def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
     return draw_bits(seen[-1]["achieved_goal"], seen[-1]["desired_goal"], len(seen) - 1)
 
 
-#: By id; an environment without a picture can be trained, but not watched.
+#: By environment ID; an environment without an entry can be trained, but not watched.
 PICTURES = {
     "PredatorPrey-v0": Picture(_of_predator_prey, 5),
     "PointReach-v0": Picture(_of_point_reach, 20),

@@ -1,8 +1,8 @@
-"""What our goal environments share on the run axis: episodes that follow each other.
+"""Base class of the native goal environments: vectorised steps and automatic resets.
 
 The state of an environment is its observation, one row of numbers in the alphabetical order of the
-goal dictionary: achieved goal, desired goal, observation.  A task says how a step changes it and
-how an episode begins; `Environments` keeps [run, env] of them going.
+goal dictionary's keys: achieved goal, desired goal, observation.  A task defines one step and the
+distribution of first observations; `Environments` runs [run, env] copies of it.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ TaskSpec = TypeVar("TaskSpec", bound=EnvironmentSpec)
 
 @first_class(GOAL_POLICY)
 def at_rest(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
-    """The goal does not move by itself."""
+    """The goal policy of tasks whose goals do not move."""
 
 
 @entry_point
@@ -43,10 +43,10 @@ def _advance(
     after: Numbers,
     flags: NDArray[np.int64],
 ) -> None:
-    """One step of all runs: arrays [run, env, ...].
+    """Step all environments; arrays are [run, env, ...], `after` and `flags` are outputs.
 
-    parameters: [number], what `step` needs to know of the task.
-    drawn: [run, step of the rollout, env, number], of which step `t` is taken.
+    parameters: [number], see `Environments.numbers`.
+    drawn: [run, rollout step, env, number], of which step `t` is used.
     """
     runs, envs = elapsed.shape
     for run in range(runs):
@@ -63,24 +63,23 @@ def _advance(
 
 
 class Environments(Environment, Generic[TaskSpec]):
-    """[run, env] environments of one of our tasks.
+    """Native environments [run, env] of one task.
 
-    Episode e of a run begins in the same state in every algorithm that is trained with that seed:
+    With the same seed, episode e of a run starts in the same state under every algorithm, so that
     comparisons between algorithms are paired.
     """
 
-    #: Episodes' beginnings are drawn in blocks of so many, two of which are held: the current and
-    #: the next.
+    #: First observations are drawn in blocks of this many episodes.  Two blocks are kept in memory,
+    #: the current and the next one.
     BLOCK = 64
 
     seeds: list[int]  # [run]
     episode: Tensor  # [run, env], number of the current episode
     step_function: FirstClass  # one step of one environment (`envs.step.STEP`)
-    parameters: NDArray[np.float64]  # [number], what it needs to know of the task
-    #: [run, step, env, number], what is random in the steps of this rollout.
-    drawn: Numbers
-    _t: int  # the step of this rollout
-    goals_move = False  # whether desired goals move within an episode, after the reward
+    parameters: NDArray[np.float64]  # [number], its `parameters` argument
+    drawn: Numbers  # [run, step, env, number], random numbers of this rollout's steps
+    _t: int  # index of the next step in this rollout
+    goals_move = False  # whether desired goals move during an episode, after the reward
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class Environments(Environment, Generic[TaskSpec]):
         self.parameters = np.array(self.numbers(), np.float64)
         self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
-        self._drawn = torch.zeros(shape, dtype=torch.int64)  # blocks drawn so far
+        self._drawn = torch.zeros(shape, dtype=torch.int64)  # number of blocks drawn so far
         size = (*shape, 2 * self.block_size, self.observation_size)
         self.beginnings = torch.zeros(size, device=self.device)
         self._prepare()
@@ -109,7 +108,7 @@ class Environments(Environment, Generic[TaskSpec]):
 
     @property
     def observation_space(self) -> Dict:
-        """Of a single environment, as gymnasium has it."""
+        """The gymnasium space of a single environment's observations."""
         g = self.goal_size
         limits = np.split(self.observation_limit.cpu().numpy(), [g, 2 * g])
         boxes = {n: Box(-x, x, dtype=np.float32) for n, x in zip(GOAL_KEYS, limits, strict=True)}
@@ -117,28 +116,27 @@ class Environments(Environment, Generic[TaskSpec]):
 
     @property
     def action_space(self) -> Box | Discrete:
-        """Of a single environment, as gymnasium has it."""
+        """The gymnasium space of a single environment's actions."""
         if self.n_choices is not None:
             return Discrete(self.n_choices)
         return Box(-1, 1, (self.action_size,), np.float32)
 
     @cached_property
     def observation_limit(self) -> Tensor:
-        """[obs], the observation's largest absolute values."""
         return torch.tensor(self.limits(), device=self.device)
 
     def draw_first(self, generator: np.random.Generator) -> Tensor:
-        """A first observation [obs] of a single environment."""
+        """Draw a first observation [obs] for the gymnasium wrapper."""
         return self._draw(1, generator)[0]
 
     def draw_step(self, generator: np.random.Generator) -> None:
-        """Draw what is random in the next step of a single environment: nothing."""
+        """Draw the random numbers of the wrapper's next step; does nothing by default."""
 
     def advance(self, actions: Tensor) -> Step:
-        """One step from `state` and `elapsed`, which it leaves as they are."""
+        """Compute one step from `state` and `elapsed` without changing them."""
         t = self._t if self.drawn.shape[-1] else 0
         if t >= self.drawn.shape[1]:
-            raise IndexError("prepare_rollout comes first, for as many steps as there are")
+            raise IndexError("call prepare_rollout first, with at least as many steps")
         self._t += 1
         state, elapsed = self.state.cpu().contiguous().numpy(), self.elapsed.cpu().numpy()
         chosen = actions.cpu().float().reshape(*elapsed.shape, self.action_size)
@@ -156,28 +154,27 @@ class Environments(Environment, Generic[TaskSpec]):
 
     @property
     def goal_policy(self) -> FirstClass:
-        """How goals move by themselves."""
+        """How desired goals move, `envs.step.GOAL_POLICY`."""
         return at_rest
 
     @property
     def block_size(self) -> int:
-        """Episodes in a block."""
+        """Number of episodes in a block."""
         return self.BLOCK
 
     @abstractmethod
     def numbers(self) -> list[float]:
-        """What the task's step function needs to know of the task."""
+        """The numbers that describe the task to its step function."""
 
     @abstractmethod
     def limits(self) -> list[float]:
-        """The observation's largest absolute values, [obs]."""
+        """Largest absolute values of the observation, [obs]."""
 
     @abstractmethod
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
-        """First observations [size, obs] of as many episodes."""
+        """Draw first observations [size, obs]."""
 
     def step(self, actions: Tensor) -> Step:
-        """See `Environment.step`."""
         if self._steps_since_drawn == self.block_size:
             self.draw_beginnings()
         self._steps_since_drawn += 1
@@ -190,7 +187,6 @@ class Environments(Environment, Generic[TaskSpec]):
         return step
 
     def select(self, runs: Tensor) -> None:
-        """See `Environment.select`."""
         self.seeds = [self.seeds[i] for i in runs.tolist()]
         for name in ("state", "elapsed", "episode", "_drawn", "beginnings"):
             value = getattr(self, name)
@@ -198,28 +194,25 @@ class Environments(Environment, Generic[TaskSpec]):
         self._prepare()
 
     def rewind(self, episode: int = 0) -> None:
-        """See `Environment.rewind`."""
         self.elapsed.zero_()
         self.episode.fill_(episode)
-        # Two blocks are held: what lies before the last two has been overwritten.
+        # Only the last two blocks are in memory; earlier ones have been overwritten.
         first = episode // self.block_size
         self._drawn = torch.where(self._drawn > first + 2, first, self._drawn)
         self.draw_beginnings()
         self.state = self._beginning()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """See `Environment.state_dict`."""
         return {name: getattr(self, name).clone() for name in ("state", "elapsed", "episode")}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        """See `Environment.load_state_dict`."""
         for name, value in saved.items():
             getattr(self, name).copy_(value)
         self._drawn.copy_(self.episode.cpu() // self.block_size)
         self.draw_beginnings()
 
     def _prepare(self) -> None:
-        """What follows from the runs on the axis, whenever they change."""
+        """Set up what depends on the runs on the axis."""
         runs, envs = self.elapsed.shape
         self._run = torch.arange(runs, device=self.device)[:, None]
         self._env = torch.arange(envs, device=self.device)[None, :]
@@ -230,14 +223,14 @@ class Environments(Environment, Generic[TaskSpec]):
         return self.beginnings[self._run, self._env, self.episode % (2 * self.block_size)]
 
     def draw_beginnings(self) -> None:
-        """Draw the blocks that come within reach: at least once in every `block_size` steps."""
+        """Draw the blocks that may be needed soon; call this at least every `block_size` steps."""
         self._steps_since_drawn = 0
         size = self.block_size
         wanted = self.episode.cpu() // size + 2
         while (behind := (self._drawn < wanted).nonzero()).numel():
             for run, env in behind.tolist():
                 block = int(self._drawn[run, env])
-                # An environment's blocks lie 2**40 apart from the next one's.
+                # Stream numbers of consecutive environments are 2**40 apart.
                 generator = stream(self.seeds[run], self._purpose, (env << 40) + block)
                 half = slice((block % 2) * size, (block % 2 + 1) * size)
                 self.beginnings[run, env, half] = self._draw(size, generator).to(self.device)

@@ -1,4 +1,4 @@
-"""One step of goal environments: what it tells, and what a task's own step function looks like."""
+"""One step of goal environments: its result, and the signature of a task's step function."""
 
 from typing import NamedTuple
 
@@ -8,19 +8,19 @@ from torch import Tensor
 
 from hindsight.io.compiled import compiled, function_type
 
-#: Numbers [...] in one piece.
+#: A contiguous float32 array [...].
 Numbers = NDArray[np.float32]
 
-#: How a goal moves by itself: `(d, drawn, described, velocity)`, which writes the velocity [n] at
-#: the line of sight d [n] by the numbers drawn for the step.
+#: How a goal moves: `(d, drawn, described, velocity)` writes the velocity [n], given the line of
+#: sight d [n] and the random numbers drawn for the step.
 GOAL_POLICY = function_type("void", "float32[:]", "float32[:]", "boolean", "float32[:]")
 
 #: One step of one environment: `(goal_policy, parameters, state, elapsed, action, drawn, after)`.
 #:
-#: It writes into `after` [obs] what follows `state` [obs], which begins with the goal that the
-#: action achieved, and returns which of the flags below hold.  `parameters` are the run's numbers,
-#: `elapsed` the steps of the episode before this one, `action` the numbers of the action or one
-#: choice, `drawn` the random numbers of the step.
+#: It writes the successor of `state` [obs] into `after` [obs], which begins with the goal that the
+#: action achieved, and returns a combination of the flags below.  `parameters` describe the task,
+#: `elapsed` is the number of previous steps of the episode, `action` contains the numbers of the
+#: action or one choice, and `drawn` contains the random numbers of the step.
 STEP = function_type(
     "int64", GOAL_POLICY, "float64[:]", "float32[:]", "int64", "float32[:]", "float32[:]",
     "float32[:]",
@@ -30,22 +30,23 @@ TERMINATED, TRUNCATED, SUCCESS = 1, 2, 4
 
 @compiled
 def within(x: float, bound: float) -> float:
-    """The nearest number in [-bound, bound]; NaN stays NaN."""
+    """Clip x to [-bound, bound]; NaN propagates."""
     if x > bound:
         return bound
     return -bound if x < -bound else x
 
 
 class Step(NamedTuple):
-    """One step of [run, env] environments; an episode is over where it is terminated or truncated.
+    """The result of one step of [run, env] environments.
 
-    The two never hold at once: where an episode terminates in its last step, no time limit cut it.
+    An episode is over if it is terminated or truncated, never both: an episode that terminates at
+    the time limit is not truncated.
     """
 
     next_achieved: Tensor  # [run, env, goal], the goal achieved by the action
-    terminated: Tensor  # [run, env] bool: nothing follows
-    truncated: Tensor  # [run, env] bool: the time limit cut what would have gone on
-    success: Tensor  # [run, env] bool: the desired goal is achieved after this step
-    next_obs: Tensor  # [run, env, obs], of the same episode, also where it is over
-    #: [run, env], of the reward what goals do not explain; None: there is no such thing.
+    terminated: Tensor  # [run, env] bool: the episode reached a terminal state
+    truncated: Tensor  # [run, env] bool: the time limit cut the episode
+    success: Tensor  # [run, env] bool: the step achieved the desired goal
+    next_obs: Tensor  # [run, env, obs], of the same episode even if it is over
+    #: [run, env], the part of the reward that goals do not explain; None: not reported.
     rest: Tensor | None = None

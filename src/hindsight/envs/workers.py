@@ -1,11 +1,11 @@
-"""Gymnasium environments stepped by processes that share their arrays.
+"""Gymnasium environments in worker processes with shared-memory arrays.
 
-One process steps several environments one after the other: a message to it and back costs as much
-as a hundredth of a step of a robot arm, however many environments it steps.  Needs no torch.
+Each worker steps several environments in turn.  A message to it and back costs a hundredth of a
+robot arm's step, however many environments it steps.  Does not import torch.
 
-What an environment does follows from its seed, the number of its episode and the actions so far;
-so it is brought to where a checkpoint was taken by playing these actions again, which takes no
-knowledge of what is inside, and needs an environment that repeats itself.
+Checkpoints work without access to an environment's internals: its state follows from its seed, the
+episode number and the actions so far, so it is restored by replaying these actions.  This requires
+a deterministic environment.
 """
 
 import multiprocessing
@@ -35,29 +35,29 @@ from hindsight.streams import Purpose, stream
 
 @dataclass(frozen=True)
 class Slot:
-    """Who an environment is."""
+    """The identity of an environment."""
 
-    seed: int  # of its run
-    env: int  # which of its run's
+    seed: int  # its run's
+    env: int  # its index within the run
 
     def episode_seed(self, purpose: Purpose, episode: int) -> int:
-        """What the environment's reset is given."""
-        # An environment's episodes lie 2**40 apart from the next one's.
+        """The reset seed of an episode."""
+        # Stream numbers of consecutive environments are 2**40 apart.
         return int(stream(self.seed, purpose, (self.env << 40) + episode).integers(2**31))
 
 
 class Arrays:
-    """What is known of the environments, one row each, in memory that processes share."""
+    """The state of all environments in shared memory; one row per environment."""
 
-    active: NDArray[np.bool_]  # whether it is stepped
-    obs: NDArray[np.float32]  # before the next action
-    next_obs: NDArray[np.float32]  # after the last action
-    outcome: NDArray[np.bool_]  # of the last step: terminated, truncated, success
-    rest: NDArray[np.float32]  # of the last step's reward, what goals do not explain
-    episode: NDArray[np.int64]  # number of the episode
-    elapsed: NDArray[np.int64]  # steps of it so far
-    actions: NDArray[np.float32]  # of the episode, in [-1, 1] or choices; the last is the next
-    seconds: NDArray[np.float64]  # processor time, one row for each worker
+    active: NDArray[np.bool_]  # [row], whether it is stepped
+    obs: NDArray[np.float32]  # [row, obs], before the next action
+    next_obs: NDArray[np.float32]  # [row, obs], after the last action
+    outcome: NDArray[np.bool_]  # [row, 3], last step: terminated, truncated, success
+    rest: NDArray[np.float32]  # [row], part of the last reward that goals do not explain
+    episode: NDArray[np.int64]  # [row], number of the current episode
+    elapsed: NDArray[np.int64]  # [row], its steps so far
+    actions: NDArray[np.float32]  # [row, step, action], its actions in [-1, 1], or choices
+    seconds: NDArray[np.float64]  # [worker], CPU time
 
     def __init__(self, spec: GymnasiumSpec, slots: int, workers: int) -> None:
         obs, action = spec.observation_size, spec.action_size
@@ -75,7 +75,7 @@ class Arrays:
         self._memory = {}
         for name, (kind, shape) in shapes.items():
             size = int(np.prod(shape)) * np.dtype(kind).itemsize
-            # It has no name in the file system: nothing is left, however the processes end.
+            # This memory has no name in the file system, so nothing remains if processes crash.
             self._memory[name] = multiprocessing.RawArray("b", size), kind, shape
         self._look()
         self.active[:] = True
@@ -85,7 +85,7 @@ class Arrays:
             setattr(self, name, np.frombuffer(memory, kind).reshape(shape))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a process that is no fork is given: the memory, not a copy of it."""
+        """Pickle references to the shared memory, not copies, for spawned processes."""
         return self._memory
 
     def __setstate__(self, memory: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ class Arrays:
 
 
 class Instances:
-    """Some of the environments, in the process that steps them."""
+    """The environments of one worker."""
 
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, arrays: Arrays,
@@ -103,21 +103,21 @@ class Instances:
         self.spec, self.slots, self.purpose = spec, slots, purpose
         self.arrays, self.rows = arrays, rows
         self._envs: dict[int, gym.Env[Any, Any]] = {}
-        #: The goals striven for by the next actions, as the environments gave them.
+        #: The current desired goals by row, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
 
     def restore(self) -> None:
-        """Bring each environment to where its row says: its episode, the actions of it so far."""
+        """Bring each environment to the state of its row, by replaying the episode's actions."""
         for row in self._active():
-            doing = "making it"
+            doing = "making the environment for the start"
             try:
                 if row not in self._envs:
                     self._envs[row] = self.spec.make()
                 doing = "reset"
                 self._begin(row)
                 for t in range(int(self.arrays.elapsed[row])):
-                    doing = f"step {t + 1} again"
+                    doing = f"replay of step {t + 1}"
                     obs, *_ = self._envs[row].step(
                         action_of(self.facts.action, self.arrays.actions[row, t])
                     )
@@ -127,7 +127,7 @@ class Instances:
                 raise self._failure(row, doing, error) from error
 
     def step(self) -> None:
-        """One step of each; where an episode is over, `obs` is the beginning of the next."""
+        """Step each environment; if an episode is over, `obs` is the start of the next one."""
         for row in self._active():
             try:
                 self._step(row)
@@ -141,7 +141,7 @@ class Instances:
         arrays, facts = self.arrays, self.facts
         action = action_of(facts.action, arrays.actions[row, arrays.elapsed[row]])
         obs, reward, terminated, truncated, info = self._envs[row].step(action)
-        if not abs(float(reward)) <= LARGEST_REWARD:  # nor if it is no number
+        if not abs(float(reward)) <= LARGEST_REWARD:  # also true for NaN
             raise ValueError(
                 f"the reward was {reward}; a reward must be a number within ±{LARGEST_REWARD:g}"
             )
@@ -156,8 +156,8 @@ class Instances:
             if rest and self.spec.rest == "refuse":
                 said = float(reward) - rest
                 raise ValueError(
-                    f"the reward was {reward:g} where compute_reward says {said:g}, and "
-                    "rest=refuse wants rewards to follow from the two goals alone"
+                    f"the reward was {reward:g}, but compute_reward returns {said:g}; with "
+                    "rest=refuse they must agree"
                 )
             arrays.rest[row] = rest
         arrays.outcome[row] = terminated, truncated and not terminated, success
@@ -173,14 +173,14 @@ class Instances:
         return [row for row in self.rows if self.arrays.active[row]]
 
     def _begin(self, row: int) -> None:
-        """The first observation of the current episode."""
+        """Reset to the start of the current episode."""
         seed = self.slots[row].episode_seed(self.purpose, int(self.arrays.episode[row]))
         obs, _ = self._envs[row].reset(seed=seed)
         self._write(self.arrays.obs[row], obs)
         self._desired[row] = self.facts.goal_of(obs, "desired_goal")
 
     def _write(self, row: NDArray[np.float32], obs: dict[str, Any]) -> None:
-        """Achieved goal, desired goal and observation, side by side."""
+        """Write an observation into a row: achieved goal, desired goal, observation."""
         row[:] = row_of(obs, self.facts.spaces)
         if not np.isfinite(row).all():
             raise ValueError(f"an observation is not finite: {obs}")
@@ -195,9 +195,9 @@ class Instances:
 
 
 class Pool:
-    """All environments of the runs: `restore` and `step` them, in this process or in others.
+    """All environments of all runs, in this process or in workers.
 
-    Workers end with this process, however it ends: what they wait for is then closed.
+    Workers end with this process, however it ends, because their pipes are closed then.
     """
 
     def __init__(
@@ -211,12 +211,12 @@ class Pool:
         if count <= 1:
             self._here = Instances(spec, slots, purpose, self.arrays, range(len(slots)))
             return
-        # A fork knows what has been registered in this process; elsewhere modules are imported.
+        # A forked process knows the environments registered here; a spawned one imports modules.
         methods = multiprocessing.get_all_start_methods()
         context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
         for i in range(count):
             ours, theirs = context.Pipe()
-            # A run's environments are spread, so that workers stay alike when runs leave.
+            # Each run's environments are spread over workers, which balances the load if runs end.
             rows = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
@@ -232,11 +232,11 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Process numbers of the workers."""
+        """Process IDs of the workers."""
         return [process.pid for process in self._processes if process.pid is not None]
 
     def cpu_seconds(self) -> float:
-        """Processor time of the workers so far."""
+        """CPU seconds of the workers so far."""
         return float(self.arrays.seconds.sum())
 
     def close(self) -> None:
@@ -245,11 +245,11 @@ class Pool:
             self._finalizer()
 
     def restore(self) -> None:
-        """Bring each environment to where its row says."""
+        """Bring each environment to the state of its row."""
         self._all("restore")
 
     def step(self) -> None:
-        """One step of each, with the actions at its row's `elapsed`."""
+        """Step each environment with the action at its row's `elapsed`."""
         self._all("step")
 
     def _all(self, what: str) -> None:
@@ -272,7 +272,7 @@ class Pool:
             raise EnvironmentFailure(errors[0])
 
     def _died(self) -> EnvironmentFailure:
-        """Which worker is no more."""
+        """The error for a worker that died."""
         ready = wait([process.sentinel for process in self._processes], 1.0)
         for process in self._processes:
             if process.sentinel in ready:
@@ -280,20 +280,20 @@ class Pool:
         codes = [process.exitcode for process in self._processes]
         self.close()
         gone = [code for code in codes if code is not None]
-        how = "has been closed"
+        how = "closed its connection"
         if gone:
             how = f"was killed by signal {-gone[0]}" if gone[0] < 0 else f"ended with {gone[0]}"
         return EnvironmentFailure(
-            f"{self.spec.called}: a process that steps it {how}; checkpoints are whole, and the "
-            "same command continues from it"
+            f"{self.spec.called}: a process that steps it {how}; the last checkpoint is intact, "
+            "and the same command continues from it"
         )
 
 
 def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Connection) -> None:
-    """A worker's life: do what is asked for, until nobody asks any more."""
+    """The main loop of a worker: execute commands until told to end."""
     instances = Instances(*of)
     other.close()
-    for which in SIGNALS:  # an interrupt is the first process's to handle
+    for which in SIGNALS:  # the main process handles interrupts
         signal.signal(which, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
@@ -311,14 +311,14 @@ def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Conne
 
 
 def _end_with(parent: int) -> None:
-    """End with the process that asks, also from within a step that never comes back."""
+    """End this worker when its parent process ends, even during a step that hangs."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
 
 
 def _end(connections: list[Connection], processes: list[BaseProcess]) -> None:
-    """Ask the workers to end, and make sure of it."""
+    """Ask the workers to end; kill those that do not."""
     for connection in connections:
         with suppress(OSError):
             connection.send("end")

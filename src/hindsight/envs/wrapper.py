@@ -1,8 +1,8 @@
-"""The gymnasium wrapper of our environments: `gymnasium.make("PredatorPrey-v0", prey="attract")`.
+"""The gymnasium interface of the native environments: `gymnasium.make("PredatorPrey-v0")`.
 
-`import hindsight.envs` makes gymnasium know them; `"hindsight.envs:PredatorPrey-v0"` is a name that
-imports it.  What a step does is that of the environment on the run axis (`run_axis.Environments`),
-with one run and one environment: there is no second implementation.
+`import hindsight.envs` registers them; `gymnasium.make("hindsight.envs:PredatorPrey-v0")` does so,
+too.  The wrapper runs an environment of the run axis (`run_axis.Environments`) with one run and one
+environment, so there is no second implementation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,30 +25,30 @@ Observation = dict[str, Array]
 
 
 class GoalEnv(gymnasium.Env[Any, Any]):
-    """One of our environments; what it is about, its class in `hindsight.envs` tells.
+    """A native environment; its task is described at its class in `hindsight.envs`.
 
     Observations: `achieved_goal`, `desired_goal` and `observation`.
-    Actions: [-1, 1]^n, clipped, or one of several choices.
-    `info["is_success"]` says whether the goal is achieved in this step, `info["timed_out"]` whether
-    it is the last that the step limit allows.
+    Actions: [-1, 1]^n, clipped, or discrete.
+    `info["is_success"]`: whether the step achieved the goal.
+    `info["timed_out"]`: whether the step reached the step limit.
 
-    Where goals move, a step is rewarded for the goal before its move, which is
-    `info["desired_goal_at_reward"]`; the observation shows it after.  `compute_reward` of the
-    `achieved_goal` that `step` returns, of that goal and of `info` is always the step's reward.
+    If goals move, the reward of a step refers to the goal before its move,
+    `info["desired_goal_at_reward"]`; the observation shows the goal after its move.  The step's
+    reward always equals `compute_reward` of the returned `achieved_goal`, that goal and `info`.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012, as gymnasium's own
 
     def __init__(self, environment: str, render_mode: str | None = None, **parameters: Any) -> None:
-        """An environment with the parameters of its specification, and their defaults.
+        """Make an environment.
 
         Args:
-            environment: its id, one of `specs.environments.ENVIRONMENTS`.
-            render_mode: "rgb_array", or None for no pictures.
-            parameters: the keys of its specification (`hindsight.specs.environments`).
+            environment: its ID, one of `specs.environments.ENVIRONMENTS`.
+            render_mode: "rgb_array", or None for no images.
+            parameters: keys of its specification (`hindsight.specs.environments`).
 
         Raises:
-            SpecError (a ValueError): one sentence that names the parameter.
+            SpecError: a ValueError that names the invalid parameter.
         """
         picture = PICTURES.get(environment)
         modes = ["rgb_array"] if picture is not None else []
@@ -63,20 +63,20 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self._spaces = self.native.observation_space.spaces
         self.action_space = self.native.action_space
         self._over = True
-        self._seen: list[Observation] = []  # of this episode
+        self._seen: list[Observation] = []  # observations of this episode
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode.
+        """Start an episode.
 
         Args:
-            seed: of `np_random`, from which everything random is drawn.
-            options: {"state": numbers} begins the episode there instead of where it is drawn:
-                achieved goal, desired goal and observation side by side.
+            seed: for `np_random`, from which all random numbers are drawn.
+            options: {"state": numbers} sets the initial state instead of drawing it: achieved goal,
+                desired goal and observation, concatenated.
 
         Raises:
-            ValueError: another option, another number of numbers, or some outside their space.
+            ValueError: an unknown option, or a state with the wrong size or outside its space.
         """
         super().reset(seed=seed)
         self.native.state = self._first(options or {})[None, None]
@@ -86,9 +86,11 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         return self._observation(), {"is_success": False, "timed_out": False}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """One step; raises ValueError for an action that is none.
+        """Take one step.
 
-        Raises gymnasium's ResetNeeded where no episode has begun, or the last one is over.
+        Raises:
+            ValueError: the action is invalid.
+            gymnasium.error.ResetNeeded: no episode has begun, or the last one is over.
         """
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over or has not begun: call reset()")
@@ -113,13 +115,13 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def compute_reward(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> float | NDArray[np.float32]:
-        """The reward of goals [..., goal].
+        """The rewards for goals [..., goal].
 
         Args:
-            achieved_goal: the goal achieved by the action (that of the next observation).
-            desired_goal: the goal striven for when the action was taken.
-            info: a dictionary, whose "timed_out" may be an array [...], or for a batch one
-                dictionary per goal; where it says nothing, the step limit is not reached.
+            achieved_goal: the goal achieved by the action, that of the next observation.
+            desired_goal: the goal pursued by the action.
+            info: a dictionary, whose "timed_out" may be an array [...], or one dictionary per goal;
+                without "timed_out", the step limit is not reached.
 
         Returns a float for goals [goal], else float32 [...].
         """
@@ -129,21 +131,20 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
-        """Whether the episode terminates, of goals [..., goal].
+        """Whether the episode terminates under goals [..., goal]; arguments as in `compute_reward`.
 
-        Arguments as of `compute_reward`, under the names of gymnasium-robotics.  Returns a bool for
-        goals [goal], else bool [...].
+        Returns a bool for goals [goal], else bool [...].
         """
         return _truth(self._outcome(achieved_goal, desired_goal, info)[1])
 
     def compute_truncated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
-        """Whether a time limit cuts the episode; arguments and result as of the others."""
+        """Whether the time limit truncates the episode; see `compute_terminated`."""
         return _truth(self._outcome(achieved_goal, desired_goal, info)[2])
 
     def render(self) -> NDArray[np.uint8] | None:
-        """The episode so far as an image [height, width, 3]; None without a render mode."""
+        """An image [height, width, 3] of the episode so far; None without a render mode."""
         name = self.parameters.id
         if self.render_mode is None:
             gymnasium.logger.warn(
@@ -158,29 +159,29 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> tuple[Array, Array, Array]:
-        """Reward, whether terminated, whether truncated, of goals [..., goal]; [...] each."""
+        """Rewards, terminations and truncations [...] for goals [..., goal]."""
         achieved, desired = (
             torch.from_numpy(np.array(goal, np.float32))[None]
             for goal in (achieved_goal, desired_goal)
         )
         native = self.native
         late = torch.tensor(_timed_out(info, tuple(achieved.shape[1:-1])))[None]
-        # A time limit that cuts nothing is part of the task, and an end like any other.
+        # If the task never truncates, reaching the step limit is a failure that terminates.
         fails = late & (not native.truncates)
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
         return reward[0].numpy(), terminated[0].numpy(), (late & ~terminated)[0].numpy()
 
     def _first(self, options: Mapping[str, Any]) -> torch.Tensor:
-        """The state [obs] in which an episode begins, or ValueError."""
+        """The initial state [obs] of an episode; ValueError for invalid options."""
         for key in options.keys() - {"state"}:
-            raise ValueError(f"unknown option {key!r} of reset; there is state")
+            raise ValueError(f"unknown option {key!r} of reset; the only option is 'state'")
         if "state" not in options:
             return self.native.draw_first(self.np_random)
         name, value = "option 'state' of reset", options["state"]
         numbers = _numbers(name, value, self.native.observation_size)
         parts = self._parts(numbers)
-        # An integer space would take 0.5 for 0.
+        # Conversion to an integer space truncates 0.5 to 0.
         same = (np.concatenate(list(parts.values())) == numbers).all()
         if not same or not self.observation_space.contains(parts):
             space = ", ".join(f"{key} in {space}" for key, space in self._spaces.items())
@@ -188,7 +189,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         return torch.from_numpy(numbers)
 
     def _observation(self) -> Observation:
-        """The state in three arrays of its own."""
+        """The current observation, as a dictionary of copies."""
         return self._parts(self.native.state[0, 0].numpy())
 
     def _parts(self, state: NDArray[np.float32]) -> Observation:
@@ -198,7 +199,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
 
 def _chosen(action: Any, space: Space[Any]) -> torch.Tensor:
-    """An action as a number or as numbers [n], or ValueError."""
+    """The action as a tensor [n], or [] if it is discrete; ValueError for an invalid one."""
     if not isinstance(space, Discrete):
         assert space.shape is not None
         return torch.from_numpy(_numbers("action", action, space.shape[0]))
@@ -210,9 +211,9 @@ def _chosen(action: Any, space: Space[Any]) -> torch.Tensor:
 
 
 def _numbers(name: str, value: Any, n: int) -> NDArray[np.float32]:
-    """`value` as float32 [n], or ValueError."""
+    """`value` as a float32 array [n]; ValueError if that is impossible."""
     try:
-        # A copy, since the caller's array may be read-only, which torch does not take.
+        # A copy, because the caller's array may be read-only, which torch does not support.
         numbers = np.array(value, dtype=np.float32)
     except (TypeError, ValueError):
         numbers = np.empty(0, np.float32)
@@ -222,12 +223,12 @@ def _numbers(name: str, value: Any, n: int) -> NDArray[np.float32]:
 
 
 def _truth(flags: Array) -> bool | NDArray[np.bool_]:
-    """Truth values [...] as they are, a single one as a bool."""
+    """Flags [...] unchanged, but a single one as a bool."""
     return flags if flags.ndim else bool(flags)
 
 
 def _timed_out(info: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """What `info` (see `compute_reward`) says about the step limit, of the given shape."""
+    """Whether the step limit is reached by `info` (see `compute_reward`), in the given shape."""
     if isinstance(info, Sequence | np.ndarray):
         said = np.reshape([one.get("timed_out", False) for one in np.ravel(np.array(info))], shape)
     else:
