@@ -101,8 +101,8 @@ class BitFlipping(Environments[BitFlippingSpec]):
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
         """Independent, uniform bits and goals.
 
-        One episode in 2^n starts with its bits equal to the goal.  This does not count as a success,
-        which depends on the bits after an action.
+        One episode in 2^n starts with its bits equal to the goal.  It is not yet a success:
+        success depends on the bits after an action.
         """
         n = self.goal_size
         drawn = torch.from_numpy(generator.integers(0, 2, (size, 2 * n)).astype(np.float32))
