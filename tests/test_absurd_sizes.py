@@ -50,7 +50,7 @@ ABSURD = [
     ({"environment__n_dims": 10**6}, "specification.environment.n_dims"),
     ({"algorithm__learning_rate": float("nan")}, "learning_rate: nan is not allowed"),
     ({"algorithm__n_steps": 10**15}, "n_steps"),
-    ({"environment__title": "a" * 200_000}, "longer than 100,000 letters"),
+    ({"environment__title": "a" * 200_000}, "longer than 100,000 characters"),
 ]
 
 

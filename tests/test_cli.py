@@ -103,7 +103,7 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
             ["train", "--env", "BitFlipping-v0", "spawn=apart"],
             "unknown option 'spawn'",
         ),
-        (["train", "--her", "none", "k=4"], "k=4: 'k' needs hindsight, so a strategy (her)"),
+        (["train", "--her", "none", "k=4"], "k=4: 'k' needs hindsight: set a strategy (her)"),
         (["train", "PPO"], "error: 'PPO' is not key=value"),
         (["train", "fidelity=released"], "fidelity has no effect here"),
         (
