@@ -63,7 +63,7 @@ class Spec(BaseModel):
         return values
 
     def _reset(self, *names: str) -> None:
-        """Set fields that have no effect to their defaults, so that equal trainings share a name."""
+        """Reset fields without effect to their defaults, so that equal trainings share a name."""
         for name in names:
             object.__setattr__(self, name, type(self).model_fields[name].default)
 

@@ -29,7 +29,7 @@ class EnvironmentFailure(Exception):
 
     @classmethod
     def of(cls, what: str, error: BaseException) -> "EnvironmentFailure":
-        """Build the error from what was being done and the exception that the environment raised."""
+        """Build the error from what was being done and the environment's exception."""
         lines = "".join(traceback.format_exception(error))
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 

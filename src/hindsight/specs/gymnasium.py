@@ -88,7 +88,7 @@ class GymnasiumSpec(EnvironmentSpec):
         return self
 
     def _kwargs_open_nothing(self) -> None:
-        """Reject gymnasium's own arguments and, for known environments, any that may name a file."""
+        """Reject gymnasium's own arguments and, for known environments, possible file paths."""
         if reserved := sorted(self.kwargs.keys() & set(RESERVED)):
             raise SpecError(
                 f"kwargs.{reserved[0]} is not allowed: it is an argument of gymnasium.make"

@@ -147,5 +147,5 @@ def _typed(entry_point: Any) -> Iterator[bytes]:
 
 def forget() -> None:
     """Clear the caches, for tests that edit sources."""
-    for remembered in (_tree, _digest):
-        remembered.cache_clear()
+    for cached in (_tree, _digest):
+        cached.cache_clear()

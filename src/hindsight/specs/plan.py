@@ -148,7 +148,7 @@ class Shipped:
 
 
 def _but_for_size(spec: CellSpec) -> str:
-    """A key that is equal for cells that differ only in seeds, steps and what follows from these."""
+    """A key that is equal for cells that differ only in seeds, steps and what these imply."""
     algorithm = spec.algorithm.model_dump(mode="json")
     algorithm.pop("log_interval", None)
     values = spec.model_dump(mode="json", include={"environment", "hindsight", "replay"})
@@ -302,7 +302,7 @@ class Plan:
         return name if ships else file_name(self.cells[name])
 
     def cells_of(self, experiment: str, published: bool = False) -> list[str]:
-        """Unique names of the cells that an experiment trains, or of the published ones it reads."""
+        """Names of the cells that an experiment trains, or of the published ones that it reads."""
         places = self.experiments[experiment]
         return list(dict.fromkeys(name for entry, name in places if entry.published is published))
 
