@@ -150,15 +150,12 @@ def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
         yield from _statements((f"{home}.{name}", None))
 
 
-def _place(root: str) -> Place:
-    module, _, name = root.partition(":")
-    return module, name or None
-
-
 def closure(*roots: str) -> dict[ast.stmt, str]:
     """All statements that roots (`module` or `module:name`) depend on, with their modules."""
-    todo, seen = [_place(root) for root in roots], set[Place]()
-    found: dict[ast.stmt, str] = {}
+    todo, seen, found = list[Place](), set[Place](), dict[ast.stmt, str]()
+    for root in roots:
+        module, _, name = root.partition(":")
+        todo.append((module, name or None))
     while todo:
         place = todo.pop()
         if place in seen:
@@ -169,11 +166,6 @@ def closure(*roots: str) -> dict[ast.stmt, str]:
                 found[node] = home
                 todo += _references(node, home)
     return found
-
-
-def modules(*roots: str) -> list[str]:
-    """Sorted modules of this package that roots depend on."""
-    return sorted(set(closure(*roots).values()))
 
 
 @cache

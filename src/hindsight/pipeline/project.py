@@ -126,11 +126,6 @@ class Project:
                     found[name] = min(seeds, spec.seeds)
         return found
 
-    @property
-    def trained(self) -> list[str]:
-        """Curves of all cells; empty if nothing is trained."""
-        return [str(self.curves(name)) for name in self.plan.cells if self.trains]
-
     def cells_of(self, experiment: str) -> list[str]:
         """Curves behind an experiment's tables; only existing ones if nothing is trained."""
         names = [n for n in self.plan.cells_of(experiment) if self.trains or n in self.there]
@@ -257,8 +252,8 @@ class Project:
         Intermediate files are included: Snakemake does not notice that one is missing while the
         files made from it exist.
         """
-        last = [self.page, self.scoreboard, self.claims]
-        return [*last, *self.drawn, *self.all_tables, *self.trained]
+        cells = [str(self.curves(name)) for name in self.plan.cells if self.trains]
+        return [self.page, self.scoreboard, self.claims, *self.drawn, *self.all_tables, *cells]
 
     def digest(self, *experiments: str) -> str:
         """Hash these experiments' plans, or the papers' grids if none is given."""
@@ -368,7 +363,7 @@ def files_below(folder: Path, ending: str = ".parquet") -> set[str]:
 
 
 def cancel_left_jobs() -> None:
-    """Cancel this folder's jobs that a killed Snakemake left on the cluster, and wait for their end.
+    """Cancel this folder's jobs that a killed Snakemake left on the cluster, and wait for them.
 
     Otherwise two jobs could train the same cell.  Cells continue from their checkpoints.
     """
@@ -407,7 +402,8 @@ def clean(folder: Path = TRAINED) -> list[Path]:
             left.append(name)
     begun = files_below(folder / "checkpoints", ".pt") - files_below(folder / "cells")
     left += [name for name in sorted(begun) if name.rpartition("-")[2] not in todays]
-    return [path for name in left for path in files_of_cell(folder, name)]
+    paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
+    return [path for path in paths if path.exists()]
 
 
 def _is_of_today(path: Path, name: str) -> bool:
@@ -424,9 +420,3 @@ KINDS = {
     "cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt", "specs": ".json",
     "logs": ".log", "benchmarks": ".tsv", "progress": ".json",
 }  # fmt: skip
-
-
-def files_of_cell(folder: Path, name: str) -> list[Path]:
-    """All existing files of a cell."""
-    paths = (folder / kind / f"{name}{ending}" for kind, ending in KINDS.items())
-    return [path for path in paths if path.exists()]

@@ -21,8 +21,8 @@ from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import read_manifest
 from hindsight.specs.manifest import verify as must_be_vouched_for
 
-#: Iterations and runs to retrain.  No iteration starts after this many updates, because each update
-#: amplifies rounding differences between processors (by 2900 updates, a quarter of a critic's loss).
+#: Iterations and runs to retrain.  No iteration starts after this many updates, because updates
+#: amplify rounding differences between processors (after 2900, to a quarter of a critic's loss).
 ITERATIONS, RUNS, UPDATES = 2, 2, 1000
 #: Largest relative difference allowed in the median column, ...
 TOLERANCE = 1e-4
@@ -30,8 +30,8 @@ TOLERANCE = 1e-4
 #: vanish; a changed learning rule moves most columns.
 WORST = 0.1
 #: Simulators (FetchSlide) and updates at each step amplify rounding until runs diverge.  A
-#: difference up to CHAOS times that caused by relative NUDGES of the initial parameters says nothing
-#: about the code.
+#: difference of up to CHAOS times that caused by NUDGES, relative changes of the initial
+#: parameters, says nothing about the code.
 CHAOS, NUDGES = 10.0, (1e-6, -1e-6, 3e-6)
 #: Columns that depend on the machine.
 CLOCKS = ("wall_seconds", "cpu_seconds")

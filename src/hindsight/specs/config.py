@@ -290,12 +290,6 @@ class Config(Spec):
                 _is_part_of(f"{where}.{name}.arms.{arm}", part, experiment)
 
     @property
-    def named(self) -> set[str]:
-        """Environment ids in the configuration: the user typed them, so they may be imported."""
-        tasks = [task for each in self.experiments.values() for task in each.tasks.values()]
-        return {str(task["id"]) for task in tasks if "id" in task}
-
-    @property
     def size_name(self) -> str:
         """Name of the preset in force."""
         return PUBLISHED_PRESET if self.results == "published" else self.preset

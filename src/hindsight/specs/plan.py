@@ -12,8 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from hindsight.io.files import as_json, reason
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
@@ -31,7 +29,7 @@ from hindsight.specs.config import (
     Size,
     conditions,
 )
-from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.from_file import values_of as values_in_file
 
@@ -224,9 +222,9 @@ def _cell(config: Config, at: Place) -> CellSpec:
         values["end_test"] = test
         values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
     try:
-        return CellSpec.model_validate(values)
-    except ValidationError as error:
-        raise SpecError(f"{where}: {one_sentence(error)}") from None
+        return validated(CellSpec, values)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
 
 
 def _divisor(number: int, at_most: int) -> int:
