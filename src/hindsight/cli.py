@@ -346,7 +346,7 @@ def watch(
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
     of = "1 episode" if len(shown) == 1 else f"{len(shown)} episodes"
-    typer.echo(f"{out}: {of}, {caught} of them successful")
+    typer.echo(f"{out}: {of}, {caught} ending at the goal")
 
 
 @app.command()

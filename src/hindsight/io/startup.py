@@ -25,7 +25,7 @@ _kept: list[tempfile.TemporaryDirectory[str]] = []
 def open_streams() -> None:
     """Reopen standard streams that the parent has closed, so that no file takes their descriptors.
 
-    Standard error goes to standard output then.
+    A closed standard error is redirected to standard output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
@@ -23,7 +24,6 @@ from hindsight.envs.robots import quicken
 from hindsight.specs.base import Count, EnvironmentSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
-from hindsight.specs.kinds import entry
 from hindsight.specs.own_code import digest_of, versions_of
 from hindsight.specs.spaces import size
 
@@ -78,7 +78,7 @@ class GymnasiumSpec(EnvironmentSpec):
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
-                found = entry("hindsight.envs.facts:own_step_limit")(self.make())
+                found = resolve_name("hindsight.envs.facts:own_step_limit")(self.make())
             if found is None:
                 raise SpecError(
                     f"{self.called} has no step limit: set one, such as max_episode_steps=100"
@@ -276,6 +276,6 @@ def _one_line(error: Exception) -> str:
 def _facts(values: str) -> "Facts":
     spec = GymnasiumSpec.model_construct(**json.loads(values))
     # imported by name: cells of other environments do not depend on this code
-    find = entry("hindsight.envs.facts:facts_of")
+    find = resolve_name("hindsight.envs.facts:facts_of")
     facts: Facts = find(spec.called, spec.make, spec.terminates, spec.rest)
     return facts

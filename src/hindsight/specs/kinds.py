@@ -1,19 +1,13 @@
-"""Discover the specifications in a package's modules, and resolve entry points."""
+"""Discover the specifications in a package's modules."""
 
 import importlib
 import pkgutil
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hindsight.specs.base import Spec
 
 Kind = TypeVar("Kind", bound=Spec)
-
-
-def entry(point: str) -> Any:
-    """Import the object that an entry point `module:name` refers to."""
-    module, _, name = point.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def kinds(package: str, path: Sequence[str], base: type[Kind], field: str) -> dict[str, type[Kind]]:
