@@ -163,11 +163,6 @@ class _Watch:
 
     def state(self) -> tuple[float, float, str]:
         """Number of finished cells, of all cells, and a line of text, for the display."""
-        count, text = self.look()
-        return count, max(len(self.work), 1), text
-
-    def look(self) -> tuple[int, str]:
-        """Number of finished cells, and a line of text."""
         # List folders rarely: there may be thousands of cells on a network file system.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
             files = files_below(self.project.root / "cells")
@@ -187,7 +182,7 @@ class _Watch:
         left = sum(self.work[name] for name in self.work.keys() - self.there) - begun
         if minutes := minutes_left(time.monotonic() - self.started, done, left):
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
-        return len(self.there), text
+        return len(self.there), max(len(self.work), 1), text
 
     def _drawn(self) -> str:
         """Number of figures drawn, or confirmed as up to date, since the start."""

@@ -58,16 +58,13 @@ def wants_naming(name: str) -> bool:
 
 
 def _must_be_named(environment: Any, named: Collection[str]) -> None:
+    """Raise SpecError unless the user typed this id or another one of the same module."""
     name = environment.get("id") if isinstance(environment, dict) else None
-    if not isinstance(name, str) or _is_named(name, named) or not wants_naming(name):
+    modules = {each.rpartition(":")[0] for each in named} - {""}
+    if not isinstance(name, str) or name in named or name.rpartition(":")[0] in modules:
         return
-    raise SpecError(
-        f"its environment is {name}, which is neither ours nor gymnasium-robotics', and a file "
-        f"does not decide what is imported: if you trust it, name it too: --env {name}"
-    )
-
-
-def _is_named(name: str, named: Collection[str]) -> bool:
-    """Whether the user has typed this id, or another one of the same module."""
-    module = name.rpartition(":")[0]
-    return name in named or (bool(module) and module in {n.rpartition(":")[0] for n in named})
+    if wants_naming(name):
+        raise SpecError(
+            f"its environment is {name}, which is neither ours nor gymnasium-robotics', and a file "
+            f"does not decide what is imported: if you trust it, name it too: --env {name}"
+        )
