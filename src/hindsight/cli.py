@@ -100,17 +100,17 @@ def _set_aside(paths: Iterable[Path]) -> str:
     from hindsight.specs.config import PUBLISHED, TRAINED
 
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
-    said = []
+    actions = []
     for path in made:
         if (folder := path.parent) != TRAINED and TRAINED / "tables" in folder.parents:
             if (folder / "plan.json").exists():  # an experiment's tables are made together
                 shutil.rmtree(folder)
             path.unlink(missing_ok=True)
-            said.append(f"{folder} is removed")
+            actions.append(f"{folder} is removed")
         else:
-            said.append(f"set aside as {set_aside(path).name}")
+            actions.append(f"set aside as {set_aside(path).name}")
     again = "made again when the workflow next runs"
-    return f"; {', '.join(dict.fromkeys(said))}, and {again}" if said else ""
+    return f"; {', '.join(dict.fromkeys(actions))}, and {again}" if actions else ""
 
 
 def _config(pairs: list[str] | None) -> Any:

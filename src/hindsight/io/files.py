@@ -74,15 +74,15 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
         )
         os.close(handle)
-        beside = Path(name)
+        temporary = Path(name)
         try:
-            write(beside)
-            with beside.open("rb") as file:
+            write(temporary)
+            with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            beside.chmod(0o644)
-            beside.replace(path)
+            temporary.chmod(0o644)
+            temporary.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:
         # torch.save raises RuntimeError
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error
@@ -97,7 +97,7 @@ def write_if_changed(path: Path, text: str) -> None:
     with suppress(OSError):  # write_whole reports errors
         if path.read_bytes() == data and path.stat().st_mtime <= time.time():
             return
-    write_whole(path, lambda beside: beside.write_bytes(data))
+    write_whole(path, lambda temporary: temporary.write_bytes(data))
 
 
 def as_json(value: Any) -> str:

@@ -295,4 +295,4 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> N
                 others = ", ".join(
                     f"{name} {value}" for name, value in given.items() if name != key
                 )
-                raise SpecError(f"{key}={given[key]} has no effect beside {others}")
+                raise SpecError(f"{key}={given[key]} has no effect with {others}")

@@ -26,7 +26,7 @@ def read_manifest() -> dict[str, dict[str, Any]]:
 def write_manifest(files: dict[str, Any]) -> None:
     """Replace the manifest's entries."""
     text = as_json(files)
-    write_whole(MANIFEST, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(MANIFEST, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def verify(paths: Iterable[Path]) -> None:
