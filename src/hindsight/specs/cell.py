@@ -145,8 +145,8 @@ class CellSpec(Spec):
             ),
             (
                 test and test.every % self.iteration_steps,
-                f"end_test: a test every {test and test.every} steps needs iterations of a number "
-                f"of steps that divides it, not {self.iteration_steps}",
+                f"end_test: a test every {test and test.every} steps must fall on the end of an "
+                f"iteration, which takes {self.iteration_steps} steps",
             ),
         ]
         for holds, why in refused:
