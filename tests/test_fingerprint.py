@@ -206,7 +206,7 @@ def test_what_is_imported_within_a_function_and_under_another_name_counts(source
     edit(
         sources / "streams.py",
         lambda text: text.replace(
-            "    # The index fills",
+            "    # The index is",
             "    from hindsight import more as other\n    other.f()\n    # The",
             1,
         ),
