@@ -7,8 +7,8 @@ from pydantic import model_validator
 from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 
 #: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
-EpisodeStrategy = Literal["final", "future", "episode"]  # from the transition's own episode
-GoalStrategy = Literal[EpisodeStrategy, "random"]  # or from any episode in the buffer
+EpisodeStrategy = Literal["final", "future", "episode"]  # of the transition's own episode
+GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any episode in the buffer
 GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
 
 
