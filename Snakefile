@@ -1,8 +1,8 @@
 # The whole replication: config.yaml -> cells -> curves -> tables -> claims -> figures -> report.
-#   snakemake --cores all                              everything of the preset in config.yaml
-#   snakemake -n --quiet rules                         what would be done, in one table
-#   snakemake --cores 1 --config results=cached        draw what is trained, train nothing
-#   snakemake --cores 1 figures/laptop/ppo_her_fig2.png    one figure, and what it needs
+#   snakemake --cores all                                  everything in the preset of config.yaml
+#   snakemake -n --quiet rules                             list what would be done
+#   snakemake --cores 1 --config results=cached            draw existing results, train nothing
+#   snakemake --cores 1 figures/laptop/ppo_her_fig2.png    one figure, and what it depends on
 
 
 configfile: "config.yaml"

@@ -50,7 +50,7 @@ ABSURD = [
     ({"environment__n_dims": 10**6}, "specification.environment.n_dims"),
     ({"algorithm__learning_rate": float("nan")}, "learning_rate: nan is not allowed"),
     ({"algorithm__n_steps": 10**15}, "n_steps"),
-    ({"environment__title": "a" * 200_000}, "longer than 100,000 letters"),
+    ({"environment__title": "a" * 200_000}, "longer than 100,000 characters"),
 ]
 
 
@@ -161,7 +161,7 @@ def test_a_results_file_of_a_billion_rows(cell):
     rows = pa.table({"phase": pa.array(np.zeros(20_000_000, bool))})
     pq.write_table(rows.replace_schema_metadata(about), cell)
     assert cell.stat().st_size < 300_000
-    with pytest.raises(ResultError, match=r"20,000,000 rows of .* are no results file's"):
+    with pytest.raises(ResultError, match=r"20,000,000 rows of .* are too much"):
         load_cell(cell)
 
 

@@ -92,9 +92,9 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
         (["train", "fidelity=true", "--her", "final"], "environment.fidelity: True"),
         (
             ["train", "fidelity=released", "--her", "final", "inside=0.98"],
-            "error: inside=0.98 has no effect beside strategy final, fidelity released",
+            "error: inside=0.98 has no effect with strategy final, fidelity released",
         ),
-        (["train", "--her", "final", "k=4"], "error: k=4 has no effect beside strategy final"),
+        (["train", "--her", "final", "k=4"], "error: k=4 has no effect with strategy final"),
         (
             ["train", "--env", "PointReach-v0", "prey=repel", "n_dims=5"],
             "error: prey=repel: unknown option 'prey'; PointReach-v0 has action_scale",
@@ -103,7 +103,7 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
             ["train", "--env", "BitFlipping-v0", "spawn=apart"],
             "unknown option 'spawn'",
         ),
-        (["train", "--her", "none", "k=4"], "k=4: 'k' needs hindsight, so a strategy (her)"),
+        (["train", "--her", "none", "k=4"], "k=4: 'k' needs hindsight: set a strategy (her)"),
         (["train", "PPO"], "error: 'PPO' is not key=value"),
         (["train", "fidelity=released"], "fidelity has no effect here"),
         (

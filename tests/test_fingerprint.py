@@ -74,7 +74,7 @@ def test_every_stage_has_its_own():
 
 
 def test_a_cell_does_not_depend_on_drawing_judging_or_other_algorithms():
-    found = module.modules(*roots_of(CELLS["ppo"]))
+    found = set(module.closure(*roots_of(CELLS["ppo"])).values())
     for name in ("algorithms.ppo", "relabel.on_policy", "envs.prey", "nn.adam", "streams"):
         assert f"hindsight.{name}" in found
     for room in ("figures", "analysis", "report", "algorithms.sac", "replay.buffer"):
@@ -206,7 +206,7 @@ def test_what_is_imported_within_a_function_and_under_another_name_counts(source
     edit(
         sources / "streams.py",
         lambda text: text.replace(
-            "    # The index fills",
+            "    # The index is",
             "    from hindsight import more as other\n    other.f()\n    # The",
             1,
         ),

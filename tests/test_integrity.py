@@ -95,7 +95,7 @@ def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(path)
     assert about(path) == {}
     for read in (load_cell, file_sha256, load):
-        with pytest.raises(FileError, match="pipe: is no regular file; remove it"):
+        with pytest.raises(FileError, match="pipe: is not a regular file; remove it"):
             read(path)
 
 
@@ -105,7 +105,7 @@ def test_a_small_file_that_would_fill_the_memory_is_not_read(tmp_path):
     zeros = pa.array(np.zeros(10**6, np.float32))
     pq.write_table(pa.table({f"c{i}": zeros for i in range(101)}), path, compression="zstd")
     assert path.stat().st_size < 10**6
-    with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are no results"):
+    with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are too much"):
         load_cell(path)
 
 

@@ -1,6 +1,6 @@
-"""The commands a person types, and those that the workflow's jobs call.
+"""The command line: commands for users, and hidden ones for the workflow's jobs.
 
-Imports stand inside the commands: drawing a figure does not wait for torch.
+Commands import what they need themselves, so that drawing a figure does not wait for torch.
 """
 
 import platform
@@ -15,8 +15,8 @@ import typer
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         import hindsight
 
         typer.echo(f"hindsight {hindsight.__version__}")
@@ -29,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-#: Options of `hindsight train`, by the panels of its --help.
+#: Options of `hindsight train`, by panel of its --help.
 what, how, writes = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What is trained", "How", "What is written")
@@ -41,13 +41,11 @@ NamedOption = Annotated[
     str | None,
     typer.Option(help="the policy's environment, module:Name-v0, if its module must be imported"),
 ]
-#: What only figures and reports import.
+#: Packages of the optional dependency group `report`.
 REPORT = ("jinja2", "markdown_it", "seaborn")
-#: Of episodes, and their seeds.
+#: Largest number of episodes, and largest seed.
 MOST = 10**9
-
-
-#: The algorithms there are, by the names of their files, which are not imported for that.
+#: Names of the algorithms' files, found without importing them.
 ALGORITHMS = sorted(p.stem for p in (Path(__file__).parent / "specs/algorithms").glob("[!_]*.py"))
 
 
@@ -56,7 +54,7 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_say_version, help="print the version and exit"
+            "--version", is_eager=True, callback=_print_version, help="print the version and exit"
         ),
     ] = False,
 ) -> None:
@@ -64,8 +62,7 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; what a person can mend is said in one sentence."""
-
+    """Run a command; print errors that the user can fix as one sentence."""
     from hindsight.io.files import DamagedError, FileError, reason
     from hindsight.io.interruption import end_with_parent
     from hindsight.io.startup import have_home, must_have_memory, open_streams
@@ -82,7 +79,7 @@ def main() -> None:
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
                 raise
-            raise FileError(f"the memory does not suffice ({reason(error)})") from None
+            raise FileError(f"out of memory ({reason(error)})") from None
         except ModuleNotFoundError as error:
             if error.name not in REPORT:
                 raise
@@ -96,37 +93,35 @@ def main() -> None:
 
 
 def _set_aside(paths: Iterable[Path]) -> str:
-    """Set aside damaged cells, and remove damaged tables, which the workflow makes again; returns
-    what is to be said of it.
-    """
+    """Set damaged cells aside and remove damaged tables; returns the end of the error message."""
     import shutil
 
     from hindsight.io.files import set_aside
     from hindsight.specs.config import PUBLISHED, TRAINED
 
     made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
-    said = []
+    actions = []
     for path in made:
         if (folder := path.parent) != TRAINED and TRAINED / "tables" in folder.parents:
-            if (folder / "plan.json").exists():  # all of an experiment's are made together
+            if (folder / "plan.json").exists():  # an experiment's tables are made together
                 shutil.rmtree(folder)
             path.unlink(missing_ok=True)
-            said.append(f"{folder} is removed")
+            actions.append(f"{folder} is removed")
         else:
-            said.append(f"set aside as {set_aside(path).name}")
+            actions.append(f"set aside as {set_aside(path).name}")
     again = "made again when the workflow next runs"
-    return f"; {', '.join(dict.fromkeys(said))}, and {again}" if said else ""
+    return f"; {', '.join(dict.fromkeys(actions))}, and {again}" if actions else ""
 
 
 def _config(pairs: list[str] | None) -> Any:
-    """config.yaml with key=value pairs on top."""
+    """Load config.yaml with key=value overrides."""
     from hindsight.specs.config import load, overrides_of
 
     path = Path("config.yaml")
     if not path.exists():
         raise SpecError(
-            "there is no config.yaml here: the replication runs in a clone of the repository "
-            "(cd there first); train, watch, evaluate and export work anywhere"
+            "there is no config.yaml here: the replication runs in a clone of the repository, so "
+            "cd there first; train, watch, evaluate and export work anywhere"
         )
     return load(path, overrides_of(pairs or []))
 
@@ -135,7 +130,7 @@ def _config(pairs: list[str] | None) -> Any:
 def plan(
     config: ConfigOption = None,
     jobs: Annotated[
-        list[int] | None, typer.Option(min=1, help="jobs that a cluster runs at a time; repeatable")
+        list[int] | None, typer.Option(min=1, help="cluster jobs that run at a time; repeatable")
     ] = None,
 ) -> None:
     """Show what a configuration trains: cells, runs, estimated time, memory and disk."""
@@ -151,7 +146,7 @@ def plan(
     size, cells = chosen.size, project.plan.cells
     hours = {name: seconds(spec) / 3600 for name, spec in cells.items()}
     table = Table(title=f"{project.source}: networks {size.hidden}, at most {size.steps:,} steps")
-    for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "there"):
+    for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "trained"):
         table.add_column(column, justify="left" if column == "experiment" else "right")
 
     def row(name: str, names: list[str]) -> None:
@@ -164,7 +159,7 @@ def plan(
     for name in project.plan.experiments:
         row(name, project.plan.cells_of(name))
     table.add_section()
-    row("all, shared cells once", list(cells))
+    row("all (shared cells count once)", list(cells))
     Console().print(table)
 
     for line in left_out(project.plan):
@@ -180,7 +175,7 @@ def plan(
     for slots in jobs or (10, 100, 1000):
         took = wall_seconds(queue, slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
-    typer.echo("Estimates, without early ends, from measurements of one CPU core.")
+    typer.echo("These are estimates from measurements on one CPU core, if no run ends early.")
 
 
 def _size(count: float) -> str:
@@ -194,8 +189,8 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="any setting of the environment, the algorithm or hindsight: prey=repel k=4 "
-            "learning_rate=1e-3 hidden=256,256",
+            help="any setting of the environment, the algorithm or hindsight, such as prey=repel "
+            "k=4 learning_rate=1e-3 hidden=256,256",
         ),
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
@@ -203,10 +198,10 @@ def train(
         str, what(help="hindsight strategy: final, future, episode, random, or none")
     ] = "none",
     env: Annotated[
-        str, what(help="environment: one of ours, or a gymnasium id such as module:Name-v0")
+        str, what(help="environment: a built-in one, or a gymnasium id such as module:Name-v0")
     ] = "PredatorPrey-v0",
     preset: Annotated[
-        str | None, what(help="settings by name: recommended (ppo), robotics (sac)")
+        str | None, what(help="named settings: recommended (for ppo) or robotics (for sac)")
     ] = None,
     seeds: Annotated[
         int | None, what(help="number of runs; default: 16, or 4 in a gymnasium environment")
@@ -224,18 +219,18 @@ def train(
         writes(help="folder for TensorBoard curves, named as in Stable-Baselines3"),
     ] = None,
     checkpoint_every: Annotated[
-        int | None, writes(min=1, help="also save the policies every so many steps of each run")
+        int | None, writes(min=1, help="steps of each run between additional saves of the policies")
     ] = None,
 ) -> None:
     """Train one algorithm in one condition, without Snakemake; writes the same files.
 
-    Continues an interrupted training, and shows the results if there are any.
+    Continues an interrupted training, and shows the results if training has finished.
     """
     from hindsight.library.train import files_of, outcome, spec_of, to_come
 
-    home = out.absolute()  # before an environment's own code can change the folder
+    home = out.absolute()  # an environment's own code may change the working folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
-    _must_have_memory_for(spec)
+    _must_have_memory(spec)
     from hindsight.io.checksums import about
     from hindsight.training.cell import Execution
     from hindsight.training.finished import diverged_runs, finished
@@ -244,9 +239,9 @@ def train(
     if trained and not again:
         typer.echo("already trained, by the same code; --again trains it anew")
         if tensorboard is not None or checkpoint_every is not None:
-            typer.echo("--tensorboard and --checkpoint-every have no effect on what is trained")
+            typer.echo("--tensorboard and --checkpoint-every need a training: add --again")
     else:
-        # What was begun anew and then interrupted is continued.
+        # An interrupted training is continued, also with --again.
         for path in files.values() if trained else ():
             path.unlink(missing_ok=True)
         execution = Execution(device, workers=workers, reuses=not again)
@@ -265,7 +260,7 @@ def train(
 def _callbacks(
     spec: Any, out: Path, tensorboard: Path | None, checkpoint_every: int | None
 ) -> Iterator[list[Any]]:
-    """What is kept while a cell trains: its best policies and, if asked for, more."""
+    """Callbacks that keep a cell's best policies and, if requested, checkpoints and curves."""
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.library.train import files_of, folder_on_the_way
 
@@ -295,10 +290,10 @@ def cell(
     """Train the cell of a specification file (a job of the workflow)."""
     from hindsight.specs.plan import read_spec
 
-    out = out.absolute()  # before an environment's own code can change the folder
+    out = out.absolute()  # an environment's own code may change the working folder
     checked = read_spec(spec, [env] if env else [])
-    _must_have_memory_for(checked)
-    # Snakemake shows nothing of a failed job, not SLURM's reason either, whose own log is empty.
+    _must_have_memory(checked)
+    # If SLURM kills the job, this log and the node's name are all that the user sees.
     typer.echo(f"training on {platform.node()}")
     from hindsight.training.cell import Execution
 
@@ -306,17 +301,12 @@ def cell(
     typer.echo(f"curves: {_train(checked, out, execution)}")
 
 
-def _must_have_memory_for(spec: Any) -> None:
-    from hindsight.io.startup import LIBRARIES_MB, must_have_memory
+def _must_have_memory(spec: Any = None) -> None:
+    """Raise FileError without the memory for torch, or for a cell's training."""
+    from hindsight.io.startup import LIBRARIES_MB, TORCH_MB, must_have_memory
     from hindsight.specs.cost import megabytes
 
-    must_have_memory(LIBRARIES_MB + megabytes(spec))
-
-
-def _must_have_memory_for_torch() -> None:
-    from hindsight.io.startup import TORCH_MB, must_have_memory
-
-    must_have_memory(TORCH_MB)
+    must_have_memory(TORCH_MB if spec is None else LIBRARIES_MB + megabytes(spec))
 
 
 def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) -> Path:
@@ -349,14 +339,14 @@ def watch(
     env: NamedOption = None,
 ) -> None:
     """Write an animation of a trained policy's episodes."""
-    _must_have_memory_for_torch()
+    _must_have_memory()
     from hindsight.training.watch import animate, film_policy
 
     shown = film_policy(policy, run, episodes, seed, env)
     animate(shown, out)
     caught = sum(episode.caught for episode in shown)
     of = "1 episode" if len(shown) == 1 else f"{len(shown)} episodes"
-    typer.echo(f"{out}: {of}, {caught} at the goal in the end")
+    typer.echo(f"{out}: {of}, {caught} ending at the goal")
 
 
 @app.command()
@@ -364,9 +354,11 @@ def evaluate(
     policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="any setting of the environment: prey=repel"),
+        typer.Argument(
+            metavar="KEY=VALUE", help="any setting of the environment, such as prey=repel"
+        ),
     ] = None,
-    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes of each run")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes per run")] = 100,
     run: Annotated[int | None, typer.Option(help="the run, by its seed; default: all")] = None,
     random: Annotated[
         bool,
@@ -376,13 +368,13 @@ def evaluate(
     env: Annotated[
         str | None,
         typer.Option(
-            help="an environment other than the one trained in; your own must always be named, "
-            "as module:Name-v0"
+            help="another environment than the one trained in; always name your own, as "
+            "module:Name-v0"
         ),
     ] = None,
 ) -> None:
-    """Print mean and standard deviation of the return, and the success rate, of a policy."""
-    _must_have_memory_for_torch()
+    """Print a policy's return (mean and standard deviation) and success rate."""
+    _must_have_memory()
     import numpy as np
 
     from hindsight.specs.config import overrides_of
@@ -430,7 +422,7 @@ def compare(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="results files, folders, or published arms such as PPO-HER; NAME=... names one"
+            help="results files, folders, or published arms such as PPO-HER; NAME=... sets a name"
         ),
     ],
     fidelity: Annotated[
@@ -455,8 +447,8 @@ def replicate(
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",
     published: Annotated[bool, typer.Option(help="draw the published results")] = False,
 ) -> None:
-    """Run the whole workflow with a progress display, and list what was reproduced."""
-    _must_have_memory_for_torch()  # each of its jobs would say so
+    """Run the whole workflow with a progress display, and list which claims were reproduced."""
+    _must_have_memory()  # otherwise every job fails
     from hindsight.pipeline.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))
@@ -464,9 +456,9 @@ def replicate(
 
 @app.command(hidden=True)
 def schema(
-    preset: Annotated[bool, typer.Option("--preset", help="of a file in config/presets")] = False,
+    preset: Annotated[bool, typer.Option("--preset", help="that of a preset's file")] = False,
 ) -> None:
-    """Print the JSON schema of config.yaml, which editors use to complete and check it."""
+    """Print the JSON schema of config.yaml, with which editors complete and check it."""
     import json
 
     from hindsight.specs.config import Config, Size
@@ -482,7 +474,7 @@ def publish(
     ] = Path("results"),
     policy: Annotated[
         list[Path] | None,
-        typer.Option(help="curves file of a `hindsight train`; publishes only its policy"),
+        typer.Option(help="curves written by `hindsight train`; publishes only the policy"),
     ] = None,
     env: NamedOption = None,
 ) -> None:
@@ -506,7 +498,7 @@ def clean(
     ] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
 ) -> None:
-    """List, or remove, results that another version of the code trained."""
+    """List or remove results that another version of the code trained."""
     from hindsight.pipeline.project import clean as left_over
 
     paths = left_over(out)
@@ -515,7 +507,7 @@ def clean(
         typer.echo(path)
         if yes:
             path.unlink()
-    done = "removed" if yes else "to be removed by hindsight clean --yes"
+    done = "removed" if yes else "which hindsight clean --yes removes"
     typer.echo(f"{len(paths)} files, {_size(size)}, {done}")
 
 
@@ -526,24 +518,25 @@ def verify_published(
     ] = False,
 ) -> None:
     """Retrain the first iterations of published cells and compare the numbers."""
-    from hindsight.pipeline.verify import must_hold, one_of_each_kind, published, verify
+    from hindsight.pipeline.verify import compare, must_hold, one_of_each_kind, published
 
     cells, found = published(), []
-    for one in verify(cells if everything else one_of_each_kind(cells)):
+    for name, spec in (cells if everything else one_of_each_kind(cells)).items():
+        one = compare(name, spec)
         found.append(one)
         verdict = "same " if one.same else "chaos" if one.chaotic else "OTHER"
         typer.echo(f"{verdict}  {one.middle:.1e} {one.worst:.1e} ({one.column})  {one.name}")
     must_hold(found)
     typer.echo(
-        f"{sum(one.same for one in found)} of {len(found)} published cells: today's code makes "
-        "their first iterations the same, to rounding (the numbers: how far columns are apart, the "
-        "middle one and the worst); of the others (chaos) nobody can tell: a rounding alone moves "
-        "their numbers as far"
+        f"Today's code reproduces the first iterations of {sum(one.same for one in found)} of "
+        f"{len(found)} published cells up to rounding.  Cells marked chaos cannot be judged: "
+        "rounding alone moves their numbers about as far.  The numbers are relative differences: "
+        "of the median column, and of the worst."
     )
 
 
-def _vouched_for(plans: Iterable[Path]) -> None:
-    """Raise FileError for a published cell of these plans that its manifest does not vouch for."""
+def _verify_published(plans: Iterable[Path]) -> None:
+    """Raise FileError for a published cell of these plans that does not match the manifest."""
     from hindsight.analysis.summarise import cells_of
     from hindsight.specs.manifest import verify
 
@@ -556,17 +549,17 @@ def summarise(
     out: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
-    """Experiments' cells to their tables, in folders of their own (a job of the workflow)."""
+    """Make experiments' tables from their cells (a job of the workflow)."""
     from hindsight.analysis.summarise import summarise_all
 
-    _vouched_for(plans)
+    _verify_published(plans)
     for entry in summarise_all(plans, out, processes):
         typer.echo(f"missing: {entry['cell']}")
 
 
 @app.command(hidden=True)
 def episodes(out: Path, policies: list[Path]) -> None:
-    """Episodes of trained policies, for the picture of the environment (a job of the workflow)."""
+    """Record episodes of policies for the figure of the environment (a job of the workflow)."""
     from hindsight.training.watch import write_episodes
 
     write_episodes(policies, out)
@@ -578,7 +571,7 @@ def draw(
     tables: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
-    """Figures, named by their files, from the tables (a job of the workflow)."""
+    """Draw figures, given by their files, from the tables (a job of the workflow)."""
     from hindsight.figures import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
@@ -608,10 +601,10 @@ def figures(
 
     there = names_there(tables)
     if not there:
-        raise typer.BadParameter(f"there are no tables in {tables}; make figures writes them")
+        raise typer.BadParameter(f"there are no tables in {tables}; run make figures first")
     for name in names or there:
         if name not in there:
-            raise typer.BadParameter(f"there is no figure {name!r}; there are {', '.join(there)}")
+            raise typer.BadParameter(f"there is no figure {name!r}; choose from {', '.join(there)}")
         kinds = ("pdf",) if paper else ("png", "pdf")
         made = draw(name, tables, out / name, kinds, paper=paper)
         typer.echo("  ".join(map(str, made)))
@@ -619,7 +612,7 @@ def figures(
 
 @app.command(hidden=True)
 def claims(out: Path) -> None:
-    """Verdicts from the tables beside which `out` lies (a job of the workflow)."""
+    """Write the verdicts to `out`, from the tables beside it (a job of the workflow)."""
     from hindsight.claims import write_claims
     from hindsight.io.checksums import check_tables
 
@@ -630,12 +623,12 @@ def claims(out: Path) -> None:
 
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
-    """The page, the scoreboard and its appendix, from the verdicts and what lies beside (a job)."""
+    """Write the page, the scoreboard and its appendix (a job of the workflow)."""
     from hindsight.io.checksums import check_json, check_tables
     from hindsight.report.build import build
 
     plans = sorted(claims.parent.glob("*/plan.json"))
     check_tables(plan.parent for plan in plans)
-    _vouched_for(plans)
+    _verify_published(plans)
     check_json([claims])
     build(claims.parent, html.parent, html, scoreboard, appendix)

@@ -1,9 +1,9 @@
-"""Random numbers that belong to one run and to nobody else.
+"""Independent random streams for each run.
 
 A stream is a counter-based generator (Philox; Salmon et al. 2011) keyed by the run's seed and the
-purpose of the draw, and positioned by an index (a rollout, a block of episodes).  Nothing is
-carried from one draw to the next: a run sees the same numbers whether it is trained alone or among
-others, in one go or resumed, and whatever its algorithm draws elsewhere.
+purpose of the draw, and positioned by an index (a rollout, a block of episodes).  No state is
+carried over: a run sees the same numbers whether it trains alone or with others, without
+interruption or resumed, and whatever its algorithm draws elsewhere.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a draw is for; the second word of the Philox key."""
+    """Purpose of a draw; the second word of the Philox key."""
 
     INITIALISATION = 0
     SPAWN = 1
@@ -27,6 +27,6 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, purpose: Purpose, index: int = 0) -> np.random.Generator:
-    """The generator of one run (`seed`), one purpose, one position (`index` >= 0)."""
-    # The index fills the counter's highest word: 2**192 numbers lie between two positions.
+    """Make the generator for a run (`seed`), a purpose and a position (`index` >= 0)."""
+    # The index is the counter's highest word, so positions are 2**192 numbers apart.
     return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, 0, index]))

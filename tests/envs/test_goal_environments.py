@@ -242,7 +242,7 @@ def test_choices_begin_where_the_space_does():
         ({"id": "PredatorPray-v0"}, "did you mean 'PredatorPrey-v0'"),
         ({"id": "nowhere.to.be:Found-v0"}, "there is no module 'nowhere.to.be'"),
         ({"id": "CartPole-v1"}, "dictionaries with achieved_goal, desired_goal, observation"),
-        ({"id": "Endless-v0"}, "say after how many steps an episode is to be cut"),
+        ({"id": "Endless-v0"}, "has no step limit: set one, such as max_episode_steps=100"),
         ({"id": "Corridor-v0", "max_steps": 3}, "did you mean 'max_episode_steps'"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "it has achieved_goal, observation"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),

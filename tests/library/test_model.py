@@ -170,7 +170,7 @@ class Uncopied(Corridor):
     ("make", "words"),
     [
         (lambda: small(Uncopied(), max_episode_steps=9), "give a function that makes one"),
-        (lambda: small(Corridor()), "Corridor has no step limit: say after how many steps"),
+        (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
         (lambda: small(3), "it is an id of gymnasium's, a function"),
         (lambda: small(gym.make_vec("Corridor-v0", 2)), "a vector environment is not allowed"),
         (lambda: small(lambda: 3), "returned int, not an environment"),

@@ -76,7 +76,7 @@ def test_what_the_plan_has_no_more_goes_once_all_is_there(config: Config) -> Non
     assert (PUBLISHED / "cells" / f"{first}.parquet").exists()
     put(second)
     told = list(publish(config))
-    gone = f"removed: cells/{name}.parquet, which the plan has no more"
+    gone = f"removed: cells/{name}.parquet, which is no longer in the plan"
     assert told == [
         gone,
         f"{MANIFEST}: 2 files",

@@ -22,11 +22,11 @@ def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
     (tmp_path / "of_yesterday.png").touch()
     os.utime(tmp_path / "of_yesterday.png", (0, 0))
     watch = _Watch(project)
-    assert watch.look()[1] == "0 of 0 cells  tables, figures, report"
+    assert watch.state()[2] == "0 of 0 cells  tables, figures, report"
     for count, name in enumerate(("a.png", "b.png"), 1):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (watch.began + 1, watch.began + 1))
-        assert watch.look()[1] == f"0 of 0 cells  tables, figures ({count} done), report"
+        assert watch.state()[2] == f"0 of 0 cells  tables, figures ({count} done), report"
 
 
 def test_the_time_left_is_what_the_rest_takes_at_the_pace_so_far():

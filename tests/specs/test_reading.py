@@ -11,7 +11,7 @@ from hindsight.specs.reading import read_keys, values_of
 ROOT = Path(__file__).parents[2]
 
 
-TWO_WAYS = "can be read in two ways"
+TWO_WAYS = "is ambiguous: write true, false or a decimal"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_everything_else_is_read_as_it_was(text: str, value: object) -> None:
     ],
 )
 def test_true_is_no_number(values: dict, key: str) -> None:
-    with pytest.raises(SpecError, match=rf"{key}.*is no number"):
+    with pytest.raises(SpecError, match=rf"{key}.*is not a number"):
         load(ROOT / "config.yaml", {"preset": "smoke", **values})
 
 

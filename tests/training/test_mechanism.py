@@ -146,7 +146,7 @@ def test_clones_need_copies(learned: list[Samples]) -> None:
     runs.updater = ppo
     runs.iterate()
     assert torch.equal(runs.rows, before)
-    with pytest.raises(ValueError, match="without until_success"):
+    with pytest.raises(ValueError, match="until_success has no effect"):
         cell(clone=True, until_success=0.5)
 
 

@@ -1,4 +1,4 @@
-# The plan, from config.yaml; everything else the rules ask of it.
+# Plans the configuration: all rules get their files and resources from PROJECT.
 
 
 import shlex
@@ -21,15 +21,15 @@ if workflow.is_main_process and not workflow.output_settings.dryrun:
     end_with_parent(signal.SIGKILL)
 
 try:
-    # Snakemake says nothing of a key that is there twice.
+    # Snakemake silently accepts duplicate keys.
     read_keys(Path("config.yaml"))
     PROJECT = Project.of(parse_config(completed(config, Path())))
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 
 
-# Jobs use the Python that Snakemake runs in, or that of the environment that --sdm conda made, and
-# end with the Snakemake that started them.
+# Jobs run in Snakemake's own Python, or in that of the environment that --sdm conda created, and end
+# with the Snakemake process that started them.
 PYTHON = (
     "python"
     if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
@@ -53,7 +53,7 @@ onsuccess:
 
 
 def shown(path):
-    """A picture with its caption, for `snakemake --report`."""
+    """Annotate a figure with its caption for `snakemake --report`."""
     name = Path(path).stem
     return report(
         path,
@@ -64,7 +64,7 @@ def shown(path):
 
 
 wildcard_constraints:
-    # Any cell's name by its shape: thousands of names in one pattern would take minutes to match.
+    # The general form of a cell's name: a pattern of thousands of names would take minutes to match.
     cell="[^/]+/[^/]+",
     experiment="[A-Za-z][A-Za-z0-9_-]*",
     figure="[A-Za-z0-9_]+",

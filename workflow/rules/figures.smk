@@ -1,7 +1,7 @@
-# Figures, from tables alone.
+# Figures, which depend on tables only.
 if PROJECT.published:
 
-    # All at once, because a process takes longer to start than to draw.
+    # One job for all: starting a process takes longer than drawing a figure.
     rule figures:
         input:
             PROJECT.drawn_from(*PROJECT.figures),

@@ -1,4 +1,4 @@
-# Verdicts on the papers' claims, and the pages that show everything.
+# Verdicts on the papers' claims, and the report.
 rule claims:
     input:
         PROJECT.all_tables,

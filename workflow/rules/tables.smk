@@ -1,7 +1,7 @@
-# From an experiment's cells to its tables.
+# Tables of an experiment, from its cells.
 if PROJECT.published:
 
-    # All at once, because a process takes longer to start than to make an experiment's tables.
+    # One job for all: starting a process takes longer than making an experiment's tables.
     rule tables:
         input:
             "results/published/manifest.json",
@@ -42,7 +42,7 @@ else:
             "hindsight summarise {params.plans:q} --out $(dirname {output:q}) > {log:q} 2>&1"
 
 
-# Episodes of trained policies, for the picture of the environment.
+# Episodes of trained policies, for the figure of the environment.
 rule episodes:
     input:
         PROJECT.policies,

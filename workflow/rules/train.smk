@@ -1,5 +1,5 @@
-# One job a cell: all seeds of one algorithm variant in one condition.  Its file's name ends with the
-# hash of its code, so a cell of older code is another file, and this one is missing.
+# One job per cell: all seeds of one algorithm variant in one condition.  File names end with a hash
+# of the code, so after a change of the code the file is missing, and the cell is trained again.
 rule train:
     output:
         curves="results/cells/{cell}.parquet",
@@ -21,7 +21,7 @@ rule train:
         ),
         gpu=int(PROJECT.on_gpu),
     params:
-        # By a function of the output, which Snakemake does not compare: it changes no number.
+        # Options change no result: a function of the output is exempt from Snakemake's rerun checks.
         options=lambda wildcards, output: PROJECT.options(wildcards.cell),
     shell:
         "hindsight cell results/specs/{wildcards.cell}.json {params.options}"

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pkgutil import resolve_name
 
 import torch
 from torch import Tensor
@@ -9,7 +10,6 @@ from torch import Tensor
 from hindsight.envs.step import Step
 from hindsight.relabel.task import Task
 from hindsight.specs.base import EnvironmentSpec
-from hindsight.specs.kinds import entry
 
 
 class Environment(ABC):
@@ -88,5 +88,5 @@ def make(
     """
     options = {"device": device, "evaluation": evaluation}
     options |= {"workers": workers} if spec.foreign else {}
-    made: Environment = entry(spec.entry_point)(spec, seeds, n_envs, **options)
+    made: Environment = resolve_name(spec.entry_point)(spec, seeds, n_envs, **options)
     return made

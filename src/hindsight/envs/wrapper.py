@@ -6,6 +6,7 @@ environment, so there is no second implementation.
 """
 
 from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,6 @@ from hindsight.envs.render import PICTURES
 from hindsight.envs.run_axis import Environments
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import validated
-from hindsight.specs.kinds import entry
 
 Array = NDArray[Any]
 Observation = dict[str, Array]
@@ -58,7 +58,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self.render_mode = render_mode
         self.metadata = {"render_modes": modes, "render_fps": picture.fps if picture else 5}
         self.parameters = validated(ENVIRONMENTS[environment], parameters)
-        self.native: Environments[Any] = entry(self.parameters.entry_point)(self.parameters, [0])
+        self.native: Environments[Any] = resolve_name(self.parameters.entry_point)(
+            self.parameters, [0]
+        )
         self.observation_space = self.native.observation_space
         self._spaces = self.native.observation_space.spaces
         self.action_space = self.native.action_space

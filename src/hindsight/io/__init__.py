@@ -1,1 +1,1 @@
-"""Files, and what else a process leaves on its machine."""
+"""Files, locks, signals, compiled code, and process startup."""

@@ -1,7 +1,7 @@
-"""Checksums by which a damaged file is known when it is read.
+"""Checksums that detect damaged files.
 
-A results file carries one in its own metadata, over the metadata and every column.  The tables of
-an experiment have theirs in one file beside them, which is written last.
+A results file stores a checksum of its metadata and columns in its own metadata.  The checksums of
+an experiment's tables are in a record beside them, which is written last.
 """
 
 import hashlib
@@ -15,17 +15,16 @@ import pyarrow.parquet as pq
 
 from hindsight.io.files import DamagedError, FileError, must_be_regular, reason
 
-#: Keys of a results file: what is known about it, and the checksum.
+#: Keys of a results file's metadata: description and checksum.
 ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
-#: The file that has the checksums of its neighbours, below this key.
+#: The record of the tables' checksums, and its key for them.
 RECORD, SUMS = "record.json", "sha256"
-#: Of a results file: rows, rows times columns, and bytes before they are packed; what is larger
-#: would fill the memory.
+#: Limits of a results file that keep it within memory: rows, values, and uncompressed bytes.
 MOST_ROWS, MOST_VALUES, MOST_BYTES = 10**7, 10**8, 2 * 10**9
 
 
 def checksum(table: pa.Table, about: bytes) -> str:
-    """SHA-256 of what is known about a table, and of its columns: names, types and values."""
+    """SHA-256 of a table's description and of its columns' names, types and values."""
     digest = hashlib.sha256(about)
     for field in table.schema:
         digest.update(f"\0{field.name} {field.type} {len(table)}\0".encode())
@@ -38,22 +37,22 @@ def checksum(table: pa.Table, about: bytes) -> str:
 
 
 def sealed(table: pa.Table, about: str) -> pa.Table:
-    """The table with what is known about it and their checksum as metadata."""
+    """Add a description and the checksum to a table's metadata."""
     seal = checksum(table, about.encode())
     return table.replace_schema_metadata({ABOUT: about, SEAL: seal})
 
 
 def is_whole(table: pa.Table) -> bool:
-    """Whether a table has a checksum, and is what was sealed."""
+    """Whether a table matches its checksum."""
     metadata = table.schema.metadata or {}
     return checksum(table, metadata.get(ABOUT, b"")).encode() == metadata.get(SEAL)
 
 
 def read_table(path: Path) -> pa.Table:
-    """All of a results file.
+    """Read a results file.
 
-    Raises ValueError, before anything is read, for what would fill the memory, FileError for what
-    is no regular file, and whatever Arrow raises for a damaged one.
+    Raises ValueError if it is too large, before reading it; FileError if it is not a regular file;
+    and whatever Arrow raises if it is damaged.
     """
     must_be_regular(path)
     with pq.ParquetFile(path) as file:
@@ -63,18 +62,19 @@ def read_table(path: Path) -> pa.Table:
         values = found.num_rows * found.num_columns
         if found.num_rows > MOST_ROWS or values > MOST_VALUES or size > MOST_BYTES:
             raise ValueError(
-                f"{found.num_rows:,} rows of {found.num_columns:,} columns, {size:,} bytes, are no "
-                f"results file's, which has at most {MOST_VALUES:,} values in {MOST_BYTES:,} bytes"
+                f"{found.num_rows:,} rows of {found.num_columns:,} columns, {size:,} bytes, are "
+                f"too much: a results file has at most {MOST_VALUES:,} values in {MOST_BYTES:,} "
+                "bytes"
             )
         return file.read()
 
 
 def about(path: Path) -> dict[str, Any]:
-    """What a results file says of itself, without a look at its rows; empty for what is none."""
+    """Read a results file's description without its rows; empty if it is not a results file."""
     try:
         must_be_regular(path)
         found = json.loads((pq.read_schema(path).metadata or {}).get(ABOUT, b"null"))
-    except Exception:  # of a damaged file a reader can raise anything
+    except Exception:  # the reader can raise anything for a damaged file
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -90,15 +90,15 @@ def file_sha256(path: Path) -> str:
 
 
 def record_sum(found: dict[str, Any]) -> str:
-    """SHA-256 of a record but for its own, which stands among the checksums under its own name."""
+    """SHA-256 of a record without its own checksum, which it stores under its own name."""
     others = {name: sum_ for name, sum_ in found[SUMS].items() if name != RECORD}
     return hashlib.sha256(json.dumps({**found, SUMS: others}, sort_keys=True).encode()).hexdigest()
 
 
 def check_tables(folders: Iterable[Path]) -> None:
-    """Raise DamagedError for tables that are not what the record beside them says.
+    """Raise DamagedError for tables that do not match the record beside them.
 
-    A folder without a record, and a file that is not in it, are taken as they are.
+    Folders without a record and files that are not in it are not checked.
     """
     damaged = []
     for folder in folders:
@@ -111,7 +111,7 @@ def check_tables(folders: Iterable[Path]) -> None:
             whole = not sums or sums.pop(RECORD, record_sum(found)) == record_sum(found)
         except (ValueError, AttributeError, TypeError, RecursionError):
             sums, whole = {}, False
-        # Files beside it only: no other is opened because a record names it.
+        # A record must not make this process open files elsewhere.
         whole = whole and all(Path(name).name == name for name in sums)
         if not whole or not all((folder / name).is_file() for name in sums):
             damaged.append(record)
@@ -125,7 +125,7 @@ def check_tables(folders: Iterable[Path]) -> None:
 
 
 def check_json(paths: Iterable[Path]) -> None:
-    """Raise DamagedError for files that are there but hold no JSON."""
+    """Raise DamagedError for files that exist but are not valid JSON."""
     for path in filter(Path.exists, paths):
         try:
             json.loads(path.read_text(encoding="utf-8"))

@@ -1,13 +1,12 @@
-"""Functions that Numba compiles, and the folder in which their machine code is kept.
+"""Numba decorators with a cache that all processes and clones of a machine share.
 
-`compiled` is for functions that compiled functions call, `entry_point` for those that Python calls,
-`first_class` for those that are handed to an entry point as an argument.  Entry points and
-first-class functions are kept in the user's cache folder, so that only the first process of a
-machine compiles: Numba's own cache lies beside the source, which may be read-only, knows a function
-by its file's path, which every clone has anew, and does not notice when a function changes that a
-cached one calls.
+Use `compiled` for functions called by compiled functions, `entry_point` for those called from
+Python, and `first_class` for those passed to an entry point as an argument.  Entry points and
+first-class functions are cached in the user's cache folder by a fingerprint of their code.  Numba's
+own cache is beside the source, which may be read-only; it is keyed by the file's path, which
+differs between clones; and it misses changes in the functions that a cached function calls.
 
-Without Numba, or with NUMBA_DISABLE_JIT=1, all of them are what they were: functions in Python.
+Without Numba, or with NUMBA_DISABLE_JIT=1, all functions stay in Python.
 """
 
 import os
@@ -29,9 +28,9 @@ numba: Any = None
 with suppress(ImportError):
     import numba
 
-#: Whether functions are compiled at all.
+#: Whether functions are compiled.
 ENABLED: bool = numba is not None and not numba.config.DISABLE_JIT
-#: No flag lets the compiler assume that there is no NaN, by which a divergence is noticed.
+#: Without `nnan` and `ninf`: NaN and infinity reveal a divergence.
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"arcp", "contract", "nsz", "reassoc"},
@@ -39,23 +38,23 @@ OPTIONS: dict[str, Any] = {
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function that compiled functions call.
+    """Compile a function that compiled functions call, and inline it into its callers.
 
-    It is put in its caller's place.  Otherwise the process that compiles calls the one that was
-    compiled by itself, later ones that in its caller's machine code, and their last bits differ.
+    Without inlining, the process that compiles and those that load from the cache would run
+    different machine code, and their results would differ in the last bits.
     """
     return numba.njit(forceinline=True, **OPTIONS)(function) if ENABLED else function
 
 
 def function_type(returns: str, *arguments: Any) -> Any:
-    """The type of a first-class function; arguments are Numba's types, by name or themselves."""
+    """The type of a first-class function; arguments are Numba types or their names."""
     if not ENABLED:
         return None
     return numba.types.FunctionType(_type(returns)(*map(_type, arguments)))
 
 
 def _type(name: Any) -> Any:
-    """`float32`, or `float32[:]` for an array in one piece; with a colon more for each axis."""
+    """Numba's type by name: `float32`, or `float32[:, :]` for a contiguous array with two axes."""
     if not isinstance(name, str):
         return name
     scalar, _, axes = name.partition("[")
@@ -64,9 +63,9 @@ def _type(name: Any) -> Any:
 
 
 class entry_point:
-    """Compile a function that Python calls, when it is called first; its machine code is kept.
+    """Compile a function that Python calls, on its first call, and cache its machine code.
 
-    It lets other threads run meanwhile.
+    The function releases the GIL.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -75,7 +74,6 @@ class entry_point:
         self._call: Callable[..., Any] = self._first_call if ENABLED else function
 
     def __call__(self, *arguments: Any) -> Any:
-        """Its result."""
         return self._call(*arguments)
 
     def _first_call(self, *arguments: Any) -> Any:
@@ -84,13 +82,13 @@ class entry_point:
             if is_kept:
                 dispatcher.enable_caching()
             dispatcher.compile(tuple(map(numba.typeof, arguments)))
-        dispatcher.disable_compile()  # other types of arguments are a mistake
+        dispatcher.disable_compile()  # other argument types are a bug
         self._call = dispatcher
         return dispatcher(*arguments)
 
 
 class FirstClass:
-    """A function that is handed to entry points; called from Python it is one in Python."""
+    """A function that is passed to entry points; a call from Python runs it in Python."""
 
     def __init__(self, function: Callable[..., Any], kind: Any) -> None:
         update_wrapper(self, function)
@@ -98,12 +96,11 @@ class FirstClass:
         self._address: Any = None if ENABLED else function
 
     def __call__(self, *arguments: Any) -> Any:
-        """Its result."""
         return self.function(*arguments)
 
     @property
     def address(self) -> Any:
-        """What an entry point takes for it."""
+        """The argument that passes this function to an entry point."""
         if self._address is None:
             with _timed(), _kept(self.function) as is_kept:
                 make = numba.cfunc(self.kind.signature, cache=is_kept, **OPTIONS)
@@ -112,13 +109,13 @@ class FirstClass:
 
 
 def first_class(kind: Any) -> Callable[[Callable[..., Any]], FirstClass]:
-    """Compile a function of this `function_type`, when it is handed on first."""
+    """Compile a function of this `function_type` when it is first passed to an entry point."""
     return lambda function: FirstClass(function, kind)
 
 
 @cache
 def _blas() -> Any:
-    # Numba's products are this module's, which is not loaded before the first is compiled.
+    # Numba uses SciPy's BLAS, which must be loaded to be limited.
     import scipy.linalg.cython_blas  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
@@ -129,14 +126,14 @@ _threads = 1
 
 
 def use_threads(count: int) -> None:
-    """Let this process train so many runs at a time."""
+    """Set how many runs this process trains at a time."""
     global _threads
     _threads = count
 
 
 def for_each_run(runs: int, work: Callable[[int], None]) -> None:
-    """Call `work` with the number of each run, `use_threads` at a time."""
-    # A product takes one thread: these matrices are small, and more threads would wait.
+    """Call `work` with each run's index, in as many threads as `use_threads` allows."""
+    # One BLAS thread per run: the matrices are too small for more.
     with _blas().limit(limits=1):
         if _threads == 1 or runs == 1:
             for run in range(runs):
@@ -148,10 +145,10 @@ def for_each_run(runs: int, work: Callable[[int], None]) -> None:
 
 @cache
 def folder() -> Path | None:
-    """Where machine code for this processor lies; None where nothing can be kept."""
+    """Cache folder for this processor's machine code; None if there is no writable one."""
     from llvmlite.binding import get_host_cpu_name
 
-    with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written to
+    with suppress(OSError, RuntimeError):  # no home folder, or a read-only one
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         path = Path(caches) / "hindsight" / "compiled" / get_host_cpu_name()
         path.mkdir(parents=True, exist_ok=True)
@@ -161,9 +158,7 @@ def folder() -> Path | None:
 
 
 class Locator:
-    """What Numba asks where a function's machine code lies: by the code that decides it, whatever
-    the path of its source.
-    """
+    """Numba's interface to a cache, keyed by a function's code instead of its source's path."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         outermost = function.__qualname__.partition(".")[0]
@@ -171,30 +166,29 @@ class Locator:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source: str) -> "Locator":
-        """That of a function; `source` is its file."""
+        """Make the locator of a function; its file, `source`, is ignored."""
         return cls(function)
 
     def ensure_cache_path(self) -> None:
-        """It is there."""
+        """Do nothing: `folder` has made it."""
 
     def get_cache_path(self) -> str:
-        """The folder."""
+        """The cache folder."""
         return str(folder())
 
     def get_source_stamp(self) -> str:
-        """What must be equal for machine code to be of this function."""
+        """The fingerprint, which cached machine code must match."""
         return self.code
 
-    def get_disambiguator(self) -> str:
-        """What stands in the names of its files."""
-        return self.code
+    #: Part of the cache files' names.
+    get_disambiguator = get_source_stamp
 
 
 _compiling = [0.0, 0.0]
 
 
 def seconds_compiling() -> tuple[float, float]:
-    """Wall and CPU seconds that this process has spent on compiling, or on waiting for it."""
+    """Wall and CPU seconds that this process has spent compiling, or waiting for the lock."""
     return _compiling[0], _compiling[1]
 
 
@@ -210,9 +204,9 @@ def _timed() -> Iterator[None]:
 
 @contextmanager
 def _kept(function: Callable[..., Any]) -> Iterator[bool]:
-    """Compile inside: one process at a time, which says so unless the code lies in the folder.
+    """Hold the cache's lock while compiling; announce it if the code is not cached.
 
-    Yields whether it can be kept.
+    Yields whether there is a cache.
     """
     path = folder()
     trains = function.__module__.startswith("hindsight.algorithms")
@@ -222,7 +216,7 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
         yield False
         return
     before = numba.config.CACHE_LOCATOR_CLASSES
-    # Who is asked to stop waits for no other process's compiling, nor for his own.
+    # A request to stop does not wait for the compiler, here or in another process.
     with awaited("the compiler"), FileLock(path / "lock"):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
         if trains and not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files, and checks before reading them."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from zipfile import ZIP_STORED, ZipFile
 
 
 class FileError(Exception):
-    """A file that cannot be written or read, in one sentence."""
+    """A file cannot be read or written; the message is one sentence."""
 
 
 class DamagedError(FileError):
-    """Files that do not hold what was written; `paths` are all that were found."""
+    """Files are damaged; `paths` lists them."""
 
     def __init__(self, message: str, *paths: Path) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class DamagedError(FileError):
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file, which is then no longer there to be used; returns its new path."""
+    """Rename a damaged file so that nothing uses it; returns its new path."""
     aside = path.with_name(f"{path.name}.damaged")
     try:
         return path.replace(aside)
@@ -33,23 +33,22 @@ def set_aside(path: Path) -> Path:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, on one line."""
+    """An exception's message on one line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def must_be_regular(path: Path) -> None:
-    """Raise FileError for what is there and no regular file: reading a pipe would never end."""
-    if path.exists() and not (path.is_file() or path.is_dir()):  # a folder is told by who opens it
-        raise FileError(f"{path}: is no regular file; remove it")
+    """Raise FileError for a special file: reading a pipe would never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # opening a folder raises anyway
+        raise FileError(f"{path}: is not a regular file; remove it")
 
 
 def must_be_stored(path: Path) -> None:
-    """Raise DamagedError for an archive that is larger inside than outside.
+    """Raise DamagedError for a compressed archive, which could expand beyond memory.
 
-    Ours are not compressed: one that is could hold a thousand times its size, and fill the memory.
-    Whatever zipfile raises for a file that is no archive is the caller's to tell.
+    This package's own archives are not compressed.  zipfile's exceptions pass through.
     """
     must_be_regular(path)
     with ZipFile(path) as archive:
@@ -57,48 +56,50 @@ def must_be_stored(path: Path) -> None:
     size = sum(entry.file_size for entry in inside)
     if size > path.stat().st_size or any(entry.compress_type != ZIP_STORED for entry in inside):
         raise DamagedError(
-            f"{path}: is none of ours: its archive is compressed, and holds {size:,} bytes", path
+            f"{path}: was not written by hindsight: its archive is compressed, and holds "
+            f"{size:,} bytes",
+            path,
         )
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `path`, then rename: readers see the old or the new one.
+    """Replace a file atomically: `write` fills a temporary file, which is then renamed.
 
-    Raises FileError, naming `path`, where that is not possible (a full disk, no permission).
+    Raises FileError, naming `path`, if that fails (a full disk, no permission).
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The ending stays: some writers choose their format by it.
+        # Some writers choose their format by the suffix.
         handle, name = tempfile.mkstemp(
             prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
         )
         os.close(handle)
-        beside = Path(name)
+        temporary = Path(name)
         try:
-            write(beside)
-            with beside.open("rb") as file:
+            write(temporary)
+            with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            beside.chmod(0o644)
-            beside.replace(path)
+            temporary.chmod(0o644)
+            temporary.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:
-        # torch's archive writer has RuntimeErrors of its own.
+        # torch.save raises RuntimeError
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a derived file only if it differs: what depends on it is then not redone.
+    """Write a file only if its text differs, so that Snakemake does not redo what depends on it.
 
-    One with a time in the future is written, too: what is made of it would always be older.
+    A file dated in the future is rewritten: everything made from it would count as out of date.
     """
     data = text.encode()
-    with suppress(OSError):  # writing it tells why
+    with suppress(OSError):  # write_whole reports errors
         if path.read_bytes() == data and path.stat().st_mtime <= time.time():
             return
-    write_whole(path, lambda beside: beside.write_bytes(data))
+    write_whole(path, lambda temporary: temporary.write_bytes(data))
 
 
 def as_json(value: Any) -> str:
-    """Plain data as stable, readable JSON."""
-    return json.dumps(value, indent=1, sort_keys=False) + "\n"
+    """Format plain data as stable, readable JSON."""
+    return json.dumps(value, indent=1) + "\n"

@@ -1,10 +1,10 @@
-"""Fingerprints of code: twelve digits that change when code changes which decides some result.
+"""Fingerprints of code: twelve digits that change when the code behind a result changes.
 
-Snakemake does not see that an imported module changed.  A fingerprint starts from functions,
-classes or modules (its roots) and follows the names that they use through this package, statement
-by statement.  It covers exactly the statements that are found so, as syntax trees: comments,
-docstrings and formatting do not count, nor do the names and places of modules.  So moving a
-function changes no fingerprint, and a new figure, environment or algorithm only its own.
+Snakemake does not notice changes in imported modules.  A fingerprint starts from functions, classes
+or modules (its roots), follows the names that they use through this package, and covers the
+top-level statements found this way as syntax trees.  Comments, docstrings, formatting and the names
+of modules do not count, so moving a function changes no fingerprint, and a new figure, environment
+or algorithm changes only its own.
 """
 
 import ast
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "hindsight"
-#: What each stage of the pipeline begins with (cells: specs/code.py).
+#: Roots of each stage of the pipeline (for cells see specs/code.py).
 STAGES = {
     "episodes": ("hindsight.training.watch:write_episodes",),
     "summarise": ("hindsight.analysis.summarise",),
@@ -25,19 +25,19 @@ STAGES = {
     "report": ("hindsight.report.build",),
 }
 
-#: A module, and a name in it; no name: all of the module.
+#: A module and a name in it; None stands for the whole module.
 Place = tuple[str, str | None]
 
 
 @dataclass
 class Module:
-    """The statements of a module at its top level."""
+    """The top-level statements of a module."""
 
-    #: By the names that they define.
+    #: Statements by the names that they define.
     defines: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    #: What runs whenever the module is imported: registrations, settings.
+    #: Statements with side effects at import, such as registrations.
     effects: list[ast.stmt] = field(default_factory=list)
-    #: Names that stand for something in this package.
+    #: Names imported from this package.
     imports: dict[str, Place] = field(default_factory=dict)
 
 
@@ -52,7 +52,7 @@ def _is_module(name: str) -> bool:
 
 
 def without_docstrings(tree: ast.Module) -> ast.Module:
-    """A syntax tree without what is written for readers alone."""
+    """Remove all docstrings from a syntax tree, in place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             first = node.body[0] if node.body else None
@@ -62,7 +62,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Place]]:
-    """Names that an import gives to things of this package."""
+    """Names that an import statement binds to objects of this package."""
     if isinstance(node, ast.ImportFrom):
         for alias in node.names:
             inner = f"{node.module}.{alias.name}"
@@ -78,7 +78,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Place]]:
 
 @cache
 def _module(name: str) -> Module:
-    """A module of this package, parsed once per process."""
+    """Parse a module of this package."""
     found = Module()
     tree = without_docstrings(ast.parse(_file(name).read_text(encoding="utf-8")))
     for node in tree.body:
@@ -99,7 +99,7 @@ _PLAIN = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
-    """Names that a statement at the top level defines."""
+    """Names that a top-level statement defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         yield node.name
     else:
@@ -112,7 +112,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
 
 @cache  # roots share most of their statements
 def _references(node: ast.stmt, home: str) -> tuple[Place, ...]:
-    """What a statement of a module mentions of this package, as it is written there."""
+    """Objects of this package that a statement refers to, before following re-exports."""
     module, inside, found = _module(home), list(ast.walk(node)), []
     imports = dict(module.imports)
     for inner in inside:
@@ -123,7 +123,7 @@ def _references(node: ast.stmt, home: str) -> tuple[Place, ...]:
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
             target = imports.get(inner.value.id)
             if target is not None:
-                # A module's function, or something of a class, which counts whole.
+                # A module's attribute counts alone; a class counts as a whole.
                 found.append((target[0], inner.attr) if target[1] is None else target)
         elif isinstance(inner, ast.Name):
             if id(inner) not in whole and inner.id in imports:
@@ -134,7 +134,7 @@ def _references(node: ast.stmt, home: str) -> tuple[Place, ...]:
 
 
 def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
-    """The statements behind a place, each with its module, re-exports followed."""
+    """The statements that define a place, with their modules, following re-exports."""
     home, name = place
     module = _module(home)
     if name is None:
@@ -150,15 +150,12 @@ def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
         yield from _statements((f"{home}.{name}", None))
 
 
-def _place(root: str) -> Place:
-    module, _, name = root.partition(":")
-    return module, name or None
-
-
 def closure(*roots: str) -> dict[ast.stmt, str]:
-    """The statements that roots need, `module` or `module:name`, each with its module."""
-    todo, seen = [_place(root) for root in roots], set[Place]()
-    found: dict[ast.stmt, str] = {}
+    """All statements that roots (`module` or `module:name`) depend on, with their modules."""
+    todo, seen, found = list[Place](), set[Place](), dict[ast.stmt, str]()
+    for root in roots:
+        module, _, name = root.partition(":")
+        todo.append((module, name or None))
     while todo:
         place = todo.pop()
         if place in seen:
@@ -171,11 +168,6 @@ def closure(*roots: str) -> dict[ast.stmt, str]:
     return found
 
 
-def modules(*roots: str) -> list[str]:
-    """The modules of this package in which the statements stand that roots need, sorted."""
-    return sorted(set(closure(*roots).values()))
-
-
 @cache
 def _digest(node: ast.stmt) -> bytes:
     return hashlib.sha256(ast.dump(node).encode()).digest()
@@ -183,7 +175,7 @@ def _digest(node: ast.stmt) -> bytes:
 
 @cache
 def fingerprint(*roots: str) -> str:
-    """Twelve hexadecimal digits, equal for equal code; `roots` are `module` or `module:name`."""
+    """Twelve hexadecimal digits that hash the code behind roots (`module` or `module:name`)."""
     found = closure(*roots)
     digests = {_digest(node) for node in found}
     for home in set(found.values()):
@@ -194,11 +186,11 @@ def fingerprint(*roots: str) -> str:
 
 
 def of_stage(stage: str) -> str:
-    """The fingerprint of one of the pipeline's `STAGES`."""
+    """Fingerprint of one of the pipeline's `STAGES`."""
     return fingerprint(*STAGES[stage])
 
 
 def forget() -> None:
-    """Read the sources anew: for tests, which edit them."""
-    for remembered in (fingerprint, _is_module, _module, _references, _digest):
-        remembered.cache_clear()
+    """Clear the caches, for tests that edit sources."""
+    for cached in (fingerprint, _is_module, _module, _references, _digest):
+        cached.cache_clear()

@@ -1,4 +1,4 @@
-"""Being asked to stop, by a person, a closing terminal or a batch system; and ending together."""
+"""Handle requests to stop from a user, a terminal or a batch system, and end with the parent."""
 
 import ctypes
 import os
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-#: SLURM sends SIGTERM before it preempts a job or ends its time.
+#: SLURM sends SIGTERM before it preempts a job or its time limit expires.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: One request may come twice, from make and from who signals its whole group: within these seconds.
+#: A second signal within these seconds repeats the first: make and the terminal may both send one.
 ECHO_SECONDS = 1.0
-#: Somebody else's code that has not come back for so many seconds is not waited for any longer.
+#: Third-party code that takes longer than this is abandoned after a request to stop.
 PATIENCE_SECONDS = 5.0
-#: A process started with this in its environment ends with the process of that number.
+#: Environment variable with the id of the parent process to end with.
 PARENT = "HINDSIGHT_PARENT"
 
 
 class Interrupted(KeyboardInterrupt):
-    """Stopped by a signal, with everything kept; one sentence."""
+    """A signal stopped the training, which can continue; the message is one sentence."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
@@ -31,25 +31,25 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def status(self) -> int:
-        """The exit status by which a shell knows the signal."""
+        """Exit status by shell convention."""
         return 128 + self.number
 
 
 @dataclass
 class Notice:
-    """The signal that asked to stop, if one did."""
+    """The signal that requested a stop, if any."""
 
     signal: int | None = None
-    at: float = 0.0  # of the monotonic clock
+    at: float = 0.0  # monotonic time
 
 
-#: What is waited for at the moment, outermost first, and since when.
+#: Third-party code that is running, outermost first, and when it started.
 _awaited: list[tuple[str, float]] = []
 
 
 @contextmanager
 def awaited(what: str) -> Iterator[None]:
-    """While somebody else's code runs: if it hangs, who is asked to stop does not wait for it."""
+    """Mark third-party code, so that a request to stop interrupts it if it hangs."""
     _awaited.append((what, time.monotonic()))
     try:
         yield
@@ -59,11 +59,10 @@ def awaited(what: str) -> Iterator[None]:
 
 @contextmanager
 def noticed() -> Iterator[Notice]:
-    """Take note of the first signal that asks to stop, for whoever looks; obey a later second.
+    """Record the first signal in the yielded notice; raise KeyboardInterrupt at a later second one.
 
-    A signal that is ignored (as by nohup) stays so.  Outside of the main thread, where Python
-    allows no handlers, nothing is noticed.  Raises Interrupted, then, out of code that is awaited
-    and does not come back.
+    Ignored signals (nohup) stay ignored.  Outside the main thread, where Python allows no handlers,
+    nothing is recorded.  After a signal, `awaited` code that hangs is stopped by Interrupted.
     """
     notice = Notice()
 
@@ -99,12 +98,12 @@ def noticed() -> Iterator[Notice]:
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Get this signal when the process that the environment names as parent ends (on Linux)."""
+    """Receive this signal when the process named by the variable PARENT ends (on Linux)."""
     parent = os.environ.pop(PARENT, "")
     if not parent.isdigit():
         return
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, int(number), 0, 0, 0)
-    if os.getppid() != int(parent):  # it ended before
+    if os.getppid() != int(parent):  # it has already ended
         os.kill(os.getpid(), number)

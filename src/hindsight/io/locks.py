@@ -1,8 +1,8 @@
-"""One process at a time: locks that the kernel takes back when their holder ends, however it ends.
+"""Locks that the kernel releases when their holder ends, so that none becomes stale.
 
-So there is no stale lock.  The lock's file is removed by its holder; one that was left behind by a
-killed process means nothing.  Locking itself is filelock's, which follows no symbolic link; who
-holds a lock, and what it says to a person, is ours.
+The holder removes the lock's file, but a file left behind by a killed process locks nothing.
+filelock does the locking, without following symbolic links; this module adds the holder's name and
+the messages.
 """
 
 import errno
@@ -17,28 +17,28 @@ from filelock import FileLock, Timeout
 
 from hindsight.io.files import FileError, reason
 
-#: What file systems answer that have no locks.
+#: Errors of file systems that do not support locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class LockedError(FileError):
-    """Another process is at work; one sentence."""
+    """Another process holds the lock; the message is one sentence."""
 
 
 @contextmanager
 def held(path: Path, what: str, wait: bool = False) -> Iterator[bool]:
-    """Hold the lock `path` of `what`; yields whether another process had to be waited for.
+    """Hold the lock `path` of `what`; yields whether it had to wait for another process.
 
-    Raises LockedError where another process holds it and `wait` is false, FileError where the file
-    cannot be made.  On a file system without locks it says so, and goes on.
+    Raises LockedError if another process holds it and `wait` is false, and FileError if the file
+    cannot be created.  On a file system without locks, warns and continues.
     """
-    # No lock by a file's mere existence, which would outlive a killed holder.
+    # No soft lock, whose file would outlive a killed holder.
     lock = FileLock(path, mode=0o644, fallback_to_soft=False, on_acquired=_sign)
     waited = _take(lock, path, what, wait)
     try:
         yield waited
     finally:
-        # Before the lock is let go: the next one to come finds its file removed, and makes another.
+        # Unlink before releasing: the next process then creates a new file.
         with suppress(OSError):
             path.unlink()
         with suppress(OSError):
@@ -46,18 +46,18 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[bool]:
 
 
 def _sign(handle: int) -> None:
-    """Write who holds a lock into its file."""
-    with suppress(OSError):  # a full disk: only the holder's name is lost
+    """Write the holder's name into the lock's file."""
+    with suppress(OSError):  # on a full disk, only the name is lost
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()} on {socket.gethostname()}".encode())
 
 
 def _take(lock: FileLock, path: Path, what: str, wait: bool) -> bool:
-    """Acquire the lock; returns whether it had to be waited for."""
+    """Acquire the lock; returns whether it had to wait."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_symlink():
-            path.unlink()  # no lock of ours; what it points to stays as it is
+            path.unlink()  # its target is left alone
             _tell(f"{path}: was a symbolic link, which is removed")
         try:
             lock.acquire(blocking=False)

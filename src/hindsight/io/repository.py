@@ -1,4 +1,4 @@
-"""Of what state of the repository something was made."""
+"""The state of the repository, for the manifest."""
 
 import hashlib
 import subprocess
@@ -8,21 +8,21 @@ LOCK = Path("requirements.lock")
 
 
 def commit() -> str:
-    """The working folder's commit, and whether code was changed since; "" where git knows none."""
+    """The current commit, and whether src has uncommitted changes; "" outside a repository."""
     found = _git("rev-parse", "HEAD")
     changed = found and _git("status", "--porcelain", "--", "src")
     return f"{found} and changes on top" if changed else found
 
 
 def lock_sum() -> str:
-    """SHA-256 of the file that pins every package; "" where there is none."""
+    """SHA-256 of the lock file; "" without one."""
     return hashlib.sha256(LOCK.read_bytes()).hexdigest() if LOCK.exists() else ""
 
 
 def _git(*words: str) -> str:
-    """What git says of this folder; nothing without git, or outside a repository."""
+    """git's output in this folder; "" without git or outside a repository."""
     try:
-        said = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        run = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
     except OSError:
         return ""
-    return said.stdout.strip() if said.returncode == 0 else ""
+    return run.stdout.strip() if run.returncode == 0 else ""

@@ -1,6 +1,4 @@
-"""What a process needs of where it is started: open streams, room in memory, a home; and several
-side by side.
-"""
+"""Prepare a process: standard streams, memory limits, a home folder; and run jobs in parallel."""
 
 import multiprocessing
 import os
@@ -17,17 +15,17 @@ from hindsight.io.interruption import PARENT, end_with_parent
 
 Result = TypeVar("Result")
 
-#: Megabytes of addresses: of any command, of one with torch, of torch's libraries beside what a
-#: cell's training takes (measured).
+#: Address space in megabytes, measured: any command, one with torch, and what torch's libraries add
+#: to a cell's memory.
 LEAST_MB, TORCH_MB, LIBRARIES_MB = 500, 1200, 700
-#: Folders that end with this process.
+#: Temporary folders that are removed at exit.
 _kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def open_streams() -> None:
-    """Open what was closed by whoever started this process: the next file would take its place.
+    """Reopen standard streams that the parent has closed, so that no file takes their descriptors.
 
-    What would be said on standard error is then said on standard output.
+    A closed standard error is redirected to standard output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
@@ -39,12 +37,12 @@ def open_streams() -> None:
         os.set_inheritable(number, True)
         mode = "r" if name == "stdin" else "w"
         stream = open(number, mode, closefd=False, errors="backslashreplace")  # noqa: SIM115
-        setattr(sys, name, stream)  # it stays open
+        setattr(sys, name, stream)
 
 
 def must_have_memory(megabytes: int = LEAST_MB) -> None:
-    """Raise FileError where fewer addresses may be used (`ulimit -v`): libraries would abort."""
-    with suppress(ImportError):  # a system without such limits
+    """Raise FileError if `ulimit -v` allows less address space: libraries would abort."""
+    with suppress(ImportError):  # not on this system
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -56,7 +54,7 @@ def must_have_memory(megabytes: int = LEAST_MB) -> None:
 
 
 def have_home() -> None:
-    """Where HOME cannot be used, lend one until this process ends: libraries keep caches there."""
+    """Set HOME to a temporary folder if it is unusable, for the caches of libraries."""
     try:
         home = Path.home()
         if home.is_dir() and os.access(home, os.W_OK | os.X_OK):
@@ -73,9 +71,9 @@ def have_home() -> None:
 def side_by_side(
     function: Callable[..., Result], jobs: Sequence[tuple[object, ...]], processes: int
 ) -> list[Result]:
-    """What a function returns of each job's arguments, in their order; the first error is raised.
+    """Call a function with each job's arguments in forked processes; returns the results in order.
 
-    By forks of this process, which have imported already what it has, and end with it.
+    Raises the first error.  The processes end with this one.
     """
     if min(processes, len(jobs)) < 2:
         return [function(*job) for job in jobs]

@@ -1,1 +1,1 @@
-"""Between Snakemake and the rest: which files there are, what a job needs, and what ships."""
+"""The layer between Snakemake and the package: files, jobs' resources, and published results."""

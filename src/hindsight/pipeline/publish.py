@@ -1,4 +1,4 @@
-"""`hindsight publish`: trained cells become the results that ship, with a manifest."""
+"""`hindsight publish`: copy trained cells to the published results, and write the manifest."""
 
 import shutil
 from collections.abc import Collection, Iterator
@@ -27,22 +27,22 @@ from hindsight.training.policies import acting_places
 
 
 def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
-    """Copy the plan's cells that are trained, of whatever code, and the picture's episodes; of the
-    main experiment's cells also the policy of the run in the middle.
+    """Copy the plan's trained cells and the episodes for the figure of the environment.
 
-    Once nothing is missing, published cells that the plan has no more are removed, and their
-    policies.  Yields a line per cell that is missing or removed.
+    A cell's latest training counts, whatever its code.  For the main experiment's cells, the median
+    run's policy is published, too.  If no cell is missing, published cells that are not in the plan
+    are removed with their policies.  Yields a line per missing or removed cell.
 
-    The manifest says of each file its checksum, what its cell says of itself, and of what commit
-    and what lock file it was published; what was published before keeps its entry.
+    The manifest records each file's checksum, its cell's metadata, and the commit and lock file
+    that published it.  Unchanged files keep their entries.
 
     Args:
-        config: of the results that ship.
-        trained: the folder of results in which cells were trained.
+        config: configuration of the published results.
+        trained: folder of the trained results.
 
     Raises:
-        FileError: a trained cell is damaged; or, before anything is written, a file that stays is
-            not what the manifest of before says: it would be vouched for anew.
+        FileError: a trained cell is damaged; or, before anything is written, a published file that
+            would be kept differs from the manifest.
     """
     plan = Plan.of(config)
     found = {name: newest(trained, name) for name in plan.cells}
@@ -64,7 +64,7 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
             if name in main and policies_of(source).exists():
                 write_middle(spec, source, policy)
                 files[_key(policy)] = {"sha256": file_sha256(policy), **now}
-            elif old != file_sha256(target):  # it is another training's
+            elif old != file_sha256(target):  # the policy is from another training
                 policy.unlink(missing_ok=True)
                 files.pop(_key(policy), None)
         if not target.exists():
@@ -83,15 +83,14 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
 
 
 def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
-    """Write the policy of a cell of no experiment, which `hindsight train` has trained; returns a
-    line for it.
+    """Publish the median run's policy of a cell trained by `hindsight train`; returns a message.
 
     Args:
-        curves: of the cell, in the folder of results that has its policies, too.
-        named: environments that a person has typed (`specs.from_file`).
+        curves: the cell's curves, in a folder of results that also has its policies.
+        named: environment ids that the user has typed (`specs.from_file`).
 
     Raises:
-        FileError: they are no cell's, or its policies are not there.
+        FileError: the curves are not a cell's, or its policies are missing.
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
     policy = PUBLISHED / "policies" / f"{spec.name}.pt"
@@ -101,61 +100,54 @@ def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
 
 
 def policies_of(curves: Path) -> Path:
-    """The parameters that a trained cell's runs ended with."""
+    """Path of the final parameters of a trained cell's runs."""
     return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.pt"
 
 
 def _now() -> dict[str, str]:
-    """Of what commit and what lock file something is published now."""
+    """The commit and the lock file of this publication."""
     return {"commit": repository.commit(), "lock": repository.lock_sum()}
 
 
 def newest(trained: Path, name: str) -> Path | None:
-    """The curves of a cell that were trained last, of whatever code; `verify-published` says
-    whether today's makes the same.
-    """
+    """Path of a cell's latest curves, whatever their code (`verify-published` checks the code)."""
     there = (trained / "cells" / name).parent.glob(f"{Path(name).name}*.parquet")
     return max(there, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _entry(cell: Path, before: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
-    """What the manifest says of a cell; of one that is as before the same as before."""
+    """A cell's entry in the manifest; the previous one if the cell is unchanged."""
     metadata, found = load_cell(cell).metadata, file_sha256(cell)
     entry: dict[str, Any] = before.get(_key(cell), {})
     if entry.get("sha256") == found:
         return entry
-    said = ("spec_hash", "code", "versions", "machine", "seconds")
-    return {"sha256": found, **now, **{key: metadata[key] for key in said}}
+    kept = ("spec_hash", "code", "versions", "machine", "seconds")
+    return {"sha256": found, **now, **{key: metadata[key] for key in kept}}
 
 
 def _remove_others(files: dict[str, Any]) -> Iterator[str]:
-    """Remove published cells that the manifest does not name, and their policies."""
+    """Remove published cells that are not in the manifest, and their policies."""
     for path in sorted((PUBLISHED / "cells").rglob("*.parquet")):
         if _key(path) not in files:
             path.unlink()
             policy = PUBLISHED / "policies" / path.relative_to(PUBLISHED / "cells")
             policy.with_suffix(".pt").unlink(missing_ok=True)
             files.pop(_key(policy.with_suffix(".pt")), None)
-            yield f"removed: {_key(path)}, which the plan has no more"
+            yield f"removed: {_key(path)}, which is no longer in the plan"
 
 
 def _key(path: Path) -> str:
-    """What the manifest calls a file."""
+    """A file's key in the manifest."""
     return str(path.relative_to(PUBLISHED))
 
 
 def _is_beside(name: str) -> bool:
-    """Whether an entry of the manifest is no cell but is there: a policy, the episodes, or curves
-    of the authors'.
-    """
+    """Whether an entry of the manifest is an existing file other than a cell, such as a policy."""
     return not name.startswith("cells/") and (PUBLISHED / name).exists()
 
 
 def _ship(source: Path, target: Path) -> None:
-    """A trained cell without the columns that nothing reads, which are a quarter of its bytes.
-
-    Raises ResultError for a damaged one.
-    """
+    """Copy a trained cell without unused columns, a quarter of its size; raises ResultError."""
     metadata = load_cell(source).metadata
     table = pq.read_table(source)
     read = [name for name in table.column_names if name in KNOWN]
@@ -163,16 +155,17 @@ def _ship(source: Path, target: Path) -> None:
 
 
 def middle_run(runs: pd.DataFrame) -> pd.Series:
-    """The run in the middle by its final evaluation; of two in the middle the lesser one."""
+    """The median run by its final evaluation; of two middle runs, the worse one."""
     keys = ["final_evaluation_return", "final_evaluation_success", "seed"]
     return runs.sort_values(keys).iloc[(len(runs) - 1) // 2]
 
 
 def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
-    """Write what acts without randomness of a trained cell's run in the middle.
+    """Write the deterministic policy of a trained cell's median run.
 
-    curves: of the cell, in the folder of results that has its policies, too.  Raises FileError for
-    a damaged file.
+    curves: the cell's curves, in a folder of results that also has its policies.
+
+    Raises FileError for a damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
     runs = reduce_cell(cell).runs
@@ -191,7 +184,7 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
 
 
 def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict[str, Any]) -> None:
-    """Write what acts of a run's parameters [parameter], with its specification and result."""
+    """Write the actor from a run's parameters [parameter], with its specification and result."""
     save(
         out,
         {
@@ -205,6 +198,6 @@ def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict
 
 
 def result_of(path: Path) -> dict[str, Any]:
-    """What a policy that ships says of itself; empty for another file."""
+    """The result stored in a published policy; empty for any other file."""
     found = load(path).get("result")
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""`hindsight replicate`: Snakemake with one progress display, and a last word on what came out."""
+"""`hindsight replicate`: run Snakemake with a progress display and a summary of the results."""
 
 import itertools
 import json
@@ -25,9 +25,9 @@ from hindsight.training.progress import display, shown
 LOG = Path("results/logs/snakemake.log")
 PROGRESS = Path("results/progress")
 LOOK_SECONDS = 5.0
-#: Before that, processes start, and little can be said of how fast they train.
+#: Startup time of the processes, during which the remaining time cannot be estimated.
 START_SECONDS = 15.0
-#: Bytes below which a disk counts as full.
+#: Free bytes below which a disk counts as full.
 ROOM = 1 << 20
 
 
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     project = Project.of(load(Path("config.yaml"), overrides))
     rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
-    # A profile that is named says itself how many cores, as that of a cluster does.
+    # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
     command += ["--config", *pairs] if pairs else []
@@ -61,16 +61,16 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
 
 
 def what_comes(project: Project, cores: str | None) -> Iterator[str]:
-    """What will be trained, about how long that takes, and where it all goes.
+    """Lines that say what will be trained, roughly how long it takes, and where the results go.
 
-    cores: as for Snakemake; None where a profile says it, as that of a cluster does.
+    cores: as for Snakemake; None if a profile sets them.
     """
     if project.published:
-        yield "Nothing is trained: the published results are drawn and judged again."
-        yield "What comes out is byte for byte what is published, here and in REPLICATION.md."
+        yield "Nothing is trained: figures and verdicts are made from the published results."
+        yield "They are byte for byte those in this repository, REPLICATION.md included."
         return
     if not project.trains:
-        yield "Nothing is trained: what is there is drawn and judged."
+        yield "Nothing is trained: figures and verdicts are made from the existing results."
     else:
         cells, missing = project.plan.cells, project.missing
         there = project.runs_there()
@@ -78,7 +78,7 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
         yield f"Preset {project.source}: {len(missing)} of {len(cells)} cells are to be trained."
         if there:
             yield (
-                f"That is {runs} runs: {sum(there.values())} more are taken from cells with "
+                f"That is {runs} runs; {sum(there.values())} more are reused from cells with "
                 "another number of seeds."
             )
         left = [
@@ -86,25 +86,24 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
         ]
         if left:
             own = len(os.sched_getaffinity(0))
-            # On a cluster its profile says how many at a time.
             n = 0
             if cores is not None and (cores == "all" or cores.isdigit()):
                 n = own if cores == "all" else min(int(cores), own)
             here = f", {_duration(sum(left) / n)} on {n} of this machine's cores" if n else ""
-            yield f"About {sum(left) / 3600:.1f} core-hours of training{here}, by a rough estimate."
+            yield f"Rough estimate: {sum(left) / 3600:.1f} core-hours of training{here}."
     yield f"Results go to results/, figures and the page to {project.folder}/."
 
 
 def _duration(length: float) -> str:
-    """`40 minutes`, `3 hours`."""
+    """Format seconds as minutes or hours."""
     return f"{length / 60:.0f} minutes" if length < 5400 else f"{length / 3600:.0f} hours"
 
 
 def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
-    """Run Snakemake to its end; returns its status, and the signal that ended it early, if any.
+    """Run Snakemake; returns its exit status, and the signal that stopped it early, if any.
 
-    Snakemake and its jobs are a process group of their own, so that a signal reaches each of them
-    once; they end with this process, however it ends.
+    Snakemake and its jobs have their own process group, so that each receives a signal once; they
+    end with this process, however it ends.
     """
     LOG.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, PARENT: str(os.getpid())}
@@ -121,7 +120,7 @@ def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
                     time.sleep(0.5)
                 draw(watch.state)
             if process.poll() is None:
-                # Jobs keep what they have, Snakemake takes its leave.
+                # jobs save checkpoints, and Snakemake ends
                 os.killpg(process.pid, signal.SIGINT)
             return process.wait(), notice.signal
         finally:
@@ -131,22 +130,18 @@ def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
 
 
 def _heed_interrupts() -> None:
-    """A script's background command ignores SIGINT, and so would what it starts."""
+    """Restore SIGINT, which background commands of a script ignore, and so would Snakemake."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _as_yaml(value: Any) -> str:
-    """One line that Snakemake reads as this value; JSON's 3e-05 would be text to it."""
+    """Format a value on one line for Snakemake, which would read JSON's 3e-05 as text."""
     line = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
     return line.removesuffix("...\n").strip()
 
 
 def _config_places(arguments: Sequence[str]) -> list[int]:
-    """Places of --config and of what follows it, up to the next option.
-
-    Snakemake tells what it has understood only once it runs: too late to say what is to come, and
-    its 3e-05 is text by then.
-    """
+    """Indices of --config and its pairs, which are needed here before Snakemake starts."""
     places = []
     inside = False
     for i, argument in enumerate(arguments):
@@ -157,7 +152,7 @@ def _config_places(arguments: Sequence[str]) -> list[int]:
 
 
 class _Watch:
-    """What can be seen from outside: cells that are there, and the progress of those under way."""
+    """Watches result and progress files: finished cells, and the progress of running ones."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -167,13 +162,8 @@ class _Watch:
         self.began = time.time()
 
     def state(self) -> tuple[float, float, str]:
-        """For the display: cells that are there, of how many, and a line of text."""
-        count, text = self.look()
-        return count, max(len(self.work), 1), text
-
-    def look(self) -> tuple[int, str]:
-        """Cells that are there, and a line of text."""
-        # One look per folder, and seldom: a network's file system has many thousands of cells.
+        """Number of finished cells, of all cells, and a line of text, for the display."""
+        # List folders rarely: there may be thousands of cells on a network file system.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
             files = files_below(self.project.root / "cells")
             self.there = {name for name in self.work if self.project.files[name] in files}
@@ -192,20 +182,19 @@ class _Watch:
         left = sum(self.work[name] for name in self.work.keys() - self.there) - begun
         if minutes := minutes_left(time.monotonic() - self.started, done, left):
             text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
-        return len(self.there), text
+        return len(self.there), max(len(self.work), 1), text
 
     def _drawn(self) -> str:
-        """How many figures have been drawn since, or found to be still of the same tables."""
+        """Number of figures drawn, or confirmed as up to date, since the start."""
         pictures = Path(self.project.folder).glob("*.png")
         count = sum(path.stat().st_mtime >= self.began for path in pictures)
         return f" ({count} done)" if count else ""
 
 
 def minutes_left(elapsed: float, done: float, left: float) -> float:
-    """Minutes until all is trained, if the rest goes as fast as what is done in `elapsed` seconds;
-    0 while nothing can be said.
+    """Minutes of training left, extrapolated from `elapsed` seconds; 0 while there is no estimate.
 
-    `done` and `left` are estimated seconds of training on another machine.
+    `done` and `left` are estimated training seconds, of which only the ratio counts.
     """
     return elapsed * left / done / 60 if elapsed > START_SECONDS and done else 0.0
 
@@ -215,11 +204,11 @@ def _progress(name: str) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((PROGRESS / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if "cell" in found else None  # else of an older version
+    return found if "cell" in found else None  # an older version's file
 
 
 def _what_failed(project: Project, started: float) -> None:
-    """Which jobs failed, what they and each failed cell's log said last, and how to go on."""
+    """Print the failed jobs, the last line of each failed cell's log, and how to continue."""
     lines = [line.strip() for line in _lines(LOG)]
     for line in dict.fromkeys(lines):
         if line.startswith(("Error in rule", "error: ")) or "Exception in rule" in line:
@@ -228,7 +217,7 @@ def _what_failed(project: Project, started: float) -> None:
         if kind.startswith("WorkflowError in "):
             print(f"  {line}")
     if shutil.disk_usage("results").free < ROOM:
-        print(f"  The disk of {Path('results').resolve()} is full: make room.")
+        print(f"  The disk of {Path('results').resolve()} is full: free some space.")
     if not project.trains:
         return
     there = files_below(project.root / "cells")
@@ -246,14 +235,14 @@ def _lines(path: Path) -> list[str]:
 
 
 def _what_came_out(project: Project) -> None:
-    """The verdicts, and where everything is."""
-    if not Path(project.claims).exists():  # only some figures were asked for
+    """Print the verdicts, and where the results are."""
+    if not Path(project.claims).exists():  # the user requested other files only
         return
     print("\nThe claims")
     reasons: set[str] = set()
     for row in json.loads(Path(project.claims).read_text(encoding="utf-8")):
         print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
-        if row["why"] and row["why"] not in reasons:  # one reason may be that of many claims
+        if row["why"] and row["why"] not in reasons:  # claims can share a reason
             reasons.add(row["why"])
             print(f"     {row['why']}")
     print(f"\nFigures    {project.folder}/*.png")

@@ -1,10 +1,10 @@
-"""Whether today's code still makes the published numbers: their first iterations, trained again.
+"""Check that today's code reproduces the published numbers by retraining their first iterations.
 
-Published cells were trained by the code of their day.  A change that moves their numbers shows in
-the first iterations already: random streams belong to a run, so that these repeat to rounding.
+Published cells were trained by earlier versions of the code.  Each run has its own random streams,
+so its first iterations repeat up to rounding unless a change of the code moves the numbers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,55 +21,54 @@ from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import read_manifest
 from hindsight.specs.manifest import verify as must_be_vouched_for
 
-#: Iterations that are trained again, and of how many runs; none begins after so many updates, for
-#: each enlarges what a processor rounds otherwise: the loss of a critic by a quarter after 2900.
+#: Iterations and runs to retrain.  No iteration starts after this many updates, because updates
+#: amplify rounding differences between processors (after 2900, to a quarter of a critic's loss).
 ITERATIONS, RUNS, UPDATES = 2, 2, 1000
-#: What differs from column to column, in sizes of the column in these rows: at most this in the
-#: middle one, ...
+#: Largest relative difference allowed in the median column, ...
 TOLERANCE = 1e-4
-#: ... and this in the worst.  Other processors round products otherwise, and Adam enlarges it where
-#: there is hardly a gradient; a changed rule of learning moves most columns.
+#: ... and in the worst one.  Processors round differently, and Adam amplifies that where gradients
+#: vanish; a changed learning rule moves most columns.
 WORST = 0.1
-#: A simulator enlarges a rounding until runs part (FetchSlide, whose puck slides on); so does an
-#: update at each step: what differs by no more than this many times what nudges of so little do,
-#: says nothing about the code.
+#: Simulators (FetchSlide) and updates at each step amplify rounding until runs diverge.  A
+#: difference of up to CHAOS times that caused by NUDGES, relative changes of the initial
+#: parameters, says nothing about the code.
 CHAOS, NUDGES = 10.0, (1e-6, -1e-6, 3e-6)
-#: What the machine decides, not the code.
+#: Columns that depend on the machine.
 CLOCKS = ("wall_seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published cell beside its first iterations of today."""
+    """Comparison of a published cell's first iterations with today's code."""
 
     name: str
-    middle: float  # median over columns of the largest difference, in sizes of the column
-    worst: float  # the same of the column that differs most
-    column: str  # which that is
-    #: `middle` of today's code beside itself, its first parameters nudged; if measured.
+    middle: float  # median over columns of the largest relative difference
+    worst: float  # the same for the column that differs most
+    column: str  # the name of that column
+    #: `middle` between today's code with and without nudged initial parameters, if measured.
     nudged: float | None = None
 
     @property
     def same(self) -> bool:
-        """Whether the code makes the same numbers, to rounding."""
+        """Whether the code reproduces the numbers up to rounding."""
         return self.middle <= TOLERANCE and self.worst <= WORST
 
     @property
     def chaotic(self) -> bool:
-        """Whether nobody can say: a rounding alone moves the numbers about as far.
+        """Whether rounding alone moves the numbers about as far, so that nothing can be said.
 
-        By the middle column: the worst is then a loss that happens to be near zero.
+        Judged by the median column: the worst may be a loss close to zero.
         """
         return not self.same and self.nudged is not None and self.middle <= CHAOS * self.nudged
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the code."""
+        """Whether there is no evidence that the code changed the numbers."""
         return self.same or self.chaotic
 
 
 def kind_of(spec: CellSpec) -> tuple[Any, ...]:
-    """What decides which code a cell exercises: algorithm, hindsight, environment, fidelity."""
+    """A key for the code that a cell exercises: algorithm, hindsight, environment, fidelity."""
     her, replay = spec.hindsight, spec.replay
     how: tuple[Any, ...] = ()
     if her is not None:
@@ -88,9 +87,9 @@ def kind_of(spec: CellSpec) -> tuple[Any, ...]:
 
 
 def published() -> dict[str, CellSpec]:
-    """Every published cell's specification by the cell's name.
+    """Read all published cells' specifications, by cell name.
 
-    Raises FileError for one that its manifest does not vouch for, or that cannot be read.
+    Raises FileError for a cell that does not match the manifest or cannot be read.
     """
     entries = read_manifest()
     must_be_vouched_for(PUBLISHED / name for name in entries)
@@ -112,7 +111,7 @@ def one_of_each_kind(cells: dict[str, CellSpec]) -> dict[str, CellSpec]:
 
 
 def compare(name: str, spec: CellSpec, root: Path = PUBLISHED) -> Comparison:
-    """Train a cell's first iterations again and compare every column that both have."""
+    """Retrain a cell's first iterations and compare all common columns."""
     table = pd.read_parquet(root / "cells" / f"{name}.parquet")
     seeds = sorted(table["seed"].unique().tolist())[:RUNS]
     made = first_iterations(spec, seeds)
@@ -122,7 +121,7 @@ def compare(name: str, spec: CellSpec, root: Path = PUBLISHED) -> Comparison:
         return Comparison(name, np.inf, np.inf, "iteration")
     middle, worst, column = _apart(made, rows)
     found = Comparison(name, middle, worst, column)
-    # An off-policy cell is asked where most columns differ; where few do, they may not by so much.
+    # Chaos excuses an off-policy cell only if most columns differ.
     parts = spec.replay is not None and middle > TOLERANCE
     if found.same or not (spec.environment.foreign or parts):
         return found
@@ -131,7 +130,7 @@ def compare(name: str, spec: CellSpec, root: Path = PUBLISHED) -> Comparison:
 
 
 def _apart(made: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, float, str]:
-    """Median over columns of the largest difference, the largest of them, and its column."""
+    """Median and maximum over columns of the largest difference, and the column of the maximum."""
     both = made.columns.intersection(rows.columns).difference([*CLOCKS, "seed"])
     off = {
         column: _difference(*(x[column].to_numpy(np.float64) for x in (made, rows)))
@@ -142,7 +141,7 @@ def _apart(made: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, float, str]:
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest difference in sizes of the column, at least 1e-2; infinite where one alone is NaN."""
+    """Largest difference relative to the largest value (at least 0.01); infinite if NaNs differ."""
     if not np.array_equal(np.isnan(a), np.isnan(b)):
         return float("inf")
     size = max(float(np.nanmax(np.abs(b), initial=0.0)), 1e-2)
@@ -150,9 +149,9 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def first_iterations(spec: CellSpec, seeds: list[int], nudge: float = 0.0) -> pd.DataFrame:
-    """Training rows of these runs' first iterations, sorted by iteration and seed.
+    """Train these runs' first iterations; returns their rows, sorted by iteration and seed.
 
-    nudge: by which share of itself every first parameter is larger.
+    nudge: relative change of all initial parameters.
     """
     from hindsight.training.cell import prepare_process
     from hindsight.training.runs import runs_of
@@ -173,22 +172,16 @@ def first_iterations(spec: CellSpec, seeds: list[int], nudge: float = 0.0) -> pd
 
 
 def _nudged(state: Any, factor: float) -> Any:
-    """A state with every number but the integers times a factor."""
+    """Multiply all floating-point tensors of a state by a factor."""
     if isinstance(state, dict):
         return {name: _nudged(value, factor) for name, value in state.items()}
     return state * factor if getattr(state, "is_floating_point", bool)() else state
 
 
-def verify(cells: dict[str, CellSpec]) -> Iterator[Comparison]:
-    """Each of these cells beside its first iterations of today."""
-    for name, spec in cells.items():
-        yield compare(name, spec)
-
-
 def must_hold(found: Iterable[Comparison]) -> None:
-    """Raise FileError for published cells that today's code makes otherwise."""
+    """Raise FileError for published cells that today's code does not reproduce."""
     other = [f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if not one.holds]
     if other:
         raise FileError(
-            f"{len(other)} published cells are not what today's code makes: {', '.join(other)}"
+            f"{len(other)} published cells differ from what today's code trains: {', '.join(other)}"
         )

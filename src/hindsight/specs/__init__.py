@@ -1,1 +1,1 @@
-"""What a run, a cell and an experiment are.  Nothing else in the package reads configuration."""
+"""Specifications of runs, cells and experiments; the only package that reads configuration."""

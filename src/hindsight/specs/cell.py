@@ -1,12 +1,11 @@
 """A cell: all seeds of one algorithm variant in one condition; the unit of a job and of a file.
 
-A specification says everything that decides a cell's numbers and nothing else (not the device, not
-how many runs share an axis).  Its hash names the cell's file, so the same specification is trained
-once, whichever experiment asks for it.
+A specification holds everything that decides a cell's numbers and nothing else (not the device, for
+example).  Its hash is part of the file name, so experiments that share a cell train it once.
 
-Nothing here names a kind of environment or algorithm but the two that a cell is without a word:
-what a cell imports follows from `environment.entry_point`, `algorithm.module`, `algorithm.loop` and
-the modules of the two specifications.
+No environment or algorithm is named here except the two defaults: what a cell imports follows from
+`environment.entry_point`, `algorithm.module`, `algorithm.loop` and the modules of the two
+specifications.
 """
 
 import hashlib
@@ -28,29 +27,29 @@ from hindsight.specs.replay import ReplaySpec
 
 
 class EvaluationSpec(Spec):
-    """Fixed episodes with the mean action, at `points` equally spaced steps of the budget."""
+    """Evaluation on fixed episodes with the mean action, at `points` equally spaced steps."""
 
     points: Count = 20
     episodes: Count = 100
 
 
 class EndTestSpec(Spec):
-    """Training ends at the first test in which every episode succeeds (released SAC).
+    """End training at the first test in which every episode succeeds (released SAC).
 
-    The authors' SAC trains under Stable-Baselines3's `EvalCallback` with its defaults and ends once
-    a test's mean return is 1.
+    The authors train SAC with Stable-Baselines3's `EvalCallback` at its defaults and stop once a
+    test's mean return is 1.
     """
 
     every: Count = 10_000  # environment steps between two tests
-    episodes: Count = 5  # of a test, with the mean action, new ones each time
+    episodes: Count = 5  # new episodes in each test, with the mean action
 
 
-#: What an environment without an id is, and an algorithm without a name: section -> its tag.
+#: Defaults for an environment without an id and an algorithm without a name.
 DEFAULTS = {"environment": {"id": "PredatorPrey-v0"}, "algorithm": {"name": "ppo"}}
 
 
 def _kind_of_environment(values: Any) -> str:
-    """Which kind an environment is, by its id; gymnasium's where the id is none of ours."""
+    """Discriminate environments by id; an unknown id is a gymnasium environment."""
     name = values.get("id") if isinstance(values, dict) else getattr(values, "id", None)
     return name if name in ENVIRONMENTS else GymnasiumSpec.__name__
 
@@ -72,10 +71,10 @@ class CellSpec(Spec):
     environment: AnyEnvironment = ENVIRONMENTS["PredatorPrey-v0"]()
     algorithm: AnyAlgorithm = ALGORITHMS["ppo"]()
     hindsight: HindsightSpec | None = None
-    #: Of an off-policy algorithm, in place of `hindsight`.
+    #: Off-policy algorithms use this instead of `hindsight`.
     replay: ReplaySpec | None = None
     seeds: Seeds = 16
-    #: Runs have the seeds from this one on: tuning has seeds of its own.
+    #: First seed, so that tuning can use seeds that no result uses.
     first_seed: Annotated[int, Field(ge=0, le=10**6), NUMBER] = 0
     steps: Count = 1_000_000
     early_end: Annotated[float, Field(ge=1, allow_inf_nan=False), NUMBER] | None = 1.3
@@ -85,7 +84,7 @@ class CellSpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _kinds_have_defaults(cls, values: Any) -> Any:
-        """Without an id an environment is predator-prey, without a name an algorithm is PPO."""
+        """Default to predator-prey and PPO where the id or the name is missing."""
         if not isinstance(values, dict):
             return values
         values = dict(values)
@@ -146,8 +145,8 @@ class CellSpec(Spec):
             ),
             (
                 test and test.every % self.iteration_steps,
-                f"end_test: a test every {test and test.every} steps needs iterations of a number "
-                f"of steps that divides it, not {self.iteration_steps}",
+                f"end_test: a test every {test and test.every} steps must fall on the end of an "
+                f"iteration, which takes {self.iteration_steps} steps",
             ),
         ]
         for holds, why in refused:
@@ -159,7 +158,7 @@ class CellSpec(Spec):
 
     @property
     def n_weights(self) -> int:
-        """Weights of the policy network, without biases and with one output."""
+        """Weights of the policy network, counted with one output and without biases."""
         widths = (self.environment.observation_size, *self.algorithm.hidden, 1)
         return sum(a * b for a, b in pairwise(widths))
 
@@ -170,23 +169,23 @@ class CellSpec(Spec):
 
     @property
     def iteration_steps(self) -> int:
-        """Environment steps of a run between two rows of its curves: one rollout, for PPO."""
+        """Environment steps of a run per row of its curves: one rollout for PPO."""
         return self.algorithm.iteration_steps * self.algorithm.n_envs
 
     @property
     def hash(self) -> str:
-        """Ten hexadecimal digits of the canonical JSON of what differs from the defaults.
+        """Ten hexadecimal digits that hash the canonical JSON of all values that are not defaults.
 
-        So a new option, at its default, changes no existing cell's name.  A default that changes is
-        seen by the fingerprint of the code, which covers this file.
+        A new option therefore changes no existing cell's name.  A changed default changes the
+        fingerprint of the code, which covers this file.
         """
         return hash_of(self.model_dump(mode="json"))
 
     @property
     def name(self) -> str:
-        """The path of the cell, in words: `<environment>/<algorithm>-<hash>`.
+        """Readable path of the cell, `<environment>/<algorithm>-<hash>`.
 
-        Words too long for a file's name are cut: the hash alone tells cells apart.
+        Both parts are cut to a valid file name's length; the hash alone identifies the cell.
         """
         how = self.algorithm
         parts = [how.words, self.replay.words if self.replay is not None else ""]
@@ -199,7 +198,7 @@ class CellSpec(Spec):
         return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
 
 
-#: What a part of a cell is, by its id or name.
+#: Models of each part of a cell, by id or name.
 PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
     "environment": ENVIRONMENTS,
     "algorithm": ALGORITHMS,
@@ -211,16 +210,16 @@ PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
 
 
 def model_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
-    """What a part of a cell is, by its id or name; the default kind, if it has neither."""
+    """The model of a part of a cell, by the id or name in its values, or else the default one."""
     ((tag, usual),) = DEFAULTS.get(part, {"": ""}).items()
     default = GymnasiumSpec if part == "environment" else PARTS[part][usual]
     return PARTS[part].get(str(values.get(tag, usual)), default)
 
 
 def hash_of(values: dict[str, Any]) -> str:
-    """The hash of a specification as plain values, as a file has them: no environment is made.
+    """Hash a specification given as plain values, without making its environment.
 
-    Raises KeyError, TypeError or AttributeError for values that are none.
+    Raises KeyError, TypeError or AttributeError for values that are not a specification.
     """
     plain = json.loads(json.dumps(values))
     kept: dict[str, Any] = {}
@@ -229,13 +228,12 @@ def hash_of(values: dict[str, Any]) -> str:
             default = CellSpec.model_fields[key].default
             kept |= {} if value == default else {key: value}
             continue
-        # Which kind it is says more than its values.
         ((tag, usual),) = DEFAULTS.get(key, {"": ""}).items()
         kind = value[tag] if tag else ""
         part = _unlike_defaults(model_of(key, value), value)
         if kind != usual:
             part[tag] = kind
-        # A part that is there by default goes without saying; of others their presence says.
+        # An optional part counts by its presence, even if all of its values are defaults.
         if part or key in ("hindsight", "replay", "end_test"):
             kept[key] = part
     canonical = json.dumps(kept, sort_keys=True)
@@ -243,29 +241,25 @@ def hash_of(values: dict[str, Any]) -> str:
 
 
 def _unlike_defaults(model: type[Spec], values: dict[str, Any]) -> dict[str, Any]:
-    """Those of a part's values that are not its defaults."""
-    fields = model.model_fields
-    defaults = {
-        key: fields[key].get_default(call_default_factory=True)
-        for key in values.keys() & fields.keys()
-    }
-    return {
-        key: value
-        for key, value in values.items()
-        if key not in fields or value != _plain(defaults[key])
-    }
+    """The values of a part that differ from the model's defaults."""
+    found = {}
+    for key, value in values.items():
+        field = model.model_fields.get(key)
+        default = field.get_default(call_default_factory=True) if field is not None else None
+        if field is None or value != (list(default) if isinstance(default, tuple) else default):
+            found[key] = value
+    return found
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-#: The parts whose keys are given by name alone, wherever they belong.
+#: The parts whose keys the user gives without naming the part.
 SECTIONS = ("environment", "algorithm", "hindsight", "replay")
 
 
 def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Give a cell's values a key, where it belongs; SpecError, beginning with `where`."""
+    """Set a key in the section of a cell's values that it belongs to.
+
+    Raises SpecError, which begins with `where`, for an unknown key.
+    """
     if key in ("early_end", "first_seed"):
         values[key] = value
         return
@@ -286,11 +280,11 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         names = sorted(model_of(homes[0], part).model_fields)
         who = part.get("name") or part.get("id") or homes[0]
         raise SpecError(f"{where}: unknown option {key!r}; {who} has {', '.join(names)}")
-    raise SpecError(f"{where}: {key!r} needs hindsight, so a strategy (her)")
+    raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
 
 
 def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> None:
-    """Raise SpecError for a given key of a cell that its other keys leave without effect."""
+    """Raise SpecError for a key that the user gave and that its other keys leave without effect."""
     for key in keys:
         for section in (name for name in SECTIONS if name in values):
             part, given = getattr(spec, section), values[section]
@@ -301,4 +295,4 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> N
                 others = ", ".join(
                     f"{name} {value}" for name, value in given.items() if name != key
                 )
-                raise SpecError(f"{key}={given[key]} has no effect beside {others}")
+                raise SpecError(f"{key}={given[key]} has no effect with {others}")

@@ -1,8 +1,7 @@
-"""Which code decides a cell's numbers: where the fingerprint of each cell begins.
+"""Fingerprint of the code that decides a cell's numbers.
 
-A cell depends on its specification, on the loop that trains it, on its own algorithm and on its own
-environment, and on what these use.  No shared code names an algorithm or an environment: each is
-found by what its specification says of itself.  A person's own environment counts by its source.
+A cell depends on its specification, its training loop, its algorithm and its environment, and on
+what these use.  The source of a user's own environment counts, too.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ from hindsight.specs.cell import CellSpec
 
 
 def roots_of(spec: CellSpec) -> tuple[str, ...]:
-    """Where the code of a cell begins: `module` or `module:name`."""
+    """Roots of a cell's code, each `module` or `module:name`."""
     how, where = spec.algorithm, spec.environment
     kinds = (type(spec), type(how), type(where))
     specifications = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
@@ -22,16 +21,12 @@ def roots_of(spec: CellSpec) -> tuple[str, ...]:
 
 
 def file_name(spec: CellSpec) -> str:
-    """What a trained cell's files are called: `<name>-<code>`.
-
-    Its name covers the specification.  So a file of other code is another file, and nobody looks
-    for it.
-    """
+    """Stem of a trained cell's files, `<name>-<code>`: other code writes other files."""
     return f"{spec.name}-{code_of(spec)}"
 
 
 def is_of(about: dict[str, Any], spec: CellSpec) -> bool:
-    """Whether a results file that says this of itself was made by this very training."""
+    """Whether a results file's metadata match this specification and today's code."""
     return (about.get("spec_hash"), about.get("code")) == (spec.hash, code_of(spec))
 
 

@@ -1,7 +1,7 @@
-"""What config.yaml and the folder config may say: the models of the keys, and how they are read.
+"""Models and loading of config.yaml and of the files in the folder config.
 
-An experiment is a grid: arms x levels of what varies x conditions x fidelities.  A preset says how
-large: which part of which grids, and the size of a run.
+An experiment is a grid: arms x levels of the varied keys x conditions x fidelities.  A preset
+selects parts of these grids and sets the size of a run.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
@@ -28,22 +28,22 @@ from hindsight.specs.base import (
 )
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS, Prey, Spawn
-from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.reading import read_keys, values_of
 from hindsight.specs.replay import GoalStrategy
 
-#: Where results of each kind come from, relative to the project's folder.
+#: Folders of trained and of published results, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
-#: Learning curves that the authors' repository made as it is (README.md beside them).
+#: Learning curves of the authors' unmodified code (README.md beside them).
 AUTHORS = PUBLISHED / "authors/curves.json"
 #: The preset that the published results were trained with.
 PUBLISHED_PRESET = "large"
-#: The episodes that the picture of the environment shows, in either.
+#: Episodes for the figure of the environment, relative to a folder of tables or to PUBLISHED.
 EPISODES = Path("environment/episodes.npz")
 
 
 def _number(value: Any) -> Any:
-    """A number where it is one: within a key on its command line Snakemake reads words only."""
+    """Convert a numeric string: Snakemake's --config passes nested values as text."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(value) if isinstance(value, str) else value
@@ -51,7 +51,7 @@ def _number(value: Any) -> Any:
 
 
 Level = Annotated[Any, BeforeValidator(_number)]
-#: Names of experiments and presets are names of folders; names of arms stand in figures.
+#: Experiments and presets name folders; arms appear in figures.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
 Device = Annotated[str, Field(pattern=DEVICES)]
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     AlgorithmName = str
 else:
     AlgorithmName = Literal[tuple(ALGORITHMS)]
-#: The task of the papers' conditions, which differ in spawn and prey.
+#: Task of the papers' conditions, which differ in spawn and prey.
 PAPERS_TASK = "predator-prey"
-#: What an arm is to its experiment: what the subject is compared with; the method that the
-#: experiment is about; one of several variations, which their keys tell apart; shown beside them.
+#: An arm's role in its experiment: the subject is the method studied, the baseline what it is
+#: compared with, a level one of several variations, a reference shown for comparison only.
 Role = Literal["baseline", "subject", "level", "reference"]
-#: What stands beside the experiments wherever figures and tables do.
+#: Folder of the figure of the environment, beside those of the experiments.
 PICTURE = "environment"
 
 
@@ -73,32 +73,32 @@ class Arm(Spec):
 
     algorithm: AlgorithmName = "ppo"
     her: GoalStrategy | None = None
-    #: The only tasks that it is for; None: all.
+    #: Tasks to train on; None: all.
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     role: Role = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
-    #: Its cells are read from results/published, not trained.
+    #: Read its cells from results/published instead of training them.
     published: bool = False
 
 
 class Conditions(Spec):
-    """How predator and prey spawn, and how the prey moves: all pairs of these."""
+    """Conditions of predator-prey: all pairs of a spawn and a prey."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
     preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
 
 
 class Experiment(Spec):
-    """The grid of one published figure (or several)."""
+    """The grid of one or several published figures."""
 
     title: Words
     figures: Words
-    #: The paper that these figures are of.
+    #: Paper in which the figures appear.
     paper: Words | None = None
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
     conditions: Conditions = Conditions()
-    #: Environments by name, in place of the conditions: id, keys of the environment, and under
-    #: `keys` those of its cells there.
+    #: Environments by name, instead of the conditions: id, keys of the environment, and under
+    #: `keys` the other keys of the cells trained there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
@@ -107,7 +107,7 @@ class Experiment(Spec):
 
     @property
     def published_as(self) -> str:
-        """Where it is published: `PPO-HER Fig. 4`."""
+        """Paper and figure, such as `PPO-HER Fig. 4`."""
         return f"{self.paper} {self.figures}" if self.paper else self.figures
 
     @model_validator(mode="after")
@@ -120,7 +120,7 @@ class Experiment(Spec):
 
 @dataclass(frozen=True)
 class Condition:
-    """Where a cell is trained: a task; the papers' own by how both spawn and how the prey moves."""
+    """Where a cell is trained: a task, or the papers' task with a spawn and a prey."""
 
     task: str
     spawn: Spawn | None = None
@@ -128,12 +128,12 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """What tells it from an experiment's others: `random static`, or the task."""
+        """Name within an experiment: spawn and prey, such as `random static`, or the task."""
         return self.task if self.spawn is None else condition_name(self.spawn, str(self.prey))
 
 
 def condition_name(spawn: str, prey: str) -> str:
-    """What the tables call one of the papers' conditions; a task alone (no spawn) is its own."""
+    """Name of a condition in the tables; for a task, which has no spawn, `prey` is the task."""
     return f"{spawn} {prey}" if spawn else prey
 
 
@@ -146,39 +146,38 @@ def conditions(experiment: Experiment) -> list[Condition]:
 
 
 def _as_keys(tasks: Any) -> Any:
-    """A mapping, also where only names are given: all of each."""
+    """Turn a list of names into a mapping from each name to an empty part."""
     return {name: {} for name in tasks} if isinstance(tasks, list | tuple) else tasks
 
 
 def _false(value: Any) -> Any:
-    """False where its word stands: within a key on its command line Snakemake reads words only."""
+    """Convert the text `false`: Snakemake's --config passes nested values as text."""
     return False if value in ("false", "False") else value
 
 
-#: Names alone are fine, too.
+#: Mappings that may also be given as lists of their keys.
 Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
-#: Levels alone, too.
 Levels = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
 
 
 class Part(Spec):
-    """Part of a grid; everything that is not narrowed."""
+    """Part of a grid: all of it, except where a key narrows it."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
-    #: By name: of each, what is narrowed there in turn.  None: all.
+    #: By name, each with a part that narrows it further; None: all.
     preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
     tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
-    #: By the key that varies: its levels, and of each what is narrowed there in turn.
+    #: Levels of each varied key, each with a part that narrows it further.
     levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
     seeds: Seeds | None = None
     steps: Count | None = None
     evaluation: EvaluationSpec | None = None
-    #: False: none, where the preset has one.
+    #: False: no test, even if the preset has one.
     end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
 
     def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
-        """Whether a place of the grid belongs to it."""
+        """Whether a point of the grid belongs to this part."""
         if where.spawn is None:
             here = self.tasks is None or where.task in self.tasks
         else:
@@ -187,9 +186,7 @@ class Part(Spec):
         return here and levels and (self.fidelities is None or fidelity in self.fidelities)
 
     def at(self, where: "Condition", fidelity: Fidelity, level: dict[str, Any]) -> Iterator["Part"]:
-        """This part, and what it narrows at a place of the grid: of unequal budgets the least
-        counts.
-        """
+        """Yield this part and all parts inside it that apply at a point of the grid."""
         yield self
         at = {"preys": where.prey, "tasks": where.task, "fidelities": fidelity}
         at |= {f"levels.{key}": value for key, value in level.items()}
@@ -199,7 +196,7 @@ class Part(Spec):
 
     @property
     def inner(self) -> dict[str, dict[Any, "Part"]]:
-        """The parts that it narrows in turn, by what narrows and then by its values."""
+        """The parts inside this one, by the key that they belong to and then by its values."""
         named = {name: getattr(self, name) or {} for name in ("preys", "tasks", "fidelities")}
         return named | {f"levels.{key}": parts for key, parts in self.levels.items()}
 
@@ -207,43 +204,42 @@ class Part(Spec):
 class Selection(Part):
     """The part of an experiment's grid that a preset trains."""
 
-    #: Arms of which only a part of that is trained.
+    #: Arms that are narrowed further.
     arms: dict[str, Part] = Field(default_factory=dict)
 
 
 class Size(Spec):
-    """How large: the keys of a preset."""
+    """The keys of a preset: how much is trained."""
 
     hidden: Widths
     n_steps: TwoOrMore = 2048
     seeds: Seeds
     steps: Count
     early_end: Annotated[float, NUMBER] | None = 1.3
-    #: Of SAC as released, where runs end early at all.
+    #: Only for SAC as released, and only if runs may end early.
     end_test: EndTestSpec | None = EndTestSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
     select: dict[str, Selection]
 
 
 class Execution(Spec):
-    """How cells are trained, which changes no number but their clocks."""
+    """How cells are trained; changes no result except the time taken."""
 
     device: Device = "cpu"
-    #: Between checkpoints of a cell: what an interruption loses at most.
+    #: Seconds between checkpoints of a cell: the most that an interruption loses.
     checkpoint_seconds: Positive = 60.0
-    #: Cores of a job: runs of a cell that are trained at a time, or processes that step foreign
-    #: environments.
+    #: Cores of a job: runs that train at a time, or processes that step third-party environments.
     threads: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
 
 
 class Config(Spec):
-    """config.yaml, with what `--config` added: a preset's key at the top wins over the preset."""
+    """config.yaml with the overrides of `--config`; a preset's key at the top level wins."""
 
     preset: FolderName = "laptop"
-    #: trained: train what is missing; cached: show what has been trained; published: what ships.
+    #: trained: train missing cells; cached: show trained cells; published: show published cells.
     results: Literal["trained", "cached", "published"] = "trained"
     execution: Execution = Execution()
-    #: Of experiments that have none of their own: the papers'.
+    #: Default conditions of experiments.
     conditions: Conditions = Conditions()
     experiments: dict[FolderName, Experiment] = Field(default_factory=dict)
     presets: dict[FolderName, Size] = Field(default_factory=dict)
@@ -294,21 +290,15 @@ class Config(Spec):
                 _is_part_of(f"{where}.{name}.arms.{arm}", part, experiment)
 
     @property
-    def named(self) -> set[str]:
-        """The environments' ids that stand in it: a person typed them, so they may be imported."""
-        tasks = [task for each in self.experiments.values() for task in each.tasks.values()]
-        return {str(task["id"]) for task in tasks if "id" in task}
-
-    @property
     def size_name(self) -> str:
-        """The preset that counts."""
+        """Name of the preset in force."""
         return PUBLISHED_PRESET if self.results == "published" else self.preset
 
     @cached_property
     def size(self) -> Size:
-        """The preset, with the keys that are overridden."""
+        """The preset in force with its overrides."""
         preset = self.presets[self.size_name]
-        # What was given counts, also where it is null: `early_end: null` means never.
+        # A null that was given is an override, too: `early_end: null` means never.
         given = {
             name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set
         }
@@ -316,12 +306,12 @@ class Config(Spec):
 
     @property
     def source(self) -> str:
-        """Where figures come from, as a folder's name: a preset's, or `published`."""
+        """Folder name of tables and figures: the preset, or `published`."""
         return "published" if self.results == "published" else self.preset
 
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
-    """ValueError where a part names a task or a level that the experiment's grid has not."""
+    """Raise ValueError if a part names a task or a level that the experiment lacks."""
     for task in part.tasks or ():
         _must_be_among(experiment.tasks, task, f"{where}.tasks:")
     for key, levels in part.levels.items():
@@ -334,14 +324,15 @@ def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
 
 
 def _must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
-    """ValueError that begins with `where`."""
+    """Raise ValueError, which begins with `where`, for an unknown name."""
     if name not in there:
-        known = ", ".join(sorted(map(str, there))) or "none"
-        raise ValueError(f"{where} {name!r} is unknown; there are {known}")
+        known = ", ".join(sorted(map(str, there)))
+        choice = f"choose from {known}" if known else "there are none"
+        raise ValueError(f"{where} {name!r} is unknown; {choice}")
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
-    """Keys and values from an option's `key=value` pairs, values as YAML; raises SpecError."""
+    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError."""
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -352,15 +343,14 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
 
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
-    """Read config.yaml and the files beside it (`completed`); raises SpecError, one sentence, for
-    anything that cannot be.
-    """
+    """Read config.yaml and the files beside it (`completed`); raises SpecError."""
     return parse(completed({**read_keys(path), **(overrides or {})}, path.parent))
 
 
 def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The values of config.yaml with those of `config` in its folder: experiments.yaml, and a file
-    for each preset.  Of experiments and presets of one name config.yaml's counts.
+    """Merge the values of config.yaml with the experiments and presets of the folder config.
+
+    An experiment or preset in config.yaml replaces the one with the same name.
     """
     experiments = folder / "config/experiments.yaml"
     shared = read_keys(experiments) if experiments.exists() else {}
@@ -374,8 +364,5 @@ def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def parse(values: dict[str, Any]) -> Config:
-    """A configuration from plain values; raises SpecError.  Its cells are a plan's to check."""
-    try:
-        return Config.model_validate(values)
-    except ValidationError as error:
-        raise SpecError(one_sentence(error)) from None
+    """Validate a configuration given as plain values; raises SpecError.  Cells: see `Plan.of`."""
+    return validated(Config, values)

@@ -1,8 +1,8 @@
-"""What a cell costs on one core, by a rule fitted to measurements.
+"""Estimated cost of a cell on one core, by a formula fitted to measurements.
 
-PPO and SAC: bench/training.py, one core of an AMD EPYC of 2025; other off-policy algorithms: cells
-trained on one of an Intel Xeon of 2023.  Good to some tens of per cent there, three times too low
-on older cores: meant for planning, not for claims.
+PPO and SAC were measured by bench/training.py on an AMD EPYC of 2025, other off-policy algorithms
+on an Intel Xeon of 2023.  Estimates are off by tens of per cent there, and by a factor of three on
+older cores: use them for planning only.
 """
 
 import heapq
@@ -10,39 +10,34 @@ from collections.abc import Sequence
 
 from hindsight.specs.cell import CellSpec
 
-#: Of one run: a step of a rollout, and a minibatch, fixed and per weight.
+#: On-policy, per run: a rollout step; a minibatch update, fixed and per weight.
 COLLECT_MS, UPDATE_MS, UPDATE_WEIGHT_MS = 0.003, 0.012, 6.5e-6
-#: An off-policy update: fixed, and per run and sample for each weight and each hidden unit; a step
-#: and its storage (SAC and DQN of 64, DDPG of 2 x 256).
+#: Off-policy: an update, fixed; a step including its storage; an update per run and sample, for
+#: each weight and each hidden unit (fitted to SAC and DQN with 64 units, DDPG with 2 x 256).
 OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 1.0, 0.25
 OFF_POLICY_WEIGHT_MS, OFF_POLICY_UNIT_MS = 2.0e-7, 7.4e-6
-#: A step of one foreign environment: a robot arm's, on one core.
-FOREIGN_STEP_MS = 1.0
-#: Memory of one, in megabytes.
-FOREIGN_MB = 15
-
-
-#: A process until it trains: Python, torch and all that is imported.
+#: A third-party environment (measured on a robot arm): a step on one core, and memory.
+FOREIGN_STEP_MS, FOREIGN_MB = 1.0, 15
+#: Startup of a process, mostly imports.
 START_SECONDS = 4.0
-#: A job on a cluster before and after its training: the queue, two Snakemakes, their look at it.
-#: Assumed for an idle node; on two cores that eight processes shared it was seen to take 46 s.
+#: Overhead of a cluster job on an idle node: queue, Snakemake's start and its status checks.
 JOB_SECONDS = 24.0
-#: Bytes of a cell's curves: fixed, and per row (measured: the published cells, 50 to 80 a row).
+#: Size of a cell's curves: fixed, and per row (50 to 80 bytes in the published cells).
 FILE_BYTES, ROW_BYTES = 15_000, 60
 
 
 def evaluation_seconds(spec: CellSpec) -> float:
-    """Seconds that evaluations take on one core, if all episodes are as long as can be."""
+    """Seconds that evaluations take on one core if every episode has its maximum length."""
     tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
     return spec.seeds * tests * (FOREIGN_STEP_MS if spec.environment.foreign else COLLECT_MS) / 1e3
 
 
 def seconds(spec: CellSpec) -> float:
-    """Seconds on one core, if no run ends early."""
+    """Seconds of training on one core if no run ends early."""
     how, total = spec.algorithm, START_SECONDS
     if spec.environment.foreign:
         total += spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
-    # Of each environment, in whole iterations.
+    # steps of each environment, in whole iterations
     steps = spec.steps // spec.iteration_steps * how.iteration_steps
     updates = how.updates(steps, _copies(spec))
     if how.on_policy:
@@ -59,30 +54,30 @@ def _copies(spec: CellSpec) -> int:
 
 
 def megabytes(spec: CellSpec) -> int:
-    """Memory to ask for: the interpreter with torch and, once on a machine, a compiler (660 MB; 480
-    without), a rollout with its copies or the replay.
+    """Memory to request: the interpreter with torch (480 MB, or 660 MB while it compiles), and a
+    rollout with its copies or the replay buffer.
     """
     runs, how = spec.seeds, spec.algorithm
     obs, widest = spec.environment.observation_size, max(how.hidden)
     of_each = 3 * obs + (20 + 3 * widest if how.on_policy else 8)
     numbers = runs * how.most_stored(spec.steps // how.n_envs, _copies(spec)) * of_each
-    # Those of the training, and of the evaluation.
+    # training environments, and four for evaluation
     places = runs * (how.n_envs + 4) if spec.environment.foreign else 0
     numbers += 12 * runs * spec.n_weights
     return 700 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 
 
 def file_bytes(spec: CellSpec) -> int:
-    """Bytes of a cell's files if no run ends early: curves, policies (policy and value network)."""
+    """Bytes of a cell's curves and policies (policy and value network) if no run ends early."""
     rows = spec.seeds * (spec.steps // spec.iteration_steps + spec.evaluation.points)
     return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * spec.n_weights
 
 
 def wall_seconds(jobs: Sequence[float], slots: int, job_seconds: float = JOB_SECONDS) -> float:
-    """When the last job ends, if each of `slots` takes the next as soon as it is free.
+    """Seconds until the last job ends, if `slots` jobs run at a time and start in this order.
 
-    Each takes `job_seconds` longer than its training.  What users of a cluster wait for others is
-    not in it.
+    jobs: training seconds of each; a job takes `job_seconds` more.  Waiting in the cluster's queue
+    behind other users is not included.
     """
     free = [0.0] * min(slots, len(jobs))
     for length in jobs:

@@ -1,4 +1,4 @@
-"""Errors for the person who typed: one sentence with the key, the value and what is allowed."""
+"""Errors shown to the user: one sentence with the key, the value and what is allowed."""
 
 import difflib
 import re
@@ -11,34 +11,34 @@ from pydantic import BaseModel, ValidationError
 
 from hindsight.io.interruption import awaited
 
-#: Letters of a key or a value that are shown.
+#: Characters of a key or a value that a message shows.
 LONGEST = 100
-#: The type of the error for a key that a model does not have.
+#: pydantic's error type for an unknown key.
 UNKNOWN_KEY = "unknown_key"
 
 
 class SpecError(ValueError):
-    """A specification that cannot be; the message is one sentence, on one line."""
+    """An invalid specification; the message is one sentence on one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 
 class EnvironmentFailure(Exception):
-    """An environment that failed: one sentence, and below it its own traceback if it raised."""
+    """An environment failed: one sentence, followed by the environment's traceback if it raised."""
 
     @classmethod
     def of(cls, what: str, error: BaseException) -> "EnvironmentFailure":
-        """What was being done, and what the environment raised."""
+        """Build the error from what was being done and the environment's exception."""
         lines = "".join(traceback.format_exception(error))
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 
 
 @contextmanager
 def others_code(what: str) -> Iterator[None]:
-    """While an environment's own code runs: it may neither end this process nor hold it up.
+    """Guard a call of a third-party environment: it can neither exit nor block this process.
 
-    Raises EnvironmentFailure where it calls sys.exit.
+    Raises EnvironmentFailure if it calls sys.exit.
     """
     try:
         with awaited(what):
@@ -52,7 +52,7 @@ def others_code(what: str) -> Iterator[None]:
 
 
 def one_sentence(error: ValidationError) -> str:
-    """The first thing that is wrong, in one sentence."""
+    """The first of a model's validation errors as one sentence."""
     first = error.errors(include_url=False)[0]
     place = _place([str(part) for part in first["loc"]])
     if first["type"] == UNKNOWN_KEY:
@@ -73,14 +73,14 @@ def _shortened(text: str) -> str:
 
 
 def _place(parts: list[str]) -> list[str]:
-    """The keys of an error's place that a person has typed: not which of several models it is."""
+    """The part of an error's location that the user typed, without the names of models."""
     if parts[:1] in (["environment"], ["algorithm"]):
         parts = parts[:1] + parts[2:]
     return [part for part in parts if not re.fullmatch(r"\w+Spec|literal\[.*\]", part)]
 
 
 def guess(key: str, names: Iterable[str]) -> str:
-    """The end of a sentence that offers the name that was meant; empty where none is close."""
+    """Suggest the closest name, as the end of a sentence; empty if none is close."""
     close = difflib.get_close_matches(key, list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -89,7 +89,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], values: Any) -> Model:
-    """A specification from plain values; raises SpecError, one sentence."""
+    """Validate plain values; raises SpecError with one sentence."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

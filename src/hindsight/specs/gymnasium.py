@@ -1,7 +1,7 @@
-"""Any registered gymnasium environment with goals: what names it, and what it says of itself.
+"""Specification of any registered gymnasium environment with goals.
 
-Sizes are the environment's own: it is made once per process, when its specification is checked, so
-that what does not fit is said before anything is trained.
+Validation makes the environment once per process to read its spaces, so that errors show before
+anything is trained.
 """
 
 import importlib
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
@@ -23,37 +24,36 @@ from hindsight.envs.robots import quicken
 from hindsight.specs.base import Count, EnvironmentSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
-from hindsight.specs.kinds import entry
 from hindsight.specs.own_code import digest_of, versions_of
 from hindsight.specs.spaces import size
 
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
 
-#: Packages whose environments may be made without anybody's naming them.
+#: Packages whose environments a file may ask for without the user naming them.
 KNOWN = ("hindsight.envs", "gymnasium_robotics")
-#: What gymnasium.make takes beside an environment's own keyword arguments.
+#: gymnasium.make's own keyword arguments.
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
-#: A word: "dense", "r" of a maze, "bottom burner"; nothing that could be a file's name.
+#: Text that cannot be a file path, such as "dense", "r" in a maze, or "bottom burner".
 WORD = re.compile(r"[\w +-]{0,64}")
-#: Packages that register environments, by how the environments' names begin, ...
+#: Packages that register environments, by the prefix of the environments' names, ...
 ROBOTICS = "gymnasium_robotics"
 REGISTERED_BY = {
     "Panda": "panda_gym", "parking": "highway_env", "Fetch": ROBOTICS, "Hand": ROBOTICS,
 }  # fmt: skip
-#: ... and what to install where that is not the package's name.
+#: ... and what to install, if not the package of that name.
 INSTALL = {ROBOTICS: "gymnasium-robotics==1.4.2 mujoco==3.10.0"}
 
-#: Which goals end an episode: those that are achieved, or none.
+#: Whether achieving the goal ends an episode.
 Terminates = Literal["goal", "never"]
-#: What becomes of rewards beyond those that goals explain.
+#: How to treat the part of the reward that `compute_reward` does not explain.
 Rest = Literal["keep", "drop", "refuse"]
 
 
 class GymnasiumSpec(EnvironmentSpec):
-    """An environment by its gymnasium id, as `module:Name-v0` if importing `module` registers it.
+    """An environment by its gymnasium id, or `module:Name-v0` if importing `module` registers it.
 
-    Its observations are dictionaries of `achieved_goal`, `desired_goal` and `observation`, its
+    Observations are dictionaries of `achieved_goal`, `desired_goal` and `observation`;
     `compute_reward` takes batches of goals (gymnasium-robotics, `core.GoalEnv`).
     """
 
@@ -61,55 +61,56 @@ class GymnasiumSpec(EnvironmentSpec):
     foreign: ClassVar[bool] = True
 
     id: str
-    #: Handed to the environment when it is made.
+    #: Keyword arguments of the environment's constructor.
     kwargs: dict[str, Any] = Field(default_factory=dict)
     #: Steps after which an episode is truncated; None: as registered.
     max_episode_steps: Count | None = None
-    #: Which goals end an episode; None: as `compute_terminated` says, or as trying it out shows.
+    #: None: found by `compute_terminated`, or else by trial.
     terminates: Terminates | None = None
-    #: Rewards beyond `compute_reward`: kept under every goal, dropped, or an error.
+    #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
     rest: Rest = "keep"
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
         limit = registered(self.id).max_episode_steps
         self._kwargs_open_nothing()
-        if self.max_episode_steps == limit:  # one name for one limit
+        if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
-                found = entry("hindsight.envs.facts:own_step_limit")(self.make())
+                found = resolve_name("hindsight.envs.facts:own_step_limit")(self.make())
             if found is None:
                 raise SpecError(
-                    f"{self.called} has no step limit: say after how many steps an episode is to "
-                    "be cut, as max_episode_steps=100"
+                    f"{self.called} has no step limit: set one, such as max_episode_steps=100"
                 )
             object.__setattr__(self, "max_episode_steps", found)
         _ = self.facts
         return self
 
     def _kwargs_open_nothing(self) -> None:
-        """SpecError for what is gymnasium's own, or of a known environment could name a file."""
+        """Reject gymnasium's own arguments and, for known environments, possible file paths."""
         if reserved := sorted(self.kwargs.keys() & set(RESERVED)):
-            raise SpecError(f"kwargs.{reserved[0]} is not allowed: it is none of the environment's")
+            raise SpecError(
+                f"kwargs.{reserved[0]} is not allowed: it is an argument of gymnasium.make"
+            )
         if not is_known(self.id):
             return
         for key, value in self.kwargs.items():
             if not _is_plain(value):
                 raise SpecError(
-                    f"kwargs.{key}: {value!r} is not allowed: of {self.id} it is numbers, words "
-                    "and lists of them; for a model of your own register an environment of your own"
+                    f"kwargs.{key}: {value!r} is not allowed: {self.id} takes numbers, words and "
+                    "lists of them; to use your own model, register your own environment"
                 )
 
     @property
     def facts(self) -> "Facts":
-        """What it says of itself; made once per process."""
+        """Properties of the environment, which is made once per process to find them."""
         with others_code(self.called):
             return _facts(self.model_dump_json())
 
     @property
     def called(self) -> str:
-        """Its name in messages: of one that was given as an object, its class's."""
+        """Name in messages; for an environment given as an object, its class."""
         return re.sub(r"^given/(.*?)\d+-v0$", r"\1", self.id)
 
     @property
@@ -118,12 +119,12 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def goal_size(self) -> int:
-        """Numbers in a goal."""
+        """Size of a goal."""
         return size(self.facts.goal)
 
     @property
     def observation_size(self) -> int:
-        """Numbers a policy sees: both goals and the observation."""
+        """Size of the policy's input: both goals and the observation."""
         return sum(map(size, self.facts.spaces.values()))
 
     @property
@@ -163,11 +164,11 @@ class GymnasiumSpec(EnvironmentSpec):
         return tuple(self.facts.spaces)
 
     def with_parameters(self, given: dict[str, Any]) -> Self:
-        """The same with these in its constructor, too."""
+        """Copy with additional keyword arguments of the constructor."""
         return self.model_copy(update={"kwargs": self.kwargs | given})
 
     def make(self, **options: Any) -> gym.Env[Any, Any]:
-        """The environment, under its step limit; `options` such as render_mode.
+        """Make the environment with its step limit; `options` are passed on, such as render_mode.
 
         Raises:
             SpecError: gymnasium cannot make it.
@@ -180,7 +181,7 @@ class GymnasiumSpec(EnvironmentSpec):
         except gym.error.Error as error:
             raise SpecError(f"{self.id} cannot be made: {_one_line(error)}") from None
         except Exception as error:
-            if isinstance(error, TypeError) and is_known(self.id):  # a keyword that it has not
+            if isinstance(error, TypeError) and is_known(self.id):  # an unknown keyword argument
                 raise SpecError(
                     f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
                 ) from None
@@ -192,9 +193,9 @@ class GymnasiumSpec(EnvironmentSpec):
 
 
 def is_known(name: str) -> bool:
-    """Whether an id is of an environment of ours or of gymnasium-robotics; imports nothing else.
+    """Whether an id belongs to this package or to gymnasium-robotics; imports nothing else.
 
-    Raises SpecError where gymnasium knows none of this name.
+    Raises SpecError if no environment of this name is registered.
     """
     module, _, bare = name.rpartition(":")
     if module not in ("", *KNOWN) or _registering(bare) not in (None, ROBOTICS):
@@ -212,12 +213,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _registering(name: str) -> str | None:
-    """The package, if any, that registers an environment of such a name when it is imported."""
+    """The package that registers environments with such a name, if known."""
     return next((p for begin, p in REGISTERED_BY.items() if name.startswith(begin)), None)
 
 
 def registered(name: str) -> Any:
-    """What gymnasium knows by this name; SpecError for nothing."""
+    """gymnasium's specification of a registered environment; raises SpecError if there is none."""
     module, _, bare = name.rpartition(":")
     if module:
         _import(module, name)
@@ -232,7 +233,7 @@ def registered(name: str) -> Any:
 
 def _import(module: str, name: str) -> None:
     if (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)  # where a person's own environment lies
+        sys.path.append(here)  # the user's own environment may be here
     try:
         with others_code(name):
             importlib.import_module(module)
@@ -247,20 +248,20 @@ def _import(module: str, name: str) -> None:
 def _import_what_registers(name: str) -> None:
     package = _registering(name) or ROBOTICS
     try:
-        # It writes warnings about environments that nobody asked for.
+        # It prints warnings about unrelated environments.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             importlib.import_module(package)
     except ImportError as error:
         if _registering(name) is not None:
             called = package.replace("_", "-")
             raise SpecError(
-                f"{name} is one of {called}, which cannot be imported ({_one_line(error)}): "
+                f"{name} is part of {called}, which cannot be imported ({_one_line(error)}): "
                 f"pip install {INSTALL.get(package, called)}"
             ) from None
     except Exception as error:
         if "MUJOCO_GL" not in os.environ:
             raise
-        # MuJoCo loads the library that this names, and fails in as many ways as there are.
+        # MuJoCo loads the library that this variable names, which can raise any exception.
         raise SpecError(
             f"{package} cannot be imported with MUJOCO_GL={os.environ['MUJOCO_GL']}: "
             f"{_one_line(error)}"
@@ -274,7 +275,7 @@ def _one_line(error: Exception) -> str:
 @cache
 def _facts(values: str) -> "Facts":
     spec = GymnasiumSpec.model_construct(**json.loads(values))
-    # What finds them out is no part of what a cell of another environment depends on.
-    find = entry("hindsight.envs.facts:facts_of")
+    # imported by name: cells of other environments do not depend on this code
+    find = resolve_name("hindsight.envs.facts:facts_of")
     facts: Facts = find(spec.called, spec.make, spec.terminates, spec.rest)
     return facts

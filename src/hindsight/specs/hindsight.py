@@ -1,4 +1,4 @@
-"""Hindsight relabelling of rollouts: its specification."""
+"""Specification of hindsight relabelling for on-policy algorithms."""
 
 from typing import Annotated, Literal
 
@@ -8,9 +8,9 @@ from hindsight.specs.base import NUMBER, Count, Fidelity, Fraction, Spec
 from hindsight.specs.replay import EpisodeStrategy
 
 Failures = Literal["untargeted", "targeted"]
-#: Of hindsight, what the authors' code has not.
+#: Options that the authors' code lacks.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
-#: What learning from copies alone (`clone`) leaves without effect.
+#: Options that have no effect with `clone`.
 CLONES_WITHOUT = ("copies", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps")
 
 
@@ -19,48 +19,46 @@ class HindsightSpec(Spec):
 
     strategy: EpisodeStrategy = "final"
     k: Count = 1
-    #: Which episodes are copied: all, or those that failed, where there is something to add.
+    #: Episodes that are copied: all, or only those that failed.
     copies: Literal["all", "failed"] = "all"
-    #: What a copy's advantages are multiplied by: 1, or the importance ratio of its actions,
+    #: Weight of a copy's advantages: 1, or the importance ratio of its actions,
     #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1).
     weight: Literal["none", "truncated"] = "none"
-    #: Only the copies are learned from, by making their actions more likely, as goal-conditioned
-    #: supervised learning does (GCSL, Ghosh et al. 2021); there is neither reward nor value.
+    #: Learn from the copies alone, by maximising the likelihood of their actions, without rewards
+    #: or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2021).
     clone: bool = False
     fidelity: Fidelity = "released"
-    #: Only segments in which the achieved goal moves are copied (PPO-HER: trajectory filter), ...
+    #: Copy only segments in which the achieved goal moves (PPO-HER: trajectory filter).
     only_if_moved: bool = False
-    #: ... only their steps from the first that moves it, ...
+    #: Copy only the steps from the first one that moves the achieved goal.
     after_contact: bool = False
-    #: ... only towards goals that are not where it began.
+    #: Relabel only with goals away from where the achieved goal began.
     moved_goals: bool = False
-    #: ... only towards goals with no coordinate beyond this share of the box's half-width.
+    #: Relabel only with goals whose coordinates are within this share of the box's half-width.
     inside: Annotated[float, Field(gt=0, lt=1), NUMBER] | None = None
-    #: A described copy ends at its first success, also where the task's own episodes go on.
+    #: End a described copy at its first success, even if the task's own episodes continue.
     cut_at_success: bool = False
-    #: Share of successes among the episodes that are learned from (MEHER); None: whatever comes.
+    #: Share of successes among the episodes to learn from (MEHER); None: not controlled.
     s_ratio: Fraction | None = None
-    #: Goals of failure copies: anywhere in the box, or near the final position ...
+    #: Goals of failure copies: anywhere in the box, or near the final position.
     failures: Failures = "untargeted"
-    #: ... at this distance, in interception distances.
+    #: Distance of targeted failures, in interception distances.
     failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False), NUMBER] = 1.1
-    #: Hindsight is over once the last hundred episodes succeed more often than this ...
+    #: Stop hindsight once the success rate of the last 100 episodes exceeds this.
     until_success: Fraction | None = None
-    #: ... or after so many steps,
+    #: Stop hindsight after this many steps.
     until_steps: Count | None = None
-    #: and what follows it.
+    #: How to continue after hindsight.
     then: Literal["ppo", "meher"] = "ppo"
 
     @model_validator(mode="after")
     def _has_one_name(self) -> "HindsightSpec":
-        """What has no effect has its default: one name for one training.  ValueError for what
-        cannot be.
-        """
-        # k copies towards one and the same goal would be the same copy k times.
+        """Reset options without effect, so that equal trainings share a name; reject conflicts."""
+        # k copies with the same final goal would be identical.
         if self.strategy == "final":
             self._reset("k")
-        # A described copy strives for one goal of its episode and ends at its first success: the
-        # part of the episode before that goal, whichever of the two names it was asked for by.
+        # A described copy ends at its first success, so only the steps before its goal count, and
+        # both strategies are the same.
         if self.strategy == "future" and self.fidelity == "described":
             object.__setattr__(self, "strategy", "episode")
         chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
@@ -68,24 +66,26 @@ class HindsightSpec(Spec):
         if self.s_ratio is not None and (self.strategy != "final" or chooses):
             without = ", ".join(chooses) or "only_if_moved"
             raise ValueError(
-                f"an s_ratio needs the strategy 'final' without {without}: it chooses among "
-                "copies for the final achieved goal and copies that fail"
+                f"an s_ratio needs the strategy 'final' without {without}: it chooses between "
+                "copies that reach the final achieved goal and copies that fail"
             )
         if self.clone:
             for name in CLONES_WITHOUT:
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"clone learns from every copy alike, so without {name}")
-        # What the authors' code has not, `released` has not.
+                    raise ValueError(
+                        f"clone gives every copy the same weight, so {name} has no effect: leave "
+                        "it at its default"
+                    )
         if self.fidelity == "released":
             self._reset(*DESCRIBED_ONLY)
         if self.until_success is not None and self.until_steps is not None:
             raise ValueError("until_success and until_steps exclude each other")
-        if self.until_success == 1.0:  # which no success rate exceeds
+        if self.until_success == 1.0:  # no success rate exceeds 1
             self._reset("until_success")
         switches = self.until_success is not None or self.until_steps is not None
         if self.then == "meher" and (self.s_ratio is None or not switches):
             raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")
-        # The authors' "targeted" experiment runs their untargeted code (PAPERS: section 2).
+        # The authors' "targeted" experiment runs their untargeted code (PAPERS, section 2).
         if self.s_ratio is None or self.fidelity == "released":
             self._reset("failures")
         if self.failures == "untargeted":
@@ -94,7 +94,7 @@ class HindsightSpec(Spec):
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell."""
+        """Hindsight's part of a cell's path."""
         how = f"her-{self.strategy}" + (f"-k{self.k}" if self.strategy != "final" else "")
         how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
         how += "-failed" if self.copies == "failed" else ""

@@ -1,6 +1,6 @@
-"""What a specification can be at most: the same where it is typed, planned and read from a file.
+"""Upper limits of a specification, the same for typed, planned and loaded ones.
 
-So whatever is trained can be read again.
+Whatever can be trained can therefore be loaded again.
 """
 
 import math
@@ -8,8 +8,8 @@ from typing import Any
 
 from hindsight.specs.errors import SpecError
 
-#: The largest numbers of a specification, by key, and of all other keys.  Each is ten times and
-#: more what this field trains; what lies far beyond would fill the memory, or never end.
+#: Largest number by key, and for all other keys: at least ten times what is used in practice.  Far
+#: beyond, a training would exhaust the memory or never end.
 LARGEST = {
     "steps": 10**10, "until_steps": 10**10,
     "log_interval": 10**9, "learning_starts": 10**9, "target_update_interval": 10**9,
@@ -21,14 +21,14 @@ LARGEST = {
 }  # fmt: skip
 LARGEST_OF_OTHERS = 10**6
 MOST_WEIGHTS = 10**8
-#: Levels of a specification, values of a list.
+#: Maximum nesting depth of a specification, and length of a list.
 DEEPEST, MOST_VALUES = 8, 1000
-#: Letters of each part of a cell's path; a file's name has 255 bytes at most, endings included.
+#: Characters of each part of a cell's path; a file name has at most 255 bytes, with its suffix.
 LONGEST_NAME = 150
 
 
 def must_be_moderate(value: Any, place: str = "specification", depth: int = 0) -> None:
-    """Raise SpecError for a number of a specification, as plain values, that is beyond all use."""
+    """Raise SpecError if plain values of a specification exceed these limits."""
     key = place.rpartition(".")[2]
     if depth > DEEPEST:
         raise SpecError(f"{place}: more than {DEEPEST} levels are not allowed")

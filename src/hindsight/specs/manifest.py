@@ -1,4 +1,4 @@
-"""The manifest of what ships: the checksum of each file, and what it was made of."""
+"""The manifest of the published files: checksum and provenance of each."""
 
 import json
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ MANIFEST = PUBLISHED / "manifest.json"
 
 
 def read_manifest() -> dict[str, dict[str, Any]]:
-    """Its entries by file, each with its checksum; FileError where it is none."""
+    """Read the manifest's entries by file; raises FileError if it is not a manifest."""
     try:
         entries: dict[str, dict[str, Any]] = json.loads(MANIFEST.read_text(encoding="utf-8"))
         for entry in entries.values():
@@ -24,15 +24,15 @@ def read_manifest() -> dict[str, dict[str, Any]]:
 
 
 def write_manifest(files: dict[str, Any]) -> None:
-    """Replace it."""
+    """Replace the manifest's entries."""
     text = as_json(files)
-    write_whole(MANIFEST, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(MANIFEST, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def verify(paths: Iterable[Path]) -> None:
-    """Raise FileError for a published file that is there but not what the manifest says.
+    """Raise FileError for a published file that does not match the manifest.
 
-    Files that are not below results/published are none of the manifest's.
+    Missing files, and files outside results/published, are ignored.
     """
     published = [path for path in paths if PUBLISHED in path.parents and path.exists()]
     if not published:

@@ -1,4 +1,4 @@
-"""Off-policy algorithms: what their specifications share."""
+"""Base specifications of off-policy algorithms."""
 
 from typing import ClassVar, Literal
 
@@ -14,9 +14,9 @@ from hindsight.specs.base import (
 
 
 class OffPolicySpec(AlgorithmSpec):
-    """What all off-policy algorithms share.
+    """Options of all off-policy algorithms.
 
-    Every `train_freq` steps of each environment, `gradient_steps` updates follow.
+    `gradient_steps` updates follow every `train_freq` steps of each environment.
     """
 
     loop: ClassVar[str] = "hindsight.training.off_policy:OffPolicyRuns"
@@ -24,14 +24,14 @@ class OffPolicySpec(AlgorithmSpec):
     gamma: Fraction = 0.99
     buffer_size: Count = 1_000_000
     learning_starts: Count = 100
-    #: Until learning starts, actions are uniform; or else the policy's, as ever after.
+    #: Draw actions uniformly until learning starts, instead of from the policy.
     random_warm_up: bool = True
     n_envs: Count = 1
     train_freq: Count = 1
     gradient_steps: Count = 1
     weight_decay: NonNegative = 0.0
     max_grad_norm: Positive | None = None
-    #: Steps of each environment between two rows of the curves.
+    #: Steps of each environment per row of the curves.
     log_interval: Count = 1000
 
     @property
@@ -42,31 +42,31 @@ class OffPolicySpec(AlgorithmSpec):
         return steps / self.train_freq * self.gradient_steps
 
     def most_stored(self, steps: int, copies: int) -> int:
-        """Transitions in the replay buffer."""
+        """Maximum number of transitions in the replay buffer."""
         return min(self.buffer_size, steps * self.n_envs)
 
     @property
     def uniform_share(self) -> float:
-        """Share of actions that the loop draws uniformly while training."""
+        """Share of training actions that the loop draws uniformly."""
         return 0.0
 
     @property
     def standardises(self) -> bool:
-        """Whether networks see standardised observations."""
+        """Whether the networks' inputs are standardised."""
         return False
 
 
 class ContinuousSpec(OffPolicySpec):
-    """What the actor-critic methods for continuous actions share."""
+    """Options of the actor-critic algorithms for continuous actions."""
 
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "continuous"
 
     hidden: Widths = (64, 64)
     tau: Share = 0.005
     batch_size: Count = 256
-    #: Share of actions drawn uniformly while training (Andrychowicz et al. 2017, appendix A).
+    #: Share of training actions drawn uniformly (Andrychowicz et al. 2017, appendix A).
     epsilon: Fraction = 0.0
-    #: Networks see observations less their mean so far, in units of their standard deviation.
+    #: Standardise observations by their running mean and standard deviation.
     normalize_observations: bool = False
 
     @property
@@ -84,9 +84,9 @@ class ContinuousSpec(OffPolicySpec):
 
 
 class DeterministicSpec(ContinuousSpec):
-    """What those share whose policy is no distribution: Gaussian noise explores."""
+    """Options of the algorithms with a deterministic policy, which explore by Gaussian noise."""
 
     stochastic: ClassVar[bool] = False
 
-    #: In units of the action box [-1, 1].
+    #: Standard deviation, for actions in [-1, 1].
     exploration_noise: NonNegative = 0.1

@@ -1,4 +1,4 @@
-"""On-policy algorithms: what their specifications share."""
+"""Base specification of on-policy algorithms."""
 
 from typing import ClassVar, Literal
 
@@ -19,7 +19,7 @@ Schedule = Literal["constant", "linear"]
 
 
 class OnPolicySpec(AlgorithmSpec):
-    """What all on-policy algorithms share: actor and critic, rollouts, advantages, minibatches."""
+    """Options of all on-policy algorithms: actor and critic, rollouts, advantages, minibatches."""
 
     loop: ClassVar[str] = "hindsight.training.on_policy:OnPolicyRuns"
     on_policy: ClassVar[bool] = True
@@ -36,27 +36,27 @@ class OnPolicySpec(AlgorithmSpec):
     vf_coef: NonNegative = 0.5
     max_grad_norm: Positive = 0.5
     sigma_init: Positive = 1.0
-    #: Of all parameters, added to the gradient (as Stable-Baselines3 hands it to Adam).
+    #: Added to the gradient of all parameters (Adam's weight_decay, as in Stable-Baselines3).
     weight_decay: NonNegative = 0.0
-    #: Falls to 0 over the budget if linear.
+    #: linear: falls to 0 over the budget.
     learning_rate_schedule: Schedule = "constant"
-    #: Gaussian: clipped at the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
+    #: gaussian: clipped to the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
     #: sigma is not learned but falls from sigma_init to sigma_final over the budget.
     exploration: Exploration = "gaussian"
     sigma_final: Positive = 0.05
-    #: A step is also rewarded by as much as it brings the achieved goal closer to the desired one.
+    #: Add to each reward the decrease in distance between achieved and desired goal.
     dense_reward: bool = False
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of each environment between two rows of the curves: a rollout's."""
+        """Steps of each environment per row of the curves: one rollout."""
         return self.n_steps
 
     def updates(self, steps: int, copies: int) -> float:
         return steps * self.n_envs * (1 + copies) / self.batch_size * self.n_epochs
 
     def most_stored(self, steps: int, copies: int) -> int:
-        """Transitions and copies of a rollout."""
+        """Transitions of a rollout and their copies."""
         return self.n_steps * self.n_envs * (1 + copies)
 
     @property
@@ -69,7 +69,7 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def continuous_only(self) -> str:
-        """What it says of a Gaussian policy that is not the default."""
+        """Options of a Gaussian policy, if they differ from the defaults."""
         set_ = self.exploration != "gaussian" or self.sigma_init != 1
         return "exploration and sigma_init" if set_ else ""
 

@@ -1,9 +1,8 @@
-"""The source of a person's own environment, which decides the numbers of its cells as ours does.
+"""Digest of the source of a user's own environment, which is part of its cells' fingerprint.
 
-Its code is the module of its class, the module that registers it, and whatever these import that is
-not installed: files below no `site-packages`, and none of Python's own.  Of installed packages the
-versions are noted with the results instead.  What a module imports by a name that it puts together,
-and data that it reads, is not found.
+It covers the module of the environment's class, the module that registers it, and everything they
+import outside `site-packages` and the standard library.  The versions of installed packages are
+recorded with the results instead.  Dynamic imports and data files are not found.
 """
 
 import ast
@@ -20,17 +19,17 @@ from typing import Any
 
 from hindsight.io.fingerprint import ROOT, without_docstrings
 
-#: Folders of what is installed, by their names, and of Python itself.
+#: Folders of installed packages, and the standard library's.
 INSTALLED = {"site-packages", "dist-packages"}
 STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 
 
 def digest_of(name: str, entry_point: Any) -> str:
-    """Hexadecimal digits, equal for equal source; empty where all of it is installed.
+    """Hash an environment's own source, in hexadecimal digits; empty if all of it is installed.
 
     Args:
-        name: the environment's id, as `module:Name-v0` where importing `module` registers it.
-        entry_point: what gymnasium makes it with, `module:class` or something to be called.
+        name: the environment's id, `module:Name-v0` if importing `module` registers it.
+        entry_point: gymnasium's entry point, `module:class` or a callable.
     """
     digests = {_digest(path) for path in _files(name, entry_point)}
     if getattr(entry_point, "__module__", None) == "__main__":
@@ -39,8 +38,8 @@ def digest_of(name: str, entry_point: Any) -> str:
 
 
 def versions_of(name: str, entry_point: Any) -> dict[str, str]:
-    """Versions of the installed packages that the environment is of, or that its source imports."""
-    modules = set(_beginnings(name, entry_point))
+    """Versions of the installed packages that define the environment or that its source imports."""
+    modules = set(_roots(name, entry_point))
     for path, module in _files(name, entry_point).items():
         modules |= set(_imported(path, module))
     found = packages_distributions()
@@ -49,8 +48,8 @@ def versions_of(name: str, entry_point: Any) -> dict[str, str]:
     return {package: version(package) for package in packages if package != "hindsight-rl"}
 
 
-def _beginnings(name: str, entry_point: Any) -> Iterator[str]:
-    """The modules in which an environment's code begins."""
+def _roots(name: str, entry_point: Any) -> Iterator[str]:
+    """Modules that register or define an environment."""
     if module := name.rpartition(":")[0]:
         yield module
     if isinstance(entry_point, str):
@@ -60,13 +59,13 @@ def _beginnings(name: str, entry_point: Any) -> Iterator[str]:
 
 
 def _files(name: str, entry_point: Any) -> dict[Path, str]:
-    """An environment's own files, each with the name of its module."""
+    """An environment's own source files, with their modules' names."""
     found: dict[Path, str] = {}
-    todo = list(_beginnings(name, entry_point))
+    todo = list(_roots(name, entry_point))
     seen = set[str]()
     while todo:
         module = todo.pop()
-        if module in seen or module == "__main__":  # a script's other lines decide nothing
+        if module in seen or module == "__main__":  # only the class counts: see _typed
             continue
         seen.add(module)
         for path, inner in _places(module):
@@ -86,9 +85,9 @@ def _is_own(path: Path) -> bool:
 
 
 def _places(module: str) -> Iterator[tuple[Path, str]]:
-    """Files of a module and of the packages that it lies in, each with its module's name.
+    """Files of a module and of its parent packages, with their modules' names, without importing.
 
-    Nothing is imported.  A name that is no module's, as that of a class, ends the search.
+    Trailing parts that are not modules, such as a class, are ignored.
     """
     top, *parts = module.split(".")
     spec = None
@@ -110,7 +109,7 @@ def _places(module: str) -> Iterator[tuple[Path, str]]:
 
 @cache
 def _tree(path: Path) -> ast.Module | None:
-    """A file's syntax tree; none of what is no Python, as a compiled module."""
+    """A file's syntax tree; None if it is not Python source, such as a compiled module."""
     try:
         return without_docstrings(ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):
@@ -125,7 +124,7 @@ def _digest(path: Path) -> bytes:
 
 
 def _imported(path: Path, module: str) -> Iterator[str]:
-    """Names that a file imports, each of a module or of something in one."""
+    """Full names of the modules, or of objects in modules, that a file imports."""
     parts = module.split(".")
     if path.name != "__init__.py":
         del parts[-1]
@@ -139,14 +138,14 @@ def _imported(path: Path, module: str) -> Iterator[str]:
 
 
 def _typed(entry_point: Any) -> Iterator[bytes]:
-    """Digests of a class that stands in the script that is run, and of those it is derived from."""
+    """Digests of a class, or of its bases, that the running script defines."""
     for kind in inspect.getmro(entry_point) if inspect.isclass(entry_point) else (entry_point,):
         if getattr(kind, "__module__", None) == "__main__":
-            with suppress(OSError, TypeError):  # typed at a prompt
+            with suppress(OSError, TypeError):  # entered at a prompt
                 yield hashlib.sha256(inspect.getsource(kind).encode()).digest()
 
 
 def forget() -> None:
-    """Read the sources anew: for tests, which edit them."""
-    for remembered in (_tree, _digest):
-        remembered.cache_clear()
+    """Clear the caches, for tests that edit sources."""
+    for cached in (_tree, _digest):
+        cached.cache_clear()

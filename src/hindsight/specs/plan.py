@@ -1,7 +1,7 @@
-"""From a configuration to the plan of what is to be trained: which cells, for which experiment.
+"""Expand a configuration into a plan: the cells to train, and the experiments that use them.
 
-Equal cells of different experiments are one cell; where they differ in the number of seeds only,
-the largest is trained, because a run does not depend on its neighbours.
+Experiments share equal cells.  If cells differ only in their number of seeds, the largest is
+trained, since runs are independent of each other.
 """
 
 import itertools
@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from hindsight.io.files import as_json, reason
 from hindsight.specs.algorithms import ALGORITHMS
@@ -31,48 +29,48 @@ from hindsight.specs.config import (
     Size,
     conditions,
 )
-from hindsight.specs.errors import SpecError, one_sentence, validated
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.from_file import values_of as values_in_file
 
-#: The preset that is as large as the papers' own experiments: coverage is measured by it.
+#: The preset with the papers' own grids, against which coverage is measured.
 PAPERS_PRESET = "paper"
-#: Points of an off-policy algorithm's curves (PPO-HER Fig. 2).
+#: Points of an off-policy algorithm's learning curve (PPO-HER Fig. 2).
 BINS = 100
 
 
 @dataclass(frozen=True)
 class Place:
-    """One place in an experiment's grid that is selected."""
+    """A selected point of an experiment's grid."""
 
     experiment: str
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
     condition: Condition
-    #: What narrows it.
+    #: The parts of the selection that apply here.
     parts: list[Part]
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
-        """Of unequal numbers of runs the least; what is selected counts before the papers' own."""
+        """The smallest number of seeds given; a selection's seeds override the experiment's."""
         return min(size.seeds, *([p.seeds for p in self.parts if p.seeds] or [experiment.seeds]))
 
     def steps(self, size: Size) -> int:
-        """Of unequal budgets the least."""
+        """The smallest budget given."""
         return min([size.steps, *(part.steps for part in self.parts if part.steps)])
 
 
 @dataclass(frozen=True)
 class Entry(Place):
-    """A place, and the cell whose first `seeds` runs belong there."""
+    """A point of the grid and its cell, of which the first `seeds` runs count."""
 
     spec: CellSpec
-    #: The cell is one that ships, whatever the preset.
+    #: Whether the cell is read from the published results, whatever the preset.
     published: bool = False
 
 
 def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
-    """Every place of every selected experiment, main experiment first."""
+    """Iterate over the selected points of all experiments, in the order of `select`."""
     for name, selection in size.select.items():
         experiment = experiments[name]
         for fidelity, where, arm, *values in itertools.product(
@@ -93,7 +91,7 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
 
 
 def entries(config: Config) -> Iterator[Entry]:
-    """The same places with their cells."""
+    """Iterate over the selected points with their cells."""
     shipped = Shipped(config)
     for at in places(config.size, config.experiments):
         ships = config.experiments[at.experiment].arms[at.arm].published
@@ -102,14 +100,14 @@ def entries(config: Config) -> Iterator[Entry]:
 
 
 class Shipped:
-    """The published cells, found by what they are; they are planned when first asked for."""
+    """The published cells, looked up by algorithm, condition and fidelity; planned on first use."""
 
     def __init__(self, config: Config) -> None:
         self._of = config
 
     @cached_property
     def config(self) -> Config:
-        """What was published, whatever preset and overrides are in force."""
+        """The published configuration, whatever preset and overrides are in force."""
         return self._config()
 
     def _config(self, **more: Any) -> Config:
@@ -120,10 +118,9 @@ class Shipped:
     @cached_property
     def _cells(self) -> dict[str, CellSpec]:
         arms = {name: each.arms.values() for name, each in self.config.experiments.items()}
-        select = self.config.size.select
         trained = {
             name: part
-            for name, part in select.items()
+            for name, part in self.config.size.select.items()
             if not any(arm.published for arm in arms[name])
         }
         found: dict[str, CellSpec] = {}
@@ -134,21 +131,22 @@ class Shipped:
         return found
 
     def cell(self, at: Place) -> CellSpec:
-        """The published cell of a place's algorithm and condition, whatever its size: of several
-        the one with the most steps; SpecError without one.
+        """The published cell at a point of the grid, of any size: the one with the most steps.
+
+        Raises SpecError if there is none.
         """
         found = self._cells.get(_but_for_size(_cell(self.config, replace(at, parts=[]))))
         if found is None:
             raise SpecError(
-                f"experiments.{at.experiment}, {at.arm}, {at.condition.name}: no published cell is "
-                "of this algorithm, condition and fidelity; leave `published` out to train it, or "
+                f"experiments.{at.experiment}, {at.arm}, {at.condition.name}: no published cell "
+                "has this algorithm, condition and fidelity; leave `published` out to train it, or "
                 "narrow the experiment with `select`"
             )
         return found
 
 
 def _but_for_size(spec: CellSpec) -> str:
-    """A cell's hash without its numbers of seeds and steps, and what follows from these."""
+    """A key that is equal for cells that differ only in seeds, steps and what these imply."""
     algorithm = spec.algorithm.model_dump(mode="json")
     algorithm.pop("log_interval", None)
     values = spec.model_dump(mode="json", include={"environment", "hindsight", "replay"})
@@ -156,11 +154,10 @@ def _but_for_size(spec: CellSpec) -> str:
 
 
 def papers_grids(config: Config) -> dict[str, Any]:
-    """By experiment what the papers' own preset would train of it, as plain data; all of its own
-    grid of an experiment that is published but not in that preset.
+    """The grids of the preset `paper` by experiment, as plain data; empty without that preset.
 
-    arms: by name the levels and conditions of each; seeds and steps: the most that a run has there;
-    hidden: the network.  Nothing without such a preset.
+    A published experiment that this preset lacks has its whole grid.  `seeds` and `steps` are the
+    largest in the grid; `arms` holds the levels and conditions of each arm.
     """
     if PAPERS_PRESET not in config.presets:
         return {}
@@ -212,7 +209,7 @@ def _cell(config: Config, at: Place) -> CellSpec:
         values["algorithm"]["n_steps"] = size.n_steps
         values |= {"hindsight": her} if her else {}
     else:
-        # The papers show off-policy curves in so many equal bins.
+        # The papers bin off-policy curves.
         n_envs = keys.get("n_envs", 1)
         values["algorithm"]["log_interval"] = max(1, steps // BINS // n_envs)
         values["replay"] = her
@@ -221,34 +218,36 @@ def _cell(config: Config, at: Place) -> CellSpec:
     test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
     ends = values["early_end"] is not None
     if ALGORITHMS[arm.algorithm].ends_by_test and fidelity == "released" and test and ends:
-        # It falls on the end of an iteration.
+        # A test must fall on the end of an iteration.
         values["end_test"] = test
         values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
     try:
-        return CellSpec.model_validate(values)
-    except ValidationError as error:
-        raise SpecError(f"{where}: {one_sentence(error)}") from None
+        return validated(CellSpec, values)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
 
 
 def _divisor(number: int, at_most: int) -> int:
-    """The largest divisor of a number that is not above another, at least 1."""
+    """The largest divisor of `number` up to `at_most`, or 1."""
     return max(d for d in range(1, max(1, min(at_most, number)) + 1) if number % d == 0)
 
 
 def spec_path(name: str) -> Path:
-    """Where a cell's specification is written."""
+    """Path of a cell's specification."""
     return TRAINED / "specs" / f"{name}.json"
 
 
 def spec_document(spec: CellSpec) -> str:
-    """What a job reads: the specification, and the fingerprint of the code it is planned with."""
+    """The JSON that a job reads: the specification, and the fingerprint of the code that plans."""
     return as_json({"code": code_of(spec), "spec": spec.model_dump(mode="json")})
 
 
 def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
-    """The specification in a file, of an environment that is known or `named` (`from_file`).
+    """Read a specification, with or without the planning code's fingerprint.
 
-    Raises SpecError or FileError for what is none, also if it was planned with other code.
+    named: environment ids that the user has typed (`from_file.cell_of`).
+
+    Raises SpecError or FileError if it is invalid or was planned with other code.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -261,15 +260,15 @@ def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
     spec = cell_of(values.get("spec"), path, named)
     if planned != (code := code_of(spec)):
         raise SpecError(
-            f"{path}: planned with the code {planned}, which is {code} by now: the sources have "
-            "been edited since; the same command plans anew"
+            f"{path}: planned with the code {planned}, but the code is {code} now: the sources "
+            "have been edited since; run the same command again"
         )
     return spec
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a configuration trains: cells by name, and where each experiment finds its own."""
+    """The cells of a configuration by name, and each experiment's entries with cell names."""
 
     config: Config
     cells: dict[str, CellSpec]
@@ -277,9 +276,9 @@ class Plan:
 
     @classmethod
     def of(cls, config: Config) -> "Plan":
-        """Merge equal cells; of cells that differ in seeds only, the largest serves all.
+        """Plan a configuration, merging cells that differ only in their number of seeds.
 
-        Raises SpecError for a cell that cannot be.
+        Raises SpecError for an invalid cell.
         """
         everything = [(entry, _but_for_seeds(entry.spec)) for entry in entries(config)]
         largest: dict[str, CellSpec] = {}
@@ -296,22 +295,20 @@ class Plan:
         return cls(config, {names[key]: spec for key, spec in largest.items()}, experiments)
 
     def file_of(self, name: str) -> str:
-        """What a cell's files are called: of one that ships as the cell itself."""
+        """Stem of a cell's files: the name, with the code's fingerprint unless it is published."""
         ships = self.config.results == "published"
         return name if ships else file_name(self.cells[name])
 
     def cells_of(self, experiment: str, published: bool = False) -> list[str]:
-        """Names of the cells that are trained for an experiment, without repetition; or of the
-        published ones that it reads beside them.
-        """
+        """Names of the cells that an experiment trains, or of the published ones that it reads."""
         places = self.experiments[experiment]
         return list(dict.fromkeys(name for entry, name in places if entry.published is published))
 
     def document(self, experiment: str) -> dict[str, Any]:
-        """The experiment's plan as plain data: what analysis reads (a plan.json)."""
+        """An experiment's plan as plain data, which the analysis reads (plan.json)."""
         definition, size = self.config.experiments[experiment], self.config.size
         selected = size.select[experiment].steps or size.steps
-        # An experiment's keys may say another network than the preset's; [] where its arms differ.
+        # An experiment's keys can override the preset's network; [] if its arms differ.
         networks = {entry.spec.algorithm.hidden for entry, _ in self.experiments[experiment]}
         network = {"hidden": list(networks.pop()) if len(networks) == 1 else []}
         return {
@@ -330,7 +327,7 @@ class Plan:
                 {
                     "fidelity": entry.fidelity,
                     "arm": entry.arm,
-                    # By this, not by its name, analysis knows an arm.
+                    # The analysis identifies an arm by these, not by its name.
                     **definition.arms[entry.arm].model_dump(
                         include={"role", "algorithm", "her", "keys"}
                     ),
@@ -352,7 +349,7 @@ class Plan:
 
 
 def left_out(plan: Plan) -> list[str]:
-    """What `select` leaves out: a line for each experiment without some levels, arms or tasks."""
+    """Describe what `select` leaves out: a line per experiment that lacks levels, arms or tasks."""
     lines = []
     for name, places in plan.experiments.items():
         experiment, found = plan.config.experiments[name], [entry for entry, _ in places]

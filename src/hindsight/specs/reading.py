@@ -1,8 +1,8 @@
-"""YAML that a person wrote, as plain values; what is wrong with it is said with its line.
+"""Read YAML written by hand, and report errors with their line.
 
-YAML lets the last of two equal keys win without a word, its parser in C ends the process where
-brackets are nested deeply, merges of merges grow without bounds, and YAML 1.1 reads `yes` as true,
-010 as eight and 1:00:00 as 3600: all are looked for first, among the parser's events.
+PyYAML silently keeps the last of two equal keys, crashes on deep nesting, expands aliases without
+bounds and, as YAML 1.1, reads `yes` as true, 010 as 8 and 1:00:00 as 3600.  The parser's events are
+therefore checked first.
 """
 
 import re
@@ -14,20 +14,20 @@ import yaml
 from hindsight.io.files import reason
 from hindsight.specs.errors import SpecError
 
-#: PyYAML's safe loader, in C where its library is there: a seventh of the time.
+#: PyYAML's safe loader; the one in C, if available, is seven times as fast.
 YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: Deeper than any configuration is nested.
+#: Maximum nesting depth.
 DEEPEST = 50
-#: Values of a configuration with each alias written out.
+#: Maximum number of values after expanding aliases.
 MOST_VALUES = 10**6
-#: Plain words that YAML 1.1 reads as another value than YAML 1.2, and than a person means.
+#: Plain scalars that YAML 1.1 reads differently from YAML 1.2.
 AMBIGUOUS = re.compile(
     r"(?i:yes|no|on|off)|[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"
 )
 
 
 def read_keys(path: Path) -> dict[str, Any]:
-    """Keys and values of a configuration file; raises SpecError, one sentence."""
+    """Read the keys and values of a configuration file; raises SpecError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -46,7 +46,7 @@ def read_keys(path: Path) -> dict[str, Any]:
 
 
 def values_of(text: str, where: str) -> Any:
-    """What YAML text says; raises SpecError, one sentence that begins with `where`."""
+    """Parse YAML text; raises SpecError, which begins with `where`."""
     try:
         _must_be_plain(text, where)
         return yaml.load(text, YAML)
@@ -54,23 +54,20 @@ def values_of(text: str, where: str) -> Any:
         raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        # At the end of the text the parser's mark is on a line that there is not.
+        # At the end of the text, the parser's mark is past the last line.
         last = len(text.splitlines())
         at = f" in line {min(mark.line + 1, last)}" if mark is not None and last > 1 else ""
         why = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise SpecError(f"{where}: is not YAML: {why}{at}") from None
-    except ValueError as error:  # a date that there is not
+    except ValueError as error:  # an impossible date
         raise SpecError(f"{where}: is not YAML: {reason(error)}") from None
 
 
 def _must_be_plain(text: str, where: str) -> None:
-    """Raise SpecError for a key that is given twice, a plain word that can be read in two ways, or
-    for what is nested too deeply or too large.
-    """
-    #: Of each collection that is open the lines of its keys, or None for a list; whether a key is
-    #: next in it.
+    """Raise SpecError for a repeated key, an ambiguous word, deep nesting or excessive size."""
+    # For each open collection: lines of its keys (None for a list), and whether a key is next.
     inside: list[tuple[dict[str, int] | None, bool]] = []
-    #: Of each collection that is open its anchor, and its values with each alias written out.
+    # For each open collection: its anchor, and its number of values with aliases expanded.
     sizes: list[tuple[str | None, int]] = [(None, 0)]
     anchored: dict[str | None, int] = {}
     for event in yaml.parse(text, YAML):
@@ -108,6 +105,6 @@ def _must_be_read_in_one_way(event: yaml.ScalarEvent, where: str) -> None:
     if AMBIGUOUS.fullmatch(event.value):
         line = f" in line {event.start_mark.line + 1}" if event.start_mark is not None else ""
         raise SpecError(
-            f"{where}: {event.value}{line} can be read in two ways: write true, false or a decimal "
-            f"number, or '{event.value}' for a word"
+            f"{where}: {event.value}{line} is ambiguous: write true, false or a decimal number, or "
+            f"'{event.value}' for text"
         )

@@ -1,4 +1,4 @@
-"""How an off-policy algorithm samples what it has stored."""
+"""Specification of an off-policy algorithm's replay."""
 
 from typing import Literal, get_args
 
@@ -8,12 +8,12 @@ from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 
 #: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
 EpisodeStrategy = Literal["final", "future", "episode"]  # of the transition's own episode
-GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any in the buffer
+GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any episode in the buffer
 GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
 
 
 class ReplaySpec(Spec):
-    """Hindsight when sampling (Andrychowicz et al. 2017), priorities (Schaul et al. 2016)."""
+    """HER (Andrychowicz et al. 2017) and prioritised sampling (Schaul et al. 2016)."""
 
     #: Which achieved goals replace the desired one; None: no hindsight.
     strategy: GoalStrategy | None = None
@@ -21,14 +21,14 @@ class ReplaySpec(Spec):
     k: Count = 4
     #: released: a relabelled transition keeps its termination, as in Stable-Baselines3.
     fidelity: Fidelity = "released"
-    #: An episode cut by its time limit counts as terminated, as in the notebook that DDPG is from.
+    #: Treat truncated episodes as terminated, as in the notebook that DDPG is taken from.
     time_limit_terminates: bool = False
     prioritized: bool = False
-    #: Priorities' exponent, and that of the importance weights, which goes to 1 over the budget.
+    #: Exponents of the priorities and of the importance weights; beta rises to 1 over the budget.
     alpha: Fraction = 0.6
     beta: Fraction = 0.4
-    #: Hindsight is over once the last hundred episodes succeed at least so often ("at return 0",
-    #: PAPERS: section 3; PPO's must succeed more often).
+    #: Stop hindsight once the success rate of the last 100 episodes is at least this ("at return
+    #: 0", PAPERS, section 3; PPO's must exceed it).
     until_success: Fraction | None = None
 
     @model_validator(mode="after")
@@ -41,7 +41,7 @@ class ReplaySpec(Spec):
 
     @property
     def words(self) -> str:
-        """It, in the path of a cell; empty where it is nothing but a buffer."""
+        """Replay's part of a cell's path; empty for a plain buffer."""
         how = []
         if self.strategy is not None:
             how.append(f"her-{self.strategy}-k{self.k}-{self.fidelity}")

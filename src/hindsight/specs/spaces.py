@@ -1,7 +1,6 @@
-"""Gymnasium's spaces as rows of numbers, which is how networks and buffers hold their elements.
+"""Flatten elements of gymnasium spaces to rows of numbers for networks and buffers.
 
-A box or several bits are their numbers; a choice is as many numbers as there are choices, of which
-the chosen one is 1.
+Boxes and bits keep their numbers; discrete values are encoded one-hot.
 """
 
 from collections.abc import Mapping
@@ -12,12 +11,12 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-#: What a policy may see, and goals may be.
+#: Supported spaces of observations and goals.
 KINDS = (Box, Discrete, MultiBinary, MultiDiscrete)
 
 
 def choices(space: Space[Any]) -> list[Array] | None:
-    """The values of each choice that an element consists of; None: it is numbers already."""
+    """Possible values of each discrete component; None for a box or bits."""
     if isinstance(space, Discrete):
         return [space.start + np.arange(space.n)]
     if isinstance(space, MultiDiscrete):
@@ -27,13 +26,13 @@ def choices(space: Space[Any]) -> list[Array] | None:
 
 
 def size(space: Space[Any]) -> int:
-    """Numbers in the row of an element."""
+    """Length of the row of an element."""
     values = choices(space)
     return int(np.prod(space.shape or ())) if values is None else sum(map(len, values))
 
 
 def largest(space: Space[Any]) -> NDArray[np.float64]:
-    """The largest absolute value of each number of a row; infinite where there is no bound."""
+    """Largest absolute value of each number in a row; infinite if unbounded."""
     if not isinstance(space, Box):
         return np.ones(size(space))
     low, high = (np.abs(np.asarray(side, np.float64)) for side in (space.low, space.high))
@@ -41,7 +40,7 @@ def largest(space: Space[Any]) -> NDArray[np.float64]:
 
 
 def row_of(obs: Mapping[str, Any], spaces: Mapping[str, Space[Any]]) -> NDArray[np.float32]:
-    """[obs]: the parts of an observation in the order of `spaces`, side by side."""
+    """Concatenate the parts of an observation in the order of `spaces`; returns [obs]."""
     parts: list[Array] = []
     for key, space in spaces.items():
         numbers, values = np.ravel(obs[key]), choices(space)
@@ -53,7 +52,7 @@ def row_of(obs: Mapping[str, Any], spaces: Mapping[str, Space[Any]]) -> NDArray[
 
 
 def elements(space: Space[Any], rows: Array) -> Array:
-    """Rows [n, size] as elements of a space, [n, *shape] of its type."""
+    """Convert rows [n, size] to elements of a space, [n, *shape] with its dtype."""
     values = choices(space)
     if values is not None:
         ends = np.cumsum([len(among) for among in values])[:-1]
@@ -63,7 +62,7 @@ def elements(space: Space[Any], rows: Array) -> Array:
 
 
 def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
-    """An action [action] in [-1, 1], or a choice [1], as the environment wants it."""
+    """Scale an action [action] from [-1, 1] to the environment's box, or convert a choice [1]."""
     if isinstance(space, Discrete):
         return space.start + int(values[0])
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))

@@ -3,13 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
-from hindsight.specs.kinds import entry
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy
 from hindsight.training.recent import RecentEpisodes
@@ -217,5 +217,5 @@ def runs_of(
     spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
 ) -> Runs:
     """Runs of one cell, with these seeds, in the loop of its algorithm; see `Runs`."""
-    runs: Runs = entry(spec.algorithm.loop)(spec, seeds, device, workers)
+    runs: Runs = resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
     return runs

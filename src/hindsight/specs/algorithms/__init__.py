@@ -1,4 +1,4 @@
-"""Specifications of algorithms, one file each; a file here is all that makes one known."""
+"""Specifications of the algorithms; adding a file here registers one."""
 
 from hindsight.specs.base import AlgorithmSpec
 from hindsight.specs.kinds import kinds

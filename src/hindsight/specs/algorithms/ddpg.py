@@ -1,4 +1,4 @@
-"""DDPG: its specification."""
+"""Specification of DDPG."""
 
 from typing import ClassVar, Literal
 
@@ -7,9 +7,9 @@ from hindsight.specs.off_policy import DeterministicSpec
 
 
 class DDPGSpec(DeterministicSpec):
-    """Deep deterministic policy gradient (Lillicrap et al. 2016); defaults of the notebook's agent.
+    """Deep deterministic policy gradient (Lillicrap et al. 2016).
 
-    One episode of 50 steps, then 50 updates; the exploration noise is Gaussian.
+    Defaults are the notebook's: 50 updates after each episode of 50 steps, and Gaussian noise.
     """
 
     module: ClassVar[str] = "hindsight.algorithms.ddpg"

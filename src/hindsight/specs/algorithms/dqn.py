@@ -1,4 +1,4 @@
-"""DQN: its specification."""
+"""Specification of DQN."""
 
 from typing import ClassVar, Literal
 
@@ -9,9 +9,9 @@ from hindsight.specs.off_policy import OffPolicySpec
 class DQNSpec(OffPolicySpec):
     """Deep Q-learning (Mnih et al. 2015), by default double (van Hasselt et al. 2016).
 
-    Defaults are those of the agent that cpprb shows on bit flipping.  The target network moves by
-    `tau` towards the online one after every `target_update_interval` updates: a copy from time to
-    time (tau 1), or a moving average (interval 1).
+    Defaults are those of cpprb's example on bit flipping.  The target network moves by `tau`
+    towards the online network every `target_update_interval` updates: tau 1 makes it a periodic
+    copy, interval 1 a moving average.
     """
 
     module: ClassVar[str] = "hindsight.algorithms.dqn"

@@ -1,4 +1,4 @@
-"""PPO: its specification."""
+"""Specification of PPO."""
 
 from typing import ClassVar, Literal
 
@@ -7,7 +7,7 @@ from hindsight.specs.on_policy import OnPolicySpec
 
 
 class PPOSpec(OnPolicySpec):
-    """Proximal policy optimisation (Schulman et al. 2017) as Stable-Baselines3 defines it."""
+    """Proximal policy optimisation (Schulman et al. 2017) as in Stable-Baselines3."""
 
     module: ClassVar[str] = "hindsight.algorithms.ppo"
     compiled_module: ClassVar[str] = "hindsight.algorithms.ppo_compiled"

@@ -1,4 +1,4 @@
-"""SAC: its specification."""
+"""Specification of SAC."""
 
 import math
 from typing import Annotated, ClassVar, Literal
@@ -12,7 +12,7 @@ from hindsight.specs.off_policy import ContinuousSpec
 class SACSpec(ContinuousSpec):
     """Soft actor-critic (Haarnoja et al. 2018b); defaults as in PPO-HER (released code).
 
-    The target of the entropy is by default minus the number of action dimensions.
+    The target entropy defaults to minus the number of action dimensions.
     """
 
     module: ClassVar[str] = "hindsight.algorithms.sac"
@@ -25,14 +25,14 @@ class SACSpec(ContinuousSpec):
     gamma: Fraction = 0.95
     tau: Share = 0.05
     target_entropy: Annotated[float, NUMBER] | None = None
-    #: The temperature alpha, as Stable-Baselines3 writes it: "auto" learns it from 1 on, "auto_0.1"
-    #: from 0.1 on, a number keeps it.
+    #: Temperature alpha, as in Stable-Baselines3: "auto" learns it starting at 1, "auto_0.1"
+    #: starting at 0.1, and a number fixes it.
     ent_coef: Annotated[float | str, NUMBER] = "auto"
 
     @field_validator("ent_coef")
     @classmethod
     def _has_one_name(cls, value: float | str) -> float | str:
-        """Canonical, so that one training has one name."""
+        """Normalise the value, so that equal trainings share a name."""
         word, _, first = value.partition("_") if isinstance(value, str) else ("", "", value)
         try:
             alpha = 1.0 if value == "auto" else float(first)
@@ -40,8 +40,8 @@ class SACSpec(ContinuousSpec):
             alpha = math.nan
         if word not in ("", "auto") or not 0 < alpha < math.inf:
             raise ValueError(
-                f"{value!r} is not allowed; it is 'auto', 'auto_0.1' for a first temperature of "
-                "0.1, or a number above 0 for one that stays"
+                f"{value!r} is not allowed; use 'auto', 'auto_0.1' to start at 0.1, or a number "
+                "above 0 for a fixed temperature"
             )
         if word:
             return "auto" if alpha == 1 else f"auto_{alpha!r}"
@@ -49,12 +49,12 @@ class SACSpec(ContinuousSpec):
 
     @property
     def learns_temperature(self) -> bool:
-        """Whether alpha follows the entropy; else it stays what it is."""
+        """Whether alpha is learned or fixed."""
         return isinstance(self.ent_coef, str)
 
     @property
     def initialisation(self) -> tuple[float, ...]:
-        """What decides a run's first parameters, beside its seed and its networks: alpha."""
+        """The initial alpha, which is part of a run's initial parameters."""
         if isinstance(self.ent_coef, str):
             return (float(self.ent_coef.partition("_")[2] or 1),)
         return (self.ent_coef,)

@@ -1,4 +1,4 @@
-"""TD3: its specification."""
+"""Specification of TD3."""
 
 from typing import ClassVar, Literal
 
@@ -7,7 +7,7 @@ from hindsight.specs.off_policy import DeterministicSpec
 
 
 class TD3Spec(DeterministicSpec):
-    """Twin delayed DDPG (Fujimoto et al. 2018); noises in units of the action box [-1, 1]."""
+    """Twin delayed DDPG (Fujimoto et al. 2018), with noise scaled to actions in [-1, 1]."""
 
     module: ClassVar[str] = "hindsight.algorithms.td3"
     passes: ClassVar[float] = 1.5

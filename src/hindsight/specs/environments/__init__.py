@@ -1,4 +1,4 @@
-"""Specifications of our environments, one file each; a file here is all that makes one known."""
+"""Specifications of this package's environments; adding a file here registers one."""
 
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.kinds import kinds

@@ -1,4 +1,4 @@
-"""Bit flipping: its specification."""
+"""Specification of bit flipping."""
 
 from typing import ClassVar, Literal
 
@@ -8,10 +8,10 @@ from hindsight.specs.base import Count, EnvironmentSpec
 
 
 class BitFlippingSpec(EnvironmentSpec):
-    """`n_bits` bits are to be made equal to a random goal (Andrychowicz et al. 2017, section 3.1).
+    """Flip `n_bits` bits to match a random goal (Andrychowicz et al. 2017, section 3.1).
 
-    An action flips one bit, or where it is `continuous` any number of them.  `max_steps` None
-    means `n_bits`: as many flips as may be needed.
+    An action flips one bit or, if `continuous`, any number of them.  `max_steps` defaults to
+    `n_bits`, the most flips that can be needed.
     """
 
     entry_point: ClassVar[str] = "hindsight.envs.bit_flipping:BitFlipping"

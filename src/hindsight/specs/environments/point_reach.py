@@ -1,4 +1,4 @@
-"""The point mass: its specification."""
+"""Specification of the point mass."""
 
 from typing import ClassVar, Literal
 
@@ -8,10 +8,10 @@ from hindsight.specs.base import Count, EnvironmentSpec, Positive
 
 
 class PointReachSpec(EnvironmentSpec):
-    """A point mass in the square [-range, range]^2 is to reach a random target.
+    """Move a point mass in the square [-range, range]^2 to within `threshold` of a random target.
 
-    A coordinate of the velocity changes by at most `action_scale` x `dt` in a step and is kept
-    within `max_speed`; the target is reached within `threshold` of it.
+    Each velocity component changes by at most `action_scale` x `dt` per step and is clipped to
+    `max_speed`.
     """
 
     entry_point: ClassVar[str] = "hindsight.envs.point_reach:PointReach"
@@ -39,7 +39,7 @@ class PointReachSpec(EnvironmentSpec):
 
     @model_validator(mode="after")
     def _targets_are_to_be_reached(self) -> "PointReachSpec":
-        # Two uniform places are closer than half of the side in 48 % of the cases.
+        # Two uniform points are closer than half the side in 48 % of cases.
         if self.threshold >= self.range:
             raise ValueError(
                 f"threshold {self.threshold:g} must be below range {self.range:g}: "

@@ -1,4 +1,4 @@
-"""Predator-prey: its specification."""
+"""Specification of predator-prey."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
@@ -6,18 +6,18 @@ from pydantic import model_validator
 
 from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive, TwoOrMore
 
-#: How a prey may move: the names of functions in hindsight.envs.prey.
+#: Prey behaviours: names of functions in hindsight.envs.prey.
 PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
 Spawn = Literal["random", "apart"]
 if TYPE_CHECKING:
     Prey = str
-else:  # not followed by fingerprints: a cell depends on its own prey, not on what others there are
+else:  # fingerprints skip this: a cell depends only on its own prey
     Prey = Literal[PREYS]
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 
 
 class PredatorPreySpec(EnvironmentSpec):
-    """The environment of both papers (PPO-HER section 4; released code for what it leaves open)."""
+    """The environment of both papers (PPO-HER section 4, completed from the released code)."""
 
     entry_point: ClassVar[str] = "hindsight.envs.predator_prey:PredatorPrey"
     goals_in_box: ClassVar[bool] = True
@@ -30,12 +30,12 @@ class PredatorPreySpec(EnvironmentSpec):
     prey: Prey = "static"
     spawn: Spawn = "random"
     fidelity: Fidelity = "released"
-    #: The achieved goal is not the predator but an object, which moves only while it is touched.
+    #: The achieved goal is an object that moves only while touched, instead of the predator.
     pushes_object: bool = False
 
     @model_validator(mode="after")
     def _spawn_is_possible(self) -> "PredatorPreySpec":
-        # Spawning draws positions until predator and prey are apart; half the box keeps that quick.
+        # Spawning redraws positions until predator and prey are apart: half the box keeps it fast.
         if self.interception_distance >= self.grid_size / 2:
             raise ValueError(
                 f"interception_distance {self.interception_distance:g} must be below half of "
@@ -45,12 +45,12 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @property
     def code(self) -> tuple[str, ...]:
-        """Its own code, and that of its prey."""
+        """Roots of the environment's code and of its prey's."""
         return (*super().code, f"hindsight.envs.prey:{self.prey}")
 
     @property
     def step_limit(self) -> int:
-        """Steps of the longest episode: it fails once more than `max_steps` have passed."""
+        """Maximum length of an episode, which fails once it takes more than `max_steps`."""
         return self.max_steps + 1
 
     @property
@@ -68,8 +68,8 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @model_validator(mode="after")
     def _fidelity_where_it_matters(self) -> "PredatorPreySpec":
-        # These preys do not use the orthogonal vector in which the fidelities differ: one name for
-        # one environment lets both fidelities share their trained cells.
+        # These preys do not use the orthogonal vector in which the fidelities differ, so both
+        # fidelities share their cells.
         alike = ("static", "random", "straight_away", "random_direction")
         if self.prey in alike and self.fidelity != "released":
             self._reset("fidelity")
