@@ -172,7 +172,7 @@ def _twins(rows: pd.DataFrame) -> pd.DataFrame:
          "seed 1 ended at step 20480 of 40960 (budget), which its specification does not", 1),
         (_twins, "two seeds have the same numbers in every row", 1),
         (lambda rows: rows.assign(return_mean=1.0), "return 1 at success 0 is", 1),
-        (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took only 0.08", 1),
+        (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took only", 1),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused_whatever_its_seal(

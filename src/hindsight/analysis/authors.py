@@ -9,7 +9,6 @@ import scipy
 from numpy.typing import NDArray
 
 from hindsight.analysis.arms import select
-from hindsight.analysis.effects import CONDITION
 from hindsight.analysis.statistics import holm
 
 Array = NDArray[np.float64]
@@ -47,7 +46,7 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
         last = max(rows[-1, 0] for rows in theirs)
         at = last * np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
         own = select(curves, ROLES[arm], fidelity="released")
-        own = own[own[CONDITION] == condition] if size == network else own[:0]
+        own = own[own["condition"] == condition] if size == network else own[:0]
         runs = [r[["env_steps", "return_mean"]].to_numpy(float) for _, r in own.groupby("seed")]
         row = {
             "condition": condition, "arm": arm, "network": size, "theirs": len(theirs),

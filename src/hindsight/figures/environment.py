@@ -1,4 +1,4 @@
-"""PPO-HER Fig. 1 and MEHER Fig. 1: the predator-prey environment, drawn from trajectories."""
+"""Draw PPO-HER Fig. 1 and MEHER Fig. 1: trajectories in the predator-prey environment."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from hindsight.figures.tables import Tables
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """The published figure, from the folder's episodes.npz."""
+    """Draw the episodes in the folder's episodes.npz."""
     return figure_of_episodes(load_episodes(tables.folder / "episodes.npz"), spec.title)
 
 
