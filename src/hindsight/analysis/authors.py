@@ -14,7 +14,6 @@ from hindsight.analysis.statistics import holm
 Array = NDArray[np.float64]
 CHECKPOINTS = 5
 ROLES = {"PPO": "baseline", "PPO-HER": "subject"}
-COLUMNS = ("condition", "arm", "network", "theirs", "ours", "steps", "difference", "p_holm")
 
 
 def read(path: Path) -> dict[tuple[str, str, str], list[Array]]:
@@ -58,7 +57,7 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
             p = [mann_whitney(*(side[:, i] for side in values)) for i in range(CHECKPOINTS)]
             row |= {"difference": gaps[np.abs(gaps).argmax()], "p_holm": holm(p).min()}
         table.append(row)
-    return pd.DataFrame(table, columns=list(COLUMNS))
+    return pd.DataFrame(table)
 
 
 def _at(run: Array, steps: Array) -> Array:

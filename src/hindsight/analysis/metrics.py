@@ -51,34 +51,31 @@ def median_curve(values: ArrayLike) -> Array:
     return quantiles(values, [0.5])[0]
 
 
-def maximum_steps(median: ArrayLike) -> tuple[int, int]:
+def maximum_steps(median: Array) -> tuple[int, int]:
     """Return the first and last index at which a median curve is at its maximum.
 
     Raises:
         ValueError: all values are NaN.
     """
-    median = np.asarray(median, dtype=np.float64)
     if np.isnan(median).all():
         raise ValueError("a median curve of NaN has no maximum")
     reached = np.flatnonzero(median >= np.nanmax(median) - ROUNDING)
     return int(reached[0]), int(reached[-1])
 
 
-def maximum_median_return(median: ArrayLike) -> float:
+def maximum_median_return(median: Array) -> float:
     """Return the maximum of a median curve."""
-    median = np.asarray(median, dtype=np.float64)
     return float(median[maximum_steps(median)[0]])
 
 
-def iqr_at_maximum(values: ArrayLike) -> float:
+def iqr_at_maximum(values: Array) -> float:
     """Return the interquartile range over seeds at the last step where the median is maximal."""
-    values = np.asarray(values, dtype=np.float64)
     last = maximum_steps(median_curve(values))[1]
     low, high = quantiles(values[:, [last]], [0.25, 0.75])[:, 0]
     return float(high - low)
 
 
-def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
+def time_to_learn(median: Array, x: Array) -> float:
     """Return the first `x` at which the scaled median curve reaches 0.95 of its own maximum.
 
     This is the papers' definition. It has a value even for a curve that never leaves -1, so it must
@@ -90,14 +87,13 @@ def time_to_learn(median: ArrayLike, x: ArrayLike) -> float:
     """
     curve = scaled(median)
     top = curve[maximum_steps(median)[0]]
-    learnt = np.flatnonzero(curve >= LEARNT_SHARE * top - ROUNDING)
-    return float(np.asarray(x, dtype=np.float64)[learnt[0]])
+    return float(x[np.flatnonzero(curve >= LEARNT_SHARE * top - ROUNDING)[0]])
 
 
-def first_at(median: ArrayLike, x: ArrayLike, level: float) -> float:
+def first_at(median: Array, x: Array, level: float) -> float:
     """Return the first `x` at which a median curve `[step]` reaches a level; NaN if never."""
-    reached = np.flatnonzero(np.asarray(median, dtype=np.float64) >= level - ROUNDING)
-    return float(np.asarray(x, dtype=np.float64)[reached[0]]) if reached.size else float("nan")
+    reached = np.flatnonzero(median >= level - ROUNDING)
+    return float(x[reached[0]]) if reached.size else float("nan")
 
 
 def m_c(scaled_maximum: ArrayLike, times: ArrayLike) -> Array:

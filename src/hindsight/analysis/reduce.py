@@ -51,7 +51,7 @@ class Reduced:
         switches: whether the specification ends hindsight before the run.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.
-        timed_on: the machine, and how many runs shared its time.
+        timed_on: the processor, and how many runs trained together on it.
     """
 
     budget: int
@@ -117,9 +117,14 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
     ended = [by_seed[int(seed)] for seed in seeds]
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
-    task = cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT)
+    spec = cell.metadata["spec"]
+    task = spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT)
     unit_returns = task == PAPERS_ENVIRONMENT
     learn_step, learn_minutes = first_reached(returns, env_steps, minutes)
+    hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
+    switches = any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
+    machine = cell.metadata["machine"]
+    processor = machine.get("gpu", machine.get("processor", "unknown"))
     runs = pd.DataFrame({
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
@@ -145,8 +150,9 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     })  # fmt: skip
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
-        evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
-        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()), _timed_on(cell),
+        evaluations[list(EVALUATION_COLUMNS)], switches, unit_returns,
+        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
+        f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip
 
 
@@ -168,16 +174,3 @@ def first_reached(returns: Array, env_steps: Array, minutes: Array) -> tuple[Arr
     first, reaches = met.argmax(axis=1), met.any(axis=1)
     at = minutes[np.arange(len(first)), first]
     return np.where(reaches, env_steps[first], np.nan), np.where(reaches, at, np.nan)
-
-
-def _timed_on(cell: Cell) -> str:
-    """Return the processor and the sharing: `AMD EPYC, 16 runs sharing an axis`."""
-    machine = cell.metadata["machine"]
-    name = machine.get("gpu", machine.get("processor", "unknown"))
-    return f"{name}, {cell.metadata['runs_per_axis']} runs sharing an axis"
-
-
-def _switches(cell: Cell) -> bool:
-    spec = cell.metadata["spec"]
-    hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
-    return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))

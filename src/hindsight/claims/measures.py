@@ -51,6 +51,12 @@ def _interval(replicates: Array, fewest: int) -> statistics.Interval:
     return statistics.percentile_interval(replicates, enough=fewest >= statistics.FEWEST_SEEDS)
 
 
+def _by_run(found: Mapping[Any, float]) -> pd.Series:
+    """Return values by (condition, seed) as a series."""
+    index = pd.MultiIndex.from_tuples(list(found), names=RUN)
+    return pd.Series(list(found.values()), index, dtype=float)
+
+
 def _tops(rows: pd.DataFrame, spacing: float) -> Array:
     """Return maximum median returns of resampled seeds `[draw]`, read at multiples of `spacing`.
 
@@ -333,8 +339,7 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
             entropy = curve["policy_entropy"]
             found[run] = statistics.spearman(entropy[best:], smooth[best:])
             rise.append(entropy.iloc[-1] - entropy.iloc[best])
-    index = pd.MultiIndex.from_tuples(list(found), names=RUN)
-    values = pd.Series(list(found.values()), index, dtype=float)
+    values = _by_run(found)
     count = values.groupby(level=0).transform("size")
     enough = values[count >= statistics.FEWEST_SEEDS].dropna()
     if enough.empty:
@@ -522,13 +527,12 @@ def saved_after(evidence: Evidence, *, column: str) -> Measured:
             pace[run] = spent[0, 0] / spent[1, 0]
     if not after:
         raise Untested("no run succeeds often enough to switch")
-    index = pd.MultiIndex.from_tuples(list(after), names=RUN)
-    values = pd.Series(list(after.values()), index, dtype=float)
-    paces = pd.Series(list(pace.values()), index, dtype=float).groupby(CONDITION).median()
+    paces = _by_run(pace).groupby(CONDITION).median()
     alike = (paces - 1.0).abs().le(ALIKE) & clocks.reindex(paces.index).eq(1)
     if column == "minutes" and not alike.all():
         raise Untested(f"both arms were timed alike in {alike.sum()} of {len(alike)} conditions")
-    return of_values(values, words={"whole": float(np.mean(whole)), "switch": switch.median()})
+    more = {"whole": float(np.mean(whole)), "switch": switch.median()}
+    return of_values(_by_run(after), words=more)
 
 
 MEASURES: Mapping[str, Callable[..., Measured]] = {

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hindsight.figures.specs import (
-    FIDELITIES,
     FIGURES,
     FigureSpec,
     name_under,
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FIDELITIES",
     "FIGURES",
-    "FigureSpec",
     "draw",
     "draw_all",
     "draw_spec",

@@ -198,5 +198,9 @@ def _arms(own: Grid) -> set[str]:
 
 def nothing(tables: Tables, spec: FigureSpec) -> Figure:
     """Return a figure that says that this preset does not train the experiment."""
-    plan = tables.plan
-    return style.nothing(spec.title.format(title=plan["title"]), plan["source"], tables.fidelity)
+    fig = Figure(figsize=(7.2, 1.2), dpi=style.DPI, layout="constrained")
+    words = "This preset trains nothing for this figure."
+    fig.text(0.5, 0.25, words, ha="center", color=style.FAINT)
+    title = spec.title.format(title=tables.plan["title"])
+    origin = f"{tables.plan['source']} · {tables.fidelity} fidelity"
+    return style.finish(fig, style.Head(title, origin), "", "")

@@ -364,13 +364,6 @@ def note(ax: Axes, text: str, *, alarm: bool = False) -> None:
     ax.grid(False)
 
 
-def nothing(title: str, source: str, fidelity: str) -> Figure:
-    """Return the figure of an experiment that the preset does not train."""
-    fig = Figure(figsize=(7.2, 1.2), dpi=DPI, layout="constrained")
-    fig.text(0.5, 0.25, "This preset trains nothing for this figure.", ha="center", color=FAINT)
-    return finish(fig, Head(title, f"{source} · {fidelity} fidelity"), "", "")
-
-
 def _save_png(fig: Figure, path: Path) -> None:
     """Save with 256 colours, which are enough and make files a quarter as large."""
     canvas = FigureCanvasAgg(fig)
