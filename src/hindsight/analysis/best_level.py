@@ -15,12 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 DRAWS = 1000
 S_RATIO = "s_ratio"
 FEWEST_LEVELS = 3  # fewer have no peak
-_ROUNDING = metrics.ROUNDING
 M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "n_seeds")
 BEST_COLUMNS = (
     "best_level", "best_to", "low", "high", "m_c", "single_peaked",
@@ -28,7 +27,7 @@ BEST_COLUMNS = (
 )  # fmt: skip
 
 
-Place = tuple[str, str, str]  # fidelity, arm, condition
+PLACE = ("fidelity", "arm", "condition")
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,9 @@ class Scores:
     n_seeds: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> tuple[Any, ...]:
         """Fidelity, arm and condition, which identify it."""
-        return _place_of(self.key)
+        return tuple(self.key[name] for name in PLACE)
 
 
 def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
@@ -63,19 +62,12 @@ def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Sco
     """
     if len(vary) != 1 or not all(type(key[vary[0]]) in (int, float) for key, _ in cells):
         return []
-    groups: dict[Place, list[tuple[Key, Reduced]]] = {}
-    for key, cell in cells:
-        groups.setdefault(_place_of(key), []).append((key, cell))
     found = []
-    for group in groups.values():
+    for group in grouped(cells, *PLACE).values():
         keys, reduced = zip(*sorted(group, key=lambda item: item[0][vary[0]]), strict=True)
         levels = tuple(float(key[vary[0]]) for key in keys)
         found.append(_score(keys[0], vary[0], levels, reduced))
     return found
-
-
-def _place_of(key: Key) -> Place:
-    return key["fidelity"], key["arm"], key["condition"]
 
 
 def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
@@ -108,7 +100,7 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Arr
     for env_steps, scaled in curves:
         medians = resampled_medians(scaled, draws)
         top = np.nanmax(medians, axis=0)
-        reached = medians >= metrics.LEARNT_SHARE * top - _ROUNDING
+        reached = medians >= metrics.LEARNT_SHARE * top - metrics.ROUNDING
         tops.append(top)
         times.append(env_steps[reached.argmax(axis=0)])
     return metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
@@ -153,7 +145,7 @@ def m_c_table(
     by_place = {s.place: s for s in scores}
     rows = []
     for key, _ in cells if scores else ():
-        found = by_place[_place_of(key)]
+        found = by_place[tuple(key[name] for name in PLACE)]
         at = found.levels.index(float(key[found.varied]))
         enough = statistics.resampled(1, found.n_seeds)
         low, high = statistics.percentile_interval(found.replicates[:, at], enough=enough)
@@ -215,7 +207,7 @@ def best_range(levels: Array, m_c: Array) -> tuple[Array, Array]:
     NaN where no M_c is above 0.
     """
     top = m_c.max(axis=-1, keepdims=True)
-    is_best = m_c >= top - _ROUNDING
+    is_best = m_c >= top - metrics.ROUNDING
     learns = top[..., 0] > 0.0
     first = levels[is_best.argmax(axis=-1)]
     last = levels[m_c.shape[-1] - 1 - is_best[..., ::-1].argmax(axis=-1)]
@@ -232,8 +224,8 @@ def is_single_peaked(m_c: Array, replicates: Array) -> bool | None:
         return None
     steps, error = np.diff(m_c), np.diff(replicates, axis=1).std(axis=0)
     peak = int(np.argmax(m_c))
-    falls_before = steps[:peak] < -error[:peak] - _ROUNDING
-    rises_after = steps[peak:] > error[peak:] + _ROUNDING
+    falls_before = steps[:peak] < -error[:peak] - metrics.ROUNDING
+    rises_after = steps[peak:] > error[peak:] + metrics.ROUNDING
     return not (falls_before.any() or rises_after.any())
 
 
@@ -244,7 +236,10 @@ def lean(levels: Array, m_c: Array) -> Any:
     m_c: `[..., level]`.
     """
     mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
-    right, left = mirrored & (levels > 0.5 + _ROUNDING), mirrored & (levels < 0.5 - _ROUNDING)
+    right, left = (
+        mirrored & (levels > 0.5 + metrics.ROUNDING),
+        mirrored & (levels < 0.5 - metrics.ROUNDING),
+    )
     if not right.any():
         return np.full(m_c.shape[:-1], np.nan)[()]
     return m_c[..., right].mean(axis=-1) - m_c[..., left].mean(axis=-1)

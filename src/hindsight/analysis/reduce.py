@@ -1,8 +1,9 @@
 """Reduce a cell's results to arrays `[seed, step]`, from which all tables are computed."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, ResultError
 
 Array = NDArray[np.float64]
 Key = dict[str, Any]
+Item = TypeVar("Item")
 
 #: The condition of a row over several conditions.
 ALL = "all"
@@ -78,6 +80,16 @@ class Reduced:
     def carried_success(self) -> Array:
         """The success rates `[seed, step]`; after a run's end, its last one."""
         return metrics.carry_forward(self.success)
+
+
+def grouped(
+    items: Iterable[tuple[Key, Item]], *names: str
+) -> dict[tuple[Any, ...], list[tuple[Key, Item]]]:
+    """Group keyed items by these values of their keys, in order of appearance."""
+    found: dict[tuple[Any, ...], list[tuple[Key, Item]]] = {}
+    for key, item in items:
+        found.setdefault(tuple(key[name] for name in names), []).append((key, item))
+    return found
 
 
 def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:

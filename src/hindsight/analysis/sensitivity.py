@@ -11,7 +11,7 @@ import pandas as pd
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import draw_seeds, resampled_medians, scaled_curves
-from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 SENSITIVITY_COLUMNS = (
     "best", "worst", "sensitivity_percent", "low", "high", "n_levels", "n_conditions", "n_seeds",
@@ -25,14 +25,11 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
 
     `keys` are the columns of a cell's key without the level.
     """
-    found: dict[tuple[str, str], dict[str, list[tuple[Key, Reduced]]]] = {}
-    for key, cell in cells:
-        arm = found.setdefault((key["fidelity"], key["arm"]), {})
-        arm.setdefault(key["condition"], []).append((key, cell))
     rows = []
-    for conditions in found.values():
-        every = max(map(len, conditions.values()))
-        own = [(group[0][0], *_row([cell for _, cell in group])) for group in conditions.values()]
+    for cells_of_arm in grouped(cells, "fidelity", "arm").values():
+        conditions = grouped(cells_of_arm, "condition").values()
+        own = [(group[0][0], *_row([cell for _, cell in group])) for group in conditions]
+        every = max(row["n_levels"] for _, row, _ in own)
         whole = [
             (row, draws)
             for _, row, draws in own

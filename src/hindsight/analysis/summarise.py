@@ -28,6 +28,7 @@ from hindsight.analysis.reduce import (
     Array,
     Key,
     Reduced,
+    grouped,
     reduce_cell,
 )
 from hindsight.analysis.sensitivity import sensitivities
@@ -66,6 +67,8 @@ SUMMARY_COLUMNS = (
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
     "timed_on", "budget", *COARSE_COLUMNS,
 )  # fmt: skip
+#: Arms are compared with others of equal values of these.
+COMPARED = ("fidelity", "level", "condition")
 #: Where a cell was trained; only the papers' conditions have spawn and prey.
 PLACE = ("task", "condition", "spawn", "prey")
 TEST_COLUMNS = (
@@ -172,15 +175,18 @@ def make_tables(
         arm: the columns that identify an arm, its name first.
     """
     keys = ["fidelity", *arm, "level", *vary, *PLACE]
-    longest: dict[tuple[str, str], float] = {}  # all cells of a condition share a time axis
-    for key, cell in cells:
-        where = key["fidelity"], key["condition"]
-        longest[where] = max(float(cell.runs["minutes"].max()), longest.get(where, 0.0))
-    compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
+    longest = {  # all cells of a condition share a time axis
+        place: max(float(cell.runs["minutes"].max()) for _, cell in own)
+        for place, own in grouped(cells, "fidelity", "condition").items()
+    }
+    compared = {
+        place: Common.of([cell for _, cell in own])
+        for place, own in grouped(cells, *COMPARED).items()
+    }
     summaries = [
         key
         | _summary_row(cell, longest[key["fidelity"], key["condition"]])
-        | _coarse_row(cell, compared[_place(key)])
+        | _coarse_row(cell, compared[key["fidelity"], key["level"], key["condition"]])
         for key, cell in cells
     ]
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
@@ -293,15 +299,15 @@ def pair_tests(
     conditions.
     """
     rows = []
-    places = {_place(key): {name: key[name] for name in PLACE} for key, _ in cells}
-    for place, arms in _by_place(cells).items():
+    for (fidelity, level, _), own in grouped(cells, *COMPARED).items():
+        arms = {key["arm"]: cell for key, cell in own}
+        where = {name: own[0][0][name] for name in PLACE}
         within: dict[tuple[str, int, bytes], pd.DataFrame] = {}
         for baseline, arm in itertools.combinations(arms, 2):
             common = Common.of([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
-            fidelity, level, _ = place
-            pair: Key = {"fidelity": fidelity, "level": level} | places[place]
+            pair: Key = {"fidelity": fidelity, "level": level} | where
             pair |= {"baseline": baseline, "arm": arm, "steps": common.budget}
             both = [(name, common.budget, common.grid.tobytes()) for name in (baseline, arm)]
             for what in both:
@@ -414,20 +420,6 @@ def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     level = {name: entry["level"][name] for name in vary}
     text = {"fidelity": entry["fidelity"]} | arm_columns(entry) | {"level": level_text(level)}
     return text | level | {name: entry[name] for name in PLACE}
-
-
-def _place(key: Key) -> tuple[str, str, str]:
-    return key["fidelity"], key["level"], key["condition"]
-
-
-def _by_place(
-    cells: Iterable[tuple[Key, Reduced]],
-) -> dict[tuple[str, str, str], dict[str, Reduced]]:
-    """Group the cells to compare by fidelity, level and condition; each group is by arm."""
-    found: dict[tuple[str, str, str], dict[str, Reduced]] = {}
-    for key, cell in cells:
-        found.setdefault(_place(key), {})[key["arm"]] = cell
-    return found
 
 
 def _stack(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
 from hindsight.analysis.best_level import DRAWS, draw_seeds
-from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 #: A 90 % interval within a margin amounts to an equivalence test at 5 %.
 EQUIVALENCE_CONFIDENCE = 0.9
@@ -55,14 +55,13 @@ def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.
         return key["fidelity"], key["level"], key["condition"]
 
     baselines = {place(key): cell for key, cell in cells if key["role"] == "baseline"}
-    found: dict[tuple[str, str, str], list[tuple[Key, Pairs]]] = {}
-    for key, cell in cells:
-        baseline = baselines.get(place(key))
-        if cell.switches and baseline is not None:
-            arm = (key["fidelity"], key["arm"], key["level"])
-            found.setdefault(arm, []).append((key, pair(baseline, cell)))
+    paired = [
+        (key, pair(baselines[place(key)], cell))
+        for key, cell in cells
+        if cell.switches and place(key) in baselines
+    ]
     rows = []
-    for own in found.values():
+    for own in grouped(paired, "fidelity", "arm", "level").values():
         switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
         if switched:
             rows.append(own[0][0] | EVERYWHERE | _row(switched))
