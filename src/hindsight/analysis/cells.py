@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.io.files import FileError, reason
@@ -57,7 +56,7 @@ LOSSES = slice(2, None)
 LEAST_SHARE = 200
 #: The largest difference between a mean return and the return that follows from the success rate.
 #: Until November 2026, a prey caught exactly at the threshold could be rewarded twice (CHANGELOG),
-#: which makes at most 0.02.
+#: a difference of at most 0.02.
 MOST_DIFFERENCE = 0.05
 
 
@@ -154,26 +153,22 @@ def _failing_once_diverged(cell: Cell) -> Cell:
     worst = float(cell.curves["return_mean"].min())
     frames = []
     for rows, steps in ((cell.curves, grid), (cell.evaluations, tests)):
-        added = [_failing(rows, cell, seed, steps, every, worst) for seed in cell.diverged]
-        frame = pd.concat([rows, *added], ignore_index=True)
+        parts = [rows]
+        for seed in cell.diverged:
+            own = rows.loc[rows["seed"] == seed, "env_steps"].to_numpy()
+            later = steps[steps > own.max(initial=0)]
+            last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
+            kept = {
+                name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")
+            }
+            added = pd.DataFrame(index=range(len(later)), columns=rows.columns).assign(
+                **kept, env_steps=later, iteration=later // every, return_mean=worst,
+                success_rate=0.0,
+            )  # fmt: skip
+            parts.append(added.astype(rows.dtypes))
+        frame = pd.concat(parts, ignore_index=True)
         frames.append(frame.sort_values(["seed", "env_steps"], kind="stable", ignore_index=True))
     return Cell(cell.path, frames[0], frames[1], cell.metadata)
-
-
-def _failing(
-    rows: pd.DataFrame, cell: Cell, seed: int, steps: NDArray[Any], every: int, worst: float
-) -> pd.DataFrame:
-    """Return rows of failure for a diverged run at the `steps` after its own rows."""
-    own = rows["env_steps"][rows["seed"] == seed]
-    steps = steps[steps > own.max()] if len(own) else steps
-    last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
-    kept = {name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")}
-    found = pd.DataFrame(index=range(len(steps)), columns=rows.columns)
-    found = found.assign(
-        **kept, env_steps=steps, iteration=steps // every,
-        return_mean=worst, success_rate=0.0,
-    )  # fmt: skip
-    return found.astype(rows.dtypes)
 
 
 def _require(path: Path, columns: tuple[str, ...], present: list[str]) -> None:

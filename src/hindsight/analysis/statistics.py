@@ -138,14 +138,14 @@ def resampled(n_conditions: int, n_seeds: int) -> bool:
 
 def probability_of_improvement(arm: ArrayLike, baseline: ArrayLike) -> float:
     """Return U / nm of `[seed]` values: P(a run of `arm` beats one of `baseline`), ties half."""
-    return float(_wins(np.asarray(arm, np.float64), np.asarray(baseline, np.float64)).mean())
+    return float(_wins(arm, baseline).mean())
 
 
 def probability_of_improvement_interval(
     arm: ArrayLike, baseline: ArrayLike, seed: int = 0, draws: int = DRAWS
 ) -> Interval:
     """Return a percentile bootstrap interval of U / nm; NaN with fewer than five seeds."""
-    wins = _wins(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
+    wins = _wins(arm, baseline)
     if min(wins.shape) < FEWEST_SEEDS:
         return NO_INTERVAL
     # Counts [draw, n] suffice instead of values [draw, n, m].
@@ -154,9 +154,10 @@ def probability_of_improvement_interval(
     return percentile_interval(replicates)
 
 
-def _wins(arm: Array, baseline: Array) -> Array:
+def _wins(arm: ArrayLike, baseline: ArrayLike) -> Array:
     """Return 1 where the arm's run is better, 1/2 for a tie, 0 otherwise, `[n, m]`."""
-    return (np.sign(arm[:, None] - baseline[None, :]) + 1.0) / 2.0
+    differences = np.subtract.outer(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
+    return np.asarray((np.sign(differences) + 1.0) / 2.0)
 
 
 def sign_flip_test(differences: ArrayLike, seed: int = 0) -> float:

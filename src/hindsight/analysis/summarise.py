@@ -67,7 +67,7 @@ SUMMARY_COLUMNS = (
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
     "timed_on", "budget", *COARSE_COLUMNS,
 )  # fmt: skip
-#: Arms are compared with others of equal values of these.
+#: Cells with equal values of these are compared.
 COMPARED = ("fidelity", "level", "condition")
 #: Where a cell was trained; only the papers' conditions have spawn and prey.
 PLACE = ("task", "condition", "spawn", "prey")

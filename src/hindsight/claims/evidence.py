@@ -93,8 +93,9 @@ class Evidence:
             raise Untested(f"the experiment {experiment} has no results")
         rows = read_table(path)
         rows = rows[rows["fidelity"] == self.fidelity]
-        if absent := set(roles) - set(rows["role"]) or rows.empty:
-            which = f" of {' and '.join(sorted(absent))}" if isinstance(absent, set) else ""
+        absent = set(roles) - set(rows["role"])
+        if absent or rows.empty:
+            which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")
         return rows[rows["role"].isin(roles)] if roles else rows
 

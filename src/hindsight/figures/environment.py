@@ -36,7 +36,7 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
     fig.get_layout_engine().set(w_pad=0.25, h_pad=0.25)  # type: ignore[union-attr, call-arg]
     for ax, episode in zip(fig.axes, episodes, strict=False):
         render.draw_episode(ax, episode)
-        ax.set_in_layout(n == 2)  # of three dimensions matplotlib cannot tell the outline
+        ax.set_in_layout(n == 2)  # matplotlib cannot measure 3D panels
     for ax in fig.axes[len(episodes) :]:
         ax.remove()
     return style.finish(fig, style.Head(title, where, handles), "", "")

@@ -107,20 +107,14 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
         ]
         lines: dict[Any, list[Entry]] = {}
         for entry in here:
-            lines.setdefault(_line(entry, spec), []).append(entry)
+            line = spec.alone[1] if entry in alone else value(entry, spec.lines)
+            lines.setdefault(line, []).append(entry)
         panels.append(Panel(ax, row, column, measure, lines))
     _name_panels(fig, spec, rows, columns, int(13 * size[0]))
     shown = looks(plan, usual, spec.lines)
     if alone:
         shown |= {spec.alone[1]: style.Look(style.TEXT, (0, (3, 1.5)), "X", 1.3)}
     return Grid(fig, panels, shown, spec)
-
-
-def _line(entry: Entry, spec: FigureSpec) -> Any:
-    """Return the name of an entry's line."""
-    if spec.alone and value(entry, spec.alone[0]) == spec.alone[1]:
-        return spec.alone[1]
-    return value(entry, spec.lines)
 
 
 def _name_panels(

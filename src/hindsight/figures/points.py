@@ -240,7 +240,10 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
                       for y, row in enumerate(rows)}  # fmt: skip
             if together:
                 places[len(rows)] = [key_of(e) for e in mine]
-            _draw_rows(panel, there, places, look, _offset(order, len(looks), facet, spec))
+            aside = (
+                0.0 if facet == spec.lines else (order - (len(looks) - 1) / 2) * 0.8 / len(looks)
+            )
+            _draw_rows(panel, there, places, look, aside)
         _finish_rows(panel, [called(facet, row).replace("\n", ", ") for row in rows], together)
     for panel in grid.panels[1:]:
         panel.ax.tick_params(labelleft=False)
@@ -251,13 +254,6 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     keys = set().union(*(own.keys for own in found.values()))
     shown = Grid(grid.figure, grid.panels, {} if facet == spec.lines else looks, frame)
     return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
-
-
-def _offset(order: int, count: int, facet: str, spec: FigureSpec) -> float:
-    """Return a line's distance from the middle of its row."""
-    if facet == spec.lines:
-        return 0.0
-    return (order - (count - 1) / 2) * 0.8 / count
 
 
 def _strip(

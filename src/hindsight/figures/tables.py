@@ -72,7 +72,7 @@ class Tables:
         """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
         found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column])
-        if measure.table == "evaluations":  # over training
+        if measure.table == "evaluations":  # the mean over training
             means = found.groupby(key, sort=False)[measure.column].mean()
             found = means.reset_index()
         if measure.column == "early_success":

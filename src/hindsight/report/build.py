@@ -48,7 +48,7 @@ TABLES = {
     "time_saved.csv": "Computation saved",
     "tests.csv": "Pairwise tests",
 }
-#: Pages of the appendix that do not belong to an experiment, whose names start with a letter.
+#: Pages of the appendix without an experiment; names of experiments start with a letter.
 CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
 #: A note on diverged runs by experiment and fidelity; "" if none diverged.
 Notes = Mapping[tuple[str, str], str]
@@ -326,8 +326,8 @@ def render_html(texts: Texts, path: Path) -> str:
     """Render everything as one page that loads nothing; `path` is the file that it will be."""
     report, pages = texts.report, texts.pages
     every = {one.name: one for chapter in report.chapters for one in chapter.pictures}
-    # Of a figure under both fidelities, the page embeds one and links to the other, which halves
-    # the page's size.
+    # If a figure exists under both fidelities, the page embeds one and links to the other, which
+    # halves its size.
     captions = {
         one.path: one.caption
         for name, one in every.items()

@@ -27,7 +27,7 @@ def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Table]:
         return []
     grids: dict[str, dict[str, Any]] = json.loads(papers.read_text(encoding="utf-8"))
     by_name = {plan["experiment"]: plan for plan in plans}
-    seeds: dict[str, int] = {}  # by cell: the most that any experiment asks for, which all count
+    seeds: dict[str, int] = {}  # by cell: the most that any experiment asks for
     for entry in (entry for plan in by_name.values() for entry in plan["entries"]):
         seeds[entry["cell"]] = max(entry["seeds"], seeds.get(entry["cell"], 0))
     titles = {True: "The papers' figures", False: "The other experiments"}
