@@ -230,6 +230,9 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
     both = ~(np.isnan(a) | np.isnan(b))
     if both.sum() < 3:
         return float("nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-        return float(scipy.stats.spearmanr(a[both], b[both]).statistic)
+    ranks = scipy.stats.rankdata(np.stack([a[both], b[both]]), axis=1)
+    deviations = ranks - ranks.mean(axis=1, keepdims=True)
+    norms = np.sqrt((deviations**2).sum(axis=1))
+    if norms.min() == 0.0:
+        return float("nan")
+    return float(deviations[0] @ deviations[1] / norms.prod())
