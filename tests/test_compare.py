@@ -57,7 +57,7 @@ def test_folders_are_compared_where_both_have_results(tmp_path, monkeypatch):
         cell("bad", 0.3, prey)
     cell("good", 0.8, "random")
     said = told(compare(["good=good", "bad=bad"], Path("out")))
-    assert "left out: 1 conditions of good alone" in said
+    assert "left out: 1 conditions of good" in said
     summary = pd.read_csv("out/summary.csv")
     assert set(summary.condition) == {"random static", "random repel"}
     assert set(summary.arm) == {"good", "bad"}
@@ -105,14 +105,14 @@ def test_what_cannot_be_compared_is_told(project):
     cell("b", 0.5, "repel")
     other = cell("a/again", 0.4)
     for given, said in (
-        (["a/static.parquet"], "two arms or more; there is PPO"),
+        (["a/static.parquet"], "at least two arms, but was given PPO"),
         (
             ["x=a/static.parquet", "y=b"],
-            "no condition that all arms have .x: random static; y: ran",
+            "arms have no condition in common .x: random static; y: ran",
         ),
         (["x=a", "y=b"], f"two results of x in random static: .*{other}"),
-        (["a/static.parquet", "nothing"], "nothing: there is no such file or folder, nor is it"),
-        (["a/static.parquet", "config.yaml"], "config.yaml: is no results file"),
+        (["a/static.parquet", "nothing"], "nothing: no such file, folder or published arm"),
+        (["a/static.parquet", "config.yaml"], "config.yaml: not a results file"),
         (["a/static.parquet", "learning_rate/PPO"], "this experiment varies learning_rate"),
     ):
         with pytest.raises(SpecError, match=said):

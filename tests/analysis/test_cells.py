@@ -129,7 +129,7 @@ def test_a_file_without_metadata_or_checksum(path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({}), path)
     assert "no key 'hindsight'" in refused(path)
     pq.write_table(table.replace_schema_metadata({ABOUT: table.schema.metadata[ABOUT]}), path)
-    assert "its checksum is not that of its content, or not there" in refused(path)
+    assert "its checksum is missing or does not match its content" in refused(path)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def _twins(rows: pd.DataFrame) -> pd.DataFrame:
         (lambda rows: rows[(rows.seed != 2) | (rows.phase == "train")],
          "seed 2 has no evaluation", 0),
         (lambda rows: rows.assign(cpu_seconds=np.float32(60.0) - rows.cpu_seconds),
-         "cpu_seconds goes back", 0),
+         "cpu_seconds decreases", 0),
         (lambda rows: rows.assign(phase=["rehearsal", *rows.phase[1:]]), "'rehearsal'", 0),
         (_without_a_last_test, "seed 1 has no evaluation at step 40960, where it ended", 1),
         (lambda rows: rows[(rows.seed != 1) | (rows.env_steps <= 10 * N_STEPS)],
          "seed 1 ended at step 20480 of 40960 (budget), which its specification does not", 1),
         (_twins, "two seeds have the same numbers in every row", 1),
-        (lambda rows: rows.assign(return_mean=1.0), "return 1 at success 0,", 1),
-        (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took 0.08", 1),
+        (lambda rows: rows.assign(return_mean=1.0), "return 1 at success 0 is", 1),
+        (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took only", 1),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused_whatever_its_seal(

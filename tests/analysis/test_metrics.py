@@ -56,17 +56,17 @@ def test_maximum_median_return_and_iqr_use_the_last_step_at_the_maximum() -> Non
 
 def test_an_empty_curve_has_no_maximum() -> None:
     with pytest.raises(ValueError, match="no maximum"):
-        metrics.maximum_steps([NAN, NAN])
+        metrics.maximum_steps(np.array([NAN, NAN]))
 
 
 def test_time_to_learn_by_hand() -> None:
     # Scaled: 0, 0.5, 0.76, 0.8, 0.78; 0.95 x 0.8 = 0.76 is met at the third point.
     median = 2 * np.array([0.0, 0.5, 0.76, 0.8, 0.78]) - 1
-    assert metrics.time_to_learn(median, [10, 20, 30, 40, 50]) == 30
+    assert metrics.time_to_learn(median, np.arange(10.0, 60.0, 10.0)) == 30
 
 
 def test_time_to_learn_of_a_curve_that_never_succeeds_is_its_first_point() -> None:
-    assert metrics.time_to_learn([NAN, -1.0, -1.0], [1, 2, 3]) == 2
+    assert metrics.time_to_learn(np.array([NAN, -1.0, -1.0]), np.arange(1.0, 4.0)) == 2
 
 
 @given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-1, 1)))

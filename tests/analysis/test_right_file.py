@@ -138,7 +138,7 @@ def test_a_plan_opens_no_files_elsewhere(tmp_path):
     text = json.loads(plan.read_text())
     text["entries"][0]["cell"] = "results/cells/../../elsewhere.parquet"
     plan.write_text(json.dumps(text))
-    with pytest.raises(ResultError, match="one of its cells lies elsewhere"):
+    with pytest.raises(ResultError, match="the path of one of its cells contains"):
         summarise(plan, tmp_path)
 
 

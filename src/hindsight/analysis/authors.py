@@ -1,6 +1,4 @@
-"""Learning curves of the authors' own code beside ours (`released`): can they be told apart?"""
-
-from __future__ import annotations
+"""Compare learning curves of the authors' own code with ours (`released`)."""
 
 import json
 from pathlib import Path
@@ -11,33 +9,43 @@ import scipy
 from numpy.typing import NDArray
 
 from hindsight.analysis.arms import select
-from hindsight.analysis.effects import CONDITION
 from hindsight.analysis.statistics import holm
 
 Array = NDArray[np.float64]
 CHECKPOINTS = 5
 ROLES = {"PPO": "baseline", "PPO-HER": "subject"}
-COLUMNS = ("condition", "arm", "network", "theirs", "ours", "steps", "difference", "p_holm")
+
+
+def read(path: Path) -> dict[tuple[str, str, str], list[Array]]:
+    """Read the authors' curves, `[row, (step, return)]` per run, by condition, arm and network."""
+    found: dict[tuple[str, str, str], list[Array]] = {}
+    for key, rows in json.loads(path.read_text(encoding="utf-8")).items():
+        prey, spawn, arm, network, _ = key.split("|")
+        own = found.setdefault((f"{spawn} {prey}", arm, network), [])
+        own.append(np.array(rows, dtype=float)[:, :2])
+    return found
 
 
 def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
-    """A row per setting that the authors' code was run in.
+    """Return a row per setting in which the authors' code was run.
 
-    path: their curves; curves: rows of seed_curves.parquet of our experiment `algorithms`;
-    network: ours, as `64x64`. theirs, ours: runs; difference: of the median returns (theirs less
-    ours) at the checkpoint where it is largest; p_holm: the smallest of exact Mann-Whitney tests at
-    five checkpoints, evenly spread over their runs, with Holm's correction. NaN where we have no
-    runs with their network over as many steps.
+    The curves are compared at five checkpoints, spread evenly over the authors' runs. `theirs` and
+    `ours` are numbers of runs; `difference` is the difference of median returns (theirs minus ours)
+    at the checkpoint where it is largest; `p_holm` is the smallest p-value of the exact
+    Mann-Whitney tests, with Holm's correction. Both are NaN where we have no runs with the authors'
+    network.
+
+    Args:
+        path: the authors' curves.
+        curves: rows of seed_curves.parquet of our experiment `algorithms`.
+        network: our network, such as `64x64`.
     """
-    found: dict[tuple[str, ...], list[Array]] = {}
-    for key, rows in json.loads(path.read_text(encoding="utf-8")).items():
-        found.setdefault(tuple(key.split("|")[:4]), []).append(np.array(rows, dtype=float))
     table = []
-    for (prey, spawn, arm, size), theirs in found.items():
-        condition, last = f"{spawn} {prey}", max(rows[-1, 0] for rows in theirs)
+    for (condition, arm, size), theirs in read(path).items():
+        last = max(rows[-1, 0] for rows in theirs)
         at = last * np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
         own = select(curves, ROLES[arm], fidelity="released")
-        own = own[own[CONDITION] == condition] if size == network else own[:0]
+        own = own[own["condition"] == condition] if size == network else own[:0]
         runs = [r[["env_steps", "return_mean"]].to_numpy(float) for _, r in own.groupby("seed")]
         row = {
             "condition": condition, "arm": arm, "network": size, "theirs": len(theirs),
@@ -49,19 +57,20 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
             p = [mann_whitney(*(side[:, i] for side in values)) for i in range(CHECKPOINTS)]
             row |= {"difference": gaps[np.abs(gaps).argmax()], "p_holm": holm(p).min()}
         table.append(row)
-    return pd.DataFrame(table, columns=list(COLUMNS))
+    return pd.DataFrame(table)
 
 
 def _at(run: Array, steps: Array) -> Array:
-    """A run's return, of `[step, (steps, return)]`, by these steps; ended runs keep their last."""
+    """Return a run's last return by each of these steps; `run`: `[row, (step, return)]`."""
     return np.asarray(run[np.searchsorted(run[:, 0], steps, side="right") - 1, 1])
 
 
 def mann_whitney(a: Array, b: Array) -> float:
-    """Exact two-sided p-value of the rank sum of `[run]` values, ties at their mean rank.
+    """Return the exact two-sided p-value of the rank sum of `[run]` values; ties get mean ranks.
 
-    scipy 1.17's exact method supposes that there are none; returns are hundredths, and many are
-    equal.  Rank sums are counted one run after the other, in halves.
+    The exact method of scipy 1.17 assumes no ties, but returns are hundredths, and many are equal.
+    The number of ways to reach each rank sum is counted by adding one run at a time; ranks are
+    doubled, so that mean ranks are integers.
     """
     ranks = np.rint(2 * scipy.stats.rankdata(np.concatenate([a, b]))).astype(int)
     ways = np.zeros((len(a) + 1, ranks.sum() + 1))  # [runs taken, sum of their ranks]

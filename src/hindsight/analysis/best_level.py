@@ -1,12 +1,10 @@
-"""M_c over the levels of what varies, and the level at which it is largest (MEHER section 4).
+"""Compute M_c at each level of a swept key, and the level with the largest M_c (MEHER section 4).
 
-Intervals are percentile bootstraps over seeds. The same seed numbers are drawn in every level and
-every condition: runs of one seed share initial weights and streams. Over several conditions these
-are drawn anew, too, from five on; noise within conditions then counts twice, so such an interval is
-rather too wide than too narrow.
+Intervals are percentile bootstraps over seeds. Each draw takes the same seeds at every level and in
+every condition, because runs of one seed share initial weights and random streams. With five or
+more conditions, conditions are resampled as well. Noise within conditions then counts twice, so
+that the interval is conservative.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 DRAWS = 1000
 S_RATIO = "s_ratio"
 FEWEST_LEVELS = 3  # fewer have no peak
-_ROUNDING = metrics.ROUNDING
 M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "n_seeds")
 BEST_COLUMNS = (
     "best_level", "best_to", "low", "high", "m_c", "single_peaked",
@@ -30,15 +27,19 @@ BEST_COLUMNS = (
 )  # fmt: skip
 
 
-Place = tuple[str, str, str]  # fidelity, arm, condition
+PLACE = ("fidelity", "arm", "condition")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """M_c of one arm in one condition, levels ascending.
+    """M_c of one arm in one condition, in ascending order of levels.
 
-    m_c `[level]`: of all seeds; replicates `[draw, level]`: of resampled seeds, the same as m_c
-    under five seeds; key: of its first cell; varied: the key whose levels they are.
+    Attributes:
+        key: the key of its first cell.
+        varied: the name of the swept key.
+        m_c: `[level]`, from all seeds.
+        replicates: `[draw, level]`, from resampled seeds; with fewer than five seeds, copies of
+            m_c.
     """
 
     key: Key
@@ -49,47 +50,44 @@ class Scores:
     n_seeds: int
 
     @property
-    def place(self) -> Place:
-        """What tells it from the others."""
-        return _place_of(self.key)
+    def place(self) -> tuple[Any, ...]:
+        """Fidelity, arm and condition, which identify it."""
+        return tuple(self.key[name] for name in PLACE)
 
 
 def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
-    """The scores of every arm in every condition, in the order given; none where what varies is
-    not a single number.
+    """Return the scores of every arm in every condition, in the order given.
+
+    There are none unless exactly one key varies and its levels are numbers.
     """
     if len(vary) != 1 or not all(type(key[vary[0]]) in (int, float) for key, _ in cells):
         return []
-    groups: dict[Place, list[tuple[Key, Reduced]]] = {}
-    for key, cell in cells:
-        groups.setdefault(_place_of(key), []).append((key, cell))
     found = []
-    for group in groups.values():
+    for group in grouped(cells, *PLACE).values():
         keys, reduced = zip(*sorted(group, key=lambda item: item[0][vary[0]]), strict=True)
         levels = tuple(float(key[vary[0]]) for key in keys)
         found.append(_score(keys[0], vary[0], levels, reduced))
     return found
 
 
-def _place_of(key: Key) -> Place:
-    return key["fidelity"], key["arm"], key["condition"]
-
-
 def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
     curves = [scaled_curves(cell) for cell in cells]
-    everyone = np.arange(min(len(cell.seeds) for cell in cells))
-    m_c = _m_c(curves, everyone[None])
+    n_seeds = min(len(cell.seeds) for cell in cells)
+    m_c = _m_c(curves, np.arange(n_seeds)[None])
     replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
-    if everyone.size >= statistics.FEWEST_SEEDS:
-        draws = np.random.default_rng(0).integers(0, everyone.size, size=(DRAWS, everyone.size))
-        replicates = _m_c(curves, draws)
-    return Scores(key, varied, levels, m_c[0], replicates, everyone.size)
+    if n_seeds >= statistics.FEWEST_SEEDS:
+        replicates = _m_c(curves, draw_seeds(n_seeds))
+    return Scores(key, varied, levels, m_c[0], replicates, n_seeds)
+
+
+def draw_seeds(n: int, entropy: int | list[int] = 0) -> NDArray[np.int64]:
+    """Return the positions of resampled seeds `[draw, n]`, the same for the same arguments."""
+    return np.random.default_rng(entropy).integers(0, n, size=(DRAWS, n))
 
 
 def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
-    """Steps `[step]` and scaled returns `[step, seed]`, carried forward, to the last run's end.
-
-    Beyond it nothing changes: neither the maximum nor the time to learn.
+    """Return steps `[step]` and carried-forward scaled returns `[step, seed]` up to the end of the
+    last run; later steps change neither the maximum nor the time to learn.
     """
     end = int(np.flatnonzero(~np.isnan(cell.returns).all(axis=0))[-1]) + 1
     returns = metrics.carry_forward(cell.returns[:, :end])
@@ -97,26 +95,29 @@ def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
 
 
 def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Array:
-    """M_c `[draw, level]` of the seeds in `draws` `[draw, n]`."""
+    """Return M_c `[draw, level]` for the seeds in `draws` `[draw, n]`."""
     tops, times = [], []
     for env_steps, scaled in curves:
         medians = resampled_medians(scaled, draws)
         top = np.nanmax(medians, axis=0)
-        reached = medians >= metrics.LEARNT_SHARE * top - _ROUNDING
+        reached = medians >= metrics.LEARNT_SHARE * top - metrics.ROUNDING
         tops.append(top)
         times.append(env_steps[reached.argmax(axis=0)])
     return metrics.m_c(np.stack(tops, axis=-1), np.stack(times, axis=-1))
 
 
 def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
-    """Medians over resampled seeds of the values that are there; NaN where none is.
+    """Return medians `[step, draw]` over resampled seeds, ignoring NaN; NaN where all are NaN.
 
-    curve: `[step, seed]`; draws: seeds by position `[draw, n]`.  Returns `[step, draw]`.
-    The seeds are sorted once a step; a draw's median lies where the numbers of times that it has
-    them add up to half.  Sorting each draw takes fifty times as long.
+    The seeds are sorted once per step. A draw's median lies where the counts of its seeds add up to
+    half. Sorting each draw would take fifty times as long.
+
+    Args:
+        curve: `[step, seed]`.
+        draws: positions of seeds `[draw, n]`.
     """
     (steps, seeds), (n_draws, n) = curve.shape, draws.shape
-    order = np.argsort(curve, axis=1)  # NaN go last
+    order = np.argsort(curve, axis=1)  # NaN last
     by_draw = np.bincount((draws + seeds * np.arange(n_draws)[:, None]).ravel(),
                           minlength=seeds * n_draws).reshape(n_draws, seeds)  # fmt: skip
     times = np.ascontiguousarray(by_draw.T.astype(np.min_scalar_type(n)))  # [seed, draw]
@@ -139,17 +140,15 @@ def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
 def m_c_table(
     scores: Sequence[Scores], cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]
 ) -> pd.DataFrame:
-    """One row per cell, in the order of `cells`: M_c, its interval, and M_c of either half.
-
-    keys: names of the columns of a cell's key.
-    """
+    """Return a row per cell, in order: M_c and its interval; `keys`: columns of a cell's key."""
     columns = [*keys, *M_C_COLUMNS]
     by_place = {s.place: s for s in scores}
     rows = []
     for key, _ in cells if scores else ():
-        found = by_place[_place_of(key)]
+        found = by_place[tuple(key[name] for name in PLACE)]
         at = found.levels.index(float(key[found.varied]))
-        low, high = _interval(found.replicates[:, at], statistics.resampled(1, found.n_seeds))
+        enough = statistics.resampled(1, found.n_seeds)
+        low, high = statistics.percentile_interval(found.replicates[:, at], enough=enough)
         rows.append(key | {
             "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": found.n_seeds,
         })  # fmt: skip
@@ -157,9 +156,9 @@ def m_c_table(
 
 
 def best_levels(scores: Sequence[Scores], vary: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
-    """Per fidelity and arm, a row over ALL complete conditions, then one per condition.
+    """Return, per fidelity and arm, a row over ALL complete conditions, then one per condition.
 
-    keys: names of the columns of a cell's key, but for the level.
+    `keys` are the columns of a cell's key without the level.
     """
     rows = []
     for arm in dict.fromkeys(s.place[:2] for s in scores):
@@ -174,9 +173,9 @@ def best_levels(scores: Sequence[Scores], vary: Sequence[str], keys: Sequence[st
 
 
 def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
-    """The level at which the mean M_c over these conditions is largest, with its interval.
+    """Return the level with the largest mean M_c over these conditions, and its interval.
 
-    Leaning is defined for S-ratios alone. NaN where M_c is nowhere above 0.
+    NaN if M_c is 0 everywhere. The lean is defined only for S-ratios.
     """
     levels = np.array(scores[0].levels)
     n_seeds = min(s.n_seeds for s in scores)
@@ -191,7 +190,9 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
         high = float(np.quantile(last, 0.975, method="higher"))
     best = [float(end) for end in best_range(levels, m_c)]
     leaning = lean(levels, m_c) if is_s_ratio else float("nan")
-    lean_low, lean_high = _interval(lean(levels, replicates), has_interval and is_s_ratio)
+    lean_low, lean_high = statistics.percentile_interval(
+        lean(levels, replicates), enough=has_interval and is_s_ratio
+    )
     return {
         "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),
         "single_peaked": is_single_peaked(m_c, replicates) if has_interval else None,
@@ -201,11 +202,12 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
 
 
 def best_range(levels: Array, m_c: Array) -> tuple[Array, Array]:
-    """`[...]` twice: the lowest and the highest level whose M_c `[..., level]` is the largest; NaN
-    where none is above 0.
+    """Return the lowest and the highest level `[...]` with the largest M_c `[..., level]`.
+
+    NaN where no M_c is above 0.
     """
     top = m_c.max(axis=-1, keepdims=True)
-    is_best = m_c >= top - _ROUNDING
+    is_best = m_c >= top - metrics.ROUNDING
     learns = top[..., 0] > 0.0
     first = levels[is_best.argmax(axis=-1)]
     last = levels[m_c.shape[-1] - 1 - is_best[..., ::-1].argmax(axis=-1)]
@@ -213,31 +215,31 @@ def best_range(levels: Array, m_c: Array) -> tuple[Array, Array]:
 
 
 def is_single_peaked(m_c: Array, replicates: Array) -> bool | None:
-    """Whether no step between neighbouring levels falls before the maximum, or rises after it, by
-    more than its bootstrap standard error; None under three levels.
+    """Return whether M_c `[level]` rises up to its maximum and falls after it, within one bootstrap
+    standard error per step; None with fewer than three levels.
 
-    m_c `[level]`; replicates `[draw, level]`. A maximum at either end is a peak.
+    A maximum at either end is a peak. `replicates`: `[draw, level]`.
     """
     if len(m_c) < FEWEST_LEVELS:
         return None
     steps, error = np.diff(m_c), np.diff(replicates, axis=1).std(axis=0)
     peak = int(np.argmax(m_c))
-    falls_before = steps[:peak] < -error[:peak] - _ROUNDING
-    rises_after = steps[peak:] > error[peak:] + _ROUNDING
+    falls_before = steps[:peak] < -error[:peak] - metrics.ROUNDING
+    rises_after = steps[peak:] > error[peak:] + metrics.ROUNDING
     return not (falls_before.any() or rises_after.any())
 
 
 def lean(levels: Array, m_c: Array) -> Any:
-    """Mean M_c at S above 1/2 less that below it, over levels whose mirror image 1 - S is there.
+    """Return the mean M_c at S > 1/2 minus that at S < 1/2, over levels whose mirror image 1 - S
+    exists; NaN without such a pair.
 
-    m_c `[..., level]`; NaN without such a pair.
+    m_c: `[..., level]`.
     """
     mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
-    right, left = mirrored & (levels > 0.5 + _ROUNDING), mirrored & (levels < 0.5 - _ROUNDING)
+    right, left = (
+        mirrored & (levels > 0.5 + metrics.ROUNDING),
+        mirrored & (levels < 0.5 - metrics.ROUNDING),
+    )
     if not right.any():
         return np.full(m_c.shape[:-1], np.nan)[()]
     return m_c[..., right].mean(axis=-1) - m_c[..., left].mean(axis=-1)
-
-
-def _interval(replicates: Array, is_there: bool) -> statistics.Interval:
-    return statistics.percentile_interval(replicates) if is_there else statistics.NO_INTERVAL

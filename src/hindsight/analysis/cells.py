@@ -1,10 +1,8 @@
-"""Reading one results file: all seeds of one algorithm variant in one condition.
+"""Read one results file: all seeds of one algorithm variant in one condition.
 
-Refuses whatever is not a whole results file, in one sentence that names the file, so that a
-half-copied or foreign file never becomes a point of a figure.
+Anything but an intact results file is rejected by an error that names the file, so that an
+incomplete or foreign file never gets into a figure.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -15,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.io.files import FileError, reason
@@ -23,16 +20,16 @@ from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
 from hindsight.specs.limits import must_be_moderate
 
-#: The id of the papers' environment, which a cell without a word is of.
+#: The id of the papers' environment, the default of a cell.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
 KEYS = ("phase", "seed", "iteration", "env_steps")
 MEASURED = (
     "wall_seconds", "cpu_seconds", "episodes", "return_mean", "success_rate", "episode_length",
 )  # fmt: skip
-#: Of training rows: what every algorithm notes, and what PPO does beside.
+#: Columns of training rows: of every algorithm, and only of PPO.
 TRAIN_ONLY = ("updates",)
 PPO_ONLY = ("policy_entropy", "log_std", "approx_kl", "value_loss", "s_ratio_after")
-#: What some algorithms note, older files lack, or evaluation rows hold; NaN where it is absent.
+#: Columns of some algorithms only, of newer files, or of evaluation rows; NaN where absent.
 OPTIONAL = (
     "hindsight_log_ratio_max", "hindsight_log_ratio_mean", "relabelled_z_squared",
     "relabelled_advantage", "relabelled_share",
@@ -41,7 +38,7 @@ OPTIONAL = (
     "episode_return", "episode_success", "goal_moved", "goal_displacement",
 )  # fmt: skip
 COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
-#: All that figures, tables and claims read, and two losses, by which `verify` sees a change best.
+#: All columns that figures, tables and claims read, and two losses, which `verify` compares.
 KNOWN = (*COLUMNS, *PPO_ONLY, *OPTIONAL)
 METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
@@ -49,28 +46,27 @@ METADATA = (
 )  # fmt: skip
 RUN_KEYS = ("seed", "perfect_step", "end_step", "ended")
 CLOCKS = {"cpu": "cpu_seconds", "wall": "wall_seconds"}
-#: In one of these two runs differ, also where neither learns.
+#: Two runs differ in at least one of these, even if neither learns.
 UNLIKE = (
     "return_mean", "episode_length", "policy_entropy", "value_loss", "critic_loss", "loss",
     "q_mean",
 )  # fmt: skip
 LOSSES = slice(2, None)
-#: A cell's runs took at least this part of its time, inverted; starting takes the rest.
+#: A cell's runs take at least 1/200 of its time; starting up takes the rest.
 LEAST_SHARE = 200
-#: Between a mean return and the success rate it follows from.  Until November 2026 a prey that was
-#: caught at the very threshold could be rewarded twice (CHANGELOG), which is 0.02 at most.
+#: The largest difference between a mean return and the return that follows from the success rate.
+#: Until November 2026, a prey caught exactly at the threshold could be rewarded twice (CHANGELOG),
+#: a difference of at most 0.02.
 MOST_DIFFERENCE = 0.05
 
 
 class ResultError(FileError):
-    """A results file that cannot be used; the message names it and says why in one sentence."""
+    """A results file cannot be used."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One results file: training rows, evaluation rows (both sorted by seed and step) and its
-    metadata.
-    """
+    """One results file; `curves` (training rows) and `evaluations` are sorted by seed and step."""
 
     path: Path
     curves: pd.DataFrame
@@ -79,26 +75,27 @@ class Cell:
 
     @property
     def clock_column(self) -> str:
-        """The column that holds a run's training time in seconds: CPU time on a CPU, wall time on a
-        GPU.
-        """
+        """The column of training time in seconds: CPU time on a CPU, wall time on a GPU."""
         return CLOCKS[self.metadata["clock"]]
 
     @property
     def diverged(self) -> dict[int, int]:
-        """The step at which runs ended whose parameters became no numbers, by seed."""
+        """By seed, the step at which a run ended because its parameters were not finite."""
         runs = self.metadata["runs"]
         return {run["seed"]: run["end_step"] for run in runs if run["ended"] == "diverged"}
 
     @property
     def budget(self) -> int:
-        """Environment steps a run may take."""
+        """The environment steps that a run may take."""
         return int(self.metadata["spec"]["steps"])
 
 
 def load_cell(path: str | Path) -> Cell:
-    """Read and check a results file; ResultError if it is missing, truncated, changed, foreign or
-    inconsistent, FileError if it cannot be read.
+    """Read and check a results file.
+
+    Raises:
+        ResultError: the file is missing, truncated, changed, foreign or inconsistent.
+        FileError: the file cannot be read.
     """
     path = Path(path)
     try:
@@ -106,8 +103,8 @@ def load_cell(path: str | Path) -> Cell:
     except (FileError, MemoryError):
         raise
     except FileNotFoundError:
-        raise ResultError(f"{path}: there is no such results file") from None
-    except Exception as error:  # of a damaged file a reader can raise anything
+        raise ResultError(f"{path}: no such results file") from None
+    except Exception as error:  # readers can raise anything on a damaged file
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {error.strerror}") from None
         raise ResultError(
@@ -120,11 +117,11 @@ def _read(path: Path) -> Cell:
     _require(path, COLUMNS, table.column_names)
     metadata = _metadata(path, table.schema.metadata or {})
     if not is_whole(table):
-        raise ResultError(f"{path}: its checksum is not that of its content, or not there")
+        raise ResultError(f"{path}: its checksum is missing or does not match its content")
     must_be_the_one(path, metadata)
     if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
         _require(path, PPO_ONLY, table.column_names)
-    # Of all columns the one that is no number, and so the slowest to put in order.
+    # The only column of text, and therefore slow to sort.
     phases = table["phase"].to_numpy()
     rows = table.drop_columns("phase").to_pandas()
     absent = [name for name in (*PPO_ONLY, *OPTIONAL) if name not in rows]
@@ -143,10 +140,10 @@ def _read(path: Path) -> Cell:
 
 
 def _failing_once_diverged(cell: Cell) -> Cell:
-    """The cell with rows for its diverged runs up to its budget, in which every episode fails.
+    """Add rows in which every episode fails to diverged runs, up to the budget.
 
-    The return is the lowest that any run of the cell has had, the success rate 0 and the time what
-    it was; nothing else is known.
+    The return is the lowest of any run of the cell, the success rate is 0, and the time stays what
+    it was. The other columns are NaN.
     """
     spec = cell.metadata["spec"]
     algorithm = {"n_envs": 1, **spec["algorithm"]}
@@ -156,26 +153,22 @@ def _failing_once_diverged(cell: Cell) -> Cell:
     worst = float(cell.curves["return_mean"].min())
     frames = []
     for rows, steps in ((cell.curves, grid), (cell.evaluations, tests)):
-        added = [_failing(rows, cell, seed, steps, every, worst) for seed in cell.diverged]
-        frame = pd.concat([rows, *added], ignore_index=True)
+        parts = [rows]
+        for seed in cell.diverged:
+            own = rows.loc[rows["seed"] == seed, "env_steps"].to_numpy()
+            later = steps[steps > own.max(initial=0)]
+            last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
+            kept = {
+                name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")
+            }
+            added = pd.DataFrame(index=range(len(later)), columns=rows.columns).assign(
+                **kept, env_steps=later, iteration=later // every, return_mean=worst,
+                success_rate=0.0,
+            )  # fmt: skip
+            parts.append(added.astype(rows.dtypes))
+        frame = pd.concat(parts, ignore_index=True)
         frames.append(frame.sort_values(["seed", "env_steps"], kind="stable", ignore_index=True))
     return Cell(cell.path, frames[0], frames[1], cell.metadata)
-
-
-def _failing(
-    rows: pd.DataFrame, cell: Cell, seed: int, steps: NDArray[Any], every: int, worst: float
-) -> pd.DataFrame:
-    """Rows at those of `steps` at which a run that has diverged has none of its own."""
-    own = rows["env_steps"][rows["seed"] == seed]
-    steps = steps[steps > own.max()] if len(own) else steps
-    last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
-    kept = {name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")}
-    found = pd.DataFrame(index=range(len(steps)), columns=rows.columns)
-    found = found.assign(
-        **kept, env_steps=steps, iteration=steps // every,
-        return_mean=worst, success_rate=0.0,
-    )  # fmt: skip
-    return found.astype(rows.dtypes)
 
 
 def _require(path: Path, columns: tuple[str, ...], present: list[str]) -> None:
@@ -185,7 +178,7 @@ def _require(path: Path, columns: tuple[str, ...], present: list[str]) -> None:
 
 
 def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
-    """The JSON under the key `hindsight`, with every key that analysis relies on."""
+    """Return the JSON under the key `hindsight`, with all keys that the analysis needs."""
     if b"hindsight" not in raw:
         raise ResultError(f"{path}: not a results file, its metadata has no key 'hindsight'")
     try:
@@ -196,7 +189,7 @@ def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
     if missing:
         raise ResultError(f"{path}: its metadata lacks {', '.join(missing)}")
     if metadata["clock"] not in CLOCKS:
-        raise ResultError(f"{path}: its clock is {metadata['clock']!r}, allowed are cpu and wall")
+        raise ResultError(f"{path}: its clock is {metadata['clock']!r}, not cpu or wall")
     spec, runs = metadata["spec"], metadata["runs"]
     if not isinstance(spec, dict) or not all(type(spec.get(k)) is int for k in ("seeds", "steps")):
         raise ResultError(f"{path}: the specification in its metadata lacks seeds or steps")
@@ -211,17 +204,17 @@ def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
     return metadata
 
 
-#: How the name of a planned cell's file ends: its hash and, unless it ships, that of its code.
+#: The end of a planned cell's file name: its hash and, unless published, that of its code.
 HASH = re.compile(r"-([0-9a-f]{10})(?:-([0-9a-f]{12}))?$")
 
 
 def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
-    """Raise ResultError for a file of another cell than the one that its name asks for.
+    """Raise ResultError if a file's content is another cell than its name says.
 
-    A seal says that a file is as it was written, not that it lies where it was written.
+    The checksum in a file does not detect that it was renamed.
     """
     asked = HASH.search(path.stem)
-    if asked is None:  # none of the workflow's
+    if asked is None:  # not a file of the workflow
         return
     try:
         held = hash_of(metadata["spec"])
@@ -231,15 +224,16 @@ def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
     code = asked[2] and metadata["code"]
     if (asked[1], asked[1], asked[2]) != (held, metadata["spec_hash"], code):
         raise ResultError(
-            f"{path}: it holds another cell, {held} of the code {metadata['code']}: files were "
-            "exchanged or renamed"
+            f"{path}: it holds another cell, {held} of the code {metadata['code']}; the file was "
+            "renamed or exchanged with another"
         )
 
 
 def metadata_of(path: Path) -> dict[str, Any]:
-    """What a cell's file says about itself, without a look at its rows.
+    """Read only the metadata of a cell's file.
 
-    Raises ResultError if it is no results file, or another cell's than its name asks for.
+    Raises:
+        ResultError: it is not a results file, or holds another cell than its name says.
     """
     metadata = {"spec": None, "spec_hash": None, **about(path)}
     if metadata["spec"] is None:
@@ -249,19 +243,19 @@ def metadata_of(path: Path) -> dict[str, Any]:
 
 
 def _problems(cell: Cell) -> Iterator[str]:
-    """What no training can have written, whatever the checksum says; the first is enough, and what
-    is asked relies on what was asked before.
+    """Yield what training cannot have written, even if the checksum is right.
 
-    Every run that the metadata announce is there, whole, on the common grid; its clock never goes
-    back; values are possible; and the file agrees with itself and with its specification.
+    Checks that every run in the metadata has all its rows on the common grid, that clocks do not
+    run backwards, that values are possible, and that the rows agree with the specification. Each
+    check relies on the ones before it, so only the first problem counts.
     """
     curves, runs, spec = cell.curves, cell.metadata["runs"], cell.metadata["spec"]
     announced = sorted(int(run["seed"]) for run in runs)
     found = sorted(int(seed) for seed in curves["seed"].unique())
     if not found or len(announced) != spec["seeds"] or found != announced:
         yield (
-            f"{spec['seeds']} seeds are specified, {len(announced)} announced and {len(found)} "
-            "found"
+            f"{spec['seeds']} seeds are specified, but its metadata has {len(announced)} and its "
+            f"rows have {len(found)}"
         )
     tested = cell.evaluations["seed"].to_numpy(), cell.evaluations["env_steps"].to_numpy()
     last_tests = dict(zip(*(column.tolist() for column in tested), strict=True))  # steps ascend
@@ -278,14 +272,14 @@ def _problems(cell: Cell) -> Iterator[str]:
     for run in runs:
         seed, end, last = run["seed"], run["end_step"], last_step[run["seed"]]
         if last != end:
-            yield f"seed {seed} ended at step {end} but its rows stop at {last}"
+            yield f"seed {seed} ended at step {end}, but its rows end at step {last}"
     place = np.arange(seeds.size) - np.repeat(starts, lengths)
     if not (iterations == place + 1).all():
         yield "a seed's iterations are not 1, 2, 3, ... without gaps"
     if (steps != steps[starts[lengths.argmax()] + place]).any():
-        yield "its seeds do not share one grid of steps"
+        yield "its seeds are not on one grid of steps"
     if not (np.diff(clock)[np.diff(seeds) == 0] >= 0.0).all():
-        yield f"{cell.clock_column} goes back within a run or is missing"
+        yield f"{cell.clock_column} decreases within a run or is missing"
     for run in runs:
         seed, end, ended = (run[name] for name in ("seed", "end_step", "ended"))
         earliest = (spec.get("early_end") or np.inf) * (run["perfect_step"] or np.inf)
@@ -303,23 +297,23 @@ def _problems(cell: Cell) -> Iterator[str]:
             yield f"seed {seed} has no evaluation at step {end}, where it ended"
     took, whole = clock[ends].sum(), cell.metadata["seconds"]
     if took * LEAST_SHARE < whole:
-        yield f"its runs took {took:g} s of the {whole:g} s of all"
+        yield f"its runs took only {took:g} s of the cell's {whole:g} s"
     columns = np.stack([curves[name].to_numpy(np.float64) for name in UNLIKE], axis=1)
     every = [columns[i : j + 1] for i, j in zip(starts, ends, strict=True)]
-    # Runs that have not been updated yet may have failed alike.
+    # Runs without any update may be equal.
     updated = [run.tobytes() for run in every if np.isfinite(run[:, LOSSES]).any()]
     if len(set(updated)) < len(updated):
         yield "two seeds have the same numbers in every row"
 
 
 def _impossible(cell: Cell) -> Iterator[str]:
-    """Rows and values that cannot be."""
+    """Yield impossible rows and values."""
     where = cell.metadata["spec"].get("environment", {})
     returns, longest = _possible(where)
     bounds = {
         "return_mean": returns, "success_rate": (0.0, 1.0), "episode_length": (1.0, longest)
     }  # fmt: skip
-    # Until an episode has finished nothing is told; a run that diverges may end with no number.
+    # Values are NaN until the first episode ends, and may be in a diverged run's last row.
     untold = cell.curves["episodes"].to_numpy() == 0
     for seed, step in cell.diverged.items():
         untold |= ((cell.curves["seed"] == seed) & (cell.curves["env_steps"] == step)).to_numpy()
@@ -335,7 +329,7 @@ def _impossible(cell: Cell) -> Iterator[str]:
             yield f"a row of {phase} is at step {beyond}, its budget is {cell.budget}"
         for column, (low, high) in bounds.items():
             values = rows[column].to_numpy(np.float64)
-            # A mean of float32 may round.
+            # Means are in float32.
             slack = 1e-4 * max(1.0, abs(low) if np.isfinite(low) else abs(high))
             inside = np.isfinite(values) & (values >= low - slack) & (values <= high + slack)
             for row in np.flatnonzero(~(inside | (early & np.isnan(values)))):
@@ -348,17 +342,17 @@ def _impossible(cell: Cell) -> Iterator[str]:
             if gaps.max(initial=0.0) > MOST_DIFFERENCE:
                 row = gaps.argmax()
                 yield (
-                    f"return {mean[row]:g} at success {success[row]:g}, where an episode's return "
-                    "is 1 with success and -1 without"
+                    f"return {mean[row]:g} at success {success[row]:g} is impossible: an episode's "
+                    "return is 1 with success and -1 without"
                 )
 
 
 def _possible(where: dict[str, Any]) -> tuple[tuple[float, float], float]:
-    """Bounds of a return and the longest episode, of the environments that are known."""
+    """Return the bounds of a return and the longest episode, for known environments."""
     longest = where.get("max_steps")
     kind = where.get("id", PAPERS_ENVIRONMENT)
     if kind == PAPERS_ENVIRONMENT:
-        # Caught: 1, not caught: -1; over once more than so many steps are past.
+        # 1 if the prey is caught, else -1; an episode ends one step after max_steps.
         return (-1.0, 1.0), float(longest or 20) + 1.0
     if kind == "BitFlipping-v0":
         longest = longest or where.get("n_bits")

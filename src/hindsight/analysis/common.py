@@ -1,8 +1,7 @@
-"""What arms of unequal budgets have in common: the steps that each of them had.
+"""Compare arms of different budgets within the steps that all of them had.
 
-An arm that had more steps than another has not thereby done better. So, beside each arm's whole
-budget, arms are compared within what all had, and read at the steps of the coarsest grid, so that
-none is looked at more often than another.
+An arm with more steps is not better for that reason. Curves are read at the steps of the coarsest
+grid, so that no arm's maximum is taken over more points than another's.
 """
 
 from __future__ import annotations
@@ -21,8 +20,11 @@ from hindsight.analysis.reduce import Array, Reduced
 class Common:
     """What several cells have in common.
 
-    budget: the smallest, in steps; grid `[step]`: the steps at which they are compared, none where
-    the coarsest grid begins beyond that budget; spacing: the coarsest grid's, in steps.
+    Attributes:
+        budget: the smallest budget in steps.
+        grid: `[step]`, the steps at which cells are compared; empty if the coarsest grid starts
+            beyond the budget.
+        spacing: that of the coarsest grid, in steps.
     """
 
     budget: int
@@ -31,7 +33,7 @@ class Common:
 
     @classmethod
     def of(cls, cells: Sequence[Reduced]) -> Common:
-        """What these have in common."""
+        """Return what these cells have in common."""
         end = min(cell.env_steps[-1] for cell in cells)
         grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
         spacing = max(float(cell.env_steps[0]) for cell in cells)
@@ -39,30 +41,28 @@ class Common:
         return cls(budget, min(grids, key=len), spacing)
 
     def returns(self, cell: Reduced) -> Array:
-        """`[seed, step]` on the common grid: each run's last return by then."""
+        """Return each run's last return by the steps of the common grid, `[seed, step]`."""
         return self.on_grid(cell, cell.carried_returns)
 
     def to_own_end(self, cell: Reduced) -> tuple[Array, Array]:
-        """The coarsest grid's steps up to the cell's own budget, and `[seed, step]` at them."""
+        """Return the coarsest grid up to the cell's own budget, and returns `[seed, step]`."""
         steps = self.spacing * np.arange(1, cell.budget // self.spacing + 1)
         return steps, self.on_grid(cell, cell.carried_returns, steps)
 
     def on_grid(self, cell: Reduced, carried: Array, steps: Array | None = None) -> Array:
-        """Of a cell's values `[seed, step]`, carried forward, each run's last by these steps (the
-        common grid's).
+        """Return each run's last value by these steps, by default the common grid's.
+
+        carried: the cell's values `[seed, step]`, carried forward.
         """
         steps = self.grid if steps is None else steps
         index = np.searchsorted(cell.env_steps, steps, side="right") - 1
         return np.where(index < 0, np.nan, carried[:, np.maximum(index, 0)])
 
     def runs(self, cell: Reduced) -> pd.DataFrame:
-        """By seed, what the runs had reached at the end of the common grid: auc, final_return,
-        solved, solve_step (NaN if not by then), end_step; and of success success_auc and
-        final_evaluation_success.
-        """
+        """Return the runs' statistics at the end of the common grid, indexed by seed."""
         returns, last, seen = self.returns(cell), self.grid[-1], cell.evaluations
         by_then = seen[seen["env_steps"] <= self.budget].dropna(subset="success_rate")
-        final = dict(zip(by_then["seed"], by_then["success_rate"], strict=True))  # the last stays
+        final = dict(zip(by_then["seed"], by_then["success_rate"], strict=True))  # keeps the last
         success = [final.get(seed, np.nan) for seed in cell.runs["seed"]]
         solve_step, end_step = (
             cell.runs[name].to_numpy(dtype=np.float64) for name in ("solve_step", "end_step")

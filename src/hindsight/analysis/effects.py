@@ -1,6 +1,4 @@
-"""Differences between arms, paired by seed, and what they show over conditions."""
-
-from __future__ import annotations
+"""Compute differences between arms, paired by seed, and their mean over conditions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +12,19 @@ from hindsight.analysis import statistics
 CONDITION = "condition"
 RUN = [CONDITION, "seed"]
 NAN = float("nan")
-
-
-#: Standard errors that a difference must have to be found four times in five (two-sided, 5 %).
+#: The difference, in standard errors, that a two-sided 5 % test detects with 80 % power.
 FOUND_AT = float(scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8))
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A mean over conditions, each counting alike.
+    """A mean over conditions, equally weighted; NaN without a value or enough for an interval.
 
-    low, high: the interval over seeds, the conditions being fixed; wide_low, wide_high: over
-    conditions, for claims about tasks in general; detectable: the difference that would be found
-    four times in five; ahead, behind: conditions whose own mean is above or below 0. NaN where
-    there is no value, or too few seeds or conditions for an interval.
+    Attributes:
+        low, high: the interval over seeds, with the conditions fixed.
+        wide_low, wide_high: the interval over conditions, for claims about tasks in general.
+        detectable: the difference that would be detected with 80 % power.
+        ahead, behind: the numbers of conditions whose own mean is above or below 0.
     """
 
     mean: float
@@ -45,13 +42,13 @@ class Effect:
 def paired(
     arm: pd.DataFrame, baseline: pd.DataFrame, metric: str, on: Sequence[str] = RUN
 ) -> pd.Series:
-    """`arm` less `baseline` by what they share of `on` (columns of both, unique in each)."""
+    """Return `arm` minus `baseline` where both have a row with the same values of `on`."""
     a, b = (frame.set_index(list(on))[metric].astype(float) for frame in (arm, baseline))
     return (a - b.reindex(a.index)).dropna()
 
 
 def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
-    """The effect of values indexed by condition and seed."""
+    """Return the effect of values that are indexed by condition and seed."""
     strata = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
     means = np.array([group.mean() for group in strata])
     if not means.size:

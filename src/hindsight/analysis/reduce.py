@@ -1,10 +1,9 @@
-"""A cell's results as arrays `[seed, step]`: what every table is computed from."""
+"""Reduce a cell's results to arrays `[seed, step]`, from which all tables are computed."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,9 @@ from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, ResultError
 
 Array = NDArray[np.float64]
 Key = dict[str, Any]
+Item = TypeVar("Item")
 
-#: In place of a condition, in a row over several.
+#: The condition of a row over several conditions.
 ALL = "all"
 EVERYWHERE: Key = {"condition": ALL, "spawn": None, "prey": None}
 EVALUATION_COLUMNS = (
@@ -29,9 +29,9 @@ RUN_COLUMNS = (
     "updates", "hindsight_log_ratio_max", "auc", "success_auc", "max_success", "goal_moved_first",
     "learn_step", "learn_minutes",
 )  # fmt: skip
-#: The return by which a run counts as having learned: nine of ten episodes succeed.
+#: The return at which a run has learned: nine of ten episodes succeed.
 LEARNED_RETURN = 0.8
-#: Columns of training rows that tables show seed by seed, as they are; and one made of three.
+#: Columns of training rows that are kept for every seed; PUSH is computed from three others.
 PUSH = "copies_push"
 TRACED = (
     "policy_entropy", "log_std", "s_ratio_after", "hindsight_log_ratio_max",
@@ -41,14 +41,19 @@ TRACED = (
 
 @dataclass(frozen=True)
 class Reduced:
-    """A cell as arrays on one grid of steps that reaches the budget; NaN after a run's end.
+    """A cell as arrays on one grid of steps up to the budget; NaN after a run's end.
 
-    budget: steps that a run may take; env_steps `[step]`; returns, success, minutes, updates (of an
-    iteration) and each of `traces` `[seed, step]`; runs and
-    evaluations: one frame each with a column `seed`; switches: whether the specification has
-    hindsight end before the run does; unit_returns: whether returns lie in [-1, 1], as the papers'
-    statistics suppose; by_episode: whether no row holds more than one episode; timed_on: the
-    machine, and how many runs shared its time.
+    Attributes:
+        budget: the steps that a run may take.
+        env_steps: `[step]`.
+        returns, success, minutes: `[seed, step]`.
+        updates: `[seed, step]`, per iteration.
+        traces: further columns by name, each `[seed, step]`.
+        runs, evaluations: one row per run, and one per evaluation of a run.
+        switches: whether the specification ends hindsight before the run.
+        unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
+        by_episode: whether no row covers more than one episode.
+        timed_on: the processor, and how many runs trained together on it.
     """
 
     budget: int
@@ -68,20 +73,33 @@ class Reduced:
 
     @cached_property
     def carried_returns(self) -> Array:
-        """`[seed, step]`: the returns; after a run's end its last one."""
+        """The returns `[seed, step]`; after a run's end, its last one."""
         return metrics.carry_forward(self.returns)
 
     @cached_property
     def carried_success(self) -> Array:
-        """`[seed, step]`: the success rates; after a run's end its last one."""
+        """The success rates `[seed, step]`; after a run's end, its last one."""
         return metrics.carry_forward(self.success)
 
 
-def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
-    """A cell's runs as arrays on the grid continued to the budget.
+def grouped(
+    items: Iterable[tuple[Key, Item]], *names: str
+) -> dict[tuple[Any, ...], list[tuple[Key, Item]]]:
+    """Group keyed items by these values of their keys, in order of appearance."""
+    found: dict[tuple[Any, ...], list[tuple[Key, Item]]] = {}
+    for key, item in items:
+        found.setdefault(tuple(key[name] for name in names), []).append((key, item))
+    return found
 
-    A cell that serves several experiments holds as many seeds as the largest of them asks for, and
-    all of them count in each.  ResultError if it has fewer than `n_seeds`.
+
+def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
+    """Reduce a cell's runs to arrays on a grid of steps that is continued to the budget.
+
+    A cell that is part of several experiments has the largest number of seeds that any of them asks
+    for, and all of these count in each experiment.
+
+    Raises:
+        ResultError: the cell has fewer than `n_seeds` seeds.
     """
     seeds = np.unique(cell.curves["seed"].to_numpy())
     if n_seeds is not None and seeds.size < n_seeds:
@@ -95,7 +113,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     def matrix(column: str) -> Array:
         values = np.full((seeds.size, env_steps.size), np.nan)
         values[seed_index, step_index] = rows[column].to_numpy(dtype=np.float64)
-        # The largest of no relabelled samples is -inf in the file: there is no such number.
+        # The file holds -inf for the largest of no relabelled samples.
         return np.where(np.isneginf(values), np.nan, values)
 
     success, returns, updates = (matrix(c) for c in ("success_rate", "return_mean", "updates"))
@@ -111,10 +129,14 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
     ended = [by_seed[int(seed)] for seed in seeds]
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
-    area = np.nanmean(metrics.scaled(full), axis=1)
-    task = cell.metadata["spec"].get("environment", {}).get("id", PAPERS_ENVIRONMENT)
+    spec = cell.metadata["spec"]
+    task = spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT)
     unit_returns = task == PAPERS_ENVIRONMENT
     learn_step, learn_minutes = first_reached(returns, env_steps, minutes)
+    hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
+    switches = any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
+    machine = cell.metadata["machine"]
+    processor = machine.get("gpu", machine.get("processor", "unknown"))
     runs = pd.DataFrame({
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
@@ -123,15 +145,15 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "final_evaluation_success": last["success_rate"].to_numpy(dtype=np.float64),
         "solved": ~np.isnan(first),
         "solve_step": [env_steps[int(i)] if not np.isnan(i) else np.nan for i in first],
-        "perfect_step": [_number(run["perfect_step"]) for run in ended],
+        "perfect_step": np.array([run["perfect_step"] for run in ended], dtype=np.float64),
         "end_step": [run["end_step"] for run in ended],
         "ended": [run["ended"] for run in ended],
-        "switch_step": [_number(run.get("switch_step")) for run in ended],
+        "switch_step": np.array([run.get("switch_step") for run in ended], dtype=np.float64),
         "minutes": np.nanmax(minutes, axis=1),
         "updates": np.nansum(updates, axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
-        # Another task's returns have no scale of 0 to 1.
-        "auc": area if unit_returns else np.full(area.shape, np.nan),
+        # Returns of other tasks cannot be scaled to [0, 1].
+        "auc": np.nanmean(metrics.scaled(full), axis=1) if unit_returns else np.nan,
         "success_auc": np.nanmean(full_success, axis=1),
         "max_success": np.fmax.reduce(of_hundred, axis=1),
         "goal_moved_first": matrix("goal_moved")[:, 0],
@@ -140,42 +162,27 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     })  # fmt: skip
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
-        evaluations[list(EVALUATION_COLUMNS)], _switches(cell), unit_returns,
-        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()), _timed_on(cell),
+        evaluations[list(EVALUATION_COLUMNS)], switches, unit_returns,
+        bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
+        f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip
 
 
 def copies_push(share: Array, advantage: Array, z_squared: Array) -> Array:
-    """What relabelled copies add to PPO's gradient of a Gaussian's log sigma, to first order.
+    """Approximate what relabelled copies add to PPO's gradient of a Gaussian's log sigma.
 
-    d log N(a; mu, sigma) / d log sigma = z^2 - 1 a coordinate, z being (a - mu) / sigma.  The mean
-    of its product with the advantage is taken for the product of their means.  0 without copies.
+    Per coordinate, d log N(a; mu, sigma) / d log sigma = z^2 - 1, where z = (a - mu) / sigma. The
+    mean of its product with the advantage is approximated by the product of the means. 0 without
+    copies.
     """
     return np.where(share == 0, 0.0, share * advantage * z_squared)
 
 
 def first_reached(returns: Array, env_steps: Array, minutes: Array) -> tuple[Array, Array]:
-    """Steps and minutes `[seed]` after which each run's return `[seed, step]` is first at least
-    LEARNED_RETURN; NaN of a run that ends before.
+    """Return the steps and minutes `[seed]` at which each run's return `[seed, step]` first reaches
+    LEARNED_RETURN; NaN if it never does.
     """
     met = returns >= LEARNED_RETURN - metrics.ROUNDING
     first, reaches = met.argmax(axis=1), met.any(axis=1)
     at = minutes[np.arange(len(first)), first]
     return np.where(reaches, env_steps[first], np.nan), np.where(reaches, at, np.nan)
-
-
-def _timed_on(cell: Cell) -> str:
-    """`AMD EPYC, 16 runs sharing an axis`."""
-    machine = cell.metadata["machine"]
-    name = machine.get("gpu", machine.get("processor", "unknown"))
-    return f"{name}, {cell.metadata['runs_per_axis']} runs sharing an axis"
-
-
-def _switches(cell: Cell) -> bool:
-    spec = cell.metadata["spec"]
-    hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
-    return any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)

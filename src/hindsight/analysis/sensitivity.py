@@ -1,10 +1,8 @@
-"""How much an arm's maximum depends on the level of what varies (PPO-HER section 4).
+"""Compute how much an arm's maximum depends on the level of a swept key (PPO-HER section 4).
 
-Intervals are percentile bootstraps over seeds, drawn anew in each cell, because levels may have
-unequal numbers of them; none where a cell has fewer than five.
+Intervals are percentile bootstraps over seeds. Each cell is resampled on its own, because levels
+may have different numbers of seeds. There is no interval if a cell has fewer than five.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -12,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis import metrics, statistics
-from hindsight.analysis.best_level import DRAWS, resampled_medians, scaled_curves
-from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
+from hindsight.analysis.best_level import draw_seeds, resampled_medians, scaled_curves
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 SENSITIVITY_COLUMNS = (
     "best", "worst", "sensitivity_percent", "low", "high", "n_levels", "n_conditions", "n_seeds",
@@ -21,19 +19,17 @@ SENSITIVITY_COLUMNS = (
 
 
 def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.DataFrame:
-    """Per fidelity and arm the worst case over ALL complete conditions, then a row per condition:
-    best and worst scaled maximum median return over the levels, and the sensitivity in per cent.
+    """Return, per fidelity and arm, the worst case over ALL complete conditions, then a row per
+    condition: best and worst scaled maximum median return over the levels, and the sensitivity in
+    per cent.
 
-    keys: names of the columns of a cell's key, but for the level.
+    `keys` are the columns of a cell's key without the level.
     """
-    found: dict[tuple[str, str], dict[str, list[tuple[Key, Reduced]]]] = {}
-    for key, cell in cells:
-        arm = found.setdefault((key["fidelity"], key["arm"]), {})
-        arm.setdefault(key["condition"], []).append((key, cell))
     rows = []
-    for conditions in found.values():
-        every = max(map(len, conditions.values()))
-        own = [(group[0][0], *_row([cell for _, cell in group])) for group in conditions.values()]
+    for cells_of_arm in grouped(cells, "fidelity", "arm").values():
+        conditions = grouped(cells_of_arm, "condition").values()
+        own = [(group[0][0], *_row([cell for _, cell in group])) for group in conditions]
+        every = max(row["n_levels"] for _, row, _ in own)
         whole = [
             (row, draws)
             for _, row, draws in own
@@ -46,7 +42,7 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
 
 
 def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
-    """One condition's row, and its sensitivity `[draw]` with resampled seeds; None: too few."""
+    """Return a condition's row and its resampled sensitivity `[draw]`; None with few seeds."""
     curves = [scaled_curves(cell)[1] for cell in levels]  # [step, seed]
     tops = np.array([np.nanmax(metrics.median_curve(curve.T)) for curve in curves])
     n_seeds = min(curve.shape[1] for curve in curves)
@@ -56,22 +52,17 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
     }  # fmt: skip
     draws = None
     if n_seeds >= statistics.FEWEST_SEEDS:
-        draws = metrics.sensitivity(np.stack([
-            _resampled(curve, np.random.default_rng([0, i])) for i, curve in enumerate(curves)
-        ], axis=-1))  # fmt: skip
+        resampled = [
+            np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1], [0, i])), axis=0)
+            for i, curve in enumerate(curves)
+        ]
+        draws = metrics.sensitivity(np.stack(resampled, axis=-1))
     row["low"], row["high"] = _interval(draws)
     return row, draws
 
 
-def _resampled(curve: Array, generator: np.random.Generator) -> Array:
-    """Scaled maximum median returns `[draw]` of resampled seeds of `[step, seed]`."""
-    n = curve.shape[1]
-    drawn = generator.integers(0, n, size=(DRAWS, n))
-    return np.asarray(np.nanmax(resampled_medians(curve, drawn), axis=0))
-
-
 def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
-    """The largest sensitivity over conditions; its interval, where each of them has one."""
+    """Return the largest sensitivity over conditions; its interval if every condition has one."""
     worst = max((row for row, _ in conditions), key=lambda row: float(row["sensitivity_percent"]))
     replicates = [draws for _, draws in conditions if draws is not None]
     whole = len(replicates) == len(conditions)

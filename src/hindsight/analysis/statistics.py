@@ -1,11 +1,9 @@
-"""Intervals and tests for few, often bimodal, paired seeds; every draw from a seed that is given.
+"""Intervals and tests for few, often bimodal, paired seeds; all random draws are seeded.
 
-scipy computes what scipy has. Definitions follow Agarwal et al. 2021 (interquartile mean = 25 %
-trimmed mean, probability of improvement = U / nm). Percentile bootstraps over fewer than five
-values cover far less than they promise, so they return NaN there.
+Definitions follow Agarwal et al. 2021 (interquartile mean = 25 % trimmed mean, probability of
+improvement = U / nm). Percentile bootstraps of fewer than five values undercover badly, so they
+return NaN.
 """
-
-from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +11,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # loads scipy.stats at its first use: a second that most figures do without
+import scipy  # imports scipy.stats on first use, which saves most figures a second
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
@@ -26,7 +24,7 @@ FEWEST_SEEDS = 5
 
 
 class Interval(NamedTuple):
-    """Lower and upper bound; NaN where there is none."""
+    """Lower and upper bound, or NaN."""
 
     low: float
     high: float
@@ -36,18 +34,18 @@ NO_INTERVAL = Interval(float("nan"), float("nan"))
 
 
 def mean(values: Array) -> Array:
-    """Mean over the last axis."""
+    """Return the mean over the last axis."""
     return np.mean(values, axis=-1)
 
 
 def iqm(values: Array) -> Array:
-    """Interquartile mean over the last axis: the mean without the lowest and highest quarter."""
+    """Return the interquartile mean over the last axis."""
     return np.asarray(scipy.stats.trim_mean(values, 0.25, axis=-1))
 
 
-@cache  # of few seeds there are few shares
+@cache  # few seeds have few possible shares
 def wilson(successes: int, n: int) -> Interval:
-    """Wilson's 95 % score interval of a share; NaN for n = 0."""
+    """Return Wilson's 95 % score interval of a share; NaN for n = 0."""
     if n == 0:
         return NO_INTERVAL
     test = scipy.stats.binomtest(int(successes), int(n))
@@ -62,10 +60,10 @@ def bootstrap(
     confidence: float = 0.95,
     draws: int = DRAWS,
 ) -> Interval:
-    """Percentile bootstrap of a statistic of the pooled values, resampled within each stratum.
+    """Return a percentile bootstrap interval of a statistic of the pooled values.
 
-    `strata`: one `[seed]` array per condition (a single one: the ordinary bootstrap). No interval
-    if the smallest stratum has fewer than five values.
+    Values are resampled within each stratum: one `[seed]` array per condition. There is no interval
+    if a stratum has fewer than five values.
     """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or min(len(values) for values in arrays) < FEWEST_SEEDS:
@@ -76,32 +74,32 @@ def bootstrap(
 
 
 def stratified_means(strata: Sequence[ArrayLike], seed: int = 0, draws: int = DRAWS) -> Array:
-    """Mean over conditions, each counting alike, of the means of resampled seeds `[draw]`.
+    """Return the mean over conditions, equally weighted, of means of resampled seeds `[draw]`.
 
-    `strata`: one `[seed]` array per condition. The conditions are fixed (Agarwal et al. 2021).
+    Conditions are fixed (Agarwal et al. 2021). `strata`: one `[seed]` array per condition.
     """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     drawn = _drawn(seed, tuple(map(len, arrays)), draws)
     return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
 
 
-@lru_cache(maxsize=8)  # most cells have as many seeds as another
+@lru_cache(maxsize=8)  # most cells have the same number of seeds
 def _drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
-    """Of values of so many, those of each draw `[draw, size]`."""
+    """Return resampled positions `[draw, size]` for strata of these sizes."""
     generator = np.random.default_rng(seed)
     return [generator.integers(0, size, size=(draws, size)) for size in sizes]
 
 
 @lru_cache(maxsize=8)
 def _times_drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
-    """Of values of so many, how often each is drawn `[draw, size]`."""
+    """Return how often each value is drawn `[draw, size]`, for strata of these sizes."""
     generator = np.random.default_rng(seed)
     return [generator.multinomial(n, np.full(n, 1.0 / n), size=draws) for n in sizes]
 
 
-@lru_cache(maxsize=4)  # of many pairs they are tens of megabytes
+@lru_cache(maxsize=4)  # tens of megabytes for many pairs
 def _signs(seed: int, n: int) -> Array:
-    """Signs of so many values `[flip, n]`, the observed ones first: all, or drawn."""
+    """Return all sign flips `[flip, n]`, or a sample of them, with the observed signs first."""
     if n <= EXACT_UP_TO:
         return np.asarray(1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1))
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, n))
@@ -109,18 +107,22 @@ def _signs(seed: int, n: int) -> Array:
     return signs
 
 
-def percentile_interval(replicates: Array, confidence: float = 0.95) -> Interval:
-    """The central interval of bootstrap replicates `[draw]`."""
+def percentile_interval(
+    replicates: Array, confidence: float = 0.95, *, enough: bool = True
+) -> Interval:
+    """Return the central interval of bootstrap replicates `[draw]`; NaN unless `enough`."""
+    if not enough:
+        return NO_INTERVAL
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
     return Interval(float(low), float(high))
 
 
 def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
-    """`[draw, ...]`: means over conditions of each condition's bootstrap replicates `[condition,
-    draw, ...]`, of conditions that are drawn anew where there are five or more.
+    """Average bootstrap replicates `[condition, draw, ...]` over conditions to `[draw, ...]`.
 
-    The generator must not be the one, or have the seed of the one, that drew the seeds.
+    Five or more conditions are resampled, too. The generator must be independent of the one that
+    resampled the seeds.
     """
     n, draws = replicates.shape[:2]
     if n < FEWEST_SEEDS:
@@ -130,57 +132,56 @@ def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
 
 
 def resampled(n_conditions: int, n_seeds: int) -> bool:
-    """Whether there are enough conditions or seeds to draw anew for an interval over both."""
+    """Return whether there are enough conditions or seeds to resample."""
     return max(n_conditions, n_seeds) >= FEWEST_SEEDS
 
 
 def probability_of_improvement(arm: ArrayLike, baseline: ArrayLike) -> float:
-    """P(a run of `arm` beats a run of `baseline`), ties half: U / nm over `[seed]` values."""
-    return float(_wins(np.asarray(arm, np.float64), np.asarray(baseline, np.float64)).mean())
+    """Return U / nm of `[seed]` values: P(a run of `arm` beats one of `baseline`), ties half."""
+    return float(_wins(arm, baseline).mean())
 
 
 def probability_of_improvement_interval(
     arm: ArrayLike, baseline: ArrayLike, seed: int = 0, draws: int = DRAWS
 ) -> Interval:
-    """Percentile bootstrap of U / nm, both arms resampled; no interval under five seeds."""
-    wins = _wins(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
+    """Return a percentile bootstrap interval of U / nm; NaN with fewer than five seeds."""
+    wins = _wins(arm, baseline)
     if min(wins.shape) < FEWEST_SEEDS:
         return NO_INTERVAL
-    # Only how often each run is drawn matters: [draw, n] counts instead of [draw, n, m] values.
+    # Counts [draw, n] suffice instead of values [draw, n, m].
     counts = _times_drawn(seed, wins.shape, draws)
     replicates = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
     return percentile_interval(replicates)
 
 
-def _wins(arm: Array, baseline: Array) -> Array:
-    """`[n, m]`: 1 where the arm's run is better, 1/2 for a tie, 0 else."""
-    return (np.sign(arm[:, None] - baseline[None, :]) + 1.0) / 2.0
+def _wins(arm: ArrayLike, baseline: ArrayLike) -> Array:
+    """Return 1 where the arm's run is better, 1/2 for a tie, 0 otherwise, `[n, m]`."""
+    differences = np.subtract.outer(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
+    return np.asarray((np.sign(differences) + 1.0) / 2.0)
 
 
 def sign_flip_test(differences: ArrayLike, seed: int = 0) -> float:
-    """Two-sided paired permutation test of mean 0 by sign flips of `[pair]` differences.
+    """Return the two-sided p-value of a paired permutation test by sign flips of `[pair]` values.
 
-    Exact up to 12 pairs, else 20 000 draws with the observed signs counted among them; NaN without
-    pairs.
-
-    Not scipy.stats.permutation_test: it counts sums that are equal but for rounding as less extreme
-    (scipy 1.17; p = 0.94 instead of 1 for 0.5, 0.7, 0.9, -0.9, -0.5, -0.7), and returns here are
-    hundredths.
+    Exact up to 12 pairs, otherwise from 20 000 draws that include the observed signs; NaN without
+    pairs. scipy.stats.permutation_test is not used because it treats sums that differ only by
+    rounding as less extreme (scipy 1.17: p = 0.94 instead of 1 for 0.5, 0.7, 0.9, -0.9, -0.5,
+    -0.7), and returns here are hundredths.
     """
     differences = np.asarray(differences, dtype=np.float64)
     n = differences.size
     if n == 0:
         return float("nan")
     sums = np.abs(_signs(seed, n) @ differences)
-    # Equal sums added in another order differ by rounding; they are as extreme as the observed one.
+    # Equal sums, added in another order, differ by rounding.
     threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
     return float(np.mean(sums >= threshold))
 
 
 def holm(p_values: ArrayLike) -> Array:
-    """Holm's step-down adjusted p-values, in the order given; NaN are no tests and stay NaN.
+    """Return Holm's step-down adjusted p-values; NaN, no test, stays NaN.
 
-    scipy 1.17 has none, and statsmodels would be one more package for six lines.
+    scipy 1.17 does not have it.
     """
     p = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(p.shape, np.nan)
@@ -193,7 +194,7 @@ def holm(p_values: ArrayLike) -> Array:
 
 @cache
 def fisher(solved_a: int, n_a: int, solved_b: int, n_b: int) -> float:
-    """Fisher's exact two-sided p-value for two shares of solved runs."""
+    """Return Fisher's exact two-sided p-value for two shares of solved runs."""
     table = [[solved_a, n_a - solved_a], [solved_b, n_b - solved_b]]
     return float(scipy.stats.fisher_exact(table).pvalue)
 
@@ -201,11 +202,10 @@ def fisher(solved_a: int, n_a: int, solved_b: int, n_b: int) -> float:
 def logrank(
     event_a: ArrayLike, censored_a: ArrayLike, event_b: ArrayLike, censored_b: ArrayLike
 ) -> float:
-    """Two-sided log-rank p-value of steps to solve.
+    """Return the two-sided log-rank p-value of steps to solve.
 
-    `event_*`: steps of the runs that solved the task; `censored_*`: steps at which the others
-    stopped being watched. 1 where the test has no information: no run solved it, or all did at the
-    same step.
+    `event_*` are the steps at which runs solved the task, `censored_*` those at which the other
+    runs ended. 1 if the test has no information: no run solved it, or all did at the same step.
     """
     events = [np.asarray(values, dtype=np.float64) for values in (event_a, event_b)]
     censored = [np.asarray(values, dtype=np.float64) for values in (censored_a, censored_b)]
@@ -222,8 +222,10 @@ def logrank(
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
-    """Spearman's rank correlation of two `[step]` curves; NaN under three common points or if one
-    is flat.
+    """Return Spearman's rank correlation of two `[step]` curves.
+
+    NaN with fewer than three common points, or if one curve is flat. scipy.stats.spearmanr would
+    change the last digits of published results.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     both = ~(np.isnan(a) | np.isnan(b))

@@ -1,11 +1,8 @@
-"""The tables of one experiment, from its plan and its cells' results files.
+"""Compute the tables of an experiment from its plan and its cells' results files.
 
-Each cell is reduced once to arrays `[seed, step]`; every table is then a function of those.
-Statistics draw from a generator seeded 0 anew each time, so that a row's numbers do not depend on
-which other rows exist.
+Each cell is reduced once to arrays `[seed, step]`, from which all tables are computed. Every
+statistic starts a new generator with seed 0, so that a row does not depend on which others exist.
 """
-
-from __future__ import annotations
 
 import gc
 import itertools
@@ -31,6 +28,7 @@ from hindsight.analysis.reduce import (
     Array,
     Key,
     Reduced,
+    grouped,
     reduce_cell,
 )
 from hindsight.analysis.sensitivity import sensitivities
@@ -39,25 +37,25 @@ from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
 from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
 from hindsight.io.startup import side_by_side
 
-#: Columns of a table by name, equally long.
+#: Columns of a table by name, all of one length.
 Columns = Mapping[str, NDArray[Any]]
-#: All rollouts of 1 000 000 steps, so that no statistic of a run depends on how it is shown.
+#: Enough for every rollout of 1 000 000 steps, so that thinning does not change a run's statistics.
 SEED_CURVE_POINTS = 500
-#: Of training time.  The papers have a hundred; but the arms share an axis, on which a hundred bins
-#: of a long run of SAC are too wide to tell when PPO has learned.
+#: Bins of training time. The papers use 100, but arms share an axis, and 100 bins of a long run of
+#: SAC are too wide to resolve when PPO has learned.
 BINS = 1000
 PAIRED_METRICS = ("auc", "final_return")
-#: On other tasks, whose returns have no common scale.
+#: For other tasks, whose returns have no common scale.
 TASK_METRICS = ("success_auc", "final_evaluation_success")
 SPREAD = ("mean", "iqm")
 SEED_CURVE_COLUMNS = (
     "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
 )  # fmt: skip
-#: A return by which the median run's first step there is found: time to one's own maximum is short
-#: where that is low.
+#: The return at which the median run is timed. The time to an arm's own maximum is short if that
+#: maximum is low.
 LEVEL = 0.8
-#: On the coarsest grid of the arms of a condition, to each arm's own end; and within the steps that
-#: all of them had (`common`).
+#: On the coarsest grid of a condition's arms: up to each arm's own end, and (`common`) within the
+#: steps that all of them had.
 COARSE_COLUMNS = (
     "coarse_max_median_return", f"steps_to_{LEVEL}",
     "common_steps", "common_steps_max_median_return",
@@ -69,7 +67,9 @@ SUMMARY_COLUMNS = (
     "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
     "timed_on", "budget", *COARSE_COLUMNS,
 )  # fmt: skip
-#: Where a cell was trained; spawn and prey only of the papers' conditions.
+#: Cells with equal values of these are compared.
+COMPARED = ("fidelity", "level", "condition")
+#: Where a cell was trained; only the papers' conditions have spawn and prey.
 PLACE = ("task", "condition", "spawn", "prey")
 TEST_COLUMNS = (
     "fidelity", "level", *PLACE, "baseline", "arm", "n_seeds", "steps", "metric",
@@ -92,8 +92,8 @@ TEX_COLUMNS = {
 
 
 def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
-    """`summarise` of each plan to a folder of its name in `out`, by so many processes."""
-    # Thousands of small frames: looking through them all again and again takes a tenth of the time.
+    """Summarise each plan to a folder of its name in `out`; return the entries without a file."""
+    # Garbage collection over thousands of small frames would take a tenth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 50)
     found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
@@ -101,10 +101,13 @@ def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[
 
 
 def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
-    """Write the tables of a plan and the plan to a folder; return the entries without a cell file.
+    """Write a plan's tables, and the plan, to a folder; return the entries without a cell file.
 
-    Cells are found where the plan says, relative to the working folder. DamagedError for damaged
-    cells, ResultError for a file that is no plan.
+    The plan's paths of cells are relative to the working directory.
+
+    Raises:
+        DamagedError: cells that cannot be used.
+        ResultError: the file is not a plan.
     """
     plan = read_plan(plan_path)
     write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
@@ -142,7 +145,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
 
 
 def _load(paths: dict[str, Path]) -> dict[str, Cell]:
-    """Every cell; DamagedError names all that cannot be used."""
+    """Load all cells, or raise a DamagedError that names every cell that cannot be used."""
     cells, reasons, damaged = {}, [], []
     for name, path in paths.items():
         try:
@@ -156,7 +159,7 @@ def _load(paths: dict[str, Path]) -> dict[str, Cell]:
 
 
 def arm_keys(plan: dict[str, Any]) -> list[str]:
-    """The columns by which a plan's arms are known, but for what the experiment varies."""
+    """Return the columns that identify a plan's arms, without the keys that it varies."""
     known = [name for entry in plan["entries"] for name in arm_columns(entry)]
     return [name for name in dict.fromkeys(["arm", *known]) if name not in plan["vary"]]
 
@@ -164,26 +167,31 @@ def arm_keys(plan: dict[str, Any]) -> list[str]:
 def make_tables(
     cells: list[tuple[Key, Reduced]], vary: list[str], arm: list[str]
 ) -> dict[str, pd.DataFrame]:
-    """Every table by file name, from (key, reduced cell) pairs in the plan's order.
+    """Return every table by file name.
 
-    arm: the columns by which arms are known, its name first.
+    Args:
+        cells: keys and reduced cells in the plan's order.
+        vary: the keys that the experiment varies.
+        arm: the columns that identify an arm, its name first.
     """
     keys = ["fidelity", *arm, "level", *vary, *PLACE]
-    longest: dict[tuple[str, str], float] = {}  # a condition's arms and levels share a time axis
-    for key, cell in cells:
-        minutes = float(cell.runs["minutes"].max())
-        longest[_condition(key)] = max(minutes, longest.get(_condition(key), 0.0))
-    compared = {place: Common.of(list(arms.values())) for place, arms in _by_place(cells).items()}
+    longest = {  # all cells of a condition share a time axis
+        place: max(float(cell.runs["minutes"].max()) for _, cell in own)
+        for place, own in grouped(cells, "fidelity", "condition").items()
+    }
+    compared = {
+        place: Common.of([cell for _, cell in own])
+        for place, own in grouped(cells, *COMPARED).items()
+    }
     summaries = [
         key
-        | _summary_row(cell, longest[_condition(key)])
-        | _coarse_row(cell, compared[_place(key)])
+        | _summary_row(cell, longest[key["fidelity"], key["condition"]])
+        | _coarse_row(cell, compared[key["fidelity"], key["level"], key["condition"]])
         for key, cell in cells
     ]
     runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
-    # The papers' statistics suppose returns in [-1, 1]; other tasks, and what is compared with
-    # them, are judged by success.
-    like_papers = list(cells) if all(cell.unit_returns for _, cell in cells) else []
+    # The papers' statistics assume returns in [-1, 1]. Other tasks are judged by success.
+    like_papers = cells if all(cell.unit_returns for _, cell in cells) else []
     paper_runs = runs if like_papers else runs[:0]
     summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
@@ -196,7 +204,7 @@ def make_tables(
         "summary.csv": summary,
         "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
         "aggregate.csv": aggregate(paper_runs, ["fidelity", *arm, "level", *vary]),
-        # Where nothing varies there is nothing to be sensitive to: no rows.
+        # Without a swept key there are no rows.
         "sensitivity.csv": sensitivities(like_papers if vary else [], ["fidelity", *arm, *PLACE]),
         "m_c.csv": m_c_table(scores, like_papers, keys),
         "best_level.csv": best_levels(scores, vary, ["fidelity", *arm, *PLACE]),
@@ -205,9 +213,9 @@ def make_tables(
 
 
 def _summary_row(cell: Reduced, longest: float) -> Key:
-    """The row of summary.csv: the papers' statistics, then those of the final evaluation.
+    """Return a row of summary.csv: the papers' statistics, then those of the final evaluation.
 
-    longest: minutes of the longest run of the condition, which BINS equal bins divide.
+    `longest` is the length of the condition's longest run in minutes, divided into BINS bins.
     """
     finals = cell.runs["final_evaluation_return"].to_numpy()
     median = metrics.median_curve(cell.carried_returns)
@@ -221,10 +229,10 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
         "solved_share": solved / len(finals),
         "timed_on": cell.timed_on,
         "budget": cell.budget,
-        # Of all runs: one that does not solve its task takes longer than any step.
+        # Over all runs: one that does not solve its task takes infinitely long.
         "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
     }
-    # By whichever clock: read at fewer points, a curve's maximum may be missed.
+    # Decided on the grid of steps for both clocks: on the time grid a maximum may be missed.
     learnt = metrics.scaled(row["max_median_return"]) >= metrics.LEARNT - metrics.ROUNDING
     if cell.unit_returns and learnt:
         edges = longest * np.arange(1, BINS + 1) / BINS
@@ -242,7 +250,7 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
 
 
 def _coarse_row(cell: Reduced, common: Common) -> Key:
-    """What COARSE_COLUMNS say of an arm beside the others; NaN without any value."""
+    """Return the COARSE_COLUMNS of an arm; NaN without a value."""
     row: Key = dict.fromkeys(COARSE_COLUMNS, float("nan")) | {"common_steps": common.budget}
     steps, returns = common.to_own_end(cell)
     medians = [metrics.median_curve(values) for values in (returns, common.returns(cell))]
@@ -256,7 +264,7 @@ def _coarse_row(cell: Reduced, common: Common) -> Key:
 
 
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
-    """The mean or interquartile mean of pooled values, with its stratified bootstrap interval."""
+    """Return the mean or IQM of pooled values, with its stratified bootstrap interval."""
     statistic = {"mean": statistics.mean, "iqm": statistics.iqm}[name]
     interval = statistics.bootstrap(strata, statistic)
     value = float(statistic(np.concatenate(strata)))
@@ -264,9 +272,9 @@ def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
 
 
 def _seed_curves(cell: Reduced) -> Columns:
-    """Every seed's own curve to its own end, thinned for drawing; `updates` since the beginning.
+    """Return every seed's curve up to its own end, thinned for drawing; `updates` is cumulative.
 
-    Episodes one by one are kept whole: averages that move over them need each of them.
+    Curves with a row per episode are not thinned, because moving averages need each episode.
     """
     lengths = (~np.isnan(cell.minutes)).sum(axis=1)
     limit = max(lengths) if cell.by_episode else SEED_CURVE_POINTS
@@ -285,19 +293,21 @@ def _seed_curves(cell: Reduced) -> Columns:
 def pair_tests(
     cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str] = PAIRED_METRICS
 ) -> pd.DataFrame:
-    """Every pair of arms in every condition: the columns `compared`, paired by seed, within the
-    steps that both had, corrected by Holm over the conditions of the pair.
+    """Compare every pair of arms in every condition, paired by seed, within the steps both had.
+
+    `compared` are columns of `Common.runs`. P-values are corrected by Holm over a pair's
+    conditions.
     """
     rows = []
-    places = {_place(key): {name: key[name] for name in PLACE} for key, _ in cells}
-    for place, arms in _by_place(cells).items():
+    for (fidelity, level, _), own in grouped(cells, *COMPARED).items():
+        arms = {key["arm"]: cell for key, cell in own}
+        where = {name: own[0][0][name] for name in PLACE}
         within: dict[tuple[str, int, bytes], pd.DataFrame] = {}
         for baseline, arm in itertools.combinations(arms, 2):
             common = Common.of([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
-            fidelity, level, _ = place
-            pair: Key = {"fidelity": fidelity, "level": level} | places[place]
+            pair: Key = {"fidelity": fidelity, "level": level} | where
             pair |= {"baseline": baseline, "arm": arm, "steps": common.budget}
             both = [(name, common.budget, common.grid.tobytes()) for name in (baseline, arm)]
             for what in both:
@@ -315,7 +325,7 @@ def pair_tests(
 def _pair_rows(
     pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame, compared: Sequence[str]
 ) -> list[Key]:
-    """One row per paired metric; the tests on solved runs are the same in each of them."""
+    """Return one row per metric; the tests on solved runs are the same in each row."""
     shared = baseline.index.intersection(arm.index)
     steps = [frame.loc[frame["solved"], "solve_step"] for frame in (baseline, arm)]
     ends = [frame.loc[~frame["solved"], "end_step"] for frame in (baseline, arm)]
@@ -347,7 +357,7 @@ def _pair_rows(
 
 
 def aggregate(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Per fidelity, arm and level over all conditions: means, interquartile means, solved runs."""
+    """Return means, IQMs and solved runs over all conditions, per fidelity, arm and level."""
     rows = []
     for _, group in runs.groupby(["fidelity", "level", "arm"], sort=False):
         strata = [frame for _, frame in group.groupby("condition", sort=False)]
@@ -365,7 +375,7 @@ def aggregate(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
-    """A plan; ResultError if the file is no plan."""
+    """Read a plan; raise ResultError if the file is not one."""
     try:
         plan: dict[str, Any] = json.loads(Path(path).read_text())
         lacking = {"experiment", "source", "preset", "vary", "entries"} - plan.keys()
@@ -374,19 +384,17 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     if lacking:
         raise ResultError(f"{path}: not a plan, it lacks {', '.join(sorted(lacking))}")
     if any(".." in Path(entry["cell"]).parts for entry in plan["entries"]):
-        raise ResultError(f"{path}: not a plan, one of its cells lies elsewhere")
+        raise ResultError(f"{path}: not a plan, the path of one of its cells contains '..'")
     return plan
 
 
 def cells_of(plans: Iterable[Path]) -> list[Path]:
-    """Files of these plans' cells, each once; ResultError if a file is no plan."""
+    """Return the files of these plans' cells, each once; raise ResultError if a file is no plan."""
     return sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]})
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """One of the tables as written; the level of an experiment that varies nothing is the empty
-    string.
-    """
+    """Read a table; the level of an experiment that varies nothing is the empty string."""
     path = Path(path)
     if path.suffix == ".parquet":
         return pd.read_parquet(path)
@@ -397,7 +405,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def level_text(level: dict[str, Any]) -> str:
-    """A level in words: "learning_rate=0.003", "strategy=future, k=4", "" if nothing varies."""
+    """Return a level as text: `learning_rate=0.003`, `strategy=future, k=4`, or ``."""
     return ", ".join(f"{k}={v}" if isinstance(v, str) else f"{k}={v:g}" for k, v in level.items())
 
 
@@ -414,28 +422,10 @@ def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     return text | level | {name: entry[name] for name in PLACE}
 
 
-def _place(key: Key) -> tuple[str, str, str]:
-    return key["fidelity"], key["level"], key["condition"]
-
-
-def _by_place(
-    cells: Iterable[tuple[Key, Reduced]],
-) -> dict[tuple[str, str, str], dict[str, Reduced]]:
-    """The cells that are compared: by fidelity, level and condition, each arm's own."""
-    found: dict[tuple[str, str, str], dict[str, Reduced]] = {}
-    for key, cell in cells:
-        found.setdefault(_place(key), {})[key["arm"]] = cell
-    return found
-
-
-def _condition(key: Key) -> tuple[str, str]:
-    return key["fidelity"], key["condition"]
-
-
 def _stack(
     parts: Sequence[tuple[Key, Columns | pd.DataFrame]], keys: list[str], columns: tuple[str, ...]
 ) -> pd.DataFrame:
-    """The parts one below the other, each row with its part's key."""
+    """Concatenate the parts, and give each row its part's key."""
     if not parts:
         return pd.DataFrame(columns=[*keys, *columns])
     part = np.repeat(np.arange(len(parts)), [len(table[columns[0]]) for _, table in parts])

@@ -1,12 +1,10 @@
-"""What is saved by ending hindsight before the run ends, against never ending it (MEHER section 5).
+"""Compute what is saved by ending hindsight before the run ends (MEHER section 5).
 
-Runs are paired by seed and compared at the earlier of the two's last steps, so that an early end
-neither counts as saving nor hides it. Minutes are compared where both were timed alike, on the same
-processor with as many runs sharing an axis; updates and returns everywhere. Bootstraps as in
-`best_level`.
+Runs with and without that end are paired by seed and compared at the earlier of their last steps,
+so that an early end of a run does not count as a saving. Minutes are compared only where both arms
+were timed alike: on the same processor, with the same number of runs sharing an axis. Bootstraps
+are as in `best_level`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced
+from hindsight.analysis.best_level import DRAWS, draw_seeds
+from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
-DRAWS = 1000
-#: An interval at this confidence within the margin is an equivalence test at 5 %.
+#: A 90 % interval within a margin amounts to an equivalence test at 5 %.
 EQUIVALENCE_CONFIDENCE = 0.9
 TIME_COLUMNS = (
     "minutes_baseline", "minutes_arm", "saved_share", "low", "high", "updates_saved_share",
@@ -30,7 +28,7 @@ TIME_COLUMNS = (
 
 @dataclass(frozen=True)
 class Pairs:
-    """One condition's paired runs, each `[seed]`: totals of baseline and arm, and differences."""
+    """A condition's paired runs `[seed]`: (baseline, arm) totals, and differences of return."""
 
     minutes: tuple[Array, Array]
     updates: tuple[Array, Array]
@@ -43,36 +41,36 @@ Statistic = Callable[[Pairs, NDArray[np.int64]], Array]  # draws `[draw, n]` -> 
 
 
 def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.DataFrame:
-    """A row per arm whose hindsight ends, level and condition in which its baseline is there, too.
+    """Return a row per arm whose hindsight ends, level, and condition that its baseline has too.
 
-    keys: names of the columns of a cell's key. Before them a row over ALL conditions in which a
-    run switched: in the others both arms are the same runs. saved_share, updates_saved_share: 1 -
-    arm / baseline of the totals, the former over the n_timed_alike conditions, NaN where that is 0;
-    return_difference: of the last evaluation, arm - baseline, with a 90 % interval (all others:
-    95 %).
+    Each arm and level starts with a row over ALL conditions in which a run switched; elsewhere both
+    arms are the same runs. `saved_share` (over the `n_timed_alike` conditions, else NaN) and
+    `updates_saved_share` are 1 - arm / baseline of the totals. `return_difference` is that of the
+    last evaluation, arm - baseline, with a 90 % interval; all other intervals are 95 %.
+
+    `keys` are the columns of a cell's key.
     """
-    columns = [*keys, *TIME_COLUMNS]
-    names = ["fidelity", "level", "condition"]
-    baselines = {
-        tuple(key[name] for name in names): cell for key, cell in cells if key["role"] == "baseline"
-    }
-    found: dict[tuple[str, str, str], list[tuple[Key, Pairs]]] = {}
-    for key, cell in cells:
-        baseline = baselines.get(tuple(key[name] for name in names))
-        if cell.switches and baseline is not None:
-            arm = (key["fidelity"], key["arm"], key["level"])
-            found.setdefault(arm, []).append((key, pair(baseline, cell)))
+
+    def place(key: Key) -> tuple[str, str, str]:
+        return key["fidelity"], key["level"], key["condition"]
+
+    baselines = {place(key): cell for key, cell in cells if key["role"] == "baseline"}
+    paired = [
+        (key, pair(baselines[place(key)], cell))
+        for key, cell in cells
+        if cell.switches and place(key) in baselines
+    ]
     rows = []
-    for own in found.values():
+    for own in grouped(paired, "fidelity", "arm", "level").values():
         switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
         if switched:
             rows.append(own[0][0] | EVERYWHERE | _row(switched))
         rows += [key | _row([pairs]) for key, pairs in own]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*keys, *TIME_COLUMNS])
 
 
 def pair(baseline: Reduced, arm: Reduced) -> Pairs:
-    """Two cells' runs of the same seeds, up to the earlier of their last steps."""
+    """Pair two cells' runs by seed, up to the earlier of their last steps."""
     _, *index = np.intersect1d(baseline.seeds, arm.seeds, return_indices=True)
     both = list(zip((baseline, arm), index, strict=True))
     runs = [cell.runs.iloc[i] for cell, i in both]
@@ -90,7 +88,7 @@ def pair(baseline: Reduced, arm: Reduced) -> Pairs:
 
 
 def _row(conditions: Sequence[Pairs]) -> Key:
-    """Means over conditions, each counting alike, with their intervals."""
+    """Return means over conditions, equally weighted, with their intervals."""
     alike = [pairs for pairs in conditions if pairs.timed_alike]
     minutes = saved = (np.nan, np.nan, np.nan)
     if alike:
@@ -117,7 +115,7 @@ def _row(conditions: Sequence[Pairs]) -> Key:
 
 
 def saved_share(totals: tuple[Array, Array], draws: NDArray[np.int64]) -> Array:
-    """`[draw]`: 1 - arm / baseline, of means over the seeds in `draws` `[draw, n]`."""
+    """Return 1 - arm / baseline `[draw]` of means over the seeds in `draws` `[draw, n]`."""
     baseline, arm = (total[draws].mean(axis=-1) for total in totals)
     return np.asarray(1.0 - arm / baseline)
 
@@ -125,7 +123,7 @@ def saved_share(totals: tuple[Array, Array], draws: NDArray[np.int64]) -> Array:
 def _estimate(
     conditions: Sequence[Pairs], statistic: Statistic, confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """A statistic's mean over conditions, and its interval."""
+    """Return a statistic's mean over conditions, and its interval."""
     sizes = [len(pairs.difference) for pairs in conditions]
     values = [statistic(p, np.arange(n)[None]) for p, n in zip(conditions, sizes, strict=True)]
     value = float(np.mean(values))
@@ -133,9 +131,8 @@ def _estimate(
         return value, *statistics.NO_INTERVAL
     replicates = []
     for pairs, n in zip(conditions, sizes, strict=True):
-        draws = np.tile(np.arange(n), (DRAWS, 1))
-        if n >= statistics.FEWEST_SEEDS:
-            draws = np.random.default_rng(0).integers(0, n, size=(DRAWS, n))
+        few = n < statistics.FEWEST_SEEDS
+        draws = np.tile(np.arange(n), (DRAWS, 1)) if few else draw_seeds(n)
         replicates.append(statistic(pairs, draws))
     pooled = statistics.over_conditions(np.stack(replicates), np.random.default_rng([0, 1]))
     return value, *statistics.percentile_interval(pooled, confidence)

@@ -1,13 +1,12 @@
-"""The papers' claims as data, what is measured for each, and the rules that say yes or no.
+"""Judge the papers' claims.
 
-`data` reads a file a paper; `measures` turns tables into a number with its interval, and `rules`
-that into a verdict.
+`data` reads the claims, one file per paper. `measures` turns tables into a number with its
+interval, and `rules` turns that into a verdict.
 """
-
-from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,10 +25,12 @@ Outcome = Literal["yes", "no", "not tested"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found for one claim (its id) under one fidelity.
+    """The verdict on one claim under one fidelity.
 
-    why: the reason where it is not tested; beside: the claim's other measurements by their words,
-    each None where there is none.
+    Attributes:
+        claim: its id.
+        why: the reason if it is not tested.
+        beside: the claim's other measurements by their descriptions, None where untested.
     """
 
     claim: str
@@ -41,8 +42,9 @@ class Verdict:
 
 
 def evaluate(tables_dir: str | Path) -> list[Verdict]:
-    """A verdict for every claim and every fidelity found under results/tables/<source>; both if
-    none is found.
+    """Return a verdict for every claim under every fidelity found in results/tables/<source>.
+
+    Both fidelities are judged if none is found.
     """
     directory = Path(tables_dir)
     found: set[str] = set()
@@ -58,29 +60,25 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:
-    """The verdict on one claim."""
+    """Return the verdict on one claim."""
+    measure = MEASURES[claim.measure]
     try:
-        measured = MEASURES[claim.measure](evidence, **claim.arguments)
+        measured = measure(evidence, **claim.arguments)
         holds = RULES[claim.rule].holds(measured, **claim.limits)
     except Untested as reason:
         nothing = Measured(math.nan)
         return Verdict(claim.id, evidence.fidelity, "not tested", nothing, str(reason))
-    beside = {words: _measured(claim, evidence, more) for words, more in claim.beside.items()}
+    beside: dict[str, Measured | None] = {}
+    for words, more in claim.beside.items():
+        beside[words] = None
+        with suppress(Untested):
+            beside[words] = measure(evidence, **claim.arguments | more)
     outcome: Outcome = "yes" if holds else "no"
     return Verdict(claim.id, evidence.fidelity, outcome, measured, beside=beside)
 
 
-def _measured(claim: Claim, evidence: Evidence, more: dict[str, Any]) -> Measured | None:
-    try:
-        return MEASURES[claim.measure](evidence, **claim.arguments | more)
-    except Untested:
-        return None
-
-
 def write_claims(tables_dir: str | Path) -> list[Verdict]:
-    """Evaluate and write <tables_dir>/claims.json, one object per verdict: numbers, which the
-    report puts into words.
-    """
+    """Evaluate all claims and write <tables_dir>/claims.json, one object per verdict."""
     directory = Path(tables_dir)
     verdicts = evaluate(directory)
     rows = [{"sentence": CLAIMS[verdict.claim].sentence} | row_of(verdict) for verdict in verdicts]
@@ -90,7 +88,7 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
 
 
 def row_of(verdict: Verdict) -> dict[str, Any]:
-    """It as plain data: null for numbers that JSON has no word for."""
+    """Return a verdict as plain data; numbers that are not finite become null."""
     row: dict[str, Any] = _finite(asdict(verdict))
     return row
 
@@ -100,6 +98,6 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    if hasattr(value, "item"):  # NumPy's
+    if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

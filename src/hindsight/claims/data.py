@@ -1,6 +1,4 @@
-"""The papers' claims, read from one file a paper."""
-
-from __future__ import annotations
+"""Read the papers' claims, one file per paper."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +12,7 @@ FILES = ("ppo_her.yaml", "meher.yaml")
 
 @dataclass(frozen=True)
 class Change:
-    """A rule that was changed after results were seen: when, how, and what the old one had said of
-    the published results, by fidelity.
-    """
+    """A change to a rule after results were seen; `before`: the old verdicts by fidelity."""
 
     date: str
     what: str
@@ -27,12 +23,18 @@ class Change:
 class Claim:
     """A claim of a paper and the rule by which it is judged.
 
-    source: where the paper says it; published: the paper's own value; metric: what is measured, in
-    words; measure, arguments: the function of `measures` that does, and what it is called with;
-    rule, limits: the rule of `rules`, and its numbers; unit: how the value is shown; says: the
-    sentence of the verdict; figure: its name under the fidelity `released`; experiments: whose
-    tables it reads; dated: since when the rule stands; beside: the same measured otherwise, which
-    decides nothing, by what is said of it.
+    Attributes:
+        source: where the paper says it.
+        published: the paper's own value.
+        metric: what is measured, in words.
+        measure, arguments: the function of `measures` and its arguments.
+        rule, limits: the rule of `rules` and its numbers.
+        unit: how the value is shown.
+        says: the sentence of the verdict.
+        figure: the name of its figure under the fidelity `released`.
+        experiments: the experiments whose tables it reads.
+        dated: the date of the rule.
+        beside: changed arguments by description; these measurements do not affect the verdict.
     """
 
     id: str
@@ -77,5 +79,5 @@ def _read() -> tuple[dict[str, str], dict[str, Claim]]:
     return titles, claims
 
 
-#: The papers by their short names; their claims by id, in order.
+#: The papers' titles by short name, and their claims by id.
 PAPERS, CLAIMS = _read()

@@ -1,6 +1,4 @@
-"""The tables that a claim is judged by, and what was measured in them."""
-
-from __future__ import annotations
+"""Read the tables that a claim is judged by, and hold what was measured in them."""
 
 import json
 from collections.abc import Sequence
@@ -15,22 +13,27 @@ from hindsight.analysis.effects import NAN, effect
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.io.checksums import RECORD
 
-#: Cells that are named where some are missing.
+#: How many missing cells are named.
 NAMED = 12
 
 
 class Untested(Exception):
-    """Why a claim cannot be judged by these results, in words."""
+    """A claim cannot be judged by these results."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """What a measure found.
 
-    value: with its interval over seeds, and (wide) over conditions; detectable: as `Effect` has it;
-    conditions: its value in each; ahead, behind, open: in how many it is in the claim's favour,
-    against it, or neither; words: what its sentence names beside; missing: what the results lack of
-    the paper's.
+    Attributes:
+        value: the measured value.
+        low, high: its interval over seeds.
+        wide_low, wide_high: its interval over conditions.
+        detectable: as in `Effect`.
+        ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
+        conditions: the value in each condition.
+        words: further values for the verdict's sentence.
+        missing: which of the paper's results are missing.
     """
 
     value: float
@@ -50,7 +53,7 @@ class Measured:
 
 
 def of_values(values: pd.Series, **more: Any) -> Measured:
-    """The mean over conditions of one value a run, indexed by condition and seed."""
+    """Measure the mean over conditions of one value per run, indexed by condition and seed."""
     if values.empty:
         raise Untested("no condition has results of both sides")
     found = effect(values)
@@ -63,21 +66,22 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
 
 
 def by_condition(values: pd.Series) -> dict[str, float]:
-    """A value per condition as plain data."""
+    """Return a value per condition as plain data."""
     return {str(name): float(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The tables under results/tables/<source>, seen at one fidelity."""
+    """The tables in results/tables/<source> under one fidelity."""
 
     directory: Path
     fidelity: str
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
-        """The rows of this fidelity and of arms with these roles (none: any).
+        """Return the rows of this fidelity and of arms with these roles (none: any).
 
-        Raises Untested where there are none of a role, or fewer cells than were planned.
+        Raises:
+            Untested: a role has no rows, or planned cells are missing.
         """
         lacking = self._missing(experiment, roles)
         if lacking:
@@ -89,13 +93,14 @@ class Evidence:
             raise Untested(f"the experiment {experiment} has no results")
         rows = read_table(path)
         rows = rows[rows["fidelity"] == self.fidelity]
-        if absent := set(roles) - set(rows["role"]) or rows.empty:
-            which = f" of {' and '.join(sorted(absent))}" if isinstance(absent, set) else ""
+        absent = set(roles) - set(rows["role"])
+        if absent or rows.empty:
+            which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")
         return rows[rows["role"].isin(roles)] if roles else rows
 
     def _missing(self, experiment: str, roles: Sequence[str]) -> list[str]:
-        """Planned cells of this fidelity and these roles that were not there."""
+        """Return the planned cells of this fidelity and these roles without a file."""
         record = self.directory / experiment / RECORD
         if not record.exists():
             return []
@@ -108,7 +113,7 @@ class Evidence:
         return list(dict.fromkeys(f"{path.parent.name}/{path.stem}" for path in cells))
 
     def cells(self, experiment: str, arm: str) -> dict[tuple[Any, ...], str]:
-        """Files of an arm's cells by level and condition."""
+        """Return the files of an arm's cells by level and condition."""
         plan = read_plan(self.directory / experiment / "plan.json")
         return {
             (*entry["level"].values(), entry["condition"]): entry["cell"]
@@ -118,10 +123,10 @@ class Evidence:
 
 
 def chosen(table: pd.DataFrame, role: str, **keys: str) -> pd.DataFrame:
-    """The rows of arms with a role and keys, as an entry names them: `set` or a value."""
+    """Return the rows of arms with a role and keys; the value `set` stands for any value."""
     return select(table, role, **{k: SET if v == "set" else v for k, v in keys.items()})
 
 
 def planned(plan: Path) -> set[str]:
-    """Fidelities of an experiment's plan; none if there is no plan."""
+    """Return the fidelities of an experiment's plan; none if the file does not exist."""
     return {entry["fidelity"] for entry in read_plan(plan)["entries"]} if plan.exists() else set()

@@ -1,11 +1,9 @@
-"""What the papers' claims are about, measured in the tables: a function each.
+"""Measure in the tables what the papers claim, one function per measure.
 
-Steps and minutes are those to a training return of 0.8 (`learn_step`); a run that ends before is
-censored and counts with its last step, so that its log-ratio is a bound. Ratios are log2; positive
-is in the claim's favour. Tests are a run's last evaluation, without random actions.
+Steps and minutes are those to a training return of 0.8 (`learn_step`). A run that ends before that
+is censored and counts with its last step, so that its log-ratio is a bound. Ratios are log2, and
+positive values support the claim. Tests are a run's last evaluation, without random actions.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import names_of, select
-from hindsight.analysis.best_level import S_RATIO, lean, resampled_medians
+from hindsight.analysis.best_level import S_RATIO, draw_seeds, lean, resampled_medians
 from hindsight.analysis.effects import CONDITION, FOUND_AT, NAN, RUN, paired
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL
@@ -31,49 +29,48 @@ from hindsight.claims.evidence import (
 )
 
 Array = NDArray[np.float64]
-DRAWS = 1000
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
 BOTH = ("subject", "baseline")
 FOUR = (*BOTH, "reference")
 NOTHING = "no run reaches a training return of 0.8"
-#: Two clocks that differ by more where the same is done were not timed alike.
+#: Arms are timed alike if their clocks differ by at most this share before the switch.
 ALIKE = 0.05
 SMOOTHED = 5  # rollouts
-#: Where PPO-HER's runs at the defaults are: experiment, and its role there.
+#: The experiments with PPO-HER's runs at the defaults, and its role there.
 HER_RUNS = {"stop_her": "baseline", "algorithms": "subject"}
 
 
 def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
-    """log2 of the time to learn, by condition and seed; of a run that has not, of its last."""
+    """Return log2 of the time to learn, or else of a run's last time, by condition and seed."""
     found = runs[time].fillna(runs[LAST[time]]).astype(float)
     return pd.Series(np.log2(found.to_numpy()), pd.MultiIndex.from_frame(runs[RUN]))
 
 
-def _interval(replicates: Array, fewest: int, confidence: float = 0.95) -> tuple[float, float]:
-    """None under five seeds."""
-    if fewest < statistics.FEWEST_SEEDS:
-        return statistics.NO_INTERVAL
-    return statistics.percentile_interval(replicates, confidence)
+def _interval(replicates: Array, fewest: int) -> statistics.Interval:
+    """Return the interval of replicates `[draw]`; NaN with fewer than five seeds."""
+    return statistics.percentile_interval(replicates, enough=fewest >= statistics.FEWEST_SEEDS)
 
 
-def _draws(n: int) -> NDArray[np.int64]:
-    """Seeds that are drawn anew `[draw, seed]`, the same ones for all that have as many."""
-    return np.random.default_rng(0).integers(0, n, size=(DRAWS, n))
+def _by_run(found: Mapping[Any, float]) -> pd.Series:
+    """Return values by (condition, seed) as a series."""
+    index = pd.MultiIndex.from_tuples(list(found), names=RUN)
+    return pd.Series(list(found.values()), index, dtype=float)
 
 
 def _tops(rows: pd.DataFrame, spacing: float) -> Array:
-    """Maximum median returns `[draw]` of resampled seeds, of one cell's rows of seed_curves, read
-    at multiples of `spacing`.
+    """Return maximum median returns of resampled seeds `[draw]`, read at multiples of `spacing`.
+
+    `rows` are one cell's rows of seed_curves.parquet.
     """
     wide = rows.pivot(index="env_steps", columns="seed", values="return_mean").ffill()
     grid = np.arange(spacing, wide.index[-1] + spacing, spacing)
     curve = wide.reindex(grid, method="ffill").to_numpy(dtype=np.float64)
-    return np.asarray(np.nanmax(resampled_medians(curve, _draws(curve.shape[1])), axis=0))
+    return np.asarray(np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1])), axis=0))
 
 
 def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
-    """P1: conditions in which PPO-HER's maximum median return (a column of summary.csv) is the
-    highest, or within a tie of it.
+    """P1: count the conditions in which PPO-HER's maximum median return, a column of summary.csv,
+    is the highest or within a tie of it.
     """
     summary = evidence.table("algorithms", "summary.csv", *FOUR)
     curves = evidence.table("algorithms", "seed_curves.parquet", *FOUR)
@@ -104,10 +101,10 @@ def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
 
 
 def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
-    """P2, P3: whether PPO-HER's median run learns before those of the rivals, by steps or minutes.
+    """P2, P3: compare the times at which the median runs of PPO-HER and its rivals learn.
 
-    value: log2 of the fastest rival's time over PPO-HER's, mean over the conditions where both
-    medians learn.
+    The value is log2 of the fastest rival's steps or minutes over PPO-HER's, averaged over the
+    conditions in which both medians learn.
     """
     runs = evidence.table("algorithms", "runs.parquet", "subject", rivals["role"])
     summary = evidence.table("algorithms", "summary.csv", "subject", rivals["role"])
@@ -143,12 +140,15 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
 
 
 def _median(times: pd.Series) -> float:
-    """Of all runs: one that never learns takes longer than any."""
+    """Return the median time over all runs; a run that never learns takes infinitely long."""
     return float(np.median(times.fillna(np.inf)))
 
 
 def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> int:
-    """1: my median run learns first; -1: the other; 0: neither does, or one had stopped before."""
+    """Return 1 if my median run learns first, -1 if the other does.
+
+    0 if neither learns, at a tie, or if the loser was stopped before the winner learned.
+    """
     at = [_median(own[time]) for own in (mine, other)]
     if at[0] == at[1]:
         return 0
@@ -159,7 +159,7 @@ def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> int:
 
 
 def sizes(summary: pd.DataFrame) -> list[str]:
-    """Seeds and budgets of the arms, where they differ."""
+    """Say which seeds and budgets the arms had, if they differ."""
     found = {
         str(arm): f"{own['n_seeds'].min()} seeds and {own['budget'].min():,} steps".replace(
             ",", " "
@@ -173,16 +173,16 @@ def sizes(summary: pd.DataFrame) -> list[str]:
 
 
 def solves(evidence: Evidence) -> Measured:
-    """P4: conditions that most runs of PPO-HER solve and most of PPO's do not, by their tests."""
+    """P4: count the conditions whose tests most runs of PPO-HER solve, and most of PPO do not."""
     runs = evidence.table("algorithms", "runs.parquet", *BOTH)
     runs = runs.assign(solved=runs["final_evaluation_success"] >= SOLVED_SUCCESS - ROUNDING)
     shares, draws = dict[str, pd.Series](), dict[str, list[Array]]()
     for role in BOTH:
         by_place = select(runs, role).groupby(CONDITION, sort=False)["solved"]
         shares[role] = by_place.mean()
-        draws[role] = [own.to_numpy()[_draws(len(own))].mean(axis=1) for _, own in by_place]
+        draws[role] = [own.to_numpy()[draw_seeds(len(own))].mean(axis=1) for _, own in by_place]
     her, ppo = shares["subject"], shares["baseline"].reindex(shares["subject"].index)
-    if not (runs["solved"].any()):
+    if not runs["solved"].any():
         raise Untested("no run solves its task")
     gained, lost = (her >= 0.5) & (ppo < 0.5), (her < 0.5) & (ppo >= 0.5)
     replicates = (np.array(draws["subject"]) >= 0.5) & (np.array(draws["baseline"]) < 0.5)
@@ -195,7 +195,7 @@ def solves(evidence: Evidence) -> Measured:
 
 
 def reaches(evidence: Evidence) -> Measured:
-    """P5a: share of runs that learn, over the rates, PPO-HER less PPO."""
+    """P5a: measure the share of runs that learn, over all rates, PPO-HER minus PPO."""
     runs = evidence.table("learning_rate", "runs.parquet", *BOTH)
     if runs["learn_step"].isna().all():
         raise Untested(NOTHING)
@@ -211,8 +211,8 @@ def reaches(evidence: Evidence) -> Measured:
 
 
 def sensitivity(evidence: Evidence) -> Measured:
-    """P5b: log2 of best over worst maximum median return over the rates, PPO's less PPO-HER's,
-    where both learn at some rate.  The worst is FLOOR at least.
+    """P5b: measure log2 of the best over the worst maximum median return over all rates, PPO minus
+    PPO-HER, where both learn at some rate. The worst is at least FLOOR.
     """
     table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
     curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH)
@@ -252,8 +252,10 @@ def sensitivity(evidence: Evidence) -> Measured:
 
 
 def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> Measured:
-    """P6: success in tests at the harder levels as a share of that at the easiest, mean over them,
-    PPO-HER less PPO. Success is a mean over conditions.
+    """P6: measure the success in tests that is retained at harder levels, PPO-HER minus PPO.
+
+    Retained is the success at a level, averaged over conditions, over that at the easiest level;
+    the value is the mean over the harder levels.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH)
     wide = runs.pivot(index=RUN, columns=["role", key], values="final_evaluation_success").dropna()
@@ -264,7 +266,7 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
     strata = [[own.loc[[place]].to_numpy() for place in wide.index.unique(0)] for own in arms]
 
     def kept(means: Array) -> Array:
-        """`[..., condition, level]`."""
+        """Return the retained share `[...]` of means `[..., condition, level]`."""
         mean = means.mean(axis=-2)
         return np.asarray((mean[..., 1:] / np.maximum(mean[..., :1], FLOOR)).mean(axis=-1))
 
@@ -272,11 +274,10 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
         raise Untested("one of the two never succeeds at the easiest level")
 
     seeds = min(map(len, strata[0]))
-    by_seed, by_place, drawn = [], [], np.random.default_rng(1)
-    places = drawn.integers(0, len(strata[0]), size=(DRAWS, len(strata[0])))
+    by_seed, by_place, places = [], [], draw_seeds(len(strata[0]), 1)
     for own in strata:
         means = np.array([values.mean(axis=0) for values in own])
-        draws = np.stack([values[_draws(len(values))].mean(axis=1) for values in own], axis=1)
+        draws = np.stack([values[draw_seeds(len(values))].mean(axis=1) for values in own], axis=1)
         by_seed.append(np.append(kept(means)[None], kept(draws)))
         by_place.append(kept(means[places]))
     value, replicates = by_seed[0][0] - by_seed[1][0], by_seed[0][1:] - by_seed[1][1:]
@@ -295,8 +296,10 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
 def tasks_learned(
     evidence: Evidence, *, only: str, others: list[str], learned: float, needs: dict[str, int]
 ) -> Measured:
-    """P7: tasks that PPO-HER learns at some weight decay, median over seeds of a run's best hundred
-    episodes or last test; 0 unless `only` is one. Runs shorter than needed do not count.
+    """P7: count the tasks that PPO-HER learns at some weight decay; 0 unless `only` is one of them.
+
+    A task is learned by the median over seeds of a run's best hundred episodes or last test. Runs
+    shorter than needed do not count.
     """
     runs = evidence.table("fetch", "runs.parquet", *BOTH)
     budgets = evidence.table("fetch", "summary.csv", *BOTH)
@@ -322,8 +325,9 @@ def tasks_learned(
 
 
 def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
-    """P8: rank correlation of entropy and (smoothed) return after a run's best, of runs that then
-    lose so much, in conditions in which five do.
+    """P8: measure the rank correlation of entropy and smoothed return after a run's best return.
+
+    Counts runs that then lose at least `lost`, in conditions with five or more of them.
     """
     curves = evidence.table("algorithms", "seed_curves.parquet", "subject")
     found, runs, rise = dict[tuple[Any, ...], float](), 0, []
@@ -335,8 +339,7 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
             entropy = curve["policy_entropy"]
             found[run] = statistics.spearman(entropy[best:], smooth[best:])
             rise.append(entropy.iloc[-1] - entropy.iloc[best])
-    index = pd.MultiIndex.from_tuples(list(found), names=RUN)
-    values = pd.Series(list(found.values()), index, dtype=float)
+    values = _by_run(found)
     count = values.groupby(level=0).transform("size")
     enough = values[count >= statistics.FEWEST_SEEDS].dropna()
     if enough.empty:
@@ -347,8 +350,8 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
 
 
 def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
-    """log2 of MEHER's steps to learn by condition and seed, a column per S, in conditions that have
-    every S; and the budget by condition.
+    """Return log2 of MEHER's steps to learn by condition and seed, with a column per S, where every
+    S has results; and the budget by condition.
     """
     runs = evidence.table("s_ratio", "runs.parquet", "subject")
     budgets = evidence.table("s_ratio", "summary.csv", "subject")
@@ -364,17 +367,17 @@ def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def _cube(wide: pd.DataFrame) -> list[Array]:
-    """One array `[seed, column]` per condition."""
+    """Return an array `[seed, column]` per condition."""
     return [own.to_numpy() for _, own in wide.groupby(level=0, sort=False)]
 
 
 def best_s(evidence: Evidence, *, within: float) -> Measured:
-    """M1: the S that needs the fewest steps; those that need at most so much more are as good."""
+    """M1: find the S with the fewest steps to learn, and those within a share of it."""
     wide, _ = _by_s(evidence)
     levels, cube = wide.columns.to_numpy(dtype=float), _cube(wide)
     mean = np.mean([own.mean(axis=0) for own in cube], axis=0)
-    draws = np.mean([own[_draws(len(own))].mean(axis=1) for own in cube], axis=0)
-    places = np.random.default_rng(1).integers(0, len(cube), size=(DRAWS, len(cube)))
+    draws = np.mean([own[draw_seeds(len(own))].mean(axis=1) for own in cube], axis=0)
+    places = draw_seeds(len(cube), 1)
     wider = np.array([own.mean(axis=0) for own in cube])[places].mean(axis=1)
     good = levels[mean <= mean.min() + np.log2(1 + within) + ROUNDING]
     table = evidence.table("s_ratio", "best_level.csv", "subject")
@@ -392,13 +395,13 @@ def best_s(evidence: Evidence, *, within: float) -> Measured:
 
 
 def _absent(levels: Array) -> list[str]:
-    """Which of the paper's S have no results."""
+    """Say which of the paper's S have no results."""
     absent = [s / 10 for s in range(11) if not np.isclose(levels, s / 10).any()]
     return [f"S = {', '.join(f'{s:g}' for s in absent)} absent"] if absent else []
 
 
 def leaning(evidence: Evidence, *, ends: bool) -> Measured:
-    """M3: log2 steps to learn at S below 1/2, less at the mirrored S above; ends: also 0 and 1."""
+    """M3: measure log2 steps at S < 1/2 minus those at 1 - S; `ends`: include 0 and 1."""
     wide, _ = _by_s(evidence)
     levels = wide.columns.to_numpy(dtype=float)
     kept = np.full(len(levels), ends) | ((levels > ROUNDING) & (levels < 1 - ROUNDING))
@@ -409,8 +412,8 @@ def leaning(evidence: Evidence, *, ends: bool) -> Measured:
 
 
 def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured:
-    """M2: log2 of PPO-HER's steps to learn over MEHER's, S chosen on the other half of the seeds;
-    count: in how many conditions it is above a tie.
+    """M2: measure log2 of PPO-HER's steps to learn over MEHER's, or count the conditions above a
+    tie. S is chosen on the other half of the seeds.
     """
     wide, budgets = _by_s(evidence)
     odd = wide.index.get_level_values("seed") % 2 == 1
@@ -427,7 +430,7 @@ def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured
     if not count:
         return found
     each = [own.to_numpy() for _, own in values.groupby(level=0, sort=False)]
-    draws = np.array([own[_draws(len(own))].mean(axis=1) for own in each])
+    draws = np.array([own[draw_seeds(len(own))].mean(axis=1) for own in each])
     means = np.array([own.mean() for own in each])
     ahead, behind = int((means >= tie).sum()), int((means <= -tie).sum())
     return Measured(
@@ -438,7 +441,7 @@ def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured
 
 
 def _her(evidence: Evidence, budgets: pd.Series) -> pd.Series:
-    """log2 of PPO-HER's steps to learn at the defaults, within these budgets by condition."""
+    """Return log2 of PPO-HER's steps to learn at the defaults, within budgets by condition."""
     found: list[pd.Series] = []
     for experiment, role in HER_RUNS.items():
         try:
@@ -462,7 +465,7 @@ def _her(evidence: Evidence, budgets: pd.Series) -> pd.Series:
 
 
 def targeting(evidence: Evidence) -> Measured:
-    """M4: log2 of untargeted MEHER's steps to learn over targeted MEHER's, mean over S below 1."""
+    """M4: measure log2 of untargeted over targeted MEHER's steps to learn, mean over S < 1."""
     keys = [*RUN, S_RATIO]
     sides, cells = [], []
     for experiment, failures in (("targeted", "targeted"), ("s_ratio", None)):
@@ -488,8 +491,9 @@ def targeting(evidence: Evidence) -> Measured:
 def difference(
     evidence: Evidence, *, experiment: str, column: str, once: str | None = None
 ) -> Measured:
-    """M5a: a column of runs.parquet, of the arm that the experiment is about less that of the one
-    to compare with, paired by seed; once: a column without which there is nothing to compare.
+    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed.
+
+    `once` is a column that must have a value in some run of the subject.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH)
     own, other = (select(runs, role) for role in BOTH)
@@ -499,10 +503,10 @@ def difference(
 
 
 def saved_after(evidence: Evidence, *, column: str) -> Measured:
-    """M5b, M5c: share saved after the switch, over the same steps; column: `updates` or `minutes`.
+    """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
-    Minutes count if both arms were timed alike: on the same machine, and until the switch, where
-    both do the same, equally fast.
+    Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
+    same machine, and equally fast until the switch, up to which both do the same.
     """
     runs = evidence.table("stop_her", "runs.parquet", *BOTH)
     curves = evidence.table("stop_her", "seed_curves.parquet", *BOTH)
@@ -523,13 +527,12 @@ def saved_after(evidence: Evidence, *, column: str) -> Measured:
             pace[run] = spent[0, 0] / spent[1, 0]
     if not after:
         raise Untested("no run succeeds often enough to switch")
-    index = pd.MultiIndex.from_tuples(list(after), names=RUN)
-    values = pd.Series(list(after.values()), index, dtype=float)
-    paces = pd.Series(list(pace.values()), index, dtype=float).groupby(CONDITION).median()
+    paces = _by_run(pace).groupby(CONDITION).median()
     alike = (paces - 1.0).abs().le(ALIKE) & clocks.reindex(paces.index).eq(1)
     if column == "minutes" and not alike.all():
         raise Untested(f"both arms were timed alike in {alike.sum()} of {len(alike)} conditions")
-    return of_values(values, words={"whole": float(np.mean(whole)), "switch": switch.median()})
+    more = {"whole": float(np.mean(whole)), "switch": switch.median()}
+    return of_values(_by_run(after), words=more)
 
 
 MEASURES: Mapping[str, Callable[..., Measured]] = {

@@ -1,9 +1,7 @@
-"""Four rules: from what was measured to yes or no.
+"""The rules that turn measurements into yes or no.
 
-Intervals are those over seeds, the conditions being fixed.
+Intervals are over seeds, with the conditions fixed.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,22 +10,20 @@ from typing import Any
 from hindsight.claims.evidence import Measured, Untested
 
 ROUNDING = 1e-6
-#: The papers' conditions, of which a claim counts some.
+#: The number of the papers' conditions.
 CONDITIONS = 12
 
 
 @dataclass(frozen=True)
 class Rule:
-    """text: the rule in a sentence, with a claim's limits to be filled in; holds: whether it says
-    yes.
-    """
+    """A rule as a sentence with fields for a claim's limits, and as a function."""
 
     text: str
     holds: Callable[..., bool]
 
 
 def race(m: Measured, *, more_than: int) -> bool:
-    """First in most conditions, and not by the other's default alone."""
+    """Return whether the subject is first in most conditions, and ahead where both arrive."""
     share = more_than / CONDITIONS
     sooner = m.words["compared"] == 0 or _has_interval(m).low > 0
     return m.ahead > share * m.n_conditions + ROUNDING and sooner
@@ -41,8 +37,11 @@ def level(
     of: int = 0,
     interval: bool = True,
 ) -> bool:
-    """Within bounds; of: conditions that the bounds count, of fewer that share of them; interval:
-    whether there must be one.
+    """Return whether the value is within bounds.
+
+    Args:
+        of: the number of conditions that the bounds refer to; they are scaled if fewer were run.
+        interval: whether the value must have an interval.
     """
     if interval:
         _has_interval(m)
@@ -51,13 +50,13 @@ def level(
 
 
 def lean(m: Measured, *, above: float | None = None, below: float | None = None) -> bool:
-    """The interval lies on one side."""
+    """Return whether the interval lies above or below a limit."""
     _has_interval(m)
     return (above is None or m.low > above) and (below is None or m.high < below)
 
 
 def equal(m: Measured, *, within: float) -> bool:
-    """The interval lies within a margin of 0."""
+    """Return whether the interval lies within a margin of 0."""
     _has_interval(m)
     return -within < m.low and m.high < within
 
@@ -82,7 +81,7 @@ RULES = {
 
 
 def text(rule: str, limits: dict[str, Any]) -> str:
-    """A claim's rule in a sentence."""
+    """Return a claim's rule as a sentence."""
     names = {"at_least": "{:g} or more", "at_most": "at most {:g}", "above": "above {:g}",
              "below": "below {:g}"}  # fmt: skip
     bounds = [words.format(limits[name]) for name, words in names.items() if name in limits]

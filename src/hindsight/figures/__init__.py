@@ -1,7 +1,7 @@
 """From tables to figures; never imports torch.
 
-figures.yaml says which figures there are and what each shows; `draw` draws one by name, `draw_all`
-many.  What draws is imported once something is drawn.
+figures.yaml defines all figures. `draw` draws one by name, `draw_all` many. Plotting libraries are
+imported only when something is drawn.
 """
 
 import gc
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hindsight.figures.specs import (
-    FIDELITIES,
     FIGURES,
     FigureSpec,
     name_under,
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FIDELITIES",
     "FIGURES",
-    "FigureSpec",
     "draw",
     "draw_all",
     "draw_spec",
@@ -42,7 +39,7 @@ __all__ = [
 
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> "Figure":
-    """The figure of a spec, from the tables in `folder`."""
+    """Return the figure of a spec, from the tables in `folder`."""
     from hindsight.figures import curves, environment, learned, points, style
     from hindsight.figures.tables import Tables
 
@@ -58,10 +55,10 @@ def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> "Figure
 
 
 def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> "Figure":
-    """Figure `name`, from `<tables_root>/<experiment>/`; KeyError names the figures there are."""
+    """Return figure `name` from `<tables_root>/<experiment>/`; raise KeyError if it is unknown."""
     there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
     if name not in there:
-        raise KeyError(f"there is no figure {name!r}; there are {', '.join(there)}")
+        raise KeyError(f"no figure {name!r}; choose from {', '.join(there)}")
     return draw_spec(there[name], tables_root / there[name].experiment, paper=paper)
 
 
@@ -73,9 +70,9 @@ def draw(
     *,
     paper: bool = False,
 ) -> list[Path]:
-    """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; returns their paths.
+    """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; return the paths.
 
-    paper: 3.3 or 6.9 inches wide, without title and settings.
+    With `paper`, it is 3.3 or 6.9 inches wide, without title and settings.
     """
     from hindsight.figures import style
 
@@ -84,17 +81,16 @@ def draw(
 
 
 def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:
-    """Draw the PNG files that are named like their figures, from their experiments' folders, by so
-    many processes.
+    """Draw PNG files, each named after its figure, from the experiments' folders.
 
-    Raises DamagedError for tables that are not as they were written.
+    Raises:
+        DamagedError: tables were changed after they were written.
     """
     specs = specs_of(folders)
     sources = {path: folders[specs[path.stem].experiment] for path in out}
     check_tables(dict.fromkeys(sources.values()))
     todo = [(path.stem, sources[path].parent, path.with_suffix(""), ("png",)) for path in out]
-    # A figure is many thousand objects: looking through them all again and again takes a tenth of
-    # the time.
+    # Garbage collection over the many objects of a figure would take a tenth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 50)
     side_by_side(draw, todo, processes)

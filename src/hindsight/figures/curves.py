@@ -1,6 +1,5 @@
-"""Curves over steps or minutes, in a grid of conditions: median, middle half, and every seed."""
+"""Draw curves over steps or minutes, in a grid of conditions: median, quartiles, every seed."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from hindsight.analysis import authors
 from hindsight.figures import panels, style
 from hindsight.figures.panels import FEW, Grid, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
@@ -21,11 +21,11 @@ from hindsight.specs.config import AUTHORS
 
 Array = NDArray[np.float64]
 POINTS = 200  # of a median
-#: An axis that most lines leave so early is logarithmic.
+#: An axis is logarithmic if it is this many times as long as the first quartile of the lines.
 EARLY = 5.0
-#: Return or success of a median that is as good as perfect.
+#: The return or success of a median that counts as perfect.
 NEAR_TOP = 0.8
-#: How a line ends before its axis does: its mark, and why.
+#: Why a line ends before its axis: marker and label.
 ENDS = {
     "early": ("o", "ends: a hundred episodes in a row succeeded"),
     "half": ("d", "ends: half of the runs learned, the others did not"),
@@ -39,9 +39,11 @@ AXES = {"env_steps": "environment steps", "minutes": "training time of a run (mi
 class Curve:
     """One cell's curve.
 
-    x, middle, low, high: [point], the median over seeds and their quartiles until half of the runs
-    have ended (from there on a median would show what runs had in the end); seeds: by run
-    [row, (x, y)]; a run that ended before the others keeps its last value.
+    Attributes:
+        x, middle, low, high: `[point]`, the median over seeds and the quartiles until half of the
+            runs have ended; a run that ended earlier keeps its last value.
+        seeds: by run, `[row, (x, y)]`.
+        end: where half of the runs have ended.
     """
 
     x: Array
@@ -53,7 +55,7 @@ class Curve:
 
 
 def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) -> Curve | None:
-    """The curve of a cell's rows (seed, x and the measure's column); None without any value."""
+    """Return the curve of a cell's rows (seed, x, the measure's column); None without values."""
     points = rows[["seed", x, measure.column]].to_numpy(float)
     points = points[np.isfinite(points).all(axis=1)]
     if measure.log:
@@ -73,7 +75,7 @@ def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) 
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """The grid of a spec."""
+    """Draw the grid of a spec."""
     own = panels.grid(tables, spec) if tables.plan["entries"] else None
     found = {} if own is None else _read(tables, own)
     if own is None or not found:
@@ -127,7 +129,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
 
 
 def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
-    """Every curve that the panels may show, by its measure's column and its place."""
+    """Return every curve that the panels may show, by the measure's column and the cell."""
     x, wanted = own.spec.x, {key_of(e) for panel in own.panels for e in panel.entries}
     found = {}
     for measure in (measures()[name] for name in own.spec.measures):
@@ -139,7 +141,7 @@ def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
 
 
 def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
-    """What was timed on another processor than the first line of its panel."""
+    """Return the cells timed on another processor than the first line of their panel."""
     summary = tables.read("summary.csv")
     timed = {
         (row["arm"], row["level"], row["condition"]): str(row["timed_on"]).split(",")[0]
@@ -153,14 +155,16 @@ def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
 
 
 def _ended(tables: Tables) -> dict[Key, str]:
-    """How most runs of a cell ended."""
+    """Return how most runs of each cell ended."""
     runs = tables.read("runs.parquet", ["seed", "ended"]).dropna(subset=["ended"])
     return {key: str(own["ended"].mode().iloc[0]) for key, own in by_condition(runs).items()}
 
 
 def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str, bool]:
-    """Set every panel's x, up to where the last line ends; its unit, its label, and whether it is
-    logarithmic, as it is where most lines end early or in very different places.
+    """Set the x axes of all panels, up to the end of the last line.
+
+    Returns the unit, the label, and whether the axes are logarithmic, which they are if many lines
+    end early.
     """
     ends = [curve.end for curve in drawn.values()]
     unit = (1e3 if max(ends) < 1e6 else 1e6) if own.spec.x == "env_steps" else 1.0
@@ -186,7 +190,7 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
 def _draw_median(
     ax: Axes, curve: Curve, unit: float, look: style.Look, order: int, *, band: bool
 ) -> None:
-    """Median and middle half; markers are staggered so that equal curves stay visible."""
+    """Draw median and quartiles, with staggered markers so that equal curves stay visible."""
     x = curve.x / unit
     if band:
         ax.fill_between(x, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0)
@@ -204,7 +208,7 @@ def _draw_median(
 
 
 def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: float) -> None:
-    """Every seed as a thin line; one picture per panel in the PDF, so that it stays small."""
+    """Draw every seed as a thin line, rasterized so that the PDF stays small."""
     lines = [run / [unit, 1.0] for run in curve.seeds]
     ax.add_collection(
         LineCollection(
@@ -223,10 +227,10 @@ def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: fl
 def _mark_end(
     ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, *, few: bool
 ) -> set[str]:
-    """Mark where a line stops before its axis, by why it does.
+    """Mark the reason where a line ends before its axis; return it in a set.
 
-    few: whether so few lines are here that what was perfect can go on, dotted.  Where half of the
-    runs were perfect and the others never learned, the median lies between.
+    If `few`, perfect lines are continued by dots. A median below the top means that half of the
+    runs became perfect and the others did not learn.
     """
     high = ax.get_xlim()[1]
     if ended not in ENDS or curve.end / unit > 0.9 * high:
@@ -243,7 +247,7 @@ def _mark_end(
 
 
 def _note_absent(panel: Panel, there: set[Key], unlike: set[Key]) -> None:
-    """Say where a panel has nothing to show, though its cells are there."""
+    """Note in a panel which of its cells have results that it cannot show."""
     keys = [key_of(entry) for entry in panel.entries]
     if keys and not any(key in there for key in keys):
         style.note(panel.ax, "not recorded")
@@ -252,20 +256,15 @@ def _note_absent(panel: Panel, there: set[Key], unlike: set[Key]) -> None:
 
 
 def _draw_authors(own: Grid, tables: Tables, unit: float) -> list[Line2D]:
-    """The median of the authors' own runs where they had our network; entries for the legend."""
+    """Draw the median of the authors' runs with our network; return entries for the legend."""
     network = "x".join(map(str, tables.plan["preset"]["hidden"]))
-    theirs: dict[tuple[str, str], list[Array]] = {}
-    if AUTHORS.exists():
-        for name, rows in json.loads(AUTHORS.read_text(encoding="utf-8")).items():
-            prey, spawn, arm, size, _ = name.split("|")
-            if size == network:
-                theirs.setdefault((f"{spawn} {prey}", arm), []).append(np.array(rows)[:, :2])
-    roles = {"baseline": "PPO", "subject": "PPO-HER"}
+    theirs = authors.read(AUTHORS) if AUTHORS.exists() else {}
+    arms = {role: arm for arm, role in authors.ROLES.items()}
     handles: dict[str, Line2D] = {}
     for panel in own.panels:
         for name, entries in panel.lines.items():
-            arm = roles.get(entries[0]["role"], "")
-            if runs := theirs.get((entries[0]["condition"], arm)):
+            arm = arms.get(entries[0]["role"], "")
+            if runs := theirs.get((entries[0]["condition"], arm, network)):
                 table = pd.concat([
                     pd.DataFrame(run, columns=["env_steps", "return_mean"]).assign(seed=i)
                     for i, run in enumerate(runs)

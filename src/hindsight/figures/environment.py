@@ -1,4 +1,4 @@
-"""PPO-HER Fig. 1 and MEHER Fig. 1: the predator-prey environment, drawn from trajectories."""
+"""Draw PPO-HER Fig. 1 and MEHER Fig. 1: trajectories in the predator-prey environment."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from hindsight.figures.tables import Tables
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """The published figure, from the folder's episodes.npz."""
+    """Draw the episodes in the folder's episodes.npz."""
     return figure_of_episodes(load_episodes(tables.folder / "episodes.npz"), spec.title)
 
 
@@ -36,7 +36,7 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
     fig.get_layout_engine().set(w_pad=0.25, h_pad=0.25)  # type: ignore[union-attr, call-arg]
     for ax, episode in zip(fig.axes, episodes, strict=False):
         render.draw_episode(ax, episode)
-        ax.set_in_layout(n == 2)  # of three dimensions matplotlib cannot tell the outline
+        ax.set_in_layout(n == 2)  # matplotlib cannot measure 3D panels
     for ax in fig.axes[len(episodes) :]:
         ax.remove()
     return style.finish(fig, style.Head(title, where, handles), "", "")

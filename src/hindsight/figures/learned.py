@@ -1,4 +1,4 @@
-"""How many runs have learned, over environment steps: one line an arm, all conditions together."""
+"""Draw the share of runs that have learned over environment steps, one line per arm."""
 
 from dataclasses import replace
 
@@ -10,16 +10,16 @@ from hindsight.figures import panels, style
 from hindsight.figures.specs import FigureSpec
 from hindsight.figures.tables import Tables, chosen, look_of
 
-#: Inches of the whole figure but for its head: its letters can be read on a telephone, too.
+#: Inches of the figure without its head, small enough to be legible on a phone.
 SIZE = (4.7, 2.25)
-FIRST = 5_000  # steps at the axis's beginning
+FIRST = 5_000  # steps at the start of the axis
 TICKS = (10_000, 30_000, 100_000, 300_000)
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """The share of each arm's runs whose training return has reached 0.8.
+    """Draw the share of each arm's runs whose training return has reached 0.8.
 
-    The title's fields are the arms' numbers of such runs, in order, and `runs`, that of all runs
+    The fields of the title are each arm's number of such runs, and `runs`, the number of all runs
     of an arm.
     """
     entries = [entry for entry in chosen(tables.plan, spec) if not entry["level"]]

@@ -1,4 +1,4 @@
-"""What figures and pages call things: conditions, keys, levels, sources, and who had less."""
+"""Names on figures and pages: conditions, keys, levels, sources, and the subtitle."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -10,9 +10,9 @@ from hindsight.specs.environments.predator_prey import PREYS as KNOWN
 
 SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
 PREYS = {prey: prey.replace("_", " ") for prey in KNOWN}
-#: Conditions by their names, in their order: how both spawn, how the prey moves.
+#: Spawn and prey of each condition, by its name.
 CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for prey in PREYS}
-#: A key on an axis.
+#: A key as the label of an axis.
 KEYS = {
     "learning_rate": "learning rate",
     "interception_distance": "interception distance r",
@@ -25,7 +25,7 @@ KEYS = {
     "n_bits": "bits n",
     "weight_decay": "weight decay",
 }
-#: A key beside its value.
+#: A key in front of its value.
 SYMBOLS = {
     "learning_rate": "learning rate ",
     "interception_distance": "r = ",
@@ -43,12 +43,12 @@ SYMBOLS = {
 
 
 def number(value: float) -> str:
-    """`0.5`, `3e-5`."""
+    """Format a number: `0.5`, `3e-5`."""
     return f"{value:g}".replace("e-0", "e-")
 
 
 def level_label(level: Mapping[str, Any]) -> str:
-    """`r = 0.5`, `future k = 4`: a level in the papers' symbols (`final` alone is one copy)."""
+    """Return a level in the papers' symbols: `r = 0.5`, `future k = 4`; `final` implies k = 1."""
     words = [
         value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{number(value)}"
         for key, value in level.items()
@@ -58,7 +58,7 @@ def level_label(level: Mapping[str, Any]) -> str:
 
 
 def place_name(place: str, between: str = ", ") -> str:
-    """`static, random spawn`; a task has its own name."""
+    """Return the name of a condition, `static, random spawn`, or of a task."""
     if place not in CONDITIONS:
         return "all conditions" if place == "all" else place
     spawn, prey = CONDITIONS[place]
@@ -66,7 +66,7 @@ def place_name(place: str, between: str = ", ") -> str:
 
 
 def network_note(hidden: Sequence[int]) -> str:
-    """`network 2 × 64` for equal layers, `network 64-32` otherwise; () where arms differ."""
+    """Return `network 2 × 64` for equal layers, else `network 64-32`; () means different ones."""
     if not hidden:
         return "unequal networks"
     if len(set(hidden)) == 1:
@@ -75,25 +75,25 @@ def network_note(hidden: Sequence[int]) -> str:
 
 
 def between(unit: str, counts: Sequence[int]) -> str:
-    """`16 seeds`, `4 to 16 seeds`, `25 000 steps`."""
+    """Return the range of counts: `16 seeds`, `4 to 16 seeds`, `25 000 steps`."""
     ends = dict.fromkeys(f"{n:,}".replace(",", "\u00a0") for n in (min(counts), max(counts)))
     return f"{' to '.join(ends)} {unit}{'' if max(counts) == 1 else 's'}"
 
 
 def origin(source: str) -> str:
-    """Whose results a figure shows: a preset's, those that ship, or whatever was compared."""
+    """Return the origin of a figure's results: a preset, the published ones, or a comparison."""
     words = {"published": "published results", "comparison": "results side by side"}
     return words.get(source, f"preset {source}")
 
 
 def arms_of(plan: Mapping[str, Any]) -> list[str]:
-    """The names of the arms that have entries, in the experiment's order."""
+    """Return the names of the arms with entries, in the experiment's order."""
     there = {entry["arm"] for entry in plan["entries"]}
     return [arm for arm in plan["arms"] if arm in there]
 
 
 def same_cells(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of arms, in their order, that stand for the same cells."""
+    """Return the pairs of arms that consist of the same cells."""
     cells: dict[str, dict[tuple[str, str], str]] = {}
     for entry in plan["entries"]:
         place = (level_text(entry["level"]), entry["condition"])
@@ -102,7 +102,7 @@ def same_cells(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
-    """Where a figure's numbers come from, and what is drawn of them: its subtitle."""
+    """Return the subtitle of a figure: where its numbers come from, and what is drawn."""
     preset, entries = plan["preset"], plan["entries"]
     wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
     most = max(wholes.values())
@@ -125,7 +125,7 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
 
 
 def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Seeds and steps of an arm's cells, each in ascending order, and its number of conditions."""
+    """Return the seeds and steps that occur in an arm's cells, and its number of conditions."""
     own = [entry for entry in plan["entries"] if entry["arm"] == arm]
     seeds, steps = (
         tuple(sorted({entry.get(key, plan["preset"][key]) for entry in own}))
@@ -135,7 +135,7 @@ def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[
 
 
 def _less(own: tuple[Any, ...], most: tuple[Any, ...], everywhere: set[str]) -> str:
-    """What an arm had less of than the arm that had most: `4 seeds, 25 000 steps`."""
+    """Return what an arm had less of than the largest arm: `4 seeds, 25 000 steps`."""
     words = [
         between(unit, mine)
         for unit, mine, theirs in zip(("seed", "step"), own[:2], most[:2], strict=True)

@@ -1,4 +1,4 @@
-"""The grid of panels that all kinds of figures share: which entries of the plan are where."""
+"""The grid of panels that most kinds of figures share, and the plan's entries in each panel."""
 
 import textwrap
 from collections.abc import Sequence
@@ -25,15 +25,15 @@ from hindsight.figures.tables import (
     values,
 )
 
-FEW = 6  # more lines than that in a panel: their bands would hide them, and a bar names them
+FEW = 6  # with more lines than this, a panel has no bands, and a colour bar instead of a legend
 MEASURE = "measure"
-#: Inches of a panel, width and height.
+#: Width and height of a panel in inches.
 PANEL, WIDE = (1.95, 1.35), (3.6, 2.3)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: what it shows of which entries, by the name of the line they belong to."""
+    """One panel: its measure, and its entries by the name of their line."""
 
     ax: Axes
     row: tuple[Any, ...]
@@ -43,32 +43,27 @@ class Panel:
 
     @property
     def entries(self) -> list[Entry]:
-        """All of its entries."""
+        """All entries of the panel."""
         return [entry for own in self.lines.values() for entry in own]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A figure's panels, and the look of each line by its name."""
+    """A figure's panels, and the look of each line by name."""
 
     figure: Figure
     panels: list[Panel]
     looks: dict[Any, style.Look]
     spec: FigureSpec
 
-    def columns(self) -> list[list[Panel]]:
-        """The panels of each column."""
-        names = dict.fromkeys(panel.column for panel in self.panels)
-        return [[p for p in self.panels if p.column == name] for name in names]
-
     @property
     def many(self) -> bool:
-        """Whether there are so many lines of one number that a bar of colours names them."""
+        """Whether there are so many numbered lines that a colour bar replaces the legend."""
         return len(self.looks) > FEW and all(isinstance(name, int | float) for name in self.looks)
 
 
 def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:
-    """Of few conditions each has a column of its own, and there are no rows of spawns."""
+    """Return the spec with a column per condition, without rows, if there are few conditions."""
     places = {entry["condition"] for entry in entries if entry["spawn"]}
     if "spawn" in spec.rows and 0 < len(places) <= len(PREYS) and spec.columns == "prey":
         rows = tuple(facet for facet in spec.rows if facet != "spawn")
@@ -77,10 +72,10 @@ def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:
 
 
 def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) -> Grid:
-    """Empty panels for what the plan has of a figure: rows by its facets, columns by one.
+    """Return empty panels for a figure's entries in the plan.
 
-    Axes are shared: y by a row; x by all, or by the panels of a task or, where their limits differ,
-    of a measure.
+    Panels of a row share y. All panels share x, except that tasks, and measures with different
+    limits, each have their own.
     """
     plan = tables.plan
     entries = chosen(plan, spec)
@@ -112,20 +107,14 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
         ]
         lines: dict[Any, list[Entry]] = {}
         for entry in here:
-            lines.setdefault(_line(entry, spec), []).append(entry)
+            line = spec.alone[1] if entry in alone else value(entry, spec.lines)
+            lines.setdefault(line, []).append(entry)
         panels.append(Panel(ax, row, column, measure, lines))
     _name_panels(fig, spec, rows, columns, int(13 * size[0]))
     shown = looks(plan, usual, spec.lines)
     if alone:
         shown |= {spec.alone[1]: style.Look(style.TEXT, (0, (3, 1.5)), "X", 1.3)}
     return Grid(fig, panels, shown, spec)
-
-
-def _line(entry: Entry, spec: FigureSpec) -> Any:
-    """The name of the line that an entry belongs to."""
-    if spec.alone and value(entry, spec.alone[0]) == spec.alone[1]:
-        return spec.alone[1]
-    return value(entry, spec.lines)
 
 
 def _name_panels(
@@ -135,7 +124,7 @@ def _name_panels(
     columns: Sequence[Any],
     letters: int,
 ) -> None:
-    """letters: of a title that fit above a panel."""
+    """Write the titles of columns, at most `letters` wide, and the names of rows."""
     for ax, column in zip(fig.axes, columns, strict=False):
         title = (
             measures()[column].label if spec.columns == MEASURE else called(spec.columns, column)
@@ -161,10 +150,12 @@ def finished(
     there: set[Key],
     more: Sequence[Line2D] = (),
 ) -> Figure:
-    """The figure with its head, once its panels are drawn.
+    """Finish a figure whose panels are drawn: notes on missing results, legend and head.
 
-    drawn: what lines and bands are, in words; there: what has results; more: further entries of
-    the legend.
+    Args:
+        drawn: the meaning of lines and bands, for the subtitle.
+        there: the cells with results.
+        more: further entries of the legend.
     """
     spec = own.spec
     for panel in own.panels:
@@ -194,12 +185,16 @@ def finished(
 
 
 def _arms(own: Grid) -> set[str]:
-    """The arms that the panels show, those that share their cells with another included."""
+    """Return the arms in the panels, including those that share their cells with another."""
     shown = {e["name"] for panel in own.panels for e in panel.entries}
     return {arm for name in shown for arm in name.split(" = ")}
 
 
 def nothing(tables: Tables, spec: FigureSpec) -> Figure:
-    """The figure of what this preset does not train."""
-    plan = tables.plan
-    return style.nothing(spec.title.format(title=plan["title"]), plan["source"], tables.fidelity)
+    """Return a figure that says that this preset does not train the experiment."""
+    fig = Figure(figsize=(7.2, 1.2), dpi=style.DPI, layout="constrained")
+    words = "This preset trains nothing for this figure."
+    fig.text(0.5, 0.25, words, ha="center", color=style.FAINT)
+    title = spec.title.format(title=tables.plan["title"])
+    origin = f"{tables.plan['source']} · {tables.fidelity} fidelity"
+    return style.finish(fig, style.Head(title, origin), "", "")

@@ -1,4 +1,4 @@
-"""Values with their intervals: along a number that varies, or in rows."""
+"""Draw values with intervals: along a swept number, or in rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,8 +28,8 @@ from hindsight.figures.tables import (
 )
 
 Array = NDArray[np.float64]
-Spread = tuple[float, float, float]  # value, and the bounds of its interval (NaN: none)
-#: Inches of a row of `intervals`, and what each of its lines adds.
+Spread = tuple[float, float, float]  # a value and the bounds of its interval, or NaN
+#: Height in inches of a row of `intervals`, and of each of its lines.
 ROW, LINE = 0.1, 0.09
 BARS = {
     "mean": "bars: bootstrap 95 % interval over seeds, within conditions",
@@ -39,21 +39,21 @@ BARS = {
 
 @dataclass(frozen=True)
 class Values:
-    """What there is of a measure: by cell each run's value `[run]`, or one with its interval."""
+    """A measure's values by cell: each run's value `[run]`, or a value with its interval."""
 
     runs: Mapping[Key, Array]
     given: Mapping[Key, Spread]
 
     @property
     def keys(self) -> set[Key]:
-        """The cells of which there is something."""
+        """The cells with values."""
         return {*self.runs, *self.given}
 
     def pooled(self, measure: Measure, keys: Sequence[Key]) -> Spread | None:
-        """The mean over these cells, each a condition, with its interval; None without any.
+        """Return the mean over these cells, one per condition, with its interval, or None.
 
-        Given intervals are combined as those of independent means: the distances of the bounds,
-        root of the sum of squares, over the number of conditions.
+        Given intervals are combined like those of independent means: the root of the sum of squared
+        distances of the bounds, divided by the number of conditions.
         """
         if given := [self.given[key] for key in keys if key in self.given]:
             middle, low, high = np.array(given).T
@@ -69,12 +69,12 @@ class Values:
         return float(whole.mean()), *statistics.bootstrap(strata, statistics.mean)
 
     def one(self, key: Key) -> float:
-        """A condition's own mean."""
+        """Return a cell's own mean."""
         return self.given[key][0] if key in self.given else float(self.runs[key].mean())
 
 
 def read(tables: Tables, measure: Measure) -> Values:
-    """Every cell's values of a measure."""
+    """Return every cell's values of a measure."""
     if measure.bounds:
         table = tables.read(f"{measure.table}.csv")
         rows = {} if table.empty else by_condition(table.dropna(subset=[measure.column]))
@@ -88,13 +88,16 @@ def read(tables: Tables, measure: Measure) -> Values:
 
 
 def along(tables: Tables, spec: FigureSpec) -> Figure:
-    """Means along the number `spec.x`, with intervals; where a panel has several conditions, each
-    thin behind their mean.
+    """Draw means with intervals along the number `spec.x`.
+
+    In a panel of several conditions, each is a thin line behind their mean.
     """
     if not tables.plan["entries"]:
         return panels.nothing(tables, spec)
     grid = panels.grid(tables, spec, WIDE if MEASURE in (spec.columns, *spec.rows) else PANEL)
-    found = {name: read(tables, measures()[name]) for name in spec.measures}
+    found = {
+        measure: read(tables, measure) for measure in (measures()[name] for name in spec.measures)
+    }
     if not any(values.keys for values in found.values()):
         return panels.nothing(tables, spec)
     numbers = values(tables.plan, [e for p in grid.panels for e in p.entries], spec.x)
@@ -103,10 +106,11 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     step = min(np.diff(sorted(at.values())), default=1.0)
     best, never = _best(tables, spec), _never(tables, spec)
     for panel in grid.panels:
-        name = next(n for n in spec.measures if measures()[n] is panel.measure)
         for order, (line, entries) in enumerate(panel.lines.items()):
             aside = 0.12 * step * (order - (len(panel.lines) - 1) / 2)
-            _draw_along(panel, found[name], entries, spec.x, at, grid.looks[line], aside, never)
+            _draw_along(
+                panel, found[panel.measure], entries, spec.x, at, grid.looks[line], aside, never
+            )
         if spec.shade:
             panel.ax.axvspan(*spec.shade, color=style.BAND, linewidth=0, zorder=0)
         if spec.mark_best and panel.entries:
@@ -116,7 +120,8 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
         ticks = list(at.items())[::every]
         panel.ax.set_xticks([x for _, x in ticks], [names.number(number) for number, _ in ticks])
         style.scale([panel.ax], panel.measure.limits, log=panel.measure.log)
-    thin = "; thin: each condition" if _several(grid) else ""
+    several = any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
+    thin = "; thin: each condition" if several else ""
     words = f"{_bars(spec)}{thin}{_few(tables, grid)}"
     cross = style.Look(style.ALARM, "none", "x")
     more = [cross.handle("the median run never reaches a return of 0.8")] * bool(never)
@@ -134,12 +139,8 @@ def _bars(spec: FigureSpec) -> str:
     return "; ".join(dict.fromkeys(BARS[measure.centre] for measure in own))
 
 
-def _several(grid: Grid) -> bool:
-    return any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
-
-
 def _few(tables: Tables, grid: Grid) -> str:
-    """Said of bootstraps over so few seeds that they would promise too much."""
+    """Return a remark if some cells have too few seeds for a bootstrap interval."""
     seeds = min((e["seeds"] for panel in grid.panels for e in panel.entries), default=5)
     few = seeds < statistics.FEWEST_SEEDS
     return "; fewer than five seeds carry no interval" if few else ""
@@ -155,7 +156,7 @@ def _draw_along(
     aside: float,
     never: set[Key],
 ) -> None:
-    """One line: its means, their intervals, and each condition."""
+    """Draw one line: its means, their intervals, and each condition."""
     ax = panel.ax
     by_number: dict[Any, list[Key]] = {}
     for entry in entries:
@@ -180,13 +181,13 @@ def _draw_along(
 
 
 def _best(tables: Tables, spec: FigureSpec) -> dict[str, dict[Any, Any]]:
-    """Rows of best_level.csv by condition."""
+    """Return the rows of best_level.csv by condition."""
     table = tables.read("best_level.csv") if spec.mark_best else pd.DataFrame()
     return {str(row["condition"]): row for row in table.to_dict("records")}
 
 
 def _never(tables: Tables, spec: FigureSpec) -> set[Key]:
-    """Cells whose median run never reaches a return of 0.8."""
+    """Return the cells whose median run never reaches a return of 0.8."""
     table = tables.read("summary.csv") if spec.mark_best else pd.DataFrame()
     if table.empty:
         return set()
@@ -194,7 +195,7 @@ def _never(tables: Tables, spec: FigureSpec) -> set[Key]:
 
 
 def _mark_best(ax: Axes, row: Mapping[Any, Any] | None) -> None:
-    """The best level above the panel's points, with its interval."""
+    """Mark the best level with its interval above the panel's points."""
     if row is None or pd.isna(row["best_level"]):
         return
     at, where = 1.12, ax.get_xaxis_transform()
@@ -208,8 +209,9 @@ def _mark_best(ax: Axes, row: Mapping[Any, Any] | None) -> None:
 
 
 def intervals(tables: Tables, spec: FigureSpec) -> Figure:
-    """A row for each value of the facet `spec.rows`, a panel per measure: every line's mean, its
-    interval, and each run; of several conditions all together in the last row.
+    """Draw a row per value of the facet `spec.rows`, and a panel per measure or task.
+
+    Each row shows every line's mean, its interval, and each run. The last row pools all conditions.
     """
     if not tables.plan["entries"]:
         return panels.nothing(tables, spec)
@@ -217,7 +219,9 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     outer = "task" if spec.columns == "task" else MEASURE
     frame = replace(spec, rows=(), columns=outer)
     grid = panels.grid(tables, frame, WIDE)
-    found = {name: read(tables, measures()[name]) for name in spec.measures}
+    found = {
+        measure: read(tables, measure) for measure in (measures()[name] for name in spec.measures)
+    }
     if not any(own.keys for own in found.values()):
         return panels.nothing(tables, spec)
     entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())
@@ -227,16 +231,19 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
              if any(key_of(e) in own.keys for e in entries if value(e, spec.lines) == line
                     for own in found.values())}  # fmt: skip
     for panel in grid.panels:
-        name = next(n for n in spec.measures if measures()[n] is panel.measure)
-        own = [e for e in panel.entries if key_of(e) in found[name].keys]
-        _strip(panel, found[name], own, spec, rows, looks)
+        there = found[panel.measure]
+        own = [e for e in panel.entries if key_of(e) in there.keys]
+        _strip(panel, there, own, spec, rows, looks)
         for order, (line, look) in enumerate(looks.items()):
             mine = [e for e in own if value(e, spec.lines) == line]
             places = {y: [key_of(e) for e in mine if value(e, facet) == row]
                       for y, row in enumerate(rows)}  # fmt: skip
             if together:
                 places[len(rows)] = [key_of(e) for e in mine]
-            _draw_rows(panel, found[name], places, look, _offset(order, len(looks), facet, spec))
+            aside = (
+                0.0 if facet == spec.lines else (order - (len(looks) - 1) / 2) * 0.8 / len(looks)
+            )
+            _draw_rows(panel, there, places, look, aside)
         _finish_rows(panel, [called(facet, row).replace("\n", ", ") for row in rows], together)
     for panel in grid.panels[1:]:
         panel.ax.tick_params(labelleft=False)
@@ -249,13 +256,6 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
 
 
-def _offset(order: int, count: int, facet: str, spec: FigureSpec) -> float:
-    """A line's distance from the middle of its row."""
-    if facet == spec.lines:
-        return 0.0
-    return (order - (count - 1) / 2) * 0.8 / count
-
-
 def _strip(
     panel: Panel,
     found: Values,
@@ -264,7 +264,7 @@ def _strip(
     rows: Sequence[Any],
     looks: Mapping[Any, style.Look],
 ) -> None:
-    """Every run as a small tick."""
+    """Draw every run as a small tick."""
     points = [
         {"y": rows.index(value(e, spec.rows[0])), "line": value(e, spec.lines), "x": x}
         for e in entries
@@ -288,7 +288,7 @@ def _draw_rows(
     look: style.Look,
     offset: float,
 ) -> None:
-    """A line's mean and interval in each row."""
+    """Draw a line's mean and interval in each row."""
     spreads = {y: found.pooled(panel.measure, keys) for y, keys in places.items()}
     points = [(y + offset, *spread) for y, spread in spreads.items() if spread is not None]
     if not points:

@@ -1,4 +1,4 @@
-"""Which figures there are, and what each shows: figures.yaml, read.  Imports nothing that draws."""
+"""Read the definitions of all figures from figures.yaml; imports no plotting library."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,18 +12,22 @@ import yaml
 from hindsight.specs.config import EPISODES
 
 TABLE = Path(__file__).parent / "figures.yaml"
-FIDELITIES = {"released": "", "described": "_described"}  # fidelity: ending of the figure's name
+FIDELITIES = {"released": "", "described": "_described"}  # suffix of the figure's name
 
 
 @dataclass(frozen=True)
 class Measure:
     """What an axis shows: a column of one of an experiment's tables.
 
-    table: seed_curves, evaluations or runs (.parquet), or with `bounds`, the columns of an
-    interval, one that has a row a cell (.csv); limits: None lets what is drawn decide; centre: how
-    runs are summed up, `mean` with a bootstrap interval, `share` with Wilson's; over: what is shown
-    is a run's gain over the baseline's of its seed; unit: what values are divided by; role: of the
-    arms that have it, where others say the same.
+    Attributes:
+        table: seed_curves, evaluations or runs (.parquet) or, with `bounds`, a table with a row per
+            cell (.csv).
+        limits: the limits of the axis; None: fit to the data.
+        centre: `mean` with a bootstrap interval, or `share` with Wilson's.
+        over: whether to show a run's gain over the baseline's run of the same seed.
+        bounds: the columns of the interval.
+        unit: what values are divided by.
+        role: show only arms with this role, if others have the same values.
     """
 
     column: str
@@ -42,12 +46,17 @@ class Measure:
 class FigureSpec:
     """One figure.
 
-    kind: one that `draw_spec` knows; x: the clock of curves, the key that varies of `along`;
-    rows, columns, lines: facets, by which the plan's entries are told apart (arm, spawn, prey,
-    place, task, measure, or any key); lines = "line" is the arm with its level; roles, arms,
-    places: of the entries that are shown, () for all; labels: what `learned` calls the arms;
-    alone: entries to show in every row, by key and value; shade: a range of x that the paper found
-    best.
+    Attributes:
+        kind: a key of `kinds` in `draw_spec`.
+        x: the clock of `curves`, or the swept key of `along`.
+        rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
+            task, measure, any key, or "line" for the arm with its level.
+        roles, arms, places: the entries to show; () for all.
+        labels: the names of the arms in `learned`.
+        alone: key and value of entries to show in every row.
+        shade: the range of x that the paper found best.
+        authors: whether to draw the authors' own curves.
+        mark_best: whether to mark the best level, and cells that never learn.
     """
 
     experiment: str
@@ -78,7 +87,7 @@ def _document() -> Mapping[str, Any]:
 
 @cache
 def measures() -> dict[str, Measure]:
-    """By the names that the table calls them."""
+    """Return the measures by name."""
     return {name: Measure(**_frozen(what)) for name, what in _document()["measures"].items()}
 
 
@@ -105,7 +114,7 @@ FIGURES = _specs(_document()["figures"])
 
 
 def of_any(experiment: str) -> dict[str, FigureSpec]:
-    """The figures that any experiment can have."""
+    """Return the figures that any experiment has."""
     return _specs(
         {f"{name}_{experiment}": {"experiment": experiment} | what
          for name, what in _document()["of_any"].items()}
@@ -113,7 +122,7 @@ def of_any(experiment: str) -> dict[str, FigureSpec]:
 
 
 def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
-    """FIGURES, and those of these experiments that have none of their own among them."""
+    """Return FIGURES, and the default figures of those experiments that have none among them."""
     known = {spec.experiment for spec in FIGURES.values()} | set(_document()["without"])
     found = dict(FIGURES)
     for name in experiments:
@@ -123,12 +132,12 @@ def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
 
 
 def name_under(name: str, fidelity: str) -> str:
-    """A figure's name under a fidelity, by that under `released`."""
+    """Return a figure's name under a fidelity, given that under `released`."""
     return name + FIDELITIES[fidelity]
 
 
 def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
-    """Names of the figures of an experiment that is trained under these fidelities."""
+    """Return the names of an experiment's figures under these fidelities."""
     return [
         name
         for name, spec in specs_of([experiment]).items()
@@ -137,7 +146,7 @@ def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
 
 
 def names_there(tables_root: Path) -> list[str]:
-    """Names of the figures of what was planned under `<tables_root>/<experiment>/`."""
+    """Return the names of the figures of all plans in `<tables_root>/<experiment>/`."""
     found: list[str] = []
     for path in sorted(tables_root.glob("*/plan.json")):
         entries = json.loads(path.read_text(encoding="utf-8"))["entries"]

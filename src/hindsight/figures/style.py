@@ -1,9 +1,8 @@
-"""One style for every figure: what an arm looks like, what things are called, how a figure is laid
-out and saved.
+"""One style for all figures: the looks of arms, layout and saving.
 
-An arm keeps its colour, its line and its marker in every figure, so that a figure can be read in
-greyscale and by colour-blind readers.  Swept values share a sequential palette instead, whose
-lightness alone orders them.  Figures are built without pyplot: nothing here touches global state.
+An arm has the same colour, line and marker in every figure, so that figures can be read in
+greyscale and by colour-blind readers. Swept values share a sequential palette, ordered by
+lightness. Figures are built without pyplot, and so without global state.
 """
 
 import textwrap
@@ -27,12 +26,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from PIL import Image
 
+from hindsight.analysis.arms import SET
 from hindsight.figures.names import KEYS
 from hindsight.io.files import write_whole
 
 TEXT, FAINT, LINES, BAND, ALARM = "#222222", "#767676", "#D0D0D0", "#EFE3C8", "#B00020"
 DPI = 150
-#: Widths of a paper's column and page, and the size of all its letters.
+#: Widths of a paper's column and page, and the size of all text on it.
 COLUMN_INCHES, PAGE_INCHES, PAPER_POINTS = 3.3, 6.9, 8.0
 #: Heights in inches: a line of the title, of the subtitle, a row of the legend.
 TITLE, SUBTITLE, LEGEND = 0.22, 0.165, 0.23
@@ -58,18 +58,17 @@ _RC: dict[str, Any] = (
         "text.color": TEXT,
         "lines.markersize": 3.8,
         "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
-        "pdf.compression": 1,  # a quarter less time than 6, for 2 % more bytes
+        "pdf.compression": 1,  # 25 % faster than 6, for 2 % more bytes
     }
 )
 _LETTERS = [name for name in _RC if name.endswith(("labelsize", "titlesize", "fontsize"))]
-#: Whether a figure is made for a paper: as wide as its column or its page, and without words of
-#: its own, for the caption has them.
+#: Whether a figure is for a paper: as wide as its column or page, and without title and subtitle.
 _PAPER = ContextVar("paper", default=False)
 
 
 @contextmanager
 def styled(*, paper: bool = False) -> Iterator[None]:
-    """The project's settings, and nobody else's matplotlibrc, for the block."""
+    """Use the project's settings, regardless of any matplotlibrc, within the block."""
     small = dict.fromkeys([*_LETTERS, "font.size"], PAPER_POINTS) if paper else {}
     token = _PAPER.set(paper)
     try:
@@ -81,7 +80,7 @@ def styled(*, paper: bool = False) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Look:
-    """How an arm or a swept value is drawn."""
+    """The look of an arm or a swept value."""
 
     colour: str
     line: Any = "-"
@@ -89,20 +88,20 @@ class Look:
     width: float = 1.5
 
     def handle(self, label: str, **more: Any) -> Line2D:
-        """The legend's entry."""
+        """Return an entry for the legend."""
         look = {"color": self.colour, "linestyle": self.line, "marker": self.marker}
         return Line2D([], [], linewidth=self.width, label=label, **(look | more))
 
 
 _DASHED, _DOTTED, _DASHDOT, _LONG = (0, (4, 1.6)), (0, (1, 1)), (0, (5, 1.3, 1, 1.3)), (0, (8, 1.5))
-SET, VARIED = object(), object()  # a key that has any value; one whose values are the levels
+VARIED = object()  # the value of a key that the experiment varies
 _PPO: dict[str, Any] = {"algorithm": "ppo"}
 _SAC: dict[str, Any] = {"algorithm": "sac"}
 _DDPG: dict[str, Any] = {"algorithm": "ddpg"}
 _DQN: dict[str, Any] = {"algorithm": "dqn"}
 _LARGE: dict[str, Any] = {"hidden": [512, 512, 512]}
-#: The one table of arms: by what an arm is, its method's name and look; the first row whose keys
-#: it has.  Colours of the commonest: Okabe & Ito 2008.
+#: All methods: the keys that an arm must have, the method's name and its look. The first match
+#: counts. Colours of the most common ones: Okabe & Ito 2008.
 METHODS: tuple[tuple[dict[str, Any], str, Look], ...] = (
     (_PPO | _LARGE | {"her": None}, "PPO, 3 × 512", Look("#001A2E", _LONG, "H", 2.6)),
     (_PPO | _LARGE | {"copies": "failed", "weight": SET, "until_success": SET},
@@ -189,7 +188,7 @@ _MARKERS = "^Dv<>ph8"
 
 
 def method_of(entry: Mapping[str, Any]) -> str:
-    """What this page calls the arm of a plan's entry, by what it is; else by its own name."""
+    """Return the name in METHODS of an entry's arm, or else the arm's own name."""
     what = {name: entry[name] for name in ("role", "algorithm", "her")} | dict(entry["keys"])
     what |= dict.fromkeys(entry["level"], VARIED)
 
@@ -201,7 +200,7 @@ def method_of(entry: Mapping[str, Any]) -> str:
 
 
 def arm_look(method: str) -> Look:
-    """A method's look; one this page does not know gets greys that depend on its name alone."""
+    """Return a method's look; unknown methods get greys that depend only on their names."""
     if method in _LOOKS:
         return _LOOKS[method]
     code = zlib.crc32(method.encode())
@@ -211,12 +210,12 @@ def arm_look(method: str) -> Look:
 
 
 def palette() -> LinearSegmentedColormap:
-    """Light to dark; the lightest is dark enough for a thin line on white."""
+    """Return a palette from light to dark whose lightest colour is visible on white."""
     return LinearSegmentedColormap.from_list("swept", sns.color_palette("viridis_r", 20)[3:])
 
 
 def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
-    """Looks of swept values, ascending: words have their own, numbers go from light to dark."""
+    """Return the looks of swept values: words have their own, numbers go from light to dark."""
     words = [next((v for v in level.values() if v in WORDS), None) for level in levels]
     if len(set(words)) == len(words) and None not in words:
         return [WORDS[str(word)] for word in words]
@@ -225,7 +224,7 @@ def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
 
 
 def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
-    """In place of a legend, for many values of one number that are evenly spread."""
+    """Add a colour bar instead of a legend, for many evenly spaced values of one number."""
     ((key, low),) = levels[0].items()
     values = [level[key] for level in levels]
     scale = (LogNorm if 0 < 50 * low < values[-1] else Normalize)(low, values[-1])
@@ -236,7 +235,7 @@ def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above the panels."""
+    """What is above the panels: title, subtitle and legend."""
 
     title: str
     subtitle: str
@@ -244,7 +243,7 @@ class Head:
 
 
 def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any) -> Figure:
-    """A figure with a grid of panels; panel: inches of one, width and height."""
+    """Return a figure with a grid of panels; `panel`: width and height of one in inches."""
     width = max(7.2, columns * panel[0] + 0.8)
     if _PAPER.get():
         width = COLUMN_INCHES if columns <= 2 else PAGE_INCHES
@@ -255,11 +254,11 @@ def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any)
 
 
 def finish(fig: Figure, head: Head, x_label: str, y_label: str) -> Figure:
-    """Write the axes' names and, in room added above the panels, title, subtitle and legend."""
+    """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
     width, panels = fig.get_size_inches()
     paper = _PAPER.get()
     title = [] if paper else textwrap.wrap(head.title, int(width / 0.1), break_on_hyphens=False)
-    whole = head.subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # no line begins so
+    whole = head.subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # not at a line's start
     text = [] if paper else textwrap.wrap(whole, int(width / 0.07), break_on_hyphens=False)
     rows = _legend_rows(head.handles, width)
     room = 0.1 + TITLE * len(title) + SUBTITLE * len(text) + LEGEND * len(rows)
@@ -295,7 +294,7 @@ def finish(fig: Figure, head: Head, x_label: str, y_label: str) -> Figure:
 
 
 def _legend_rows(handles: Sequence[Line2D], width: float) -> list[list[Line2D]]:
-    """Handles in rows that fit a figure of this width in inches; a letter takes about 0.075."""
+    """Split handles into rows for a width in inches; a letter takes about 0.075."""
     rows: list[list[Line2D]] = []
     used = 0.0
     for handle in handles:
@@ -308,8 +307,8 @@ def _legend_rows(handles: Sequence[Line2D], width: float) -> list[list[Line2D]]:
     return rows
 
 
-def row_label(ax: Axes, text: str, colour: str = TEXT) -> None:
-    """The name of a row of panels, on its right-hand side."""
+def row_label(ax: Axes, text: str) -> None:
+    """Write the name of a row of panels to the right of it."""
     ax.annotate(
         text,
         (1, 0.5),
@@ -320,19 +319,19 @@ def row_label(ax: Axes, text: str, colour: str = TEXT) -> None:
         va="center",
         ha="left",
         multialignment="center",
-        color=colour,
+        color=TEXT,
         annotation_clip=False,
     )
 
 
 def number_axis(axes: Sequence[Axes], low: float, high: float, *, log: bool) -> None:
-    """x of panels that share it, with few enough ticks; log: by powers of ten."""
+    """Set limits and a few ticks of an x axis that panels share."""
     for ax in axes:
         if log:
             ax.set_xscale("log")
             ax.xaxis.set_minor_formatter(NullFormatter())
             ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            if high < 20 * low:  # less than two powers of ten are in it
+            if high < 20 * low:  # powers of ten would give too few ticks
                 ticks = [m * 10.0**n for n in range(-6, 9) for m in (1, 2, 5)]
                 ax.set_xticks([tick for tick in ticks if low <= tick <= high])
         else:
@@ -342,7 +341,7 @@ def number_axis(axes: Sequence[Axes], low: float, high: float, *, log: bool) -> 
 
 
 def scale(axes: Sequence[Axes], limits: tuple[float, float] | None, *, log: bool = False) -> None:
-    """y of panels that share it: limits, with a margin; without any, what is drawn decides."""
+    """Set the y axis that panels share: limits with a margin; None: fit to the data."""
     for ax in axes:
         if log:
             ax.set_yscale("log")
@@ -355,7 +354,7 @@ def scale(axes: Sequence[Axes], limits: tuple[float, float] | None, *, log: bool
 
 
 def note(ax: Axes, text: str, *, alarm: bool = False) -> None:
-    """A quiet sentence in a panel that has nothing to show, or one at its edge that lacks some."""
+    """Write a note in an empty panel or, as an alarm, at the edge of an incomplete one."""
     if alarm:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.8}
         ax.text(0.97, 0.06, text, transform=ax.transAxes, ha="right", va="bottom", color=ALARM,
@@ -365,30 +364,21 @@ def note(ax: Axes, text: str, *, alarm: bool = False) -> None:
     ax.grid(False)
 
 
-def nothing(title: str, source: str, fidelity: str) -> Figure:
-    """The figure of an experiment of which the preset trains nothing."""
-    fig = Figure(figsize=(7.2, 1.2), dpi=DPI, layout="constrained")
-    fig.text(0.5, 0.25, "This preset trains nothing for this figure.", ha="center", color=FAINT)
-    return finish(fig, Head(title, f"{source} · {fidelity} fidelity"), "", "")
-
-
 def _save_png(fig: Figure, path: Path) -> None:
-    """256 colours are enough for these pictures and make their files a quarter as large."""
+    """Save with 256 colours, which are enough and make files a quarter as large."""
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    # Of Pillow's methods the one that keeps white white and rare colours, those of markers, close.
+    # Of Pillow's methods, this one keeps white exact and rare colours, those of markers, close.
     few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    # Level 9 takes six times as long for 5 % fewer bytes.
+    # Level 9 would take six times as long for 5 % fewer bytes.
     few.save(path, "PNG", compress_level=6, dpi=(DPI, DPI))
 
 
 def save(
     fig: Figure, stem: str | Path, *, kinds: Collection[str] = ("png", "pdf"), paper: bool = False
 ) -> list[Path]:
-    """Write `<stem>.<kind>` for each of these kinds; the same figure gives the same bytes (no
-    dates).
-    """
+    """Write `<stem>.<kind>` for each kind; the same figure gives the same bytes (no dates)."""
     writers = {
         "png": lambda path: _save_png(fig, path),
         "pdf": lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}),
@@ -396,7 +386,7 @@ def save(
     with styled(paper=paper):
         if (engine := fig.get_layout_engine()) is not None:
             engine.execute(fig)
-            fig.set_layout_engine("none")  # laid out once is enough
+            fig.set_layout_engine("none")  # one layout is enough
         for kind in kinds:
             write_whole(Path(f"{stem}.{kind}"), writers[kind])
     return [Path(f"{stem}.{kind}") for kind in kinds]

@@ -1,4 +1,4 @@
-"""Reading what analysis wrote for one experiment, and cutting it into the panels of a figure."""
+"""Read an experiment's tables, and split them into the panels and lines of a figure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,15 +24,17 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Tables:
-    """One experiment's folder, seen under one fidelity."""
+    """One experiment's folder of tables, under one fidelity."""
 
     folder: Path
     fidelity: str
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The experiment as planned; its entries are those of this fidelity only, and what they
-        say of another level for the same cell (`final` has one copy, whatever k) is left out.
+        """The plan with the entries of this fidelity.
+
+        Repeated cells are left out: `final` has one copy, whatever k is, so its levels of k are one
+        cell.
         """
         plan: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         own = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
@@ -49,30 +51,28 @@ class Tables:
         plan["entries"] = [e for e in own if not again(e)]
         return plan
 
-    def read(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Rows of this fidelity; of a parquet table `columns` alone, beside the key.
+    def read(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """Return the rows of this fidelity; from a parquet table, only the key and `columns`.
 
-        A table that is not there has no rows, and a column that is not there (older results lack
-        some) no values: what a preset does not train is missing on a figure, not an error.
+        A missing table gives no rows, and a missing column (older results lack some) gives NaN,
+        because what a preset does not train is missing from a figure but is not an error.
         """
         path = self.folder / name
         if not path.exists():
-            return pd.DataFrame(columns=["fidelity", *CELL, *(columns or ())])
+            return pd.DataFrame(columns=["fidelity", *CELL, *columns])
         if path.suffix == ".parquet":
-            wanted = None if columns is None else list(dict.fromkeys([*CELL, *columns]))
-            there = pq.read_schema(path).names
-            found = None if wanted is None else [name for name in wanted if name in there]
+            wanted = list(dict.fromkeys([*CELL, *columns]))
+            found = [name for name in wanted if name in pq.read_schema(path).names]
             mine = [("fidelity", "==", self.fidelity)]
-            table = pd.read_parquet(path, columns=found, filters=mine)
-            return table if wanted is None else table.reindex(columns=wanted)
+            return pd.read_parquet(path, columns=found, filters=mine).reindex(columns=wanted)
         table = read_table(path)
         return table[table["fidelity"] == self.fidelity].reset_index(drop=True)
 
     def runs(self, measure: Measure) -> pd.DataFrame:
-        """A row a run: its arm, level, condition and seed, and the measure as `value`."""
+        """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
         found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column])
-        if measure.table == "evaluations":  # over training
+        if measure.table == "evaluations":  # the mean over training
             means = found.groupby(key, sort=False)[measure.column].mean()
             found = means.reset_index()
         if measure.column == "early_success":
@@ -96,20 +96,20 @@ class Tables:
 
 
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
-    """The table cut into one piece per (arm, level, condition)."""
+    """Split a table by (arm, level, condition)."""
     groups = table.groupby(CELL, sort=False)
     return {(str(a), str(b), str(c)): piece for (a, b, c), piece in groups}
 
 
 def key_of(entry: Entry) -> Key:
-    """Where an entry's rows are in a table."""
+    """Return the key of an entry's rows in a table."""
     return str(entry["arm"]), level_text(entry["level"]), str(entry["condition"])
 
 
 def look_of(plan: Mapping[str, Any], arm: str) -> Look:
-    """How an arm of the plan is drawn: by what it is, whatever its name.
+    """Return the look of a plan's arm, which depends on its method and not on its name.
 
-    Of arms that are one method only the first has its look, the others one by their names.
+    If several arms are one method, only the first has its look; the others get one by name.
     """
     methods = {entry["arm"]: method_of(entry) for entry in reversed(plan["entries"])}
     method = methods.get(arm, arm)
@@ -118,9 +118,7 @@ def look_of(plan: Mapping[str, Any], arm: str) -> Look:
 
 
 def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
-    """The entries of a plan that a figure shows; of arms that are the same runs one, under both
-    names.
-    """
+    """Return the entries that a figure shows; arms with the same runs are one, under both names."""
     alike = {later: first for first, later in names.same_cells(plan)}
     called = {
         arm: " = ".join([arm, *(other for other, first in alike.items() if first == arm)])
@@ -137,7 +135,7 @@ def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
 
 
 def value(entry: Entry, facet: str) -> Any:
-    """What an entry has of a facet."""
+    """Return an entry's value of a facet."""
     if facet == "arm":
         return entry["name"]
     if facet == "line":
@@ -155,8 +153,10 @@ def value(entry: Entry, facet: str) -> Any:
 
 
 def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> list[Any]:
-    """A facet's values in their order: numbers ascending, arms as planned, conditions as in the
-    papers; in order of appearance otherwise.
+    """Return a facet's values in order.
+
+    Numbers ascend, arms are as planned, and conditions as in the papers; other values are in order
+    of appearance.
     """
     found = list(dict.fromkeys(value(e, facet) for e in entries))
     if facet == "line":
@@ -178,7 +178,7 @@ def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> lis
 
 
 def _rank(entry: Entry) -> tuple[float, ...]:
-    """Numbers by size; words in the order in which figures bring them."""
+    """Return a sort key: numbers by size, words in the order of WORDS."""
     order = list(WORDS)
     return tuple(
         (order.index(v) if v in order else len(order)) if isinstance(v, str) else float(v)
@@ -188,7 +188,7 @@ def _rank(entry: Entry) -> tuple[float, ...]:
 
 
 def called(facet: str, value: Any) -> str:
-    """The name of a facet's value on a figure."""
+    """Return the name of a facet's value on a figure."""
     if facet == "spawn":
         return names.SPAWNS.get(value, "")
     if facet in ("prey", "place"):
@@ -197,7 +197,7 @@ def called(facet: str, value: Any) -> str:
 
 
 def looks(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> dict[Any, Look]:
-    """The look of each value of the facet by which lines are told apart."""
+    """Return the look of each value of the facet that separates lines."""
     found = values(plan, entries, facet)
     several = len({e["arm"] for e in entries}) > 1
     if facet == "arm" or (facet == "line" and several):

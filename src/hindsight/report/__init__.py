@@ -1,1 +1,1 @@
-"""From claims, tables and figures to the two pages that people read; never imports torch."""
+"""From claims, tables and figures to the published pages; never imports torch."""

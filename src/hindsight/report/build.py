@@ -1,15 +1,15 @@
-"""The pages: REPLICATION.md, the answer in short; its appendix, a file an experiment; and
-report.html, which holds all of it and opens offline by itself.
+"""Build the pages: REPLICATION.md with the short answers, its appendix with one file per
+experiment, and report.html, which contains everything and works offline.
 
-All are one text, made once by the templates from one `Report`, which is gathered from files alone:
-claims.json and the tables of each experiment, the figures, the metadata of the cells, and the page
-of deviations.
+All pages are rendered by templates from one `Report`. It is read from files only: claims.json, each
+experiment's tables, the figures, the cells' metadata, and the page of deviations.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from hindsight.io.files import write_if_changed
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, animation, link
 from hindsight.report.provenance import Provenance, collect
-from hindsight.specs.config import AUTHORS
+from hindsight.specs.config import AUTHORS, PICTURE
 from hindsight.specs.manifest import verify
 
 MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
@@ -33,13 +33,12 @@ FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
 }
-#: Tables of more rows are downloaded from the page rather than read.
+#: report.html links to the files of longer tables instead of showing them.
 SHOWN_ROWS = 16
 DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
-#: What the page's first screen shows of the published results, whatever is judged below it.
+#: The first screen of report.html shows the published findings, whichever results are judged below.
 README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
 HERO = "learned_described"
-ENVIRONMENT = "environment"
 TABLES = {
     "aggregate.csv": "All conditions together",
     "summary.csv": "By condition",
@@ -49,32 +48,15 @@ TABLES = {
     "time_saved.csv": "Computation saved",
     "tests.csv": "Pairwise tests",
 }
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One claim of a paper, and its verdict under each fidelity that was run: rows of claims.json,
-    with their words; pictures: by fidelity the figure that shows it, of those that were drawn;
-    missing: what of the paper's evidence is missing, in words.
-    """
-
-    claim: Claim
-    verdicts: dict[str, dict[str, Any]]
-    pictures: dict[str, "Picture"] = field(default_factory=dict)
-    missing: str = ""
-
-    @property
-    def summary(self) -> dict[tuple[str, str], list[str]]:
-        """Verdicts with their words, each with the fidelities of which that is to be said."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for fidelity, row in self.verdicts.items():
-            found.setdefault((row["verdict"], row["says"]), []).append(fidelity)
-        return found
+#: Pages of the appendix without an experiment; names of experiments start with a letter.
+CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
+#: A note on diverged runs by experiment and fidelity; "" if none diverged.
+Notes = Mapping[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that was drawn: its file and what it shows."""
+    """A figure that was drawn."""
 
     name: str
     experiment: str
@@ -84,25 +66,49 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """An experiment: its tables by file, each once per fidelity, where these files are, and its
-    figures.
+class Judged:
+    """A claim with its verdict under each fidelity that was run.
+
+    Attributes:
+        verdicts: by fidelity, the row of claims.json with the verdict's sentence as `says`.
+        pictures: by fidelity, the claim's figure if it was drawn.
+        missing: which of the paper's evidence is missing.
     """
+
+    claim: Claim
+    verdicts: dict[str, dict[str, Any]]
+    pictures: dict[str, Picture]
+    missing: str
+
+    @property
+    def summary(self) -> dict[tuple[str, str], list[str]]:
+        """The fidelities by verdict and sentence."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for fidelity, row in self.verdicts.items():
+            found.setdefault((row["verdict"], row["says"]), []).append(fidelity)
+        return found
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """An experiment: by file name, its tables (one per fidelity) and the files; and its figures."""
 
     name: str
     title: str
     published_as: str
-    tables: dict[str, list[present.Table]]
-    files: dict[str, Path]
     pictures: list[Picture]
+    tables: dict[str, list[present.Table]] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the pages show.
+    """Everything that the pages show.
 
-    coverage: what there is of the papers' figures, then of the experiments beside them; diverged:
-    in which experiments runs did, in words; authors: rows of `analysis.authors`.
+    Attributes:
+        coverage: what was trained of the papers' figures, then of the other experiments.
+        diverged: which runs diverged, in words.
+        authors: rows of `analysis.authors.compare`.
     """
 
     source: str
@@ -117,16 +123,11 @@ class Report:
     authors: list[dict[str, Any]]
 
 
-#: Pages of the appendix that are no experiment's, whose names begin with a letter.
-CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
-
-
 def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Path) -> None:
-    """Write all pages for the source whose tables and figures these folders hold; `appendix` is a
-    folder, which keeps no other pages.
+    """Write all pages from one source's folders of tables and figures.
 
-    Cells, for their metadata, are found where the plans say, and the page of deviations where it
-    is kept, relative to the working folder.
+    Other Markdown files in the folder `appendix` are deleted. Paths in the plans and the path of
+    docs/ are relative to the working directory.
     """
     report = gather(tables, figures)
     names = [CLAIMS_PAGE, PRODUCED_PAGE, *(chapter.name for chapter in report.chapters)]
@@ -141,32 +142,25 @@ def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Pat
 
 
 def gather(tables: Path, figures: Path) -> Report:
-    """Read everything; a figure that was not drawn or a table that is not there is left out."""
+    """Read everything that the pages show; leave out missing figures and tables."""
     plans = [read_plan(path) for path in sorted(tables.glob("*/plan.json"))]
     if not plans:
-        raise FileNotFoundError(f"{tables}: there is no experiment's plan.json in it")
+        raise FileNotFoundError(f"{tables}: no experiment's plan.json found in this folder")
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
-    notes = diverged_in(tables, plans)
+    notes = _diverged(tables, plans)
     drawn = _drawn(tables, figures, notes)
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
+    environment = Chapter(
+        PICTURE, "The environment", "Fig. 1 of both papers", _pictures(PICTURE, drawn)
+    )
     return Report(
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
         coverage=coverage.coverage(plans, tables / "papers.json"),
         claims=read_claims(tables / "claims.json", drawn),
-        chapters=[
-            Chapter(
-                ENVIRONMENT,
-                "The environment",
-                "Fig. 1 of both papers",
-                {},
-                {},
-                _pictures(ENVIRONMENT, drawn),
-            ),
-            *(_chapter(plan, tables, drawn, notes) for plan in plans),
-        ],
+        chapters=[environment, *(_chapter(plan, tables, drawn, notes) for plan in plans)],
         provenance=collect(plans),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
         diverged=" ".join(
@@ -177,44 +171,39 @@ def gather(tables: Path, figures: Path) -> Report:
     )
 
 
-def read_claims(path: Path, drawn: Mapping[str, "Picture"] | None = None) -> list[Judged]:
-    """claims.json, one row per claim and fidelity, as claims with their verdicts, and their figures
-    if they are among those that were drawn.
-    """
-    claims: dict[str, Judged] = {}
+def read_claims(path: Path, drawn: Mapping[str, Picture] | None = None) -> list[Judged]:
+    """Read claims.json, which has a row per claim and fidelity; `drawn`: figures by name."""
+    verdicts: dict[str, dict[str, dict[str, Any]]] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
-        judged = claims.setdefault(row["claim"], Judged(CLAIMS[row["claim"]], {}))
-        judged.verdicts[row["fidelity"]] = row | {"says": words.says(row)}
-    return [
-        replace(
-            judged,
-            missing=words.missing(judged.verdicts),
-            pictures={f: picture for f in judged.verdicts
-                      if (picture := (drawn or {}).get(name_under(judged.claim.figure, f)))},
-        )
-        for judged in claims.values()
-    ]  # fmt: skip
+        own = verdicts.setdefault(row["claim"], {})
+        own[row["fidelity"]] = row | {"says": words.says(row)}
+    found = []
+    for name, rows in verdicts.items():
+        figures = {fidelity: name_under(CLAIMS[name].figure, fidelity) for fidelity in rows}
+        pictures = {f: drawn[figure] for f, figure in figures.items() if drawn and figure in drawn}
+        found.append(Judged(CLAIMS[name], rows, pictures, words.missing(rows)))
+    return found
 
 
 def _authors(tables: Path, plans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The authors' own curves beside ours, a row a setting; none if either is not there."""
+    """Compare the authors' curves with ours; return a row per setting, none without both."""
     ours = tables / "algorithms" / "seed_curves.parquet"
     if not (AUTHORS.exists() and ours.exists()):
         return []
     verify([AUTHORS])
     network = "x".join(map(str, plans[0]["preset"]["hidden"]))
-    rows = authors.compare(AUTHORS, read_table(ours), network).to_dict("records")
-    return [{str(name): x for name, x in row.items()} | {"apart": row["p_holm"] < 0.05}
-            for row in rows]  # fmt: skip
+    rows = authors.compare(AUTHORS, read_table(ours), network)
+    rows = rows.assign(apart=rows["p_holm"] < 0.05)
+    return [{str(name): x for name, x in row.items()} for row in rows.to_dict("records")]
 
 
-def _drawn(tables: Path, figures: Path, notes: Mapping[tuple[str, str], str]) -> dict[str, Picture]:
-    """The figures there are, by name, but for those left of experiments without any result.
+def _drawn(tables: Path, figures: Path, notes: Notes) -> dict[str, Picture]:
+    """Return the figures that were drawn, by name, except those of experiments without results.
 
-    notes: what a caption ends with, by experiment and fidelity: the runs in it that diverged.
+    A note on diverged runs ends the caption.
     """
     found = {path.parent.name: read_table(path) for path in tables.glob("*/summary.csv")}
-    known = {("environment", "")}
+    known = {(PICTURE, "")}
     known |= {(name, fidelity) for name, table in found.items() for fidelity in table["fidelity"]}
     drawn = {}
     for name, spec in specs_of(found).items():
@@ -225,8 +214,8 @@ def _drawn(tables: Path, figures: Path, notes: Mapping[tuple[str, str], str]) ->
     return drawn
 
 
-def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
-    """By experiment and fidelity which runs diverged, in words; "" where none has."""
+def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
+    """Return which runs diverged, in words."""
     found = {}
     for plan in plans:
         path = tables / plan["experiment"] / RECORD
@@ -238,7 +227,7 @@ def diverged_in(tables: Path, plans: Sequence[dict[str, Any]]) -> dict[tuple[str
 
 
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """How large the runs were, in words; experiments may differ in their seeds."""
+    """Return the size of the runs in words; the number of seeds may differ by experiment."""
     preset = plans[0]["preset"]
     seeds = sorted({e.get("seeds", preset["seeds"]) for plan in plans for e in plan["entries"]})
     return {
@@ -252,44 +241,37 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def _chapter(
-    plan: dict[str, Any],
-    tables: Path,
-    drawn: dict[str, Picture],
-    notes: Mapping[tuple[str, str], str],
+    plan: dict[str, Any], tables: Path, drawn: dict[str, Picture], notes: Notes
 ) -> Chapter:
-    """An experiment's tables, of one fidelity each, and its figures.
-
-    notes: what stands below its tables, by experiment and fidelity.
-    """
+    """Return an experiment's tables, with notes on diverged runs, and its figures."""
     name = plan["experiment"]
     of_tasks = all(entry["spawn"] is None for entry in plan["entries"])
     settings: dict[str, str] = {}
     cells: dict[str, str] = {}
     for entry in plan["entries"]:
         text = level_text(entry["level"])
-        if cells.setdefault(entry["cell"], text) == text:  # a level that is another's cell is none
+        if cells.setdefault(entry["cell"], text) == text:  # skip levels that reuse another's cell
             settings[text] = _setting(entry["level"], of_tasks)
-    shown: dict[str, list[present.Table]] = {}
-    files: dict[str, Path] = {}
+    chapter = Chapter(name, plan["title"], plan["figures"], _pictures(name, drawn))
     for file, title in TABLES.items():
         path = tables / name / file
         if not path.exists():
             continue
         frame = read_table(path)
         if not frame.empty:
-            files[file] = path
+            chapter.files[file] = path
         if "level" in frame:
             frame = frame[frame["level"].isin(settings)]
+        columns = present.columns_of(file, settings, of_tasks=of_tasks)
         for fidelity, rows in frame.groupby("fidelity", sort=False):
-            columns = present.columns_of(file, settings, of_tasks=of_tasks)
             table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"])
             note = notes.get((name, str(fidelity)), "")
-            shown.setdefault(file, []).append(replace(table, note=note))
-    return Chapter(name, plan["title"], plan["figures"], shown, files, _pictures(name, drawn))
+            chapter.tables.setdefault(file, []).append(replace(table, note=note))
+    return chapter
 
 
 def _setting(level: Mapping[str, Any], of_tasks: bool) -> str:
-    """What a level is called; off the papers' task `final` has a k as other strategies do."""
+    """Return a level's label; only on the papers' task does `final` imply one copy."""
     if not of_tasks:
         return level_label(level)
     return ", ".join(level_label({key: value}) for key, value in level.items())
@@ -301,8 +283,11 @@ def _pictures(experiment: str, drawn: dict[str, Picture]) -> list[Picture]:
 
 @dataclass(frozen=True)
 class Texts:
-    """The text of every page in Markdown; main: where REPLICATION.md will lie, pages: those of the
-    appendix, by name. Links are relative to a page's own folder.
+    """Render the Markdown pages, whose links are relative to each page's own folder.
+
+    Attributes:
+        markdown: the path of REPLICATION.md.
+        pages: the paths of the appendix's pages, by name.
     """
 
     report: Report
@@ -310,12 +295,15 @@ class Texts:
     pages: Mapping[str, Path]
 
     def main(self) -> str:
-        """The answer in short."""
-        return self._render("replication.md.j2", self.markdown, pages=self.pages,
-                            shown=_first_shown(self.report.claims))  # fmt: skip
+        """Render REPLICATION.md."""
+        first: dict[str, str] = {}  # by figure, the claim that shows it: the first that has it
+        for judged in self.report.claims:
+            for picture in list(judged.pictures.values())[:1]:
+                first.setdefault(picture.name, judged.claim.id)
+        return self._render("replication.md.j2", self.markdown, pages=self.pages, shown=first)
 
     def of(self, name: str, *, short: int = 0) -> str:
-        """A page of the appendix; short: without tables that have more rows than that."""
+        """Render a page of the appendix; with `short`, link to tables of more rows than that."""
         own = {CLAIMS_PAGE: "claims.md.j2", PRODUCED_PAGE: "produced.md.j2"}
         chapter = next((one for one in self.report.chapters if one.name == name), None)
         template = own.get(name, "chapter.md.j2")
@@ -323,49 +311,41 @@ class Texts:
                             short=short)  # fmt: skip
 
     def _render(self, template: str, path: Path, **more: Any) -> str:
-        environment = _jinja()
-        environment.filters["link"] = lambda target: link(target, path)
-        found = environment.get_template(template).render(**_names(self.report), **more)
+        found = _render(template, self.report, page_path=path, **more)
         return re.sub(r"\n{3,}", "\n\n", found).strip() + "\n"
 
 
-def _first_shown(claims: Sequence[Judged]) -> dict[str, str]:
-    """By figure the claim beside which it stands: the first of those that it shows."""
-    first: dict[str, str] = {}
-    for judged in claims:
-        for picture in list(judged.pictures.values())[:1]:
-            first.setdefault(picture.name, judged.claim.id)
-    return first
-
-
 def section(page: Path, title: str) -> str:
-    """What stands in a page below a heading, up to the next of its level; "" without the page."""
+    """Return the text below a page's level-two heading; "" if the page does not exist."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     return found[1] if found else ""
 
 
 def render_html(texts: Texts, path: Path) -> str:
-    """All of it as one page that loads nothing from anywhere; path: where it will lie."""
+    """Render everything as one page that loads nothing; `path` is the file that it will be."""
     report, pages = texts.report, texts.pages
     every = {one.name: one for chapter in report.chapters for one in chapter.pictures}
-    # The same under the other fidelity is a click away: the page would be twice as large.
-    pictures = [
-        one
+    # If a figure exists under both fidelities, the page embeds one and links to the other, which
+    # halves its size.
+    captions = {
+        one.path: one.caption
         for name, one in every.items()
         if one.fidelity != "described" or name.removesuffix("_described") not in every
-    ]
+    }
     places = {pages[name]: f"experiment-{name}" for name in pages}
     places |= {pages[CLAIMS_PAGE]: "rules", pages[PRODUCED_PAGE]: "produced",
                texts.markdown: "main", DEVIATIONS: "deviations"}  # fmt: skip
     hero = Path(f"figures/published/{HERO}.png")
-    captions = {hero: FIGURES[HERO].caption} if hero.exists() else {}
-    page = Page(path, captions | {one.path: one.caption for one in pictures}, places)
+    if hero.exists():
+        captions.setdefault(hero, FIGURES[HERO].caption)
+    page = Page(path, captions, places)
     page.ids |= {"main", "answer", "which", "rules", "experiments", "deviations", "produced"}
     bullets = "".join(re.findall(r"^- .*\n(?:  .*\n)*", section(README, "What was found"), re.M))
+    # Figures are embedded where they first occur, so the parts are rendered in the page's order.
     answer = {
         "bullets": page.add(bullets, README),
-        "hero": page.add(f"![]({hero})", README) if captions else "",
+        "hero": page.add(f"![]({hero})", README) if hero.exists() else "",
         "film": animation(FILM) if FILM.exists() else "",
         "which": page.add(section(FINDINGS, "Which should I use?"), FINDINGS),
     }
@@ -382,54 +362,53 @@ def render_html(texts: Texts, path: Path) -> str:
     ]
     deviations = page.add(report.deviations, DEVIATIONS, deeper=1, images=False)
     produced = page.add(texts.of(PRODUCED_PAGE, short=1), pages[PRODUCED_PAGE], deeper=1)
-    template = _jinja(autoescape=True).get_template("page.html.j2")
-    return template.render(
-        **_names(report), answer=answer, text=text, rules=rules, chapters=chapters,
+    return _render(
+        "page.html.j2", report, answer=answer, text=text, rules=rules, chapters=chapters,
         deviation_text=deviations, produced=produced,
     )  # fmt: skip
 
 
 def as_text(value: Any) -> str:
-    """What is shown as it is: where Markdown would read a mark in it, a backslash stands before.
+    """Escape the characters that Markdown would interpret.
 
-    An underscore within a word, and a bracket that no address follows, are no marks.
+    Underscores within a word and brackets without an address need no escape.
     """
     marks = r"[\\`*~|$]|<(?=[\w/!?])|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|&(?=#?\w+;)"
     return re.sub(marks, r"\\\g<0>", " ".join(str(value).split()))
 
 
-def _jinja(*, autoescape: bool = False) -> jinja2.Environment:
+@jinja2.pass_context
+def _link(context: jinja2.runtime.Context, target: Path) -> str:
+    return link(target, context["page_path"])
+
+
+@cache
+def _jinja() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hindsight.report"),
-        autoescape=autoescape,
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["cell"] = as_text
-    environment.filters["number"] = present.number
-    environment.filters["count"] = present.count
-    environment.filters["p_value"] = present.p_value
+    environment.filters |= {
+        "cell": as_text, "link": _link, "number": present.number, "count": present.count,
+        "p_value": present.p_value,
+    }  # fmt: skip
     return environment
 
 
-def _names(report: Report) -> Mapping[str, Any]:
-    """What all templates may say."""
+def _render(template: str, report: Report, **more: Any) -> str:
+    """Render a template."""
 
     def tally(fidelity: str) -> str:
         found = [c.verdicts.get(fidelity, {}).get("verdict") for c in report.claims]
         return ", ".join(f"{found.count(mark)} {mark}" for mark in MARKS if mark in found)
 
-    papers = dict.fromkeys([*PAPERS, *(c.claim.paper for c in report.claims)])
-    by_paper = {p: [c for c in report.claims if c.claim.paper == p] for p in papers}
-    return {
-        "report": report,
-        "papers": {paper: claims for paper, claims in by_paper.items() if claims},
-        "titles": PAPERS,
-        "marks": MARKS,
-        "meaning": FIDELITIES,
-        "tally": tally,
-        "deviations": DEVIATIONS,
-        "findings": FINDINGS,
-        "words": words,
-    }
+    papers: dict[str, list[Judged]] = {}
+    for judged in report.claims:
+        papers.setdefault(judged.claim.paper, []).append(judged)
+    return _jinja().get_template(template).render(
+        report=report, papers=papers, titles=PAPERS, marks=MARKS, meaning=FIDELITIES, tally=tally,
+        deviations=DEVIATIONS, findings=FINDINGS, words=words, **more,
+    )  # fmt: skip

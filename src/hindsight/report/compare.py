@@ -1,10 +1,11 @@
-"""`hindsight compare`: results side by side, with the tables and figures of the replication.
+"""`hindsight compare`: compare results with the tables and figures of the replication.
 
-Results come from files, from folders or from what ships.  They become the plan of an experiment of
-their own, whose tables and figures are then made as those of any other: no statistic is new here.
+The results, from files, folders or the published cells, become the plan of a new experiment, which
+is then summarised and drawn like any other.
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,33 +19,66 @@ from rich.table import Table
 from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
 from hindsight.io.files import as_json, write_if_changed
+from hindsight.report.present import Column, count, interval, number, of, p_value
 from hindsight.specs.cell import model_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.errors import SpecError
 from hindsight.specs.manifest import verify
 from hindsight.specs.plan import Plan, Shipped
 
-#: The experiment whose arms may go without its name.
+CONFIG = Path("config.yaml")
+#: The experiment whose arms are named without it.
 MAIN = "algorithms"
-#: What a plan says it is made from, and the name of its folder's experiment.
+#: The name of the comparison's experiment, and of its source.
 SOURCE = "comparison"
-#: Where the two fidelities are one, and where both are compared.
+#: The plan's fidelity where the two fidelities do not differ, and where both are compared.
 EITHER, BOTH = "either", "released and described"
-#: Keys of an algorithm that say how often what happens is recorded, not what does.
+#: Keys of an algorithm that change how often it is recorded, not what it does.
 OF_CURVES = ("log_interval",)
+#: Keys of hindsight by which figures recognize a method.
+METHOD_KEYS = ("s_ratio", "failures", "until_success", "until_steps", "then")
+
+
+def _steps(value: float) -> str:
+    return count(value) if math.isfinite(value) else "never"
+
+
+ARM: list[Column] = [("condition", of(str, "condition")), ("arm", of(str, "arm"))]
+RUNS: Column = ("runs", of(count, "n_seeds"))
+SOLVED: Column = (
+    "share that solved it", of(interval, "solved_share", "solved_low", "solved_high")
+)  # fmt: skip
+RETURNS: list[Column] = [
+    ("best median return", of(number, "max_median_return")),
+    ("after steps", of(_steps, "time_to_learn_steps")),
+    ("final return (interquartile mean)", of(interval, "iqm_return", "iqm_low", "iqm_high")),
+    SOLVED,
+]
+SUCCESS: list[Column] = [
+    ("final success", of(interval, "mean_success", "success_low", "success_high")),
+    SOLVED,
+    ("solved after steps (median)", of(_steps, "solve_step_median")),
+]
+PAIRS: list[Column] = [
+    ("within steps", of(count, "steps")),
+    ("better", of(interval, "probability_of_improvement", "probability_low", "probability_high")),
+    ("p", of(p_value, "p_holm")),
+]
+#: The metrics whose tests are shown.
+METRICS = {"auc": "mean return over training", "success_auc": "mean success over training"}
 
 
 @dataclass(frozen=True)
 class Result:
-    """A results file, and what it is called if somebody has said so."""
+    """A results file with its cell's specification; `name` is the user's."""
 
     path: Path
-    spec: dict[str, Any]  # the cell's specification, as plain values
+    spec: dict[str, Any]
     name: str | None
 
     @property
     def how(self) -> dict[str, dict[str, Any]]:
-        """What learns: what is set of algorithm, hindsight and replay."""
+        """The keys of algorithm, hindsight and replay that differ from their defaults."""
         found = {}
         for part in ("algorithm", "hindsight", "replay"):
             given = self.spec.get(part) or {}
@@ -60,13 +94,13 @@ class Result:
 
     @property
     def place(self) -> str:
-        """The environment, as text: equal for equal ones, also in older files, which lack keys."""
+        """The environment as text, equal for equal environments; older files lack some keys."""
         own = _set("environment", self.spec["environment"], beside=("id", "spawn", "prey"))
         return json.dumps(own, sort_keys=True)
 
     @property
     def fidelities(self) -> set[str]:
-        """Under which fidelities it was trained, where they differ."""
+        """The fidelity it was trained under, if the fidelities differ for this cell."""
         where, parts = self.spec["environment"], self.how
         found = {part["fidelity"] for part in parts.values() if part.get("strategy")}
         differs = where.get("prey") in ("attract", "repel")
@@ -74,7 +108,10 @@ class Result:
 
 
 def _set(part: str, given: dict[str, Any], beside: Collection[str] = ()) -> dict[str, Any]:
-    """What is set of a part of a specification, as plain values, unlike its defaults."""
+    """Return the keys of a part of a specification that differ from their defaults.
+
+    Keys in `beside` are always kept.
+    """
     kind = model_of(part, given).model_fields
     usual = {
         key: list(value) if isinstance(value, tuple) else value
@@ -84,29 +121,29 @@ def _set(part: str, given: dict[str, Any], beside: Collection[str] = ()) -> dict
     return {key: value for key, value in given.items() if key in beside or value != usual.get(key)}
 
 
-def compare(
-    given: Sequence[str], out: Path, fidelity: str = "described", config: Path = Path("config.yaml")
-) -> list[Table | str]:
-    """Write tables and figures of results side by side to `out`; returns what is to be shown.
+def compare(given: Sequence[str], out: Path, fidelity: str = "described") -> list[Table | str]:
+    """Write tables and figures of a comparison to `out`; return what to print.
 
     Args:
-        given: results files, folders with such, or arms that ship, `PPO-HER` or
-            `experiment/arm`; each may begin with `NAME=`.
-        fidelity: of the arms that ship.
+        given: results files, folders of them, or published arms (`PPO-HER` or `experiment/arm`);
+            each may begin with `NAME=`.
+        out: the folder to write to.
+        fidelity: the fidelity of the published arms.
 
     Raises:
-        SpecError: what is none of these; fewer than two arms; no condition that all have.
-        FileError: results that cannot be used.
+        SpecError: an argument is none of these, there are fewer than two arms, or the arms share
+            no condition.
+        FileError: a results file cannot be used.
     """
-    arms = _named(list(chain.from_iterable(_found(text, fidelity, config) for text in given)))
+    arms = _named(list(chain.from_iterable(_found(text, fidelity) for text in given)))
     if len(arms) < 2:
         only = ", ".join(arms) or "none"
-        raise SpecError(f"a comparison needs two arms or more; there is {only}")
+        raise SpecError(f"a comparison needs at least two arms, but was given {only}")
     places = {arm: _by_place(arm, results) for arm, results in arms.items()}
     common = [p for p in next(iter(places.values())) if all(p in own for own in places.values())]
     if not common:
         has = "; ".join(f"{arm}: {', '.join(_names(own).values())}" for arm, own in places.items())
-        raise SpecError(f"there is no condition that all arms have ({has})")
+        raise SpecError(f"the arms have no condition in common ({has})")
     plan = _plan({arm: {p: own[p] for p in common} for arm, own in places.items()})
     write_if_changed(out / "plan.json", as_json(plan))
     summarise(out / "plan.json", out)
@@ -114,31 +151,30 @@ def compare(
     left = {arm: own.keys() - set(common) for arm, own in places.items()}
     return [
         *_in_short(out, plan),
-        *(f"left out: {len(rest)} conditions of {arm} alone" for arm, rest in left.items() if rest),
+        *(f"left out: {len(rest)} conditions of {arm}" for arm, rest in left.items() if rest),
         f"tables: {out}/*.csv; figures: {', '.join(str(path) for path in drawn)}",
     ]
 
 
-def _found(text: str, fidelity: str, config: Path) -> list[Result]:
-    """The results that an argument names."""
+def _found(text: str, fidelity: str) -> list[Result]:
+    """Return the results that an argument names."""
     name, equals, what = text.partition("=")
     named: str | None = name if equals and not Path(text).exists() else None
     path = Path(what if named is not None else text)
     if path.is_dir():
         inner = path / "cells" if (path / "cells").is_dir() else path
         if not (files := sorted(inner.rglob("*.parquet"))):
-            raise SpecError(f"{path}: there is no results file (.parquet) in this folder")
+            raise SpecError(f"{path}: this folder contains no results files (.parquet)")
         return [_read(file, named) for file in files]
     if path.suffix == ".parquet":
         return [_read(path, named)]
     if path.exists():
         raise SpecError(
-            f"{path}: is no results file; `hindsight train` writes one below results/cells, which "
-            "ends in .parquet"
+            f"{path}: not a results file; `hindsight train` writes them to results/cells, with the "
+            "ending .parquet"
         )
-    return [
-        _read(file, named or shown) for shown, file in _shipped(str(path), fidelity, config, text)
-    ]
+    arm, files = _shipped(str(path), fidelity, text)
+    return [_read(file, named or arm) for file in files]
 
 
 def _read(path: Path, name: str | None) -> Result:
@@ -148,42 +184,36 @@ def _read(path: Path, name: str | None) -> Result:
     return Result(path, load_cell(path).metadata["spec"], name)
 
 
-def _shipped(what: str, fidelity: str, config: Path, text: str) -> list[tuple[str, Path]]:
-    """Name and file of every published cell of an arm."""
-    if not config.exists():
-        raise SpecError(f"{text}: there is no such file or folder")
-    plan = Plan.of(Shipped(load(config)).config)
+def _shipped(what: str, fidelity: str, text: str) -> tuple[str, list[Path]]:
+    """Return the name of a published arm and the files of its cells."""
+    if not CONFIG.exists():
+        raise SpecError(f"{text}: no such file or folder")
+    experiments = Plan.of(Shipped(load(CONFIG)).config).experiments
     experiment, slash, arm = what.partition("/")
     if not slash:
         experiment, arm = MAIN, what
-    places = [
-        (entry, name) for entry, name in plan.experiments.get(experiment, []) if entry.arm == arm
-    ]
+    places = [(entry, name) for entry, name in experiments.get(experiment, []) if entry.arm == arm]
     if not places:
-        own = plan.experiments.get(MAIN, [])
-        there = ", ".join(dict.fromkeys(entry.arm for entry, _ in own))
+        there = ", ".join(dict.fromkeys(entry.arm for entry, _ in experiments.get(MAIN, [])))
         raise SpecError(
-            f"{text}: there is no such file or folder, nor is it an arm that ships: {there}, or "
-            "experiment/arm of config.yaml"
+            f"{text}: no such file, folder or published arm; choose from {there}, or "
+            "experiment/arm as in config.yaml"
         )
     if places[0][0].level:
         raise SpecError(
-            f"{text}: this experiment varies {', '.join(places[0][0].level)}; give its files"
+            f"{text}: this experiment varies {', '.join(places[0][0].level)}; name its files"
         )
     under = {entry.fidelity for entry, _ in places}
     chosen = fidelity if fidelity in under else min(under)
-    files = [
-        (arm, path)
-        for entry, name in places
-        if entry.fidelity == chosen and (path := PUBLISHED / "cells" / f"{name}.parquet").exists()
-    ]
+    named = [PUBLISHED / "cells" / f"{name}.parquet" for e, name in places if e.fidelity == chosen]
+    files = [path for path in named if path.exists()]
     if not files:
         raise SpecError(f"{text}: none of its cells is in {PUBLISHED}")
-    return files
+    return arm, files
 
 
 def _named(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The arms, each with its results: by name or, without one, by what learns."""
+    """Group results into arms: by the user's name or, without one, by what learns."""
     named: dict[str, list[Result]] = defaultdict(list)
     unnamed: dict[str, list[Result]] = defaultdict(list)
     for result in results:
@@ -204,7 +234,7 @@ def _named(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def _apart(firsts: Sequence[Result]) -> list[str]:
-    """What tells arms of one name apart: `learning_rate=0.001`, `released`; "" for a single one."""
+    """Return the keys in which arms of one name differ: `learning_rate=0.001`, `released`."""
     flat = [
         {f"{part}.{key}": value for part, keys in one.how.items() for key, value in keys.items()}
         for one in firsts
@@ -225,20 +255,20 @@ def _apart(firsts: Sequence[Result]) -> list[str]:
 
 
 def _by_place(arm: str, results: Iterable[Result]) -> dict[str, Result]:
-    """An arm's results by environment; SpecError for two of one."""
+    """Return an arm's results by environment; raise SpecError for two in one environment."""
     found: dict[str, Result] = {}
     for result in results:
         if (other := found.setdefault(result.place, result)).path != result.path:
             where = next(iter(_names({result.place: result}).values()))
             raise SpecError(
-                f"two results of {arm} in {where}: {other.path} and {result.path}; name the one "
-                "that is meant, or call them differently: NAME=FILE"
+                f"two results of {arm} in {where}: {other.path} and {result.path}; pass only one "
+                "of them, or name them: NAME=FILE"
             )
     return found
 
 
 def _names(places: Iterable[str]) -> dict[str, str]:
-    """What environments are called: `random static`, `FetchReach-v4`; what is unusual behind it."""
+    """Return the environments' names, followed by keys that are not at their defaults."""
     texts = {}
     for place in places:
         where = json.loads(place)
@@ -256,7 +286,7 @@ def _names(places: Iterable[str]) -> dict[str, str]:
 
 
 def _plan(arms: dict[str, dict[str, Result]]) -> dict[str, Any]:
-    """The plan of an experiment that has these arms, in conditions that all of them have."""
+    """Return the plan of an experiment with these arms, by name and environment."""
     everything = [result for own in arms.values() for result in own.values()]
     under = set().union(*(result.fidelities for result in everything))
     fidelity = BOTH if len(under) > 1 else next(iter(under), EITHER)
@@ -285,7 +315,11 @@ def _plan(arms: dict[str, dict[str, Result]]) -> dict[str, Any]:
                 "role": "baseline" if arm == next(iter(arms)) else "level",
                 "algorithm": str(result.how["algorithm"].get("name", "ppo")),
                 "her": result.her,
-                "keys": _telling(result),
+                "keys": {
+                    key: value
+                    for key, value in result.how["hindsight"].items()
+                    if key in METHOD_KEYS
+                },
                 "level": {},
                 "task": PAPERS_TASK if of_papers else names[place],
                 "condition": names[place],
@@ -301,14 +335,8 @@ def _plan(arms: dict[str, dict[str, Result]]) -> dict[str, Any]:
     }
 
 
-def _telling(result: Result) -> dict[str, Any]:
-    """Keys of hindsight by which the figures know a method."""
-    known = ("s_ratio", "failures", "until_success", "until_steps", "then")
-    return {key: value for key, value in result.how["hindsight"].items() if key in known}
-
-
 def _draw(out: Path, fidelity: str) -> list[Path]:
-    """Draw the figures that any experiment can have; returns their pictures."""
+    """Draw the figures that any experiment has; return their PNG files."""
     from hindsight.figures import draw_spec, of_any, style
 
     drawn = []
@@ -320,61 +348,26 @@ def _draw(out: Path, fidelity: str) -> list[Path]:
 
 
 def _in_short(out: Path, plan: dict[str, Any]) -> list[Table]:
-    """The tables in short: every arm in every condition, and each beside the first."""
+    """Return short tables: every arm in every condition, and each compared with the first arm."""
     summary, tests = read_table(out / "summary.csv"), read_table(out / "tests.csv")
-    # Only the papers' returns have a scale, on which they are compared.
+    # Only returns on the papers' environment have a common scale.
     by_return = bool(summary["time_to_learn_steps"].notna().any())
-    shown = RETURNS if by_return else SUCCESS
-    arms = _table("What each has come to", ("condition", "arm", "runs", *shown))
-    for _, row in summary.iterrows():
-        cells = [_shown(row, *columns) for columns in shown.values()]
-        arms.add_row(row["condition"], row["arm"], f"{row['n_seeds']:.0f}", *cells)
-    chosen = (tests["baseline"] == plan["arms"][0]) & tests["metric"].isin(list(METRICS))
+    arms = _table("Results", summary, [*ARM, RUNS, *(RETURNS if by_return else SUCCESS)])
     measure = next(name for name in METRICS if name in set(tests["metric"]))
     pairs = _table(
-        f"Beside {plan['arms'][0]}: in what share of all pairs of runs the arm is better by "
-        f"{METRICS[measure]}, and p over runs of one seed, corrected for the number of conditions",
-        ("condition", "arm", "within steps", "better", "p"),
+        f"Compared with {plan['arms'][0]}: share of all pairs of runs in which the arm is better "
+        f"by {METRICS[measure]}, and p over runs paired by seed, corrected for the number of "
+        "conditions",
+        tests[(tests["baseline"] == plan["arms"][0]) & (tests["metric"] == measure)],
+        [*ARM, *PAIRS],
     )
-    for _, row in tests[chosen].iterrows():
-        better = _shown(row, "probability_of_improvement", "probability")
-        p = f"{row['p_holm']:.2g}"
-        pairs.add_row(row["condition"], row["arm"], f"{row['steps']:,.0f}", better, p)
     return [arms, pairs]
 
 
-#: What is shown of an arm: columns of summary.csv, with the stems of their bounds.
-RETURNS = {
-    "best median return": ("max_median_return", ""),
-    "after steps": ("time_to_learn_steps", ""),
-    "final return (interquartile mean)": ("iqm_return", "iqm"),
-    "share that solved it": ("solved_share", "solved"),
-}
-SUCCESS = {
-    "final success": ("mean_success", "success"),
-    "share that solved it": ("solved_share", "solved"),
-    "solved after steps (median)": ("solve_step_median", ""),
-}
-#: Which of the tests is shown, and what it measures.
-METRICS = {
-    "auc": "its mean return over training", "success_auc": "its mean success over training"
-}  # fmt: skip
-
-
-def _table(title: str, columns: Iterable[str]) -> Table:
+def _table(title: str, rows: pd.DataFrame, columns: list[Column]) -> Table:
     table = Table(title=title)
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("condition", "arm") else "right")
+    for name, _ in columns:
+        table.add_column(name, justify="left" if name in ("condition", "arm") else "right")
+    for row in rows.to_dict("records"):
+        table.add_row(*(show(row) for _, show in columns))
     return table
-
-
-def _shown(row: pd.Series, column: str, stem: str) -> str:
-    """A count of steps, or `0.91 (0.85 to 0.95)`; without an interval where there is none."""
-    value = row[column]
-    if pd.isna(value) or value == float("inf"):
-        return "never"
-    if "step" in column:
-        return f"{value:,.0f}"
-    if not stem or pd.isna(row[f"{stem}_low"]):
-        return f"{value:.2f}"
-    return f"{value:.2f} ({row[f'{stem}_low']:.2f} to {row[f'{stem}_high']:.2f})"

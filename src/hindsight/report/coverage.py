@@ -1,8 +1,4 @@
-"""What was trained of each of the papers' figures, and what is missing of it: made from the plans,
-from the cells that are there, and from what the papers' own grids are (papers.json).
-"""
-
-from __future__ import annotations
+"""Compare what was trained with the grids of the papers' figures (papers.json)."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,26 +11,26 @@ from hindsight.report.present import NOTHING, Table, count
 
 HEADER = ["figure", "arms", "fidelity", "conditions", "settings", "seeds", "steps of a run",
           "network", "what is missing"]  # fmt: skip
-#: So many names are named one by one.
+#: Longer lists of missing names are shortened.
 NAMED = 6
 Entry = dict[str, Any]
 
 
 def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Table]:
-    """A table of the papers' figures and one of the experiments beside them; none without the file.
+    """Return a table for the papers' figures and one for the other experiments; none without the
+    file `papers`.
 
-    A row for each experiment, arm and fidelity; arms and then fidelities of which everything is
-    alike share one. Cells are found where the plans say, relative to the working folder.
+    A row is an arm of an experiment under one fidelity. Arms, and then fidelities, whose rows are
+    equal share one. The cells' paths are relative to the working directory.
     """
     if not papers.exists():
         return []
     grids: dict[str, dict[str, Any]] = json.loads(papers.read_text(encoding="utf-8"))
     by_name = {plan["experiment"]: plan for plan in plans}
-    seeds: dict[str, int] = {}  # all of a cell's count, whichever experiment asked for so many
+    seeds: dict[str, int] = {}  # by cell: the most that any experiment asks for
     for entry in (entry for plan in by_name.values() for entry in plan["entries"]):
         seeds[entry["cell"]] = max(entry["seeds"], seeds.get(entry["cell"], 0))
-    titles = {True: "The papers' figures",
-              False: "The other experiments"}  # fmt: skip
+    titles = {True: "The papers' figures", False: "The other experiments"}
     rows: dict[bool, list[list[str]]] = {}
     for name, grid in grids.items():
         plan = by_name.get(name, {"entries": [], "preset": {"hidden": []}})
@@ -47,9 +43,9 @@ def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Table]:
 
 
 def _rows(grid: dict[str, Any], there: Sequence[Entry], hidden: list[int]) -> list[list[str]]:
-    """An experiment's rows."""
+    """Return an experiment's rows; `there`: the entries whose cells exist."""
     figure = grid["figures"] if grid["paper"] else f"{grid['figures']}: {grid['title']}"
-    alike: dict[tuple[str, ...], dict[str, list[str]]] = {}  # what is there: arms by fidelity
+    alike: dict[tuple[str, ...], dict[str, list[str]]] = {}  # by row: its arms by fidelity
     for fidelity in grid["fidelities"]:
         for arm, whole in grid["arms"].items():
             own = [e for e in there if (e["fidelity"], e["arm"]) == (fidelity, arm)]
@@ -67,7 +63,7 @@ def _rows(grid: dict[str, Any], there: Sequence[Entry], hidden: list[int]) -> li
 def _row(
     grid: dict[str, Any], whole: dict[str, Any], own: Sequence[Entry], hidden: list[int]
 ) -> list[str]:
-    """Of one arm: conditions to network, and what is missing, in words."""
+    """Return the columns of one arm from `conditions` on."""
     if not own:
         return [NOTHING] * 5 + ["everything: not trained"]
     levels = {level_text(level): level for level in whole["levels"]}
@@ -89,7 +85,7 @@ def _row(
             lacking.append(key)
         least.append(words)
     network, theirs = (network_note(x).removeprefix("network ") for x in (hidden, grid["hidden"]))
-    if hidden and network != theirs:  # () where arms differ in it
+    if hidden and network != theirs:  # empty if the arms' networks differ
         lacking.append("network size")
         network += f" for {theirs}"
     counts = [
@@ -100,7 +96,7 @@ def _row(
 
 
 def _absent(what: str, there: Sequence[str], whole: Iterable[str], name: Any) -> list[str]:
-    """`conditions: static, spawn apart`; of many `conditions: all but static, random spawn`."""
+    """List what is missing, `conditions: static, spawn apart`, or what is not, `all but …`."""
     absent = [name(one) for one in whole if one not in there]
     if not absent:
         return []

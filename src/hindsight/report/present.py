@@ -1,8 +1,9 @@
-"""Numbers and tables as a reader wants them; the same in Markdown and in HTML."""
+"""Format numbers and tables for Markdown and HTML."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -15,9 +16,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of words: a title, a header, and rows of the header's length; note: what stands
-    below, if anything.
-    """
+    """A table of text; each row is as long as the header, and `note` goes below the table."""
 
     title: str
     header: list[str]
@@ -26,7 +25,7 @@ class Table:
 
 
 def number(value: Any, digits: int = 2) -> str:
-    """`0.91`, `12 345` (from a thousand on: whole), `∞`, and `–` for what is not there."""
+    """Format a number: `0.91`, `12 345` (no decimals from 1000 on), `∞`, `–` for NaN and None."""
     if value is None or math.isnan(value):
         return NOTHING
     if math.isinf(value):
@@ -37,12 +36,12 @@ def number(value: Any, digits: int = 2) -> str:
 
 
 def count(value: Any) -> str:
-    """`16`, `12 345`."""
+    """Format a whole number: `16`, `12 345`."""
     return number(value, 0)
 
 
 def interval(value: Any, low: Any, high: Any, digits: int = 2) -> str:
-    """`0.91 [0.80, 0.97]`; the value alone where it carries no interval."""
+    """Format a value with its interval, `0.91 [0.80, 0.97]`, or alone if it has none."""
     bounds = [number(low, digits), number(high, digits)]
     if NOTHING in bounds:
         return number(value, digits)
@@ -50,14 +49,12 @@ def interval(value: Any, low: Any, high: Any, digits: int = 2) -> str:
 
 
 def percent(value: Any, low: Any, high: Any) -> str:
-    """`48 [45, 52]`: shares as per cent."""
+    """Format shares as percentages: `48 [45, 52]`."""
     return interval(100 * value, 100 * low, 100 * high, 0)
 
 
 def setting(value: Any, to: Any, low: Any, high: Any) -> str:
-    """`0.6 [0.5, 0.7]`, of equals `0.3 to 0.8 [0.3, 0.8]`: one of the swept numbers, with as many
-    digits as it has.
-    """
+    """Format the best of the swept values, `0.6 [0.5, 0.7]`; a tie is `0.3 to 0.8 [0.3, 0.8]`."""
     if math.isnan(value):
         return NOTHING
     words = f"{value:g}" if value == to else f"{value:g} to {to:g}"
@@ -65,46 +62,61 @@ def setting(value: Any, to: Any, low: Any, high: Any) -> str:
 
 
 def p_value(value: Any) -> str:
-    """`0.03`, `< 0.001`."""
+    """Format a p-value: `0.03`, `< 0.001`."""
     if value is None or math.isnan(value):
         return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
-Row = dict[Any, Any]
-Column = tuple[str, Callable[[Row], str]]
+Column = tuple[str, Callable[[dict[Any, Any]], str]]
 
 
-def _share(row: Row) -> str:
-    return interval(row["solved_share"], row["solved_low"], row["solved_high"])
+def of(show: Callable[..., str], *columns: str) -> Callable[[dict[Any, Any]], str]:
+    """Return a function that shows these columns of a row by `show`."""
+    return lambda row: show(*(row[column] for column in columns))
 
 
 def _level(settings: dict[str, str]) -> list[Column]:
-    return [("setting", lambda row: settings[row["level"]])] if len(settings) > 1 else []
+    return [("setting", of(settings.__getitem__, "level"))] if len(settings) > 1 else []
 
 
+_SEEDS: Column = ("seeds", of(count, "n_seeds"))
+_CONDITIONS: Column = ("conditions", of(count, "n_conditions"))
+_SOLVED: Column = (
+    "seeds solved [95 %]", of(interval, "solved_share", "solved_low", "solved_high")
+)  # fmt: skip
 _CONDITION: list[Column] = [
-    ("spawn", lambda row: SPAWNS.get(row["spawn"], ALL)),
-    ("prey", lambda row: PREYS.get(row["prey"], ALL)),
+    ("spawn", of(lambda spawn: SPAWNS.get(spawn, ALL), "spawn")),
+    ("prey", of(lambda prey: PREYS.get(prey, ALL), "prey")),
 ]
+_ARM: list[Column] = [("algorithm", of(str, "arm"))]
+_TASK: list[Column] = [("task", of(str, "task"))]
 _SUMMARY: list[Column] = [
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("max. median return (IQR)", lambda row: f"{number(row['max_median_return'])} "
-     f"({number(row['iqr'])})"),
-    ("time to learn, steps", lambda row: count(row["time_to_learn_steps"])),
-    ("time to learn, minutes", lambda row: number(row["time_to_learn_minutes"])),
-    ("seeds solved [95 %]", _share),
-    ("mean final return [95 %]",
-     lambda row: interval(row["mean_return"], row["mean_low"], row["mean_high"])),
+    _SEEDS,
+    ("max. median return (IQR)",
+     of(lambda top, iqr: f"{number(top)} ({number(iqr)})", "max_median_return", "iqr")),
+    ("time to learn, steps", of(count, "time_to_learn_steps")),
+    ("time to learn, minutes", of(number, "time_to_learn_minutes")),
+    _SOLVED,
+    ("mean final return [95 %]", of(interval, "mean_return", "mean_low", "mean_high")),
+]  # fmt: skip
+#: For tasks other than the papers', whose returns have no common scale.
+_TASK_SUMMARY: list[Column] = [
+    _SEEDS,
+    ("success at the end [95 %]", of(interval, "mean_success", "success_low", "success_high")),
+    ("mean success over training [95 %]",
+     of(interval, "mean_success_auc", "success_auc_low", "success_auc_high")),
+    _SOLVED,
+    ("steps until solved, median", of(count, "solve_step_median")),
 ]  # fmt: skip
 _AGGREGATE: list[Column] = [
-    ("conditions", lambda row: count(row["n_conditions"])),
-    ("seeds", lambda row: count(row["n_seeds"])),
+    _CONDITIONS,
+    _SEEDS,
     ("interquartile mean of final return [95 %]",
-     lambda row: interval(row["iqm_return"], row["iqm_return_low"], row["iqm_return_high"])),
+     of(interval, "iqm_return", "iqm_return_low", "iqm_return_high")),
     ("mean of final return [95 %]",
-     lambda row: interval(row["mean_return"], row["mean_return_low"], row["mean_return_high"])),
-    ("seeds solved [95 %]", _share),
+     of(interval, "mean_return", "mean_return_low", "mean_return_high")),
+    _SOLVED,
 ]  # fmt: skip
 _METRICS = {
     "auc": "area under the curve",
@@ -112,91 +124,77 @@ _METRICS = {
     "success_auc": "mean success over training",
     "final_evaluation_success": "success at the end",
 }
-_TASK: list[Column] = [("task", lambda row: str(row["task"]))]
-#: Of other tasks, whose returns have no common scale.
-_TASK_SUMMARY: list[Column] = [
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("success at the end [95 %]",
-     lambda row: interval(row["mean_success"], row["success_low"], row["success_high"])),
-    ("mean success over training [95 %]", lambda row: interval(
-        row["mean_success_auc"], row["success_auc_low"], row["success_auc_high"])),
-    ("seeds solved [95 %]", _share),
-    ("steps until solved, median", lambda row: count(row["solve_step_median"])),
-]  # fmt: skip
 _TESTS: list[Column] = [
-    ("pair", lambda row: f"{row['arm']} − {row['baseline']}"),
-    ("metric", lambda row: _METRICS[row["metric"]]),
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("mean difference [95 %]",
-     lambda row: interval(row["mean_difference"], row["low"], row["high"])),
-    ("p, sign flips, Holm", lambda row: p_value(row["p_holm"])),
-    ("p, Fisher on solved, Holm", lambda row: p_value(row["p_fisher_holm"])),
-    ("p, log-rank", lambda row: p_value(row["p_logrank"])),
-    ("probability of improvement [95 %]", lambda row: interval(
-        row["probability_of_improvement"], row["probability_low"], row["probability_high"])),
+    ("pair", of("{} − {}".format, "arm", "baseline")),
+    ("metric", of(_METRICS.__getitem__, "metric")),
+    _SEEDS,
+    ("mean difference [95 %]", of(interval, "mean_difference", "low", "high")),
+    ("p, sign flips, Holm", of(p_value, "p_holm")),
+    ("p, Fisher on solved, Holm", of(p_value, "p_fisher_holm")),
+    ("p, log-rank", of(p_value, "p_logrank")),
+    ("probability of improvement [95 %]",
+     of(interval, "probability_of_improvement", "probability_low", "probability_high")),
 ]  # fmt: skip
 _SENSITIVITY: list[Column] = [
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("best scaled return", lambda row: number(row["best"])),
-    ("worst scaled return", lambda row: number(row["worst"])),
-    (
-        "sensitivity, % [95 %]",
-        lambda row: interval(row["sensitivity_percent"], row["low"], row["high"], 0),
-    ),
-]
-_M_C: list[Column] = [
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("M_c [95 %]", lambda row: interval(row["m_c"], row["m_c_low"], row["m_c_high"])),
-]
+    _SEEDS,
+    ("best scaled return", of(number, "best")),
+    ("worst scaled return", of(number, "worst")),
+    ("sensitivity, % [95 %]",
+     of(partial(interval, digits=0), "sensitivity_percent", "low", "high")),
+]  # fmt: skip
+_M_C: list[Column] = [_SEEDS, ("M_c [95 %]", of(interval, "m_c", "m_c_low", "m_c_high"))]
 _BEST: list[Column] = [
-    ("conditions", lambda row: count(row["n_conditions"])),
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("best by M_c [95 %]", lambda row: setting(
-        row["best_level"], row["best_to"], row["low"], row["high"])),
-    ("its M_c", lambda row: number(row["m_c"])),
-    ("single-peaked", lambda row: {True: "yes", False: "no"}.get(row["single_peaked"], NOTHING)),
-    ("M_c at S > 0.5 minus at S < 0.5 [95 %]",
-     lambda row: interval(row["lean"], row["lean_low"], row["lean_high"])),
+    _CONDITIONS,
+    _SEEDS,
+    ("best by M_c [95 %]", of(setting, "best_level", "best_to", "low", "high")),
+    ("its M_c", of(number, "m_c")),
+    ("single-peaked",
+     of(lambda peak: {True: "yes", False: "no"}.get(peak, NOTHING), "single_peaked")),
+    ("M_c at S > 0.5 minus at S < 0.5 [95 %]", of(interval, "lean", "lean_low", "lean_high")),
 ]  # fmt: skip
 _SAVED: list[Column] = [
-    ("seeds", lambda row: count(row["n_seeds"])),
-    ("switched, % of runs", lambda row: number(100 * row["switched_share"], 0)),
-    ("switched at step, median", lambda row: count(row["switch_step_median"])),
-    ("hindsight to the end, minutes", lambda row: number(row["minutes_baseline"])),
-    ("minutes", lambda row: number(row["minutes_arm"])),
-    ("time saved, % [95 %]", lambda row: percent(row["saved_share"], row["low"], row["high"])),
-    ("updates saved, % [95 %]", lambda row: percent(
-        row["updates_saved_share"], row["updates_low"], row["updates_high"])),
-    ("final return minus that with hindsight to the end [90 %]", lambda row: interval(
-        row["return_difference"], row["return_low"], row["return_high"])),
+    _SEEDS,
+    ("switched, % of runs", of(lambda share: number(100 * share, 0), "switched_share")),
+    ("switched at step, median", of(count, "switch_step_median")),
+    ("hindsight to the end, minutes", of(number, "minutes_baseline")),
+    ("minutes", of(number, "minutes_arm")),
+    ("time saved, % [95 %]", of(percent, "saved_share", "low", "high")),
+    ("updates saved, % [95 %]",
+     of(percent, "updates_saved_share", "updates_low", "updates_high")),
+    ("final return minus that with hindsight to the end [90 %]",
+     of(interval, "return_difference", "return_low", "return_high")),
 ]  # fmt: skip
-_ARM: list[Column] = [("algorithm", lambda row: str(row["arm"]))]
 
 
 def columns_of(kind: str, settings: dict[str, str], *, of_tasks: bool = False) -> list[Column]:
-    """The columns of one of the tables that `summarise` writes.
+    """Return the columns of one of the tables that `summarise` writes.
 
-    settings: what each level of the tables is called; a column of its own if there are several.
-    of_tasks: of an experiment on other tasks than the papers', of which only the summary and the
-    tests have rows.
+    Args:
+        kind: the table's file name.
+        settings: the displayed name of each level; with several levels the table gets a column for
+            them.
+        of_tasks: whether the experiment uses other tasks than the papers'. Then only the summary
+            and the tests have rows.
     """
+    level = _level(settings)
     if of_tasks and kind in ("summary.csv", "tests.csv"):
         own = [*_ARM, *_TASK_SUMMARY] if kind == "summary.csv" else _TESTS
-        return [*_TASK, *_level(settings), *own]
+        return [*_TASK, *level, *own]
     return {
-        "aggregate.csv": [*_level(settings), *_ARM, *_AGGREGATE],
-        "summary.csv": [*_CONDITION, *_level(settings), *_ARM, *_SUMMARY],
-        "tests.csv": [*_CONDITION, *_level(settings), *_TESTS],
+        "aggregate.csv": [*level, *_ARM, *_AGGREGATE],
+        "summary.csv": [*_CONDITION, *level, *_ARM, *_SUMMARY],
+        "tests.csv": [*_CONDITION, *level, *_TESTS],
         "sensitivity.csv": [*_CONDITION, *_ARM, *_SENSITIVITY],
         "best_level.csv": [*_CONDITION, *_ARM, *_BEST],
-        "m_c.csv": [*_CONDITION, *_level(settings), *_ARM, *_M_C],
-        "time_saved.csv": [*_CONDITION, *_level(settings), *_ARM, *_SAVED],
+        "m_c.csv": [*_CONDITION, *level, *_ARM, *_M_C],
+        "time_saved.csv": [*_CONDITION, *level, *_ARM, *_SAVED],
     }[kind]
 
 
 def table(title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str]) -> Table:
-    """The frame's rows in words, condition by condition, so that neighbours can be compared; first
-    those over all conditions. arms: in their order.
+    """Return the frame's rows as text: first those over all conditions, then by condition.
+
+    Within a condition, rows are sorted by level and then by arm, in the order of `arms`.
     """
     orders = {
         "condition": list(dict.fromkeys([ALL, *CONDITIONS, *frame.get("condition", [])])),

@@ -1,7 +1,7 @@
-"""Where the numbers come from: read from the metadata that every cell's file carries."""
+"""Collect where the numbers come from, from the metadata in the cells' files."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,14 @@ from hindsight.analysis.cells import metadata_of
 
 @dataclass(frozen=True)
 class Provenance:
-    """What the cells on disk say about themselves, and which planned cells are not there.
+    """The origin of the cells on disk.
 
-    seconds: training time of all cells together; steps: their environment steps, runs summed;
-    versions: how many versions of the code trained them.
+    Attributes:
+        steps: environment steps of all runs together.
+        seconds: training time of all cells together.
+        versions: the number of versions of the code that trained them.
+        facts: machines, packages and the like, each with every value that occurs.
+        missing: the planned cells without a file.
     """
 
     cells: int
@@ -21,14 +25,13 @@ class Provenance:
     steps: int
     seconds: float
     versions: int
-    facts: dict[str, list[str]] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    facts: dict[str, list[str]]
+    missing: list[str]
 
 
 def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
-    """Metadata of the plans' cells (paths relative to the working folder); each counts once.
-
-    Facts keep every value that occurs: more than one machine is worth knowing.
+    """Read the metadata of the plans' cells, each once; paths are relative to the working
+    directory.
     """
     paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
     there = [path for path in paths if Path(path).exists()]
@@ -50,8 +53,8 @@ def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
 
 
 def _facts(metadata: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Names and values as a reader wants them."""
-    made_on = metadata.get("made_on", [metadata])  # a checkpoint may have been continued elsewhere
+    """Yield names and values of facts as text."""
+    made_on = metadata.get("made_on", [metadata])  # several if continued on another machine
     for place in made_on:
         yield "hardware", ", ".join(f"{k} {v}" for k, v in place["machine"].items())
     yield "device", str(metadata["device"])

@@ -1,6 +1,4 @@
-"""The words of verdicts: the claims' own sentences, filled with the numbers of claims.json."""
-
-from __future__ import annotations
+"""Put verdicts into words: the claims' sentences, filled with the numbers of claims.json."""
 
 import math
 import re
@@ -13,9 +11,9 @@ from hindsight.claims.rules import text
 from hindsight.report import present
 
 Row = Mapping[str, Any]
-#: Missing cells, or runs that diverged, that are named.
+#: How many diverged runs are named.
 NAMED = 12
-#: A value by its claim's unit; of log2 ratios the ratio.
+#: How to show a value, by its claim's unit; log2 ratios are shown as ratios.
 UNITS: dict[str, Callable[[float], str]] = {
     "count": lambda x: f"{x:.0f}",
     "times": lambda x: f"{2.0**x:.2f}" if x < 3 else f"{2.0**x:.0f}",
@@ -27,7 +25,7 @@ UNITS: dict[str, Callable[[float], str]] = {
 
 
 def diverged(runs: Sequence[Row]) -> str:
-    """Which runs diverged, of those of a record.json; "" if none."""
+    """Say which runs of a record.json diverged; "" if none did."""
     if not runs:
         return ""
     named = []
@@ -41,7 +39,7 @@ def diverged(runs: Sequence[Row]) -> str:
 
 
 def says(row: Row) -> str:
-    """What a verdict rests on, in a sentence or two; for "not tested" what is missing."""
+    """State the measurements behind a verdict; for "not tested", what is missing."""
     claim, m = CLAIMS[row["claim"]], row["measured"]
     if row["verdict"] == "not tested":
         return f"{row['why'][:1].upper()}{row['why'][1:]}."
@@ -58,7 +56,7 @@ def says(row: Row) -> str:
 
 
 def interval(unit: str, m: Row, *, wide: bool = False) -> str:
-    """`1.66 (1.60 to 1.73)`: a value and its interval; `wide`: the interval over conditions."""
+    """Show a value and its interval, `1.66 (1.60 to 1.73)`; `wide`: only that over conditions."""
     low, high = (m[f"wide_{name}" if wide else name] for name in ("low", "high"))
     show = UNITS[unit]
     value = "–" if m["value"] is None else show(m["value"])
@@ -68,7 +66,7 @@ def interval(unit: str, m: Row, *, wide: bool = False) -> str:
 
 
 def by_condition(unit: str, verdicts: Mapping[str, Row]) -> list[list[str]]:
-    """A row for each condition: its name, and its own value under each fidelity."""
+    """Return a row per condition: its name, and its value under each fidelity."""
     show = UNITS[unit] if unit == "times" else "{:.2f}".format
     values = [row["measured"]["conditions"] for row in verdicts.values()]
     names = dict.fromkeys(name for own in values for name in own)
@@ -80,18 +78,18 @@ def by_condition(unit: str, verdicts: Mapping[str, Row]) -> list[list[str]]:
 
 
 def detectable(unit: str, m: Row) -> str:
-    """The difference that these seeds would show four times in five."""
+    """Show the difference that this many seeds would detect four times in five."""
     return "–" if m["detectable"] is None else UNITS[unit](m["detectable"]).lstrip("+")
 
 
 def rule(claim: Claim) -> str:
-    """Measured by what, and decided how."""
+    """State what is measured and how it is judged."""
     metric = claim.metric[:1].upper() + claim.metric[1:]
     return f"{metric}. {text(claim.rule, claim.limits)}"
 
 
 def history(claim: Claim) -> list[str]:
-    """What of the rule was changed after results had been seen, and the old rule's verdicts."""
+    """List the changes to a rule after results were seen, with the old rule's verdicts."""
     found = []
     for change in claim.changes:
         old = f" The old rule said of the published results: {_before(change)}."
@@ -100,17 +98,17 @@ def history(claim: Claim) -> list[str]:
 
 
 def old_rule(claim: Claim) -> str:
-    """The verdicts of the rule before the last change."""
+    """Return the verdicts of the rule before its last change."""
     return _before(claim.changes[-1]) if claim.changes else "–"
 
 
 def _before(change: Change) -> str:
-    """`partly`, `reproduced / partly`: released, then described where it differs."""
+    """Show the old verdicts: `partly`, or `reproduced / partly` (released, described)."""
     return " / ".join(dict.fromkeys(change.before.values()))
 
 
 def missing(rows: Mapping[str, Row]) -> str:
-    """What of the paper's evidence a claim's verdicts lack, by fidelity where they differ."""
+    """Say which of the paper's evidence is missing, by fidelity where fidelities differ."""
     lacks = {
         fidelity: "; ".join(row["measured"]["missing"])
         for fidelity, row in rows.items()
