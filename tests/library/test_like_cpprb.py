@@ -280,19 +280,19 @@ def test_beside_cpprb(strategy):
 
 
 MADE = [
-    ({name: {}}, f"env_dict: '{name}' is not allowed; it is made here")
+    ({name: {}}, f"env_dict: '{name}' is not allowed; the buffer adds it")
     for name in ("rew", "goal", "weights", "indexes")
 ]
-OF_NUMBERS = "is not allowed; it is a type of numbers"
+OF_NUMBERS = "is not allowed; it must be a numeric type"
 #: Arrays of a step that cannot be.
 ARRAYS = [
     *MADE,
-    ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it is that of obs, "),
-    ({"obs": 3}, '^obs: 3 is not allowed; it is a dictionary, of "shape" and "dtype"$'),
+    ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it must be that of obs"),
+    ({"obs": 3}, '^obs: 3 is not allowed; it must be a dictionary with "shape" and "dtype"$'),
     ({"act": {"dtype": "foo"}}, f"act: dtype 'foo' {OF_NUMBERS}"),
     ({"act": {"dtype": object}}, f"act: dtype .* {OF_NUMBERS}"),
     ({"act": {"dtype": complex}}, f"act: dtype .* {OF_NUMBERS}"),
-    ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it is of whole numbers"),
+    ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it must be whole numbers"),
 ]
 
 
@@ -312,13 +312,13 @@ ARRAYS = [
             {"terminated_func": True},
             r"terminated_func: True is not .* of \(next states, actions, go",
         ),
-        ({"state": "where"}, "env_dict: 'where' is missing; there are"),
+        ({"state": "where"}, "env_dict: 'where' is missing; it has"),
         ({"goal_shape": (0,)}, r"goal_shape: shape \(0,\) is not allowed"),
         ({"goal_func": None}, r"goal_shape: \(2,\) is not allowed without a goal_func"),
-        ({"terminated_func": None}, "terminated_func: None is not allowed where 'done' is to be"),
-        ({"done": "note"}, r"note: shape \(2, 2\) is not allowed; it is one number"),
+        ({"terminated_func": None}, "terminated_func: None is not allowed, because 'done' is re"),
+        ({"done": "note"}, r"note: shape \(2, 2\) is not allowed; it must be"),
         ({"reward_func": None}, "reward_func: None is not allowed; it must be a function of"),
-        ({"env_dict": [*ENV]}, r"env_dict: .* is not allowed; it is a dictionary of ar"),
+        ({"env_dict": [*ENV]}, r"env_dict: .* is not allowed; it must be a dictionary"),
         *(({"env_dict": {**ENV, **change}}, message) for change, message in ARRAYS),
     ],
 )
@@ -396,7 +396,7 @@ def test_functions_that_raise_leave_the_episode_going_on(call):
         ({"note": "abc"}, "note: an array of shape .* type <U3 is not allowed"),
         ({"done": -1}, "done: -1 is not allowed; it must be true or false, or 1 or 0"),
         ({"done": np.nan}, "done: nan is not allowed; it must be true or false, or 1 or 0"),
-        ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; it takes"),
+        ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; its arguments must be"),
     ],
 )
 def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
@@ -408,7 +408,7 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
         buffer.add(**{**step(4, done=False), **change})
     wanting = step(4, done=False)
     del wanting["act"]
-    with pytest.raises(ValueError, match=r"add: .* is not allowed; it takes"):
+    with pytest.raises(ValueError, match=r"add: .* is not allowed; its arguments must be"):
         buffer.add(**wanting)
     np.testing.assert_array_equal(buffer.episodes.open_rows(0), before)
     assert buffer.get_stored_size() == 15
@@ -420,7 +420,7 @@ def test_episode_ends_that_cannot_be():
     with pytest.raises(ValueError, match="an episode of 21 steps is not allowed; it must have"):
         buffer.add(**step(np.arange(2), done=np.zeros(2)))
     for goal, message in (
-        (np.zeros(3), r"goal: shape \(3,\) is not allowed; it is \(2,\)"),
+        (np.zeros(3), r"goal: shape \(3,\) is not allowed; it must be \(2,\)"),
         (np.array([0.0, np.nan]), "goal: (nan|inf) is not allowed; every number must be finite"),
     ):
         with pytest.raises(ValueError, match=message):

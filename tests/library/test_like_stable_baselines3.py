@@ -450,8 +450,8 @@ class Bare(gymnasium.Env):
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
         ({"n_envs": 0}, "n_envs: 0 is not allowed"),
-        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it is a Dict"),
-        ({"env": None}, "env: None is not allowed; it is an environment, for its compute_reward"),
+        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it must be a Dict"),
+        ({"env": None}, "env: None is not allowed; pass an environment, whose compute_rew"),
         ({"env": DummyVecEnv([Bare])}, "compute_reward: None is not allowed, because the environ"),
         (
             {"env": gymnasium.make_vec("PointReach-v0", 2)},
@@ -480,8 +480,8 @@ def test_steps_that_cannot_be():
     with pytest.raises(ValueError, match="achieved_goal: an array of shape"):
         ours.add(observed(number[:1]), observed(number, after=True), *values, [{}, {}])
     for done in (np.zeros((2, 1), bool), np.array([0.0, np.nan])):
-        with pytest.raises(ValueError, match=r"done: .* is not allowed; it "):
+        with pytest.raises(ValueError, match=r"done: .* is not allowed; it must"):
             ours.add(observed(number), observed(number), *values[:2], done, [{}, {}])
     assert not any(ours.buffer.episodes.n_open)
-    with pytest.raises(ValueError, match="no episode is finished; learning starts "):
+    with pytest.raises(ValueError, match="no episode is finished; set learning_starts"):
         ours.sample(3)

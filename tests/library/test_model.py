@@ -104,10 +104,10 @@ def test_a_budget_is_rounded_up_to_whole_iterations_and_this_is_said(capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"desired_goal": None}, "lacks 'desired_goal'; it has achieved_goal, desired_goal"),
-        ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it is \(2,\), or"),
-        ({"achieved_goal": np.zeros((4, 1, 2))}, r"has shape \(4, 1, 2\); it is"),
-        ({"achieved_goal": np.zeros((4, 2))}, "some are single, some several"),
+        ({"desired_goal": None}, "'desired_goal' is missing; it needs achieved_goal"),
+        ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it must be \(2,\), or"),
+        ({"achieved_goal": np.zeros((4, 1, 2))}, r"has shape \(4, 1, 2\); it must be"),
+        ({"achieved_goal": np.zeros((4, 2))}, "either all parts or none"),
     ],
 )
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -117,7 +117,7 @@ def test_an_observation_that_does_not_fit_is_told(change, words, deterministic):
     given = {key: value for key, value in {**obs, **change}.items() if value is not None}
     with pytest.raises(SpecError, match=words):
         model.predict(given, deterministic=deterministic)
-    with pytest.raises(SpecError, match=r"has shape \(3,\); it is \(7,\), or"):
+    with pytest.raises(SpecError, match=r"has shape \(3,\); it must be \(7,\), or"):
         model.predict(np.zeros(3))
 
 
@@ -169,9 +169,9 @@ class Uncopied(Corridor):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: small(Uncopied(), max_episode_steps=9), "give a function that makes one"),
+        (lambda: small(Uncopied(), max_episode_steps=9), "pass a function that creates one"),
         (lambda: small(Corridor()), "Corridor has no step limit: say after how many steps"),
-        (lambda: small(3), "it is an id of gymnasium's, a function"),
+        (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(gym.make_vec("Corridor-v0", 2)), "a vector environment is not allowed"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),

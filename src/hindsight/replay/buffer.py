@@ -39,6 +39,11 @@ Native = Any
 #: The parts of a step whose shapes `ReplayBuffer.add` checks.
 STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
 
+NOTHING_TO_SAMPLE = (
+    "there is nothing to sample: no episode{} is finished; set learning_starts to more steps than "
+    "an episode has"
+)
+
 #: (achieved goals after the actions [run, sample, goal], desired goals, whether the episode ends
 #: there whatever its goal [run, sample]) -> (rewards [run, sample], successes [run, sample])
 Reward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -478,10 +483,7 @@ class ReplayBuffer:
         total: NDArray[np.int64] = self.finished().sum(1)
         if not total.all():
             which = f" of run {total.argmin()}" if len(total) > 1 else ""
-            raise ValueError(
-                f"there is nothing to sample: no episode{which} is finished; set learning_starts "
-                "to more steps than an episode has"
-            )
+            raise ValueError(NOTHING_TO_SAMPLE.format(which))
         return total
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
