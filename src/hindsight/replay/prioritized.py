@@ -148,7 +148,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         super().add_episodes(rows)
         steps = rows.shape[2]
         for run, env in np.ndindex(*self.elapsed.shape):
-            self._wait(run, env, self.position - steps, steps, self.largest[run])
+            self._wait(run, env, self.position - steps, steps, float(self.largest[run]))
 
     def undo(self, steps: int) -> Callable[[], None]:
         """As `ReplayBuffer.undo`, priorities included."""
@@ -252,7 +252,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def _finish(self, over: NDArray[np.bool_]) -> None:
         for run, env in zip(*over.nonzero(), strict=True):
             steps = int(self.elapsed[run, env])
-            self._wait(run, env, self.position - steps, steps, self.largest[run])
+            self._wait(run, env, self.position - steps, steps, float(self.largest[run]))
         super()._finish(over)
 
     def _wait(self, run: int, env: int, position: int, steps: int, value: float) -> None:

@@ -142,7 +142,6 @@ class CellTraining:
             going = self._leave(runs, ended)
             if going:
                 self._checkpoint(runs)
-                self._stop_if_asked()
             seconds = record.seconds + (float(runs.clock.wall.sum()) if going else 0.0)
             done, steps = record.steps_done, record.steps
             self.tell(Progress.of_iteration(record.spec.name, done, steps, seconds, columns))
@@ -166,18 +165,13 @@ class CellTraining:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _checkpoint(self, runs: Runs) -> None:
-        """Write a checkpoint if one is due or a signal has arrived."""
-        now = time.monotonic()
-        due = now - self._saved >= self.execution.checkpoint_seconds
-        if due or self._notice.signal is not None:
+        """Write a checkpoint if one is due or a signal has arrived; then raise Interrupted."""
+        record, now, number = self.record, time.monotonic(), self._notice.signal
+        if number is not None or now - self._saved >= self.execution.checkpoint_seconds:
             self._saved = now
-            self.record.save(runs.state_dict())
-
-    def _stop_if_asked(self) -> None:
-        """Raise Interrupted if a signal has arrived; the checkpoint has been written."""
-        if (number := self._notice.signal) is None:
+            record.save(runs.state_dict())
+        if number is None:
             return
-        record = self.record
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
             f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "

@@ -3,7 +3,6 @@
 `OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
 """
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.io.compiled import ENABLED
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
@@ -21,7 +19,7 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import Policy, agent_of, initial_row, module_of
+from hindsight.training.policies import Policy, agent_of, initial_row
 from hindsight.training.runs import Runs
 
 if TYPE_CHECKING:
@@ -45,12 +43,6 @@ class OffPolicyRuns(Runs):
         super().__init__(spec, seeds, device, workers)
         self.algorithm = cast(OffPolicySpec, spec.algorithm)
         self.replay = cast(ReplaySpec, spec.replay)
-        self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
-        self.module = module_of(self.algorithm)
-        #: The module of `update`.
-        self.updater = self.module
-        if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
-            self.updater = importlib.import_module(self.algorithm.compiled_module)
         self.start_from(torch.stack([initial_row(spec, seed) for seed in self.seeds]))
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
@@ -84,11 +76,9 @@ class OffPolicyRuns(Runs):
 
     def start_from(self, rows: Tensor) -> None:
         rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
+        decay = self.algorithm.weight_decay
         self.state = self.module.State(
-            agent_of(self.spec),
-            rows.to(self.device),
-            rate,
-            weight_decay=self.algorithm.weight_decay,
+            agent_of(self.spec), rows.to(self.device), rate, weight_decay=decay
         )
 
     @property
@@ -165,8 +155,7 @@ class OffPolicyRuns(Runs):
                 uniform[i, ..., 1] = 1  # never relabelled
         normal = self._update_noise(index, n_updates)
         env.prepare_rollout(index + 1, steps)
-        rewards, ended, succeeded = [], [], []
-        observed, rests = [], []
+        rewards, ended, succeeded, observed, rests = [], [], [], [], []
         update = 0
         for t in range(steps):
             obs, g = env.state.clone(), env.goal_size

@@ -3,7 +3,6 @@
 `OnPolicyRuns.iterate` does this once for all runs that share an axis.
 """
 
-import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -15,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.envs.run_axis import Environments
-from hindsight.io.compiled import ENABLED
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy as hindsight
@@ -24,7 +22,7 @@ from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import Policy, agent_of, initial_row, module_of, policy_of
+from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
@@ -53,14 +51,8 @@ class OnPolicyRuns(Runs):
     ) -> None:
         super().__init__(spec, seeds, device, workers)
         self.algorithm = cast(OnPolicySpec, spec.algorithm)
-        self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
-        self.module = module_of(self.algorithm)
-        #: The modules of `collect` and `update`; compiled code can step only our own environments.
-        self.collector = self.updater = self.module
-        if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
-            self.updater = importlib.import_module(self.algorithm.compiled_module)
-            if isinstance(self.env, Environments):
-                self.collector = self.updater
+        #: The module of `collect`; compiled code can step only this package's environments.
+        self.collector = self.updater if isinstance(self.env, Environments) else self.module
         self.agent: ActorCritic = agent_of(spec)
         rows = [initial_row(spec, seed) for seed in self.seeds]
         self.optimiser = Adam(

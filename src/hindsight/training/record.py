@@ -117,7 +117,7 @@ class Record:
             {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
         )
         write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
-        tell_diverged(self.spec.name, diverged_runs(self._all_ended()))
+        self._tell_diverged()
 
     def save(self, runs: dict[str, Any] | None) -> None:
         """Write a checkpoint; `runs` is the state of the runs still training, if there are any."""
@@ -134,6 +134,13 @@ class Record:
     def forget(self) -> None:
         """Remove the checkpoint."""
         self.path("checkpoints", ".pt").unlink(missing_ok=True)
+
+    def _tell_diverged(self) -> None:
+        """Report diverged runs on standard error."""
+        if steps := sorted(diverged_runs(self._all_ended()).items()):
+            which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in steps)
+            why = "their parameters are no longer finite, and they count as not having learned"
+            print(f"{self.spec.name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
 
     def _all_ended(self) -> list[dict[str, Any]]:
         """Return how each run ended, reused runs first."""
@@ -255,14 +262,6 @@ class Record:
         self.columns.update(columns)
         vars(self).update(kept)
         return runs
-
-
-def tell_diverged(name: str, steps: dict[int, int]) -> None:
-    """Report diverged runs on standard error, given their last steps by seed."""
-    if steps:
-        which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in sorted(steps.items()))
-        why = "their parameters are no longer finite, and they count as not having learned"
-        print(f"{name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
 
 
 def must_fit(own: Any, saved: Any, where: str) -> None:

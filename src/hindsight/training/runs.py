@@ -1,5 +1,6 @@
 """The common part of all training loops: a cell's runs, their environments and checkpoints."""
 
+import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
+from hindsight.io.compiled import ENABLED
 from hindsight.specs.kinds import entry
 from hindsight.training.clock import Clock
-from hindsight.training.policies import Policy
+from hindsight.training.policies import Policy, module_of
 from hindsight.training.recent import RecentEpisodes
 
 if TYPE_CHECKING:
@@ -29,9 +31,6 @@ class Runs(ABC):
 
     A subclass implements a training loop: `iterate` is one iteration, `policy` acts in evaluations.
     """
-
-    #: Environment steps of one run in one iteration.
-    rollout_steps: int
 
     def __init__(
         self,
@@ -51,6 +50,13 @@ class Runs(ABC):
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
+        #: Environment steps of one run in one iteration.
+        self.rollout_steps = spec.algorithm.iteration_steps * n_envs
+        self.module = module_of(spec.algorithm)
+        #: The module of `update`: compiled code if there is any for this device.
+        self.updater = self.module
+        if ENABLED and self.device.type == "cpu" and spec.algorithm.compiled_module:
+            self.updater = importlib.import_module(spec.algorithm.compiled_module)
         episodes, test = spec.evaluation.episodes, spec.end_test
 
         def made(n_envs: int, evaluation: bool = True) -> Environment:
