@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,16 +99,6 @@ def _scores(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, tuple[float,
     return dict(zip(runs.seeds, zip(success, returns, strict=True), strict=True))
 
 
-class Writer(Protocol):
-    """The methods of torch's SummaryWriter that are used."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Record a value at a step."""
-
-    def close(self) -> None:
-        """Flush and close the file."""
-
-
 #: Stable-Baselines3's names of the curves' columns, by phase.
 NAMES = {
     "train": {
@@ -136,11 +126,14 @@ class TensorBoard:
     """
 
     def __init__(
-        self, folder: Path, spec: CellSpec, writer: Callable[[Path, int], Writer] | None = None
+        self, folder: Path, spec: CellSpec, writer: Callable[[Path, int], Any] | None = None
     ) -> None:
-        """Raise SpecError if the package tensorboard is missing."""
+        """Raise SpecError if the package tensorboard is missing.
+
+        `writer` creates a run's SummaryWriter from its folder and first step; None: torch's.
+        """
         self.folder, self.make = folder / spec.name, writer or _summary_writer()
-        self.writers: dict[int, Writer] = {}
+        self.writers: dict[int, Any] = {}
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         """Write an iteration or an evaluation of every run."""
@@ -176,7 +169,7 @@ class TensorBoard:
             writer.close()
 
 
-def _summary_writer() -> Callable[[Path, int], Writer]:
+def _summary_writer() -> Callable[[Path, int], Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -184,8 +177,5 @@ def _summary_writer() -> Callable[[Path, int], Writer]:
             "curves for TensorBoard need the package tensorboard: pip install tensorboard"
         ) from None
 
-    def make(folder: Path, step: int) -> Any:
-        # Hides what an interrupted training wrote after the checkpoint it now continues from.
-        return SummaryWriter(str(folder), purge_step=step)
-
-    return make
+    # purge_step hides what an interrupted training wrote after the checkpoint it continues from.
+    return lambda folder, step: SummaryWriter(str(folder), purge_step=step)
