@@ -82,7 +82,7 @@ class KeepOnTheWay:
 
     def __init__(self, folder: Path, spec: CellSpec, every: int) -> None:
         if every < 1:
-            raise SpecError(f"--checkpoint-every {every} is not allowed; it must be 1 or more")
+            raise SpecError(f"--checkpoint-every {every} is not allowed; use 1 or more")
         self.folder, self.spec, self.every = folder, spec, every
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:

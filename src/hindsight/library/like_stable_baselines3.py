@@ -44,7 +44,7 @@ class HerReplayBuffer:
 
     Arrays such as `dones` have Stable-Baselines3's layout: one row per step of all environments, 0
     where nothing is stored.  They are assembled on access, because this buffer stores each episode
-    contiguously.  After `load` they contain only the open episodes.
+    contiguously.  After `load` they start with the open episodes.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class HerReplayBuffer:
         self._begin()
 
     def _begin(self) -> None:
-        """Start counting steps; episodes that are open already count with theirs."""
+        """Start counting steps, beginning with those of the open episodes."""
         n_open, ring = self.buffer.episodes.n_open, self.buffer.episodes.buffer
         self._steps = max(n_open)
         self._begins = [self._steps - n for n in n_open]

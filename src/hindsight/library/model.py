@@ -143,9 +143,7 @@ class Model:
         """
         must_be_usable(device)
         if evaluate_every < 1:
-            raise SpecError(
-                f"evaluate_every: {evaluate_every} is not allowed; it must be 1 or more"
-            )
+            raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; use 1 or more")
         self.spec, self.evaluate_every, self.device, self.workers = (
             spec, evaluate_every, device, workers,
         )  # fmt: skip
@@ -210,9 +208,7 @@ class Model:
             SpecError: an argument is invalid, or the package tensorboard is missing.
         """
         if total_timesteps < 1:
-            raise SpecError(
-                f"total_timesteps: {total_timesteps} is not allowed; it must be 1 or more"
-            )
+            raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
         callbacks = _callbacks(callback)
         prepare_process(self.device)
         board = None if tensorboard is None else TensorBoard(Path(tensorboard), self.spec)

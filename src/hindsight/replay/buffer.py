@@ -154,7 +154,7 @@ def draws(seeds: Sequence[int], index: int, size: tuple[int, ...]) -> Numbers:
 
 
 class ReplayBuffer:
-    """Transitions [run, env, slot], sampled and relabelled once their episode has finished.
+    """Transitions [run, env, slot], of which only those of finished episodes are sampled.
 
     All environments of all runs add a step at the same time.  The slots of an environment are a
     ring: step p of the buffer is stored in slot p % n_slots.  When the first slot of an episode is

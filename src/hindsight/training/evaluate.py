@@ -78,7 +78,7 @@ def evaluate_policy(
         FileError: the file is not a policy file or does not contain that run.
     """
     if n_episodes < 1:
-        raise SpecError(f"n_episodes: {n_episodes} is not allowed; it must be 1 or more")
+        raise SpecError(f"n_episodes: {n_episodes} is not allowed; use 1 or more")
     given = dict(parameters or {})
     if not isinstance(policy, str | Path):
         act = _actor(policy, deterministic)
