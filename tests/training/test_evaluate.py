@@ -243,7 +243,7 @@ def test_random_actions_are_those_of_the_policy():
         (
             {"environment": gymnasium.make_vec("PointReach-v0", 2)},
             SpecError,
-            "environment: a vector environment is not allowed; episodes run one at a time",
+            "environment: a vector environment is not allowed; pass a single",
         ),
     ],
 )

@@ -408,6 +408,5 @@ def _layout(
         reward=reward,
         terminated=done.columns.start,
         failed=failed,
-        extra=slice(width, width),
     )
     return fields, row

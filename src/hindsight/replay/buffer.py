@@ -76,7 +76,6 @@ class RowLayout:
     reward: int
     terminated: int  # 1 if the episode terminates here
     failed: int  # 1 if it terminates here without achieving the desired goal
-    extra: slice  # further numbers that are stored with the transition
     rest: int | None = None  # the part of the reward that no goal explains; None: there is none
 
     @classmethod
@@ -88,9 +87,10 @@ class RowLayout:
         n_extra: int = 0,
         has_rest: bool = False,
     ) -> "RowLayout":
-        """Lay out observation, next observation, action, reward, how the step ended, and extras.
+        """Lay out observation, next observation, action, reward and how the step ended.
 
-        `observation_size` counts achieved goal, desired goal and observation, in this order.
+        `observation_size` counts achieved goal, desired goal and observation, in this order.  The
+        last `n_extra` columns hold further numbers of the transition.
         """
         o, g, reward = observation_size, goal_size, 2 * observation_size + action_size
         return cls(
@@ -103,7 +103,6 @@ class RowLayout:
             reward=reward,
             terminated=reward + 1,
             failed=reward + 2,
-            extra=slice(reward + 3 + has_rest, reward + 3 + has_rest + n_extra),
             rest=reward + 3 if has_rest else None,
         )
 

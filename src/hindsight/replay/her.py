@@ -137,10 +137,10 @@ class HindsightReplayBuffer:
                 allowed.
         """
         several = hasattr(env, "num_envs")
-        spaces = getattr(env, "single_observation_space", None)
-        spaces = spaces or getattr(env, "observation_space", None)
-        action_space = getattr(env, "single_action_space", None)
-        action_space = action_space or getattr(env, "action_space", None)
+        spaces, action_space = (
+            getattr(env, f"single_{name}", None) or getattr(env, name, None)
+            for name in ("observation_space", "action_space")
+        )
         if spaces is None or action_space is None:
             raise ValueError(
                 f"env: {env!r} is not allowed; it must be an environment, with observation_space "
@@ -395,8 +395,8 @@ class HindsightReplayBuffer:
         fields["action"].write(rows, actions)
         fields["reward"].write(rows, rewards)
         rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
-        first, last = self.episodes.row.failed, self.episodes.row.extra.start
-        rows[..., first:last] = 0.0  # `EpisodeBuffer.add_episodes` fills these in
+        last = rows.shape[-1] - len(self._keys)
+        rows[..., self.episodes.row.failed : last] = 0.0  # `add_episodes` fills these in
         if self._infos is not None:
             self._keep_infos(rows, info)
         for key in self._keys if self._infos is None else ():
@@ -504,7 +504,7 @@ def goal_fields(
     for i, name in enumerate(("reward", "terminated")):
         fields[name] = Field(name, _columns(row.reward + i, ()), (), number)
     for i, name in enumerate(info_keys):
-        fields[name] = Field(name, _columns(row.extra.start + i, ()), (), number)
+        fields[name] = Field(name, _columns(row.width - len(info_keys) + i, ()), (), number)
     return fields, row
 
 

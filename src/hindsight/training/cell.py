@@ -19,7 +19,7 @@ from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
-from hindsight.training.finished import DIVERGED
+from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
 from hindsight.training.runs import Runs, runs_of
@@ -106,7 +106,7 @@ class CellTraining:
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
-            if record.is_there:
+            if finished(record.root, record.spec) is not None:
                 if not how.keep_finished:
                     record.forget()
                 return
@@ -165,7 +165,7 @@ class CellTraining:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _checkpoint(self, runs: Runs) -> None:
-        """Write a checkpoint if one is due or a signal has arrived; then raise Interrupted."""
+        """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
         record, now, number = self.record, time.monotonic(), self._notice.signal
         if number is not None or now - self._saved >= self.execution.checkpoint_seconds:
             self._saved = now

@@ -25,7 +25,7 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.finished import DIVERGED, Finished, diverged_runs, finished, reusable
+from hindsight.training.finished import DIVERGED, Finished, diverged_runs, reusable
 from hindsight.training.runs import Runs, runs_of
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
@@ -59,11 +59,6 @@ class Record:
     def path(self, kind: str, suffix: str) -> Path:
         """Return the path of one of the cell's files."""
         return self.root / kind / f"{self.spec.name}-{self.code}{suffix}"
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the current code has trained the cell and its files are complete."""
-        return finished(self.root, self.spec) is not None
 
     def begin(self, workers: int | None, reuses: bool = True) -> Runs | None:
         """Load existing results; returns the runs to continue from a checkpoint, if there is one.
