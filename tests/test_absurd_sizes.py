@@ -85,8 +85,8 @@ def test_specifications_that_are_none(text, tmp_path):
         ({"rows": torch.zeros(5)}, "one row of parameters per seed"),
         ({"rows": torch.zeros(2, 5)}, "one row of parameters per seed"),
         ({"rows": torch.zeros(1, 5).to_sparse()}, "policy.pt: "),
-        ({"rows": torch.zeros(1, 1).expand(1, 10**12)}, "not all there"),
-        ({"rows": torch.zeros(1, 5)}, "not those of its specification"),
+        ({"rows": torch.zeros(1, 1).expand(1, 10**12)}, "not stored in full"),
+        ({"rows": torch.zeros(1, 5)}, "do not match its specification"),
         ({"seeds": ["0"]}, "seeds are not whole numbers"),
         ({"seeds": "0"}, "seeds are not whole numbers"),
         ({"seeds": [0.0]}, "seeds are not whole numbers"),
@@ -110,7 +110,7 @@ def test_a_policy_that_diverged_is_told(tmp_path):
     rows[1, 3] = torch.nan
     save(path, {"spec": spec.model_dump_json(), "seeds": [0, 1], "rows": rows})
     assert runs_in(path) == [0, 1] and len(read_policy(path, 0)[1]) == n_parameters(spec)
-    with pytest.raises(FileError, match="parameters of run 1 are not finite"):
+    with pytest.raises(FileError, match="run 1 diverged in training"):
         read_policy(path, 1)
 
 

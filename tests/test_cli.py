@@ -110,11 +110,11 @@ def test_train_on_bits_without_a_word_of_prey(tmp_path):
             ["train", "--algorithm", "sac", "--env", "PointReach-v0", "fidelity=described"],
             "fidelity has no effect here",
         ),
-        (["train", "--workers", "2"], "--workers is of foreign environments"),
+        (["train", "--workers", "2"], "--workers has no effect on PredatorPrey-v0"),
         (["train", "prey=static", "prey=repel"], "prey is given twice"),
         (
             ["train", "--her", "final", "strategy=future"],
-            "strategy is given by --her",
+            "strategy is not a key here; use --her",
         ),
         (["train", "hidden="], "algorithm.hidden"),
         (["train", "s_ratio=[1"], "s_ratio=[1: is not YAML"),

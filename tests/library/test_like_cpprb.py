@@ -280,45 +280,45 @@ def test_beside_cpprb(strategy):
 
 
 MADE = [
-    ({name: {}}, f"env_dict: '{name}' is not allowed; it is made here")
+    ({name: {}}, f"env_dict: '{name}' is not allowed; the buffer adds it")
     for name in ("rew", "goal", "weights", "indexes")
 ]
-OF_NUMBERS = "is not allowed; it is a type of numbers"
+OF_NUMBERS = "is not allowed; it must be a numeric type"
 #: Arrays of a step that cannot be.
 ARRAYS = [
     *MADE,
-    ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it is that of obs, "),
-    ({"obs": 3}, '^obs: 3 is not allowed; it is a dictionary, of "shape" and "dtype"$'),
+    ({"next_obs": {"shape": 4}}, r"next_obs: shape \(4,\) is not allowed; it must be that of obs"),
+    ({"obs": 3}, '^obs: 3 is not allowed; it must be a dictionary with "shape" and "dtype"$'),
     ({"act": {"dtype": "foo"}}, f"act: dtype 'foo' {OF_NUMBERS}"),
     ({"act": {"dtype": object}}, f"act: dtype .* {OF_NUMBERS}"),
     ({"act": {"dtype": complex}}, f"act: dtype .* {OF_NUMBERS}"),
-    ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it is of whole numbers"),
+    ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it must be whole numbers"),
 ]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future"),
-        ({"additional_goals": -1}, "additional_goals: -1 is not allowed; it is a whole number"),
+        ({"strategy": "past"}, "strategy: 'past' is not allowed; choose from final, future"),
+        ({"additional_goals": -1}, "additional_goals: -1 is not allowed; it must be a whole"),
         ({"max_episode_len": 0}, "max_episode_len: 0 is not allowed"),
-        ({"max_episode_len": 2000}, "size: 1000 is not allowed; an episode may have 2000 steps"),
+        ({"max_episode_len": 2000}, "size: 1000 is not allowed; it must be at least max_epi"),
         ({"size": 0}, "size: 0 is not allowed"),
         ({"size": 1e3 + 0.5}, "size: 1000.5 is not allowed"),
         ({"size": float("inf")}, "size: inf is not allowed"),
-        ({"prioritized": True, "eps": -1}, "eps: -1 is not allowed; it is a number from 0 on"),
-        ({"goal_func": 3}, "goal_func: 3 is not allowed; it is a function of states"),
+        ({"prioritized": True, "eps": -1}, "eps: -1 is not allowed; it must be a number"),
+        ({"goal_func": 3}, "goal_func: 3 is not allowed; it must be a function of states"),
         (
             {"terminated_func": True},
             r"terminated_func: True is not .* of \(next states, actions, go",
         ),
-        ({"state": "where"}, "env_dict: 'where' is missing; there are"),
+        ({"state": "where"}, "env_dict: 'where' is missing; it has"),
         ({"goal_shape": (0,)}, r"goal_shape: shape \(0,\) is not allowed"),
         ({"goal_func": None}, r"goal_shape: \(2,\) is not allowed without a goal_func"),
-        ({"terminated_func": None}, "terminated_func: None is not allowed where 'done' is to be"),
-        ({"done": "note"}, r"note: shape \(2, 2\) is not allowed; it is one number"),
-        ({"reward_func": None}, "reward_func: None is not allowed; it is a function of"),
-        ({"env_dict": [*ENV]}, r"env_dict: .* is not allowed; it is a dictionary of ar"),
+        ({"terminated_func": None}, "terminated_func: None is not allowed, because 'done' is re"),
+        ({"done": "note"}, r"note: shape \(2, 2\) is not allowed; it must be"),
+        ({"reward_func": None}, "reward_func: None is not allowed; it must be a function of"),
+        ({"env_dict": [*ENV]}, r"env_dict: .* is not allowed; it must be a dictionary"),
         *(({"env_dict": {**ENV, **change}}, message) for change, message in ARRAYS),
     ],
 )
@@ -394,9 +394,9 @@ def test_functions_that_raise_leave_the_episode_going_on(call):
             "next_obs: (nan|inf) is not allowed; every number must be finite",
         ),
         ({"note": "abc"}, "note: an array of shape .* type <U3 is not allowed"),
-        ({"done": -1}, "done: -1 is not allowed; it is true or false, or 1 or 0"),
-        ({"done": np.nan}, "done: nan is not allowed; it is true or false, or 1 or 0"),
-        ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; it takes"),
+        ({"done": -1}, "done: -1 is not allowed; it must be true or false, or 1 or 0"),
+        ({"done": np.nan}, "done: nan is not allowed; it must be true or false, or 1 or 0"),
+        ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; its arguments must be"),
     ],
 )
 def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
@@ -408,7 +408,7 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
         buffer.add(**{**step(4, done=False), **change})
     wanting = step(4, done=False)
     del wanting["act"]
-    with pytest.raises(ValueError, match=r"add: .* is not allowed; it takes"):
+    with pytest.raises(ValueError, match=r"add: .* is not allowed; its arguments must be"):
         buffer.add(**wanting)
     np.testing.assert_array_equal(buffer.episodes.open_rows(0), before)
     assert buffer.get_stored_size() == 15
@@ -417,10 +417,10 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
 def test_episode_ends_that_cannot_be():
     buffer = buffer_of()
     buffer.add(**step(np.arange(19), done=np.zeros(19)))
-    with pytest.raises(ValueError, match="an episode of 21 steps is not allowed; there is room"):
+    with pytest.raises(ValueError, match="an episode of 21 steps is not allowed; it must have"):
         buffer.add(**step(np.arange(2), done=np.zeros(2)))
     for goal, message in (
-        (np.zeros(3), r"goal: shape \(3,\) is not allowed; it is \(2,\)"),
+        (np.zeros(3), r"goal: shape \(3,\) is not allowed; it must be \(2,\)"),
         (np.array([0.0, np.nan]), "goal: (nan|inf) is not allowed; every number must be finite"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -460,5 +460,5 @@ def test_it_is_saved_and_continued(tmp_path):
     a, b = buffer.sample(64), other.sample(64)
     for name, values in a.items():
         np.testing.assert_array_equal(values, b[name])
-    with pytest.raises(FileError, match="is of a buffer with size 1000, this one has 999"):
+    with pytest.raises(FileError, match="from a buffer with size 1000, but this one"):
         buffer_of(999, prioritized=True).load(tmp_path / "buffer.npz")

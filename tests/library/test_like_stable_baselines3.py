@@ -341,7 +341,7 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
     model.save(tmp_path / "model")
     model.save_replay_buffer(tmp_path / "buffer")
     assert (tmp_path / "buffer.pkl").stat().st_size < 35_000, "only what has been written"
-    with pytest.raises(ValueError, match="without its environment; set_env gives it one"):
+    with pytest.raises(ValueError, match="without its environment; call set_env"):
         pickle.loads((tmp_path / "buffer.pkl").read_bytes()).sample(4)
 
     env = DummyVecEnv([lambda: point_reach(0.15)] * 2)
@@ -446,16 +446,16 @@ class Bare(gymnasium.Env):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it is a whole number from 0"),
+        ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it must be a whole num"),
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
         ({"n_envs": 0}, "n_envs: 0 is not allowed"),
-        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it is a Dict"),
-        ({"env": None}, "env: None is not allowed; it is an environment, for its compute_reward"),
-        ({"env": DummyVecEnv([Bare])}, "compute_reward: None is not allowed, since the environ"),
+        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it must be a Dict"),
+        ({"env": None}, "env: None is not allowed; pass an environment, whose compute_rew"),
+        ({"env": DummyVecEnv([Bare])}, "compute_reward: None is not allowed, because the environ"),
         (
             {"env": gymnasium.make_vec("PointReach-v0", 2)},
-            "env: AutoresetMode.NEXT_STEP is not allowed, since next_obs",
+            "env: AutoresetMode.NEXT_STEP is not allowed, because next_obs",
         ),
         ({"seed": -1}, "seed: -1 is not allowed"),
     ],
@@ -475,13 +475,13 @@ def test_steps_that_cannot_be():
     ours, _ = pair(2, "future")
     number = np.array([0, 1])
     values = numbers(number, "action"), stored_reward(number), np.zeros(2, bool)
-    with pytest.raises(ValueError, match="infos: 1 are not allowed; it takes 2"):
+    with pytest.raises(ValueError, match="infos: 1 dictionaries are not allowed; there must be 2"):
         ours.add(observed(number), observed(number, after=True), *values, [{}])
     with pytest.raises(ValueError, match="achieved_goal: an array of shape"):
         ours.add(observed(number[:1]), observed(number, after=True), *values, [{}, {}])
     for done in (np.zeros((2, 1), bool), np.array([0.0, np.nan])):
-        with pytest.raises(ValueError, match=r"done: .* is not allowed; it "):
+        with pytest.raises(ValueError, match=r"done: .* is not allowed; it must"):
             ours.add(observed(number), observed(number), *values[:2], done, [{}, {}])
     assert not any(ours.buffer.episodes.n_open)
-    with pytest.raises(ValueError, match="no episode is finished; learning starts "):
+    with pytest.raises(ValueError, match="no episode is finished; set learning_starts"):
         ours.sample(3)

@@ -54,7 +54,7 @@ def test_what_ships_is_a_model(kind, tmp_path):
     torch.testing.assert_close(model.parameters(), row)
     if kind == "ppo" or path.parent.name == "FetchPush-v4":  # ONNX takes seconds
         same_through_onnx(model, tmp_path)
-    with pytest.raises(FileError, match="only what acts without randomness"):
+    with pytest.raises(FileError, match="only the parameters for deterministic actions"):
         model.predict({}, deterministic=False)
 
 
@@ -78,7 +78,7 @@ def test_what_the_command_trains_is_a_model(kind, trained, tmp_path):
     assert model.evaluate(3).index.tolist() == [0, 1]
     if kind == "best":
         assert model.film(tmp_path / "reach.gif", episodes=1).stat().st_size > 1000
-    with pytest.warns(UserWarning, match="the replay buffer, the optimisers and the steps begin"):
+    with pytest.warns(UserWarning, match="the replay buffer, the optimisers and the step"):
         model.learn(120)
     assert model.num_timesteps == 120 and not torch.equal(
         model.parameters(0, "last"), saved["rows"][0]
@@ -140,6 +140,6 @@ def test_the_actor_that_ships_learns_on_with_a_new_critic():
 
 def test_another_environment_than_it_was_trained_in_must_fit(trained):
     path = next((trained / "policies").rglob("*.pt"))
-    with pytest.raises(ValueError, match=r"env: PredatorPrey-v0 shows a policy 9 numbers"):
+    with pytest.raises(ValueError, match=r"env: PredatorPrey-v0 has observations of 9 numbers"):
         hindsight.load(path, "PredatorPrey-v0")
     assert json.loads(load(path)["spec"])["environment"]["id"] == "PointReach-v0"

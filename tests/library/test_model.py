@@ -87,12 +87,12 @@ def test_several_callbacks_all_hear_and_one_may_stop():
     several = [lambda model: heard.append("a"), lambda model: len(heard) < 2]
     model = small().learn(300, callback=several)
     assert heard == ["a", "a"] and model.num_timesteps == 60
-    with pytest.raises(SpecError, match="callback: 3 is not allowed; it is a function of the mod"):
+    with pytest.raises(SpecError, match="callback: 3 is not allowed; it must be a function"):
         small().learn(30, callback=3)
 
 
 def test_a_budget_is_rounded_up_to_whole_iterations_and_this_is_said(capsys):
-    with pytest.warns(UserWarning, match=r"learn\(10\) trains 30 steps: .* whole iterations of 30"):
+    with pytest.warns(UserWarning, match=r"learn\(10\) trains 30 steps, .* whole iterations of 30"):
         model = small().learn(10, progress=True)
     assert model.num_timesteps == 30
     assert "evaluations of 2 episodes took" in capsys.readouterr().err
@@ -104,10 +104,10 @@ def test_a_budget_is_rounded_up_to_whole_iterations_and_this_is_said(capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"desired_goal": None}, "lacks 'desired_goal'; it has achieved_goal, desired_goal"),
-        ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it is \(2,\), or"),
-        ({"achieved_goal": np.zeros((4, 1, 2))}, r"has shape \(4, 1, 2\); it is"),
-        ({"achieved_goal": np.zeros((4, 2))}, "some are single, some several"),
+        ({"desired_goal": None}, "'desired_goal' is missing; it needs achieved_goal"),
+        ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it must be \(2,\), or"),
+        ({"achieved_goal": np.zeros((4, 1, 2))}, r"has shape \(4, 1, 2\); it must be"),
+        ({"achieved_goal": np.zeros((4, 2))}, "either all parts or none"),
     ],
 )
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -117,7 +117,7 @@ def test_an_observation_that_does_not_fit_is_told(change, words, deterministic):
     given = {key: value for key, value in {**obs, **change}.items() if value is not None}
     with pytest.raises(SpecError, match=words):
         model.predict(given, deterministic=deterministic)
-    with pytest.raises(SpecError, match=r"has shape \(3,\); it is \(7,\), or"):
+    with pytest.raises(SpecError, match=r"has shape \(3,\); it must be \(7,\), or"):
         model.predict(np.zeros(3))
 
 
@@ -169,9 +169,9 @@ class Uncopied(Corridor):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: small(Uncopied(), max_episode_steps=9), "give a function that makes one"),
+        (lambda: small(Uncopied(), max_episode_steps=9), "pass a function that creates one"),
         (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
-        (lambda: small(3), "it is an id of gymnasium's, a function"),
+        (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(gym.make_vec("Corridor-v0", 2)), "a vector environment is not allowed"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
@@ -181,7 +181,7 @@ class Uncopied(Corridor):
         (lambda: DQN("Corridor-v0"), "dqn needs discrete actions"),
         (lambda: small(device="tpu"), "device 'tpu' is unknown"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
-        (lambda: small().policy(5), r"run: 5 is not allowed; there are \[0, 1\]"),
+        (lambda: small().policy(5), r"run: 5 is not allowed; choose from \[0, 1\]"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(make, words):
@@ -201,7 +201,7 @@ def test_a_saved_model_acts_and_tells_as_before(tmp_path):
     obs, _ = gym.make("Corridor-v0").reset(seed=0)
     assert np.array_equal(again.predict(obs)[0], model.predict(obs)[0])
     pd.testing.assert_frame_equal(again.evaluate(2), model.evaluate(2))
-    with pytest.warns(UserWarning, match="learns on from the parameters in .* alone"):
+    with pytest.warns(UserWarning, match="continues from the parameters in .* alone"):
         assert again.learn(30).num_timesteps == 30
 
 
@@ -244,24 +244,24 @@ def test_a_file_makes_nothing_run(tmp_path, monkeypatch):
 def test_another_environment_that_does_not_fit_is_told(tmp_path):
     path = small().save(tmp_path / "model.pt")
     with pytest.raises(
-        SpecError, match="PredatorPrey-v0 shows a policy 9 numbers and takes 3, which"
+        SpecError, match="PredatorPrey-v0 has observations of 9 numbers and 3 action"
     ):
         SAC.load(path, env="PredatorPrey-v0")
 
 
 def test_what_is_no_model_is_told(tmp_path):
     path = small().save(tmp_path / "model.pt")
-    with pytest.raises(FileError, match=r"is a model of sac: SAC\.load reads it"):
+    with pytest.raises(FileError, match=r"is a model of sac; load it with SAC\.load"):
         TD3.load(path)
     saved = load(path)
     save(path, {**saved, "rows": saved["rows"][:, :-1]})
-    with pytest.raises(FileError, match="not those of its specification"):
+    with pytest.raises(FileError, match="do not match its specification"):
         SAC.load(path)
     path.write_bytes(b"nothing")
     with pytest.raises(FileError, match="damaged or no checkpoint"):
         SAC.load(path)
     given = small(lambda: Corridor(), max_episode_steps=12)
-    with pytest.raises(SpecError, match="was given as an object"):
+    with pytest.raises(SpecError, match="was passed as an object"):
         SAC.load(given.save(tmp_path / "given.pt"))
 
 

@@ -50,13 +50,13 @@ def test_what_is_kept_is_what_acts(name, tmp_path):
     assert read == spec and len(acting_places(spec)) < len(row)
     obs = torch.randn(1, 50, spec.environment.observation_size)
     assert torch.equal(policy_of(spec, row[None])(obs), policy_of(spec, found[None])(obs))
-    with pytest.raises(FileError, match="only what acts without randomness"):
+    with pytest.raises(FileError, match="only the parameters for deterministic actions"):
         read_policy(tmp_path / "a.pt", random=True)
-    with pytest.raises(FileError, match=r"has no run 4; there are .5."):
+    with pytest.raises(FileError, match=r"has no run 4; choose from .5."):
         read_policy(tmp_path / "a.pt", 4)
     saved = load(tmp_path / "a.pt")
     save(tmp_path / "b.pt", {**saved, "rows": saved["rows"][:, :-1]})
-    with pytest.raises(FileError, match="parameters are not those of its specification"):
+    with pytest.raises(FileError, match="parameters are do not match its specification"):
         read_policy(tmp_path / "b.pt")
 
 

@@ -396,7 +396,7 @@ def test_what_is_not_relabelled_stays_as_the_environment_gave_it():
 
 def test_errors_leave_the_buffer_as_it_was():
     how = Relabelling("future", terminates_on_success=True)
-    with pytest.raises(ValueError, match="size: 3 is not allowed; it is at least 4"):
+    with pytest.raises(ValueError, match="size: 3 is not allowed; it must be at least 4"):
         ReplayBuffer(1, 2, 3, ROW, how)
     buffer = ReplayBuffer(1, 1, 10, ROW, how)
     with pytest.raises(ValueError, match="there is nothing to sample"):
@@ -407,15 +407,15 @@ def test_errors_leave_the_buffer_as_it_was():
     step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
     with pytest.raises(ValueError, match="success: None is not allowed"):
         buffer.add(*step)
-    with pytest.raises(ValueError, match="11 steps is not allowed; there is room for 1 to 10"):
+    with pytest.raises(ValueError, match="11 steps is not allowed; it must have 1 to 10"):
         buffer.add_episodes(torch.zeros(1, 1, 11, ROW.width))
     assert len(buffer) == buffer.position == 0
     buffer.add(*step, flag)
     with pytest.raises(
-        ValueError, match=r"rows: shape \(1, 1, 2, 1\) is not allowed; it is \(1, 1,"
+        ValueError, match=r"rows: shape \(1, 1, 2, 1\) is not allowed; it must be \(1, 1,"
     ):
         buffer.add_episodes(torch.zeros(1, 1, 2, 1))
-    with pytest.raises(ValueError, match="while others are open"):
+    with pytest.raises(ValueError, match="while another episode is open"):
         buffer.add_episodes(torch.zeros(1, 1, 2, ROW.width))
     assert buffer.position == 1 and buffer.elapsed.item() == 1
 
@@ -442,7 +442,7 @@ def test_shapes_that_would_shift_or_spread(name, shape, wanted):
     step |= {"terminated": flag, "truncated": flag, "success": flag}
     buffer.add(**step)
     wrong = torch.zeros(shape, dtype=step[name].dtype)
-    message = rf"{name}: shape \({', '.join(map(str, shape))}.*\) is not allowed; it is "
+    message = rf"{name}: shape \({', '.join(map(str, shape))}.*\) is not allowed; it must be "
     with pytest.raises(ValueError, match=message + re.escape(str(wanted))):
         buffer.add(**{**step, name: wrong})
     assert buffer.position == 1
@@ -451,7 +451,7 @@ def test_shapes_that_would_shift_or_spread(name, shape, wanted):
 @pytest.mark.parametrize("number", [0, -1, 2.5, "many"])
 def test_sizes_that_cannot_be(number):
     for name, sizes in (("n_envs", (1, number, 10)), ("size", (1, 1, number))):
-        with pytest.raises(ValueError, match=f"{name}: {number!r} is not allowed; it is a whole"):
+        with pytest.raises(ValueError, match=f"{name}: {number!r} is not allowed; it must be"):
             ReplayBuffer(*sizes, ROW, Relabelling())
 
 

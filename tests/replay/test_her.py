@@ -291,7 +291,7 @@ def test_environments_that_reset_within_a_step_are_refused(mode):
     options = {} if mode == "NEXT_STEP" else {"autoreset_mode": mode.title().replace("_", "")}
     env = gymnasium.vector.SyncVectorEnv([make] * 2, **options)
     assert env.metadata["autoreset_mode"].name == mode
-    with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed, since next_"):
+    with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed, because n"):
         HindsightReplayBuffer(50, env)
     wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
     with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed"):
@@ -383,29 +383,29 @@ def test_a_cut_trajectory_is_sampled_and_what_follows_begins_another():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"strategy": "past"}, "strategy: 'past' is not allowed; there are final, future"),
-        ({"k": -1}, "k: -1 is not allowed; it is a whole number from 0 on"),
+        ({"strategy": "past"}, "strategy: 'past' is not allowed; choose from final, future"),
+        ({"k": -1}, "k: -1 is not allowed; it must be a whole number, 0 or more"),
         ({"k": 1.5}, "k: 1.5 is not allowed"),
-        ({"fidelity": "mine"}, "fidelity: 'mine' is not allowed; there are released, described"),
-        ({"relabel_at": "noon"}, "relabel_at: 'noon' is not allowed; there are sampling"),
-        ({"size": 1}, "size: 1 is not allowed; it is a whole number from 2 on"),
+        ({"fidelity": "mine"}, "fidelity: 'mine' is not allowed; choose from released, described"),
+        ({"relabel_at": "noon"}, "relabel_at: 'noon' is not allowed; choose from sampling"),
+        ({"size": 1}, "size: 1 is not allowed; it must be a whole number, 2 or more"),
         ({"size": 10.5}, "size: 10.5 is not allowed"),
         ({"max_episode_len": 0}, "max_episode_len: 0 is not allowed"),
-        ({"max_episode_len": 50}, "size: 10 is not allowed; an episode may have 50 steps"),
-        ({"prioritized": True, "alpha": "x"}, r"alpha: 'x' is not allowed; it lies in \[0, 1\]"),
+        ({"max_episode_len": 50}, "size: 10 is not allowed; it must be at least max_epi"),
+        ({"prioritized": True, "alpha": "x"}, r"alpha: 'x' is not allowed; it must lie"),
         ({"prioritized": True, "alpha": np.nan}, "alpha: nan is not allowed"),
-        ({"seed": -1}, "seed: -1 is not allowed; it is a whole number from 0 on"),
+        ({"seed": -1}, "seed: -1 is not allowed; it must be a whole number, 0 or more"),
         ({"seed": "a"}, "seed: 'a' is not allowed"),
-        ({"env": Numbered(0)}, "n_envs: 0 is not allowed; it is a whole number from 1 on"),
-        ({"env": None}, "env: None is not allowed; it is an environment, with observation_space"),
+        ({"env": Numbered(0)}, "n_envs: 0 is not allowed; it must be a whole number, 1 or more"),
+        ({"env": None}, "env: None is not allowed; it must be an environment, with observation"),
         ({"env": "PointReach-v0"}, "env: 'PointReach-v0' is not allowed"),
-        ({"compute_reward": 3}, "compute_reward: 3 is not allowed; it is a function of "),
+        ({"compute_reward": 3}, "compute_reward: 3 is not allowed; it must be a function of "),
         ({"compute_terminated": False}, "compute_terminated: False is not allowed"),
-        ({"info_keys": "extra"}, r"info_keys: 'extra' is not allowed; it is a tuple, \('extra',\)"),
-        ({"info_keys": ("reward",)}, "info_keys: 'reward' is not allowed; each is a string, there"),
+        ({"info_keys": "extra"}, r"info_keys: 'extra' is not allowed; it must be a tuple"),
+        ({"info_keys": ("reward",)}, "info_keys: 'reward' is not allowed; names must be strings"),
         ({"info_keys": ("next observation",)}, "info_keys: 'next observation' is not allowed"),
-        ({"info_keys": ("a", "a")}, "info_keys: 'a' is not allowed; each is a string, there once"),
-        ({"prioritized": True, "alpha": -1}, r"alpha: -1 is not allowed; it lies in \[0, 1\]"),
+        ({"info_keys": ("a", "a")}, "info_keys: 'a' is not allowed; names must be strings"),
+        ({"prioritized": True, "alpha": -1}, r"alpha: -1 is not allowed; it must lie in \[0, 1\]"),
     ],
 )
 def test_buffers_that_cannot_be(arguments, message):
@@ -417,9 +417,9 @@ def test_environments_that_cannot_be():
     class Bare:
         observation_space, action_space = Numbered().observation_space, box(2)
 
-    with pytest.raises(ValueError, match="compute_reward: None is not allowed, since the env"):
+    with pytest.raises(ValueError, match="compute_reward: None is not allowed, because the env"):
         HindsightReplayBuffer(10, Bare())
-    with pytest.raises(ValueError, match=r"compute_terminated: None .*fidelity='released' leaves"):
+    with pytest.raises(ValueError, match=r"compute_terminated: None .*fidelity='released' to keep"):
         HindsightReplayBuffer(10, Bare(), compute_reward=Numbered().compute_reward)
     for k, fidelity in ((4, "released"), (0, "described")):
         HindsightReplayBuffer(
@@ -427,7 +427,7 @@ def test_environments_that_cannot_be():
         )
     env = Numbered()
     env.observation_space = box(3)
-    with pytest.raises(ValueError, match=r"observation_space: .* it is a dictionary of achieved_g"):
+    with pytest.raises(ValueError, match=r"observation_space: .* it must be a dictionary"):
         HindsightReplayBuffer(10, env)
     env.observation_space = Dict(
         {"achieved_goal": box(3), "desired_goal": box(2), "observation": box(1)}
@@ -450,7 +450,7 @@ def image(buffer: HindsightReplayBuffer) -> list[bytes]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"obs": None}, "achieved_goal: it is missing; there are"),
+        ({"obs": None}, "achieved_goal: missing from the observation, which has"),
         ({"obs": {"achieved_goal": np.zeros(3)}}, r"achieved_goal: an array of shape \(3,\)"),
         ({"obs": {"observation": np.array(1.0)}}, "observation: an array of shape"),
         (
@@ -479,18 +479,18 @@ def image(buffer: HindsightReplayBuffer) -> list[bytes]:
         ({"reward": np.array([1.0])}, "reward: an array of shape"),
         ({"reward": float("nan")}, "reward: (nan|inf) is not allowed; every number must be finite"),
         ({"terminated": None}, "terminated: .* type object"),
-        ({"terminated": -1}, "terminated: -1 is not allowed; it is true or false, or 1 or 0"),
+        ({"terminated": -1}, "terminated: -1 is not allowed; it must be true or false, or 1 or 0"),
         (
             {"terminated": np.zeros(1, bool)},
-            r"terminated: .* shape \(1,\) .* truth values of shape",
+            r"terminated: .* shape \(1,\) .* booleans of shape",
         ),
         (
             {"truncated": "no"},
-            r"truncated: .* type <U2 is not allowed; it takes truth values of sh",
+            r"truncated: .* type <U2 is not allowed; it must be booleans of sh",
         ),
-        ({"truncated": np.nan}, "truncated: nan is not allowed; it is true or false, or 1 or 0"),
+        ({"truncated": np.nan}, "truncated: nan is not allowed; it must be true or false"),
         ({"truncated": 0.5}, "truncated: 0.5 is not allowed"),
-        ({"info": {}}, "info: 'extra' is missing, which info_keys names"),
+        ({"info": {}}, "info: 'extra' is missing, but info_keys names it"),
         ({"info": {"extra": "?"}}, "extra: .* type <U1 is not allowed"),
     ],
 )
@@ -575,16 +575,16 @@ def test_episodes_that_are_too_long():
     for i in range(3):
         add(buffer, np.array(i), False, False)
     before = image(buffer)
-    with pytest.raises(ValueError, match="an episode of 4 steps is not allowed; there is room for"):
+    with pytest.raises(ValueError, match="an episode of 4 steps is not allowed; it must have 1 to"):
         add(buffer, np.array(3), False, True)
     for n in (4, 0):
-        with pytest.raises(ValueError, match=f"an episode of {n} steps is not allowed; there is"):
+        with pytest.raises(ValueError, match=f"an episode of {n} steps is not allowed; it must"):
             add_whole(buffer, np.arange(n), True)
     whole = np.arange(4)
     obs, after = observed(whole[:3]), observed(whole[:3], after=True)
     with pytest.raises(ValueError, match="terminated: nan is not allowed"):
         buffer.add_episode(obs, numbers(whole[:3], "action"), np.zeros(3), after, np.nan)
-    with pytest.raises(ValueError, match=r"achieved_goal: .* it takes numbers of shape"):
+    with pytest.raises(ValueError, match=r"achieved_goal: .* it must be numbers of shape"):
         buffer.add_episode(obs, numbers(whole[:3], "action"), 1.0, after, True)
     assert image(buffer) == before
 
@@ -611,7 +611,7 @@ def test_functions_that_return_what_is_no_number_for_each_goal(name, returned, m
 
 def test_samples_that_cannot_be():
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0)
-    with pytest.raises(ValueError, match="nothing to sample: no episode is finished; learning"):
+    with pytest.raises(ValueError, match="nothing to sample: no episode is finished; set learning"):
         buffer.sample(4)
     add(buffer, np.array(0), False, False)
     with pytest.raises(ValueError, match="there is nothing to sample"):
@@ -626,10 +626,10 @@ def test_samples_that_cannot_be():
     for arguments, message in (
         ((np.zeros(2, int), np.zeros(3)), "priorities: shape"),
         ((np.zeros(1), np.zeros(1)), "indexes: an array of shape"),
-        ((np.array([50]), np.zeros(1)), "indexes: they are not allowed"),
+        ((np.array([50]), np.zeros(1)), "indexes: each row must hold indexes"),
         (
             (np.array([0]), np.array([np.nan])),
-            "priorities: nan is not allowed; they are finite numbers",
+            "priorities: nan is not allowed; every number must be finite",
         ),
     ):
         with pytest.raises(ValueError, match=message):
@@ -681,7 +681,7 @@ def test_it_can_be_copied_and_pickled(copied):
     for half in (buffer, HindsightReplayBuffer(9, Numbered(), compute_reward=lambda *_: 1.0)):
         half = copied(half)
         half.episodes.add_episodes([np.zeros((1, half.episodes.row.width), np.float32)])
-        with pytest.raises(ValueError, match="without its environment; set_env gives it one"):
+        with pytest.raises(ValueError, match="without its environment; call set_env"):
             half.sample(4)
     other.set_env(Numbered(2))
     for each in (buffer, other):
@@ -784,17 +784,17 @@ PRIORITIES = {"env": Numbered(), "prioritized": True, "alpha": 0.5, "info_keys":
 @pytest.mark.parametrize(
     ("made", "other", "message"),
     [
-        ({}, {"size": 31}, "of a buffer with size 30, this one has 31"),
-        ({}, {"env": Numbered(3)}, "of a buffer with n_envs 2"),
+        ({}, {"size": 31}, "saved from a buffer with size 30, but this one has 31"),
+        ({}, {"env": Numbered(3)}, "from a buffer with n_envs 2"),
         ({}, {"prioritized": True}, "prioritized False"),
-        ({}, {"relabel_at": "episode_end"}, "relabel_at sampling, this one has episode_end"),
+        ({}, {"relabel_at": "episode_end"}, "relabel_at sampling, but this one has episode_end"),
         ({}, {"strategy": "final"}, "with strategy future"),
-        ({}, {"k": 3}, "with k 4, this one has 3"),
+        ({}, {"k": 3}, "with k 4, but this one has 3"),
         ({}, {"fidelity": "released"}, "fidelity described"),
-        ({}, {"info_keys": ("extra",)}, "with no field 'extra', which this one has$"),
-        ({}, {"env": Wider(2)}, "field 'observation' in columns .4, 7., this"),
-        (PRIORITIES, {**PRIORITIES, "alpha": 0.6}, r"with alpha 0\.5, this one has 0\.6"),
-        (PRIORITIES, {**PRIORITIES, "info_keys": ()}, "with a field 'extra', which this one has n"),
+        ({}, {"info_keys": ("extra",)}, "with no field 'extra', but this one has it$"),
+        ({}, {"env": Wider(2)}, "field 'observation' in columns .4, 7., but this"),
+        (PRIORITIES, {**PRIORITIES, "alpha": 0.6}, r"with alpha 0\.5, but this one has 0\.6"),
+        (PRIORITIES, {**PRIORITIES, "info_keys": ()}, "with a field 'extra', but this one has n"),
     ],
 )
 def test_files_of_another_buffer(tmp_path, made, other, message):

@@ -284,9 +284,9 @@ def test_beta_is_annealed_to_one(share, beta):
 
 @pytest.mark.parametrize("beta", [2, -0.5, np.nan, "half", None, [0.1, 0.2], np.array([0.1, 0.2])])
 def test_what_is_no_beta_cannot_be_annealed_or_used(beta):
-    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it lies in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
         annealed(beta, 0.5)
-    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it lies in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
         filled([5]).sample_prioritized(np.zeros((1, 2, 3)), reward, beta)
 
 
@@ -294,22 +294,22 @@ def test_errors_leave_the_priorities_as_they_were():
     buffer = filled([5])
     uniform = np.zeros((1, 2, 3))
     for beta in (-0.1, 1.5):
-        with pytest.raises(ValueError, match=rf"beta: {beta} is not allowed; it lies in \[0, 1\]"):
+        with pytest.raises(ValueError, match=rf"beta: {beta} is not allowed; it must lie"):
             buffer.sample_prioritized(uniform, reward, beta)
     for arguments, message in (
-        ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it lies in \[0, 1\]"),
+        ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it must lie in \[0, 1\]"),
         ({"alpha": "most"}, "alpha: 'most' is not allowed"),
-        ({"eps": -0.1}, "eps: -0.1 is not allowed; it is a number from 0 on"),
-        ({"eps": "small"}, "eps: 'small' is not allowed; it is a number from 0 on"),
+        ({"eps": -0.1}, "eps: -0.1 is not allowed; it must be a number, 0 or more"),
+        ({"eps": "small"}, "eps: 'small' is not allowed; it must be a number, 0 or more"),
     ):
         with pytest.raises(ValueError, match=message):
             PrioritizedReplayBuffer(1, 1, 10, ROW, Relabelling(), **arguments)
     before = priorities(buffer)
     for index, errors, message in (
         ([[0, 1]], [[1.0]], "priorities: shape"),
-        ([[0, 1]], [[1.0, np.nan]], "priorities: nan is not allowed; they are finite numbers"),
-        ([[0, 100]], [[1.0, 1.0]], "indexes: they are not allowed; each lies in its own run"),
-        ([[-1]], [[1.0]], "indexes: they are not allowed"),
+        ([[0, 1]], [[1.0, np.nan]], "priorities: nan is not allowed; every number must be finite"),
+        ([[0, 100]], [[1.0, 1.0]], "indexes: each row must hold indexes"),
+        ([[-1]], [[1.0]], "indexes: each row must hold indexes"),
     ):
         with pytest.raises(ValueError, match=message):
             buffer.update_priorities(np.array(index), errors)

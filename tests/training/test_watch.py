@@ -128,7 +128,7 @@ def test_a_policy_is_read_by_its_seed(policy: Path) -> None:
     spec, row = read_policy(policy, 7)
     assert spec == cell("attract")
     assert torch.equal(row, hunter(spec))
-    with pytest.raises(FileError, match=r"has no run 3; there are \[2, 7\]"):
+    with pytest.raises(FileError, match=r"has no run 3; choose from \[2, 7\]"):
         read_policy(policy, 3)
 
 
@@ -179,7 +179,7 @@ def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
 def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
     spec, path = cell(), tmp_path / "file.pt"
     cut = {"spec": spec.model_dump_json(), "seeds": [0], "rows": hunter(spec)[None, :-1]}
-    for saved, words in (({"spec": "{}"}, "is no policy file"), (cut, "its parameters are not th")):
+    for saved, words in (({"spec": "{}"}, "is no policy file"), (cut, "its parameters do not m")):
         save(path, saved)
         with pytest.raises(FileError, match=rf"file\.pt: {words}"):
             read_policy(path, 0)
@@ -187,7 +187,7 @@ def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
     spec = cell()
-    with pytest.raises(FileError, match=r"film\.avi: an animation ends in \.gif or \.mp4"):
+    with pytest.raises(FileError, match=r"film\.avi: an animation must be a \.gif or \.mp4"):
         animate(film(spec, hunter(spec), 1), tmp_path / "film.avi")
 
 

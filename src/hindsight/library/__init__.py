@@ -1,5 +1,5 @@
-"""What others import: models with `learn` and `predict`, policies to take home, replay buffers
-under other libraries' names.
+"""The public library: models with `learn` and `predict`, exportable policies, and replay buffers
+with the interfaces of other libraries.
 
-Nothing else in the package imports from here.
+No other package imports from here.
 """

@@ -1,12 +1,13 @@
-"""What else may be kept while runs train: their best policies, policies on the way, TensorBoard.
+"""Optional outputs of a training: best policies, intermediate policies, TensorBoard curves.
 
-Each is called with what is recorded anyway (`training.cell.Callback`) and changes no number.
+Each is a `training.cell.Callback`: it sees everything recorded and changes no number.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,29 +21,24 @@ from hindsight.training.runs import Runs
 
 
 class Policies:
-    """A policy file that grows, run by run; what a killed training has left is taken up again."""
+    """A policy file to which runs are added one by one.
+
+    An existing file of the same code and specification is continued; any other is overwritten.
+    """
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec, self.code = path, spec, code_of(spec)
-        #: By seed: parameters [parameter], the step that they are of, and their share of successes
-        #: and mean return.
+        #: By seed: parameters [parameter], their step, and their success rate and mean return.
         self.runs: dict[int, tuple[Tensor, int, tuple[float, float]]] = {}
-        if path.exists():
-            self._take_up()
-
-    def _take_up(self) -> None:
-        """Only of the same code and specification; anything else is written over."""
-        try:
-            saved = load(self.path)
-            if (saved["spec"], saved["code"]) != (self.spec.model_dump_json(), self.code):
-                return
-            runs = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
-            self.runs = dict(zip(saved["seeds"], runs, strict=True))
-        except (FileError, KeyError, TypeError, ValueError):
-            return
+        # A missing or damaged file, or one of another kind, is overwritten.
+        with suppress(FileError, KeyError, TypeError, ValueError):
+            saved = load(path)
+            if (saved["spec"], saved["code"]) == (spec.model_dump_json(), self.code):
+                kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
+                self.runs = dict(zip(saved["seeds"], kept, strict=True))
 
     def put(self, runs: Runs, scores: Mapping[int, tuple[float, float]]) -> None:
-        """Keep the parameters that these runs (seeds) have now, and write the file."""
+        """Keep the current parameters of these runs, given by seed, and write the file."""
         for seed, score in scores.items():
             row = runs.rows[runs.seeds.index(seed)].detach().cpu().clone()
             if row.isfinite().all():
@@ -62,16 +58,16 @@ class Policies:
 
 
 class KeepBest:
-    """Each run's parameters at its best evaluation: by the share of successes, then the return.
+    """Keeps each run's parameters at its best evaluation.
 
-    Of equals the later one.
+    The highest success rate is best, then the highest return; of equals, the latest.
     """
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.kept = Policies(path, spec)
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
-        """Look at an evaluation."""
+        """Keep the runs that have just had their best evaluation."""
         if phase != "evaluation":
             return
         found = _scores(runs, columns)
@@ -82,15 +78,15 @@ class KeepBest:
 
 
 class KeepOnTheWay:
-    """A policy file of all runs every so many environment steps of each: `<folder>/<steps>.pt`."""
+    """Writes `<folder>/<steps>.pt`, a policy file of all runs, every `every` steps of each run."""
 
     def __init__(self, folder: Path, spec: CellSpec, every: int) -> None:
         if every < 1:
-            raise SpecError(f"--checkpoint-every {every} is not allowed; it is 1 or more")
+            raise SpecError(f"--checkpoint-every {every} is not allowed; use 1 or more")
         self.folder, self.spec, self.every = folder, spec, every
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
-        """Look at an iteration."""
+        """Write a file if the iteration has reached a multiple of `every` steps."""
         now, before = runs.env_steps, runs.env_steps - runs.rollout_steps
         if phase == "train" and now // self.every > before // self.every:
             kept = Policies(self.folder / f"{now}.pt", self.spec)
@@ -98,22 +94,12 @@ class KeepOnTheWay:
 
 
 def _scores(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
-    """By seed, share of successes and mean return."""
+    """Return success rate and mean return, by seed."""
     success, returns = columns["success_rate"].tolist(), columns["return_mean"].tolist()
     return dict(zip(runs.seeds, zip(success, returns, strict=True), strict=True))
 
 
-class Writer(Protocol):
-    """What is asked of torch's SummaryWriter."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Note a number at a step."""
-
-    def close(self) -> None:
-        """Write what is not written yet."""
-
-
-#: Columns of the curves whose names are others in Stable-Baselines3: of training, of evaluations.
+#: Stable-Baselines3's names of the curves' columns, by phase.
 NAMES = {
     "train": {
         "return_mean": "rollout/ep_rew_mean",
@@ -121,7 +107,7 @@ NAMES = {
         "success_rate": "rollout/success_rate",
         "episodes": "time/episodes",
         "policy_loss": "train/policy_gradient_loss",
-        "policy_entropy": "train/entropy_loss",  # with a minus
+        "policy_entropy": "train/entropy_loss",  # negated
         "alpha": "train/ent_coef",
     },
     "evaluation": {
@@ -133,18 +119,21 @@ NAMES = {
 
 
 class TensorBoard:
-    """Curves for TensorBoard, a folder for each run: `<folder>/<cell>/run_0`.
+    """Writes curves for TensorBoard into a folder for each run, such as `<folder>/<cell>/run_0`.
 
-    Numbers are called as Stable-Baselines3 calls them; those that it has not have the names of the
-    curves, below `train/`.
+    Metrics have Stable-Baselines3's names.  Those that it lacks keep the names of the curves'
+    columns, under `train/`.
     """
 
     def __init__(
-        self, folder: Path, spec: CellSpec, writer: Callable[[Path, int], Writer] | None = None
+        self, folder: Path, spec: CellSpec, writer: Callable[[Path, int], Any] | None = None
     ) -> None:
-        """Raises SpecError where the package tensorboard is missing."""
+        """Raise SpecError if the package tensorboard is missing.
+
+        `writer` creates a run's SummaryWriter from its folder and first step; None: torch's.
+        """
         self.folder, self.make = folder / spec.name, writer or _summary_writer()
-        self.writers: dict[int, Writer] = {}
+        self.writers: dict[int, Any] = {}
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         """Write an iteration or an evaluation of every run."""
@@ -175,12 +164,12 @@ class TensorBoard:
         }
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Flush and close all files."""
         for writer in self.writers.values():
             writer.close()
 
 
-def _summary_writer() -> Callable[[Path, int], Writer]:
+def _summary_writer() -> Callable[[Path, int], Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -188,8 +177,5 @@ def _summary_writer() -> Callable[[Path, int], Writer]:
             "curves for TensorBoard need the package tensorboard: pip install tensorboard"
         ) from None
 
-    def make(folder: Path, step: int) -> Any:
-        # What an interrupted training wrote beyond its checkpoint counts no more.
-        return SummaryWriter(str(folder), purge_step=step)
-
-    return make
+    # purge_step hides what an interrupted training wrote after the checkpoint it continues from.
+    return lambda folder, step: SummaryWriter(str(folder), purge_step=step)

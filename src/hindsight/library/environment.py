@@ -1,4 +1,4 @@
-"""An environment however it is given: by its id, by what makes it, or as it is."""
+"""Environments from a user: an id, a function that creates one, or an instance."""
 
 import copy
 import json
@@ -13,10 +13,10 @@ import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 
-#: An id of gymnasium's, a function that makes an environment, or an environment.
+#: A gymnasium id, a function that creates an environment, or an environment.
 Given = str | Callable[..., gym.Env[Any, Any]] | gym.Env[Any, Any]
 
-#: Ids of what was given as a function or an environment; they are of this process only.
+#: Namespace of the ids under which functions and instances are registered in this process.
 NAMESPACE = "given"
 _numbers = count()
 
@@ -24,13 +24,13 @@ _numbers = count()
 def environment_values(
     env: Given, env_kwargs: Mapping[str, Any] | None, max_episode_steps: int | None
 ) -> dict[str, Any]:
-    """What `CellSpec` takes as `environment`.
+    """Return the value of `environment` for `CellSpec`.
 
-    An environment that gymnasium made is made anew by its id and arguments, as often as there are
-    runs; another one is copied.
+    An instance that gymnasium made is recreated from its id and arguments; any other is copied.
 
     Raises:
-        SpecError: what cannot be copied; a vector environment; arguments for what is no id.
+        SpecError: the environment cannot be copied or is a vector environment, or `env_kwargs` are
+            given for an instance.
     """
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str) and env in ENVIRONMENTS:
@@ -38,18 +38,18 @@ def environment_values(
         return {"id": env, **kwargs, **steps}
     if isinstance(env, gym.Env):
         if kwargs:
-            raise SpecError("env_kwargs: they are of an id or a function, not of an environment")
+            raise SpecError("env_kwargs: only allowed if env is an id or a function")
         env, kwargs, limit = _of_instance(env)
         max_episode_steps = limit if max_episode_steps is None else max_episode_steps
     if hasattr(env, "num_envs"):
         raise SpecError(
-            "env: a vector environment is not allowed; give what makes a single one, of which "
-            "there will be as many as there are runs (seeds) times n_envs"
+            "env: a vector environment is not allowed; pass a single environment, which is created "
+            "n_envs times for each run (seeds)"
         )
     if not isinstance(env, str):
         if not callable(env):
             raise SpecError(
-                f"env: {env!r} is not allowed; it is an id of gymnasium's, a function that makes "
+                f"env: {env!r} is not allowed; it must be a gymnasium id, a function that creates "
                 "an environment, or an environment"
             )
         env = _registered(env, kwargs)
@@ -59,7 +59,7 @@ def environment_values(
 def _of_instance(
     env: gym.Env[Any, Any],
 ) -> tuple[str | Callable[[], gym.Env[Any, Any]], dict[str, Any], int | None]:
-    """What makes it again, with which arguments, and its step limit."""
+    """Return an id or a function that recreates an instance, its arguments and its step limit."""
     spec = env.spec
     if spec is not None and spec.id in ENVIRONMENTS:
         return spec.id, dict(spec.kwargs), None
@@ -70,20 +70,19 @@ def _of_instance(
             if json.loads(json.dumps(kwargs)) == kwargs:
                 return spec.id, kwargs, limit
         except (TypeError, ValueError):
-            pass  # arguments that no file can hold: it is copied
+            pass  # a file cannot hold these arguments, so the instance is copied
     try:
         copy.deepcopy(env)
     except Exception as error:
         raise SpecError(
-            f"env: {env} cannot be copied ({type(error).__name__}: {error}); give a function that "
-            "makes one: lambda: YourEnv(...)"
+            f"env: {env} cannot be copied ({type(error).__name__}: {error}); pass a function that "
+            "creates one instead: lambda: YourEnv(...)"
         ) from error
-    kept = env
-    return lambda: copy.deepcopy(kept), {}, limit
+    return lambda: copy.deepcopy(env), {}, limit
 
 
 def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any]) -> str:
-    """The id under which gymnasium calls this function."""
+    """Register a function with gymnasium; returns its new id."""
     made = make(**kwargs)
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")

@@ -1,10 +1,12 @@
-"""Hindsight replay under the names of cpprb's `HindsightReplayBuffer`.
+"""Hindsight replay with the interface of cpprb's `HindsightReplayBuffer`.
 
-For an environment without a goal dictionary: states, `reward_func(next_state, action, goal)`, and
-`goal_func(state)`, the goal that a state achieves.  The desired goal comes when the episode ends.
-What differs from cpprb: terminations are recomputed for the new goal, by `terminated_func`, unless
+It needs no goal dictionary: you pass states, `reward_func(next_state, action, goal)` and
+`goal_func(state)`, which returns the goal that a state achieves.  The desired goal is passed when
+the episode ends.
+
+Differences from cpprb: terminations are recomputed for the new goal by `terminated_func`, unless
 `fidelity="released"`; `relabel_at="sampling"` stores each transition once instead of
-1 + `additional_goals` times; the generator can be seeded; the buffer can be saved.
+1 + `additional_goals` times; the generator can be seeded; and the buffer can be saved.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.replay.buffer import (
-    Relabelling,
-    RowLayout,
-    check_choice,
-    check_count,
-)
+from hindsight.replay.buffer import Relabelling, RowLayout, check_choice, check_count
 from hindsight.replay.episodes import (
     Array,
     EpisodeBuffer,
@@ -30,22 +27,34 @@ from hindsight.replay.episodes import (
     per_row,
     truth,
 )
-from hindsight.replay.prioritized import PrioritizedReplayBuffer
 from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
 
 #: (next states [n, ...], actions [n, ...], goals [n, ...]) -> [n]
 OfStates = Callable[[Array, Array, Array], Any]
 
-
-#: Arrays of a transition that are not given but made of what is, and what comes with a sample.
+#: Names that `env_dict` may not use: arrays that the buffer adds to a transition or a sample.
 MADE = {"goal", "achieved goal", "rew", "ended", "failed", "weights", "indexes"}
-#: What a function is asked about.
+#: The arguments of reward and termination functions, for error messages.
 ABOUT = "(next states, actions, goals)"
 
 
 class HindsightReplayBuffer:
-    """Named arrays per step; an episode can be sampled once `on_episode_end` gave its goal."""
+    """Hindsight replay for any environment, with the interface of cpprb.
+
+        buffer = HindsightReplayBuffer(
+            100_000,
+            {"obs": {"shape": 10}, "act": {"dtype": int}, "next_obs": {"shape": 10}, "done": {}},
+            max_episode_len=10,
+            reward_func=lambda next_obs, act, goal: (next_obs == goal).all(-1) - 1.0,
+            terminated_func=lambda next_obs, act, goal: (next_obs == goal).all(-1),
+        )
+        buffer.add(obs=obs, act=act, next_obs=next_obs, done=done)  # every step
+        buffer.on_episode_end(goal)
+        batch = buffer.sample(256)
+
+    An episode can be sampled after `on_episode_end`.
+    """
 
     def __init__(
         self,
@@ -71,31 +80,40 @@ class HindsightReplayBuffer:
         relabel_at: RelabelAt = "episode_end",
         seed: int | None = None,
     ) -> None:
-        """Room for `size` transitions, the relabelled copies among them.
+        """Create an empty buffer.  Sizes may be whole floats such as 1e6.
 
         Args:
-            size: of the ring; whole, as 1e6 is.
-            env_dict: the arrays of a step by name, each with "shape" (1) and "dtype"
-                (`default_dtype`).
-            max_episode_len: a longer episode is an error; whole, as 1e3 is.
-            reward_func: rewards of (next states, actions, goals).
-            goal_func: the goals that states achieve; None: the states are the goals.
-            goal_shape: of a goal; None: that of a state.
-            state: its name in `env_dict`.
-            action: its name there.
-            next_state: its name there.
-            done: its name there, which may be missing: that nothing follows, not that a time
-                limit cut.
-            strategy: "future", "episode", "final", for which `additional_goals` is 1, or "random".
-            additional_goals: goals per step; whole.
-            prioritized: proportional prioritised replay, priorities (|TD error| + eps)^alpha.
-            terminated_func: whether (next states, actions, goals) terminate an episode.
-            fidelity: "described" recomputes terminations by it, "released" leaves them.
-            relabel_at: "episode_end" as cpprb does, or "sampling".
-            seed: of the buffer's own generator.
+            size: capacity in transitions, including relabelled copies.
+            env_dict: the arrays of a step by name, each a dictionary with "shape" (default: 1) and
+                "dtype" (default: `default_dtype`).
+            max_episode_len: longest episode allowed, in steps.
+            reward_func: function of (next states [n, ...], actions, goals) that returns rewards
+                [n].
+            goal_func: function of states [n, ...] that returns the goals they achieve.  None: a
+                state is its own goal.
+            goal_shape: shape of a goal.  None: that of a state.
+            state: name of the state in `env_dict`.
+            action: name of the action in `env_dict`.
+            next_state: name of the next state in `env_dict`.
+            done: name of the termination in `env_dict`, if it has one: 1 if nothing follows, 0 if a
+                time limit cut the episode.
+            strategy: where new goals come from: "final" (with one additional goal), "future",
+                "episode" or "random".
+            additional_goals: additional goals per step.
+            prioritized: proportional prioritised replay, with priorities (|TD error| + eps)^alpha.
+            alpha: exponent of the priorities, from 0 (uniform) to 1.
+            eps: added to every |TD error|.
+            default_dtype: type of the arrays whose `env_dict` entry has no "dtype".
+            terminated_func: function of (next states, actions, goals) that returns whether they
+                terminate an episode [n].
+            fidelity: "described" recomputes terminations with it, "released" keeps the stored ones.
+            relabel_at: "episode_end" stores the relabelled copies, as cpprb does; "sampling" stores
+                each transition once and draws a new goal each time it is sampled.
+            seed: seed of the buffer's own random generator.  None: an arbitrary seed.
 
         Raises:
-            ValueError: one sentence with the key, the value and what is allowed.
+            ValueError: an argument is invalid; the message gives its name, its value and what is
+                allowed.
         """
         size, max_episode_len = _whole(size), _whole(max_episode_len)
         additional_goals = _whole(additional_goals)
@@ -112,9 +130,9 @@ class HindsightReplayBuffer:
         env_dict = _arrays(env_dict, default_dtype)
         for name in (state, action, next_state):
             if name not in env_dict:
-                raise ValueError(f"env_dict: {name!r} is missing; there are {sorted(env_dict)}")
+                raise ValueError(f"env_dict: {name!r} is missing; it has {sorted(env_dict)}")
         for name in sorted(MADE & set(env_dict)):
-            raise ValueError(f"env_dict: {name!r} is not allowed; it is made here")
+            raise ValueError(f"env_dict: {name!r} is not allowed; the buffer adds it by itself")
         self.max_episode_len = max_episode_len
         self.strategy = strategy
         self.additional_goals = 1 if strategy == "final" else additional_goals
@@ -123,20 +141,20 @@ class HindsightReplayBuffer:
         recomputes = fidelity == "described" and self.additional_goals > 0 and done in env_dict
         if recomputes and terminated_func is None:
             raise ValueError(
-                f"terminated_func: None is not allowed where {done!r} is to be recomputed for new "
-                "goals; give it, or fidelity='released', which leaves it as it was"
+                f"terminated_func: None is not allowed, because {done!r} is recomputed for new "
+                f"goals; pass a function, or fidelity='released' to keep {done!r} as stored"
             )
         state_shape = env_dict[state]["shape"]
         if env_dict[next_state]["shape"] != state_shape:
             raise ValueError(
-                f"{next_state}: shape {env_dict[next_state]['shape']} is not allowed; "
-                f"it is that of {state}, {state_shape}"
+                f"{next_state}: shape {env_dict[next_state]['shape']} is not allowed; it must be "
+                f"that of {state}, {state_shape}"
             )
         self.goal_shape = state_shape if goal_shape is None else _shape("goal_shape", goal_shape)
         if goal_func is None and self.goal_shape != state_shape:
             raise ValueError(
-                f"goal_shape: {self.goal_shape} is not allowed without a goal_func; "
-                f"it is that of a state, {state_shape}"
+                f"goal_shape: {self.goal_shape} is not allowed without a goal_func; it must be "
+                f"that of a state, {state_shape}"
             )
         names = {"state": state, "action": action, "next_state": next_state, "done": done}
         self._fields, row = _layout(env_dict, self.goal_shape, names, goal_func is not None)
@@ -159,20 +177,22 @@ class HindsightReplayBuffer:
         )
 
     def add(self, **kwargs: Any) -> None:
-        """A step, or several with a leading axis, by the names in `env_dict`.
+        """Add a step, or several with a leading axis, as keyword arguments named in `env_dict`.
 
         Raises:
-            ValueError: a name is missing or unknown, other shapes, no numbers, numbers that are not
-                finite, an episode of more than `max_episode_len` steps.  Nothing is stored then.
+            ValueError: a name is missing or unknown, a shape or type is wrong, a number is not
+                finite, or the episode is longer than `max_episode_len`.  Nothing is stored then.
         """
         names = {field.name for field in self._given}
         if set(kwargs) != names:
-            raise ValueError(f"add: {sorted(kwargs)} is not allowed; it takes {sorted(names)}")
+            raise ValueError(
+                f"add: {sorted(kwargs)} is not allowed; its arguments must be {sorted(names)}"
+            )
         steps = max(np.asarray(kwargs[self._state]).size // self._n_state, 1)
         rows = np.zeros((steps, self.episodes.row.width), np.float32)
         for field in self._given:
             values = np.asarray(kwargs[field.name])
-            # A single number may come without its axis, a single step without that of the steps.
+            # A single number may lack its axis, and a single step the axis of steps.
             if values.size == steps * int(np.prod(field.shape)):
                 values = values.reshape(steps, *field.shape)
             if field.name == self._done:
@@ -182,11 +202,16 @@ class HindsightReplayBuffer:
         self.episodes.add(rows[None])
 
     def on_episode_end(self, goal: Any) -> None:
-        """The episode is over: it had this goal [*goal_shape], or one per step.
+        """End the episode, so that it can be sampled.  Does nothing if no episode is open.
+
+        The episode stays open if this raises, including when one of your functions raises.
+
+        Args:
+            goal: its desired goal [*goal_shape], or one per step [step, *goal_shape].
 
         Raises:
-            ValueError: a goal of another shape, or what a function returned.  The episode then goes
-                on, as it does where a function raises.
+            ValueError: the goal has another shape or is not finite, or a function returned an
+                invalid result.
         """
         rows = self.episodes.open_rows(0)
         n = len(rows)
@@ -194,11 +219,11 @@ class HindsightReplayBuffer:
             return
         desired = np.asarray(goal)
         if desired.size == int(np.prod(self.goal_shape)) and desired.ndim == 0:
-            desired = desired.reshape(self.goal_shape)  # a single number may come without its axis
+            desired = desired.reshape(self.goal_shape)  # a single number may lack its axis
         if desired.shape != (n, *self.goal_shape):
             if desired.shape != self.goal_shape:
                 raise ValueError(
-                    f"goal: shape {desired.shape} is not allowed; it is {self.goal_shape}"
+                    f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
                 )
             desired = np.broadcast_to(desired, (n, *self.goal_shape))
         self._fields["goal"].write(rows, desired)
@@ -207,7 +232,7 @@ class HindsightReplayBuffer:
             if achieved.shape != (n, *self.goal_shape):
                 raise ValueError(
                     f"goal_func: it returned shape {achieved.shape} for {n} states, which is not "
-                    f"allowed; it returns {(n, *self.goal_shape)}"
+                    f"allowed; it must return {(n, *self.goal_shape)}"
                 )
             self._fields["achieved goal"].write(rows, achieved)
         check_finite(rows, self._fields)
@@ -215,14 +240,18 @@ class HindsightReplayBuffer:
         self.episodes.end_episodes([0])
 
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, Array]:
-        """A batch by name: the arrays of `env_dict`, "goal" and "rew" [sample, 1].
+        """Sample a batch; returns the arrays of `env_dict`, "goal", and "rew" [sample, 1], by name.
 
-        Where prioritised also "weights" and "indexes" [sample]; `beta` is the weights' exponent.
+        A prioritised buffer adds "weights" and "indexes" [sample].
+
+        Args:
+            batch_size: number of transitions.
+            beta: exponent of the importance weights of a prioritised buffer; 1 corrects fully.
 
         Raises:
-            ValueError: no episode is finished yet; a batch_size or beta that is none.
+            ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
         """
-        # NumPy's own truth values, which cpprb takes, know no minus.
+        # cpprb accepts NumPy's booleans, which cannot be negated.
         exponent = float(beta) if isinstance(beta, np.bool_) else beta
         rows, weights, indexes = self.episodes.sample(batch_size, exponent)
         batch = self._read(rows)
@@ -231,30 +260,36 @@ class HindsightReplayBuffer:
         return batch
 
     def update_priorities(self, indexes: Any, priorities: Any) -> None:
-        """Give sampled transitions [sample] the priorities that follow from their |TD errors|."""
+        """Update the priorities of sampled transitions from their |TD errors| [sample].
+
+        Args:
+            indexes: [sample], as `sample` returned them; whole floats are accepted.
+            priorities: [sample], their |TD errors|.
+
+        Raises:
+            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
+        """
         numbers = np.asarray(indexes)
         if numbers.dtype.kind == "f" and (numbers == np.trunc(numbers)).all():
-            numbers = numbers.astype(np.int64)  # whole ones, which is how they may come back
+            numbers = numbers.astype(np.int64)
         self.episodes.update_priorities(numbers, priorities)
 
     def get_max_priority(self) -> float:
-        """The largest |TD error| so far; 1 before there is a larger one, or where alpha is 0."""
-        buffer = self.episodes.buffer
-        if not isinstance(buffer, PrioritizedReplayBuffer):
-            raise ValueError("there are no priorities: the buffer was made with prioritized=False")
+        """Return the largest |TD error| so far; 1 if none is larger, or if alpha is 0."""
+        buffer = self.episodes.with_priorities
         largest = float(buffer.largest[0])
         return 1.0 if largest == 1 else largest ** (1 / buffer.alpha) - buffer.eps
 
     def get_stored_size(self) -> int:
-        """Transitions that can be sampled; grows when an episode ends."""
+        """Return the number of transitions that can be sampled; it grows when an episode ends."""
         return len(self.episodes)
 
     def get_buffer_size(self) -> int:
-        """Transitions for which there is room."""
+        """Return the capacity in transitions."""
         return self.episodes.size
 
     def get_all_transitions(self, shuffle: bool = False) -> dict[str, Array]:
-        """What is stored, the oldest first, or shuffled."""
+        """Return all transitions that can be sampled, oldest first or shuffled."""
         rows = self.episodes.all_rows()
         return self._read(self.episodes.rng.permutation(rows) if shuffle else rows)
 
@@ -263,11 +298,18 @@ class HindsightReplayBuffer:
         self.episodes.clear()
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the functions; raises files.FileError."""
+        """Write transitions, open episode, priorities and generator; FileError if it fails."""
         self.episodes.save(Path(path))
 
     def load(self, path: str | Path) -> None:
-        """Continue where `save` was called; raises files.FileError and then changes nothing."""
+        """Restore a file that `save` wrote, into a buffer made with the same arguments.
+
+        Runs no code from the file.
+
+        Raises:
+            FileError: the file is damaged or from a buffer with other settings.  This buffer is
+                then unchanged.
+        """
         self.episodes.load(Path(path))
 
     def _read(self, rows: Rows) -> dict[str, Array]:
@@ -275,7 +317,7 @@ class HindsightReplayBuffer:
         return {field.name: field.read(rows) for field in fields}
 
     def _outcome(self, rows: Rows) -> tuple[Array, Array]:
-        """Rewards and terminations of rows' actions by the rows' goals."""
+        """Compute rewards and terminations of the rows' actions under the rows' goals."""
         n = len(rows)
         names = (self._next_state, self._action, "goal")
         arguments = [self._fields[name].read(rows) for name in names]
@@ -288,22 +330,22 @@ class HindsightReplayBuffer:
 
 
 def _whole(value: Any) -> Any:
-    """1e6 as 1 000 000; all else as it is."""
+    """Convert a whole float such as 1e6 to an int; return anything else unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
-    """The arrays of a step, each with its "shape", numbers, and its "dtype"; ValueError for others.
+    """Check `env_dict` and complete its shapes and types; raise ValueError if it is invalid.
 
-    `default`: the type of those that have none; None: float32.
+    `default` is the type of arrays that have none; None: float32.
     """
     if not isinstance(env_dict, Mapping):
-        raise ValueError(f"env_dict: {env_dict!r} is not allowed; it is a dictionary of arrays")
+        raise ValueError(f"env_dict: {env_dict!r} is not allowed; it must be a dictionary")
     arrays = {}
     for name, of in env_dict.items():
         if not isinstance(of, Mapping):
             raise ValueError(
-                f'{name}: {of!r} is not allowed; it is a dictionary, of "shape" and "dtype"'
+                f'{name}: {of!r} is not allowed; it must be a dictionary with "shape" and "dtype"'
             )
         given = of.get("dtype", np.float32 if default is None else default)
         try:
@@ -311,17 +353,17 @@ def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
         except TypeError:
             dtype = None
         if dtype is None or dtype.kind not in "fiub":
-            raise ValueError(f"{name}: dtype {given!r} is not allowed; it is a type of numbers")
+            raise ValueError(f"{name}: dtype {given!r} is not allowed; it must be a numeric type")
         arrays[name] = {"shape": _shape(name, of.get("shape", 1)), "dtype": dtype}
     return arrays
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:
-    """A shape given as a number or as numbers; ValueError for others."""
+    """Convert a shape given as one or several numbers; raise ValueError if it is invalid."""
     sizes = np.atleast_1d(np.asarray(shape))
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
         raise ValueError(
-            f"{name}: shape {shape!r} is not allowed; it is of whole numbers from 1 on"
+            f"{name}: shape {shape!r} is not allowed; it must be whole numbers, 1 or more"
         )
     return tuple(int(size) for size in sizes)
 
@@ -332,9 +374,9 @@ def _layout(
     names: Mapping[str, str],
     has_goal_func: bool,
 ) -> tuple[dict[str, Field], RowLayout]:
-    """The fields of a transition and their row: what is given, and what is made of it.
+    """Lay out the fields of a transition: the arrays of `env_dict` and those that the buffer adds.
 
-    `names` says which of the given is state, action, next state and done.
+    `names` maps state, action, next_state and done to their names in `env_dict`.
     """
     fields: dict[str, Field] = {}
     width = 0
@@ -354,7 +396,7 @@ def _layout(
     reward = append("rew", (1,)).start
     done = fields.get(names["done"]) or Field("done", append("ended", (1,)), (1,), np.dtype(bool))
     if done.shape != (1,):
-        raise ValueError(f"{done.name}: shape {done.shape} is not allowed; it is one number")
+        raise ValueError(f"{done.name}: shape {done.shape} is not allowed; it must be (1,)")
     failed = append("failed", (1,)).start
     row = RowLayout(
         width=width,
@@ -366,6 +408,5 @@ def _layout(
         reward=reward,
         terminated=done.columns.start,
         failed=failed,
-        extra=slice(width, width),
     )
     return fields, row

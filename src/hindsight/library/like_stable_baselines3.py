@@ -1,10 +1,12 @@
-"""`her.HindsightReplayBuffer` under the names of Stable-Baselines3's `HerReplayBuffer`.
+"""Hindsight replay with the interface of Stable-Baselines3's `HerReplayBuffer`.
 
-Stable-Baselines3's own algorithms take it: `replay_buffer_class=HerReplayBuffer`.  From the same
-state of NumPy's generator it samples what theirs samples, in the same order.  What differs: where
-the environment has a `compute_terminated`, terminations are recomputed for the new goal unless
-`fidelity="released"`; of several environments some episodes leave a buffer that is full a little
-earlier; `save` writes no pickle.  Priorities and the strategy `random` are `her`'s.
+Stable-Baselines3's algorithms accept it: `replay_buffer_class=HerReplayBuffer`.  With NumPy's
+generator in the same state, it draws exactly the samples that theirs draws, in the same order.
+
+Differences: if the environment has a `compute_terminated`, terminations are recomputed for the new
+goal, unless `fidelity="released"`; with several environments, a full buffer drops some episodes a
+little earlier; and `save` does not write a pickle.  For priorities and the strategy `random` use
+`replay.her.HindsightReplayBuffer`.
 """
 
 import warnings
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Dict, Discrete, Space
 
-from hindsight.replay.buffer import check_choice, check_count
+from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
 from hindsight.replay.episodes import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import GOAL_KEYS, Fidelity
@@ -25,22 +27,24 @@ from hindsight.specs.replay import EpisodeStrategy
 
 
 class ReplaySamples(NamedTuple):
-    """A batch; NumPy arrays, or tensors where the buffer has a device."""
+    """A batch: tensors if the buffer has a device, otherwise NumPy arrays."""
 
     observations: dict[str, Any]
     actions: Any  # [sample, action]
     next_observations: dict[str, Any]
     dones: Any  # [sample, 1]: terminated, not cut by a time limit
     rewards: Any  # [sample, 1]
-    discounts: Any = None  # of n-step returns, which are not made here
+    discounts: Any = None  # for n-step returns, which this buffer does not compute
 
 
 class HerReplayBuffer:
-    """Hindsight replay with several environments that step together.
+    """Hindsight replay for Stable-Baselines3, with one or several environments.
 
-    Arrays such as `dones` are laid out as there: a row for each step of all environments, 0 where
-    nothing is stored (any more).  They are made when asked for, since here an episode lies in one
-    piece.  After `load` they begin with what was going on.
+        model = SAC("MultiInputPolicy", env, replay_buffer_class=HerReplayBuffer)
+
+    Arrays such as `dones` have Stable-Baselines3's layout: one row per step of all environments, 0
+    where nothing is stored.  They are assembled on access, because this buffer stores each episode
+    contiguously.  After `load` they start with the open episodes.
     """
 
     def __init__(
@@ -61,31 +65,42 @@ class HerReplayBuffer:
         compute_terminated: OfGoals | None = None,
         seed: int | None = None,
     ) -> None:
-        """Room for `buffer_size` transitions of all environments together.
+        """Create an empty buffer.
 
         Args:
-            env: a (vector) environment, for its `compute_reward` and `compute_terminated`; the
-                algorithms pass theirs.
-            device: of the tensors that `sample` returns; None: it returns NumPy arrays.
-            handle_timeout_termination: False takes a time limit for a termination.
-            goal_selection_strategy: "future", "final", "episode", or Stable-Baselines3's constants.
-            copy_info_dict: keep the infos, and hand them to `compute_reward`.
-            compute_terminated: see `her.HindsightReplayBuffer`.
-            fidelity: "described" recomputes terminations, "released" does not, as there; None:
-                described where there is a compute_terminated.
-            seed: of the buffer's own generator; None: it draws from NumPy's global generator, as
-                theirs does, which an algorithm's `seed` decides.
+            buffer_size: capacity in transitions, of all environments together.
+            observation_space: a dictionary space of `achieved_goal`, `desired_goal` and
+                `observation`.
+            action_space: the action space.
+            env: the (vector) environment, for its `compute_reward` and `compute_terminated`.  The
+                algorithms pass their own.
+            device: device of the tensors that `sample` returns.  None: it returns NumPy arrays.
+            n_envs: number of environments that step together.
+            optimize_memory_usage: not supported, must be False.
+            handle_timeout_termination: False treats a time limit as a termination.
+            n_sampled_goal: additional goals per transition.
+            goal_selection_strategy: "future", "final", "episode", or one of Stable-Baselines3's
+                constants.
+            copy_info_dict: keep the infos and pass them to `compute_reward`.
+            fidelity: "described" recomputes terminations, "released" keeps them.  None: "described"
+                if there is a `compute_terminated`.
+            compute_terminated: see `replay.her.HindsightReplayBuffer`.
+            seed: seed of the buffer's own random generator.  None: it draws from NumPy's global
+                generator, as Stable-Baselines3's does, which an algorithm's `seed` sets.
 
         Raises:
-            ValueError: one sentence with the key, the value and what is allowed.
+            ValueError: an argument is invalid; the message gives its name, its value and what is
+                allowed.
         """
         if optimize_memory_usage:
             raise ValueError(
-                f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; both "
-                "observations are stored"
+                f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; this buffer "
+                "always stores both observations"
             )
         if not isinstance(observation_space, Dict):
-            raise ValueError(f"observation_space: {observation_space} is not allowed; it is a Dict")
+            raise ValueError(
+                f"observation_space: {observation_space} is not allowed; it must be a Dict"
+            )
         strategy = str(getattr(goal_selection_strategy, "name", goal_selection_strategy)).lower()
         check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
         check_count("n_sampled_goal", n_sampled_goal, 0)
@@ -108,43 +123,43 @@ class HerReplayBuffer:
             seed=seed,
         )
         self.copy_info_dict = copy_info_dict
-        #: Rows of the arrays to look at.
+        #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = max(buffer_size // n_envs, 1)
         self._begin()
 
     def _begin(self) -> None:
-        """Count steps from here; what is going on has begun already."""
+        """Start counting steps, beginning with those of the open episodes."""
         n_open, ring = self.buffer.episodes.n_open, self.buffer.episodes.buffer
         self._steps = max(n_open)
         self._begins = [self._steps - n for n in n_open]
         shape = self.buffer_size, self.n_envs
-        #: Of the finished episode that a step [row, env] is of: its first step, counted as `_steps`
-        #: is, that one's position in the ring, and the episode's steps; -1 where it is of none.
+        #: For each step [row, env], of its finished episode: the number of the first step (counted
+        #: like `_steps`), the ring position of that step, and the length; -1 without an episode.
         self._first, self._position = np.full(shape, -1), np.full(shape, -1)
         self._length = np.full(shape, -1, np.int32)
-        #: Where in the ring the step itself lies.
+        #: The step's own slot in the ring.
         self._slot = np.full(shape, -1, np.int32)
-        #: Positions in the ring of what was loaded, of which nobody knows where it stood there.
+        #: Ring positions of loaded transitions, whose rows in the arrays are unknown.
         self._loaded = ring.position - len(self.buffer), ring.position
         self._can_be_sampled: Array | None = None
 
     def set_env(self, env: Any) -> None:
-        """Give it an environment, which it lacks after it was pickled; see the argument `env`.
+        """Set the environment, which a pickled buffer lacks; see the argument `env`.
 
         Raises:
-            ValueError: one that is none, or has no such methods.
+            ValueError: `env` is None or lacks the required methods.
         """
         spaces = self.buffer.observation_space, self.buffer.action_space
         self.buffer.set_env(_seen(env, *spaces, self.n_envs))
 
     @property
     def pos(self) -> int:
-        """The row of the arrays that the next step will take."""
+        """The row of the arrays that the next step will fill."""
         return self._steps % self.buffer_size
 
     @property
     def full(self) -> bool:
-        """Whether every row of the arrays has been taken once."""
+        """Whether every row of the arrays has been filled once."""
         return self._steps >= self.buffer_size
 
     def add(
@@ -156,16 +171,18 @@ class HerReplayBuffer:
         done: Any,
         infos: Sequence[Mapping[str, Any]],
     ) -> None:
-        """A step of every environment, arrays with a leading axis [env].
+        """Add a step of every environment, as arrays with a leading axis [env].
 
-        Where `done`, `next_obs` is the episode's last observation, and the environment's info says
-        "TimeLimit.truncated" if a time limit cut the episode.
+        Where an episode ends, `done` is true, `next_obs` is its last observation, and the info's
+        "TimeLimit.truncated" tells whether a time limit cut it.
 
         Raises:
-            ValueError: other shapes, no numbers, numbers that are not finite.
+            ValueError: a shape or type is wrong, or a number is not finite.
         """
         if len(infos) != self.n_envs:
-            raise ValueError(f"infos: {len(infos)} are not allowed; it takes {self.n_envs}")
+            raise ValueError(
+                f"infos: {len(infos)} dictionaries are not allowed; there must be {self.n_envs}"
+            )
         over = truth("done", done, (self.n_envs,))
         cut = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         terminated = over & ~cut if self.handle_timeout_termination else over
@@ -174,17 +191,18 @@ class HerReplayBuffer:
         info: Any = infos if self.copy_info_dict else {}
         position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
-        # A step that takes the place of an episode's first one takes the whole episode away.
+        # Overwriting the first step of an episode drops the whole episode.
         if (self._first[self.pos] == self._steps - self.buffer_size).any():
             self._can_be_sampled = None
         self._steps += 1
         self._note_ends(np.flatnonzero(over), position)
 
     def sample(self, batch_size: int, env: Any = None) -> ReplaySamples:
-        """A batch.
+        """Sample a batch, partly relabelled.
 
         Args:
-            env: a VecNormalize that normalises what is sampled.
+            batch_size: number of transitions.
+            env: a `VecNormalize` that normalises observations and rewards.  None: no normalisation.
 
         Raises:
             ValueError: no episode is finished yet.
@@ -203,16 +221,17 @@ class HerReplayBuffer:
         )
 
     def _drawn(self, batch_size: int) -> Sample:
-        """What theirs draws from the same generator: transitions, of which a share gets the goals
-        that are drawn next, and stands behind the others.
+        """Draw the transitions and goals that Stable-Baselines3 would draw from the same generator.
+
+        Relabelled transitions come last, and their goals are drawn after all transitions.
         """
         check_count("batch_size", batch_size, 1)
         episodes = self.buffer.episodes
         draw: Any = np.random
-        if self._seed is not None:  # of the same state as the buffer's own, which is saved with it
+        if self._seed is not None:  # shares the state of the buffer's generator, which is saved
             draw = np.random.RandomState(episodes.rng.bit_generator)
         places = self._sampled_from()
-        index = places[draw.randint(0, len(places), batch_size)]  # as its `choice`, but quicker
+        index = places[draw.randint(0, len(places), batch_size)]  # same as `choice`, but faster
         share = 1 - 1 / (self.n_sampled_goal + 1)
         relabelled, others = np.split(index, [int(share * batch_size)])
         uniform = np.zeros((batch_size, 2))
@@ -223,7 +242,7 @@ class HerReplayBuffer:
         return self.buffer.sample_at(np.concatenate([others, relabelled]), uniform)
 
     def _sampled_from(self) -> Array:
-        """The places in the ring of what can be sampled, in the order of theirs."""
+        """Return the ring slots that can be sampled, in Stable-Baselines3's order."""
         if self._can_be_sampled is None:
             ring = self.buffer.episodes.buffer
             first, end = self._loaded
@@ -231,25 +250,22 @@ class HerReplayBuffer:
             slots = self._slots()
             self._can_be_sampled = np.concatenate([loaded, slots[slots >= 0]])
         if not len(self._can_be_sampled):
-            raise ValueError(
-                "there is nothing to sample: no episode is finished; learning starts "
-                "(learning_starts) after more steps than an episode has"
-            )
+            raise ValueError(NOTHING_TO_SAMPLE.format(""))
         return self._can_be_sampled
 
     def _slots(self) -> Array:
-        """Where in the ring the transition of each step lies [row, env]; -1: nowhere (any more)."""
+        """Return the ring slot of each step [row, env]; -1 if it is not stored (any more)."""
         oldest = self.buffer.episodes.buffer.position - len(self.buffer)
         there = (self._first >= self._steps - self.buffer_size) & (self._position >= oldest)
         return np.where(there, self._slot, -1)
 
     def _note_ends(self, envs: Iterable[int], position: int) -> None:
-        """The episodes of these environments lie in the ring, from `position` on."""
+        """Record that these environments' finished episodes are in the ring from `position` on."""
         for env in map(int, envs):
             first, steps = self._begins[env], self._steps - self._begins[env]
             if steps:
                 places = self._places(first)
-                gone = steps - len(places)  # of an episode that is longer than the arrays
+                gone = steps - len(places)  # steps of an episode that is longer than the arrays
                 self._first[places, env] = first + gone
                 self._position[places, env] = position + gone
                 self._length[places, env] = len(places)
@@ -261,53 +277,53 @@ class HerReplayBuffer:
 
     @property
     def observations(self) -> dict[str, Array]:
-        """What was observed, by key [row, env, ...]."""
+        """Observations by key, [row, env, ...]."""
         return self._all(0)
 
     @property
     def next_observations(self) -> dict[str, Array]:
-        """What the steps led to, by key [row, env, ...]."""
+        """Next observations by key, [row, env, ...]."""
         return self._all(self.buffer.episodes.row.next_obs.start)
 
     @property
     def actions(self) -> Array:
-        """Actions [row, env, action]."""
+        """Actions, [row, env, action]."""
         rows, field = self._rows(), self.buffer.episodes.fields["action"]
         flat = field.read(rows.reshape(-1, rows.shape[-1]))
         return _single(flat.reshape(*rows.shape[:2], -1))
 
     @property
     def rewards(self) -> Array:
-        """Rewards [row, env], as they were paid."""
+        """Rewards as stored, [row, env]."""
         return self._rows()[..., self.buffer.episodes.row.reward]
 
     @property
     def dones(self) -> Array:
-        """Whether an episode ended there [row, env], as 0 and 1."""
+        """1 where an episode ended, else 0, [row, env]."""
         last = (self._position + self._length - 1) % self.buffer.episodes.buffer.n_slots
         return (self._slots() == last).astype(np.float32)
 
     @property
     def timeouts(self) -> Array:
-        """Whether a time limit, or `truncate_last_trajectory`, ended it [row, env], as 0 and 1."""
+        """1 where a time limit, or `truncate_last_trajectory`, ended an episode, [row, env]."""
         return self.dones * (self._rows()[..., self.buffer.episodes.row.terminated] == 0)
 
     @property
     def ep_length(self) -> Array:
-        """Steps of the finished episode that a step is of [row, env]; 0 where it is of none."""
+        """Length of the finished episode that a step belongs to, else 0, [row, env]."""
         return np.where(self._slots() >= 0, self._length, 0)
 
     @property
     def _current_ep_start(self) -> Array:
-        """The rows in which the episodes that are going on began [env]."""
+        """Rows in which the open episodes began, [env]."""
         return np.array(self._begins, np.int64) % self.buffer_size
 
     def _places(self, first: int) -> Array:
-        """Rows of the arrays that the steps from this one on have, without those written over."""
+        """Return the rows of all steps from number `first` on that have not been overwritten."""
         return np.arange(max(first, self._steps - self.buffer_size), self._steps) % self.buffer_size
 
     def _rows(self) -> Rows:
-        """Everything that is stored, [row, env, width]."""
+        """Return the stored rows in Stable-Baselines3's layout, [row, env, width]."""
         episodes, slots = self.buffer.episodes, self._slots()
         rows = np.zeros((self.buffer_size, self.n_envs, episodes.row.width), np.float32)
         there = slots >= 0
@@ -325,11 +341,10 @@ class HerReplayBuffer:
         return {key: o.reshape(*rows.shape[:2], *o.shape[1:]) for key, o in read.items()}
 
     def truncate_last_trajectory(self) -> None:
-        """End the episodes that are going on, with a warning, as if a time limit had."""
+        """End the open episodes as if a time limit had cut them, with a warning."""
         if any(self.buffer.episodes.n_open):
             warnings.warn(
-                "The last trajectory in the replay buffer will be truncated: the open episodes end "
-                "here",
+                "The last trajectory in the replay buffer will be truncated: open episodes end now",
                 stacklevel=2,
             )
         position = self.buffer.episodes.buffer.position
@@ -337,7 +352,7 @@ class HerReplayBuffer:
         self._note_ends(range(self.n_envs), position)
 
     def size(self) -> int:
-        """Transitions that can be sampled."""
+        """Return the number of transitions that can be sampled."""
         return len(self.buffer)
 
     def reset(self) -> None:
@@ -346,22 +361,22 @@ class HerReplayBuffer:
         self._begin()
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the functions; raises files.FileError."""
+        """Write the buffer to a file; see `replay.her.HindsightReplayBuffer.save`."""
         self.buffer.save(path)
 
     def load(self, path: str | Path) -> None:
-        """Continue where `save` was called; raises files.FileError and then changes nothing."""
+        """Restore a file that `save` wrote; see `replay.her.HindsightReplayBuffer.load`."""
         self.buffer.load(path)
         self._begin()
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Observations of discrete spaces as [env], however they were shaped."""
+        """Reshape observations of discrete spaces to [env]."""
         if not self._discrete:
             return obs
         return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in self._discrete}}
 
     def _out(self, obs: dict[str, Array]) -> dict[str, Array]:
-        """Observations of discrete spaces as [sample, 1], as Stable-Baselines3 has them."""
+        """Reshape observations of discrete spaces to [sample, 1], as in Stable-Baselines3."""
         return {key: o[:, None] if key in self._discrete else o for key, o in obs.items()}
 
     def _to(self, array: Array) -> Any:
@@ -369,14 +384,16 @@ class HerReplayBuffer:
 
 
 def _single(actions: Array) -> Array:
-    """Actions of float64 as float32, which is what networks give and take."""
+    """Convert actions of float64 to float32, the type of networks."""
     return actions.astype(np.float32) if actions.dtype == np.float64 else actions
 
 
 def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> SimpleNamespace:
-    """What the buffer asks of a vector environment with these spaces; ValueError for None."""
+    """Stand in for a vector environment with these spaces; raise ValueError if `env` is None."""
     if env is None:
-        raise ValueError("env: None is not allowed; it is an environment, for its compute_reward")
+        raise ValueError(
+            "env: None is not allowed; pass an environment, whose compute_reward is needed"
+        )
     return SimpleNamespace(
         single_observation_space=observations,
         single_action_space=actions,
@@ -388,7 +405,7 @@ def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) 
 
 
 def _device(device: torch.device | str) -> torch.device:
-    """ "auto" is a GPU where there is one."""
+    """Return the device; "auto" is a GPU if there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(device)
@@ -397,8 +414,8 @@ def _device(device: torch.device | str) -> torch.device:
 try:
     from stable_baselines3.her.her_replay_buffer import HerReplayBuffer as _Theirs
 except ImportError:
-    pass  # It is no requirement.
+    pass  # Stable-Baselines3 is optional.
 else:
-    # Its algorithms pass their environment to a buffer that is one of these, and give it back when
-    # they load it.
+    # Its algorithms pass their environment only to subclasses of their own buffer, and set it again
+    # after loading one.
     _Theirs.register(HerReplayBuffer)

@@ -1,7 +1,7 @@
-"""PPO, SAC, TD3, DDPG and DQN as users of Stable-Baselines3 know them, over this package's loops.
+"""PPO, SAC, TD3, DDPG and DQN with an interface like that of Stable-Baselines3.
 
-A model trains several runs at once, which differ in their seeds.  What it says of itself is of all
-of them; what acts is one of them, by default the one that evaluates best.
+A model trains several runs at once, which differ only in their seeds.  Curves and evaluations cover
+every run.  One run acts: by default the one with the best evaluation.
 """
 
 import sys
@@ -39,21 +39,30 @@ from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import Progress, show
 from hindsight.training.runs import Runs, runs_of
 
-#: What a model's file says it is.
+#: Marks files written by `Model.save`.
 FORMAT = "hindsight model 1"
-#: Which parameters of a run: those of its best evaluation, or the latest.
+#: A run's parameters at its best evaluation, or the latest.
 Which = Literal["best", "last"]
-#: Called after every iteration; False ends `learn`.
+#: Called with the model after every iteration; returning False ends `learn`.
 Callback = Callable[["Model"], bool | None]
 
-#: Bytes of the replay buffers of all runs, unless a person says how much they keep.
+#: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
 LARGEST_BUFFER = 8e9
 
 INTEGERS = ("seed", "iteration", "env_steps", "episodes")
 
 
 class Model:
-    """Runs of one algorithm in one environment; see `PPO`, `SAC`, `TD3`, `DDPG` and `DQN`."""
+    """Several runs of one algorithm in one environment.
+
+    Create one with `PPO`, `SAC`, `TD3`, `DDPG` or `DQN`:
+
+        model = SAC("FetchReach-v4", her="future", seeds=4)
+        model.learn(20_000)  # environment steps of each run
+        action, _ = model.predict(observation)
+        print(model.evaluate(episodes=100))
+        model.save("reach.pt")
+    """
 
     algorithm: ClassVar[str]
     default_her: ClassVar[str] = "future"
@@ -74,29 +83,33 @@ class Model:
         workers: int | None = None,
         **settings: Any,
     ) -> None:
-        """Nothing is trained yet.
+        """Create an untrained model.
 
         Args:
-            env: an id, a function that makes an environment, or an environment, which is made anew
-                by its id or copied.
-            her: where the goals of hindsight come from: "final", "future", "episode", "random" (not
-                PPO); None: no hindsight.  If not given, PPO's is "final", the others' "future".
-            preset: settings by name, "recommended" or "robotics"; see docs/library.md.  Those
-                given beside it win.
-            seeds: how many runs train, with the seeds 0, 1, ...
-            evaluate_every: environment steps of a run between two evaluations, ...
-            evaluation_episodes: ... and episodes of each.
-            env_kwargs: arguments for the environment, if it is given by id or function.
-            max_episode_steps: steps after which an episode is truncated; None: as registered.
-            fidelity: how hindsight relabels; see docs/deviations.md.
-            device: "cpu" or "cuda".
-            workers: processes that step the environments; None: one for each core.
-            settings: any other key of the algorithm or of hindsight, as learning_rate, hidden,
-                n_envs, batch_size, prioritized, k (goals per step: PPO's is 1, the others' 4); of
-                an environment of others terminates and rest (docs/your-environment.md).
+            env: the environment: an id, a function that creates one, or an instance.  An instance
+                is recreated from its id if gymnasium made it, and copied otherwise.
+            her: hindsight strategy, which chooses the new goals: "final", "future", "episode" or
+                "random" (not with PPO).  None turns hindsight off.  Default: "final" with PPO,
+                "future" with the other algorithms.
+            preset: a named set of settings: "recommended" (PPO) or "robotics" (SAC); see
+                docs/library.md.  Your own settings override it.
+            seeds: number of runs; they have the seeds 0, 1, ...
+            evaluate_every: environment steps of each run between evaluations.
+            evaluation_episodes: episodes of each evaluation.
+            env_kwargs: arguments for the environment; only if `env` is an id or a function.
+            max_episode_steps: steps after which an episode is truncated.  None: as registered.
+            fidelity: "described" relabels as the papers describe it, "released" as their authors'
+                code does; see docs/deviations.md.
+            device: "cpu", "cuda" or "cuda:1", ...
+            workers: processes that step a gymnasium environment.  None: one per core.
+            **settings: any other option of the algorithm, of hindsight or of the environment, for
+                example `learning_rate`, `hidden`, `n_envs`, `batch_size`, `prioritized`, or `k`,
+                the additional goals per step (default: 1 with PPO, 4 with the others).  For
+                `terminates` and `rest` see docs/your-environment.md.
 
         Raises:
-            SpecError: a key or value that is none; an environment that cannot be trained in.
+            SpecError: an option is unknown, has no effect or has an invalid value, or the
+                environment is not suitable.
         """
         keys = keys_of(preset, self.algorithm)
         usual = keys.pop("her", self.default_her)
@@ -124,43 +137,46 @@ class Model:
         device: str,
         workers: int | None,
     ) -> None:
-        """`rows` [run, parameter]: the parameters of the runs with these seeds."""
+        """Initialise a model whose runs, with these seeds, have parameters `rows` [run, parameter].
+
+        `__init__` and `load` share this.
+        """
         must_be_usable(device)
         if evaluate_every < 1:
-            raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; it is 1 or more")
+            raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; use 1 or more")
         self.spec, self.evaluate_every, self.device, self.workers = (
             spec, evaluate_every, device, workers,
         )  # fmt: skip
         self.seeds = seeds
         self._runs: Runs | None = None
-        #: What a loaded model learns on from, if that is there, and the file that it is of.
-        self._resumes: dict[str, Any] | None = None
+        #: The file a model was loaded from, and the state of its training, if the file has it.
         self._file: PolicyFile | None = None
+        self._resumes: dict[str, Any] | None = None
         self._steps = 0
-        self._testing = 0.0  # seconds of this `learn` that evaluations took
-        #: Parameters [run, parameter], and how good those of the best evaluation were.
+        #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [(-np.inf, -np.inf)] * len(self.seeds)
         self._columns: dict[str, dict[str, list[NDArray[Any]]]] = {
             "train": defaultdict(list), "evaluation": defaultdict(list),
         }  # fmt: skip
         self._spaces = spaces_of(spec.environment)
-        #: What acts, and for which run, parameters and step it was made.
-        self._acting: tuple[Any, Policy] | None = None
-        self._random: tuple[Any, Actor] | None = None
+        #: The last actors of `predict`, by `deterministic`, each with its run, parameters and step.
+        self._actors: dict[bool, tuple[Any, Actor]] = {}
         self._board: TensorBoard | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found out about the environment, and what follows; `learn(progress=True)` shows
-        it."""
+        """What was detected about the environment, one sentence each.
+
+        `learn(progress=True)` prints these notes.
+        """
         return notes_of(self.spec)
 
     # -- learning -------------------------------------------------------------------------------
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps of each run so far."""
+        """Environment steps that each run has trained so far."""
         return self._steps
 
     def learn(
@@ -171,23 +187,28 @@ class Model:
         progress: bool = False,
         tensorboard: str | Path | None = None,
     ) -> Self:
-        """Train every run for so many environment steps more, rounded up to whole iterations.
+        """Train every run for `total_timesteps` more environment steps; returns the model.
+
+        A run trains in whole iterations, so the number is rounded up.  A second call continues the
+        training.  Linear schedules run from the very first step to the last step of this call.
+
+        Warns if rounding adds more than a tenth, or if a loaded model must continue from its
+        parameters alone because its file lacks the state of the training.
 
         Args:
-            callback: one or several, called with this model after every iteration (`log_interval`
-                steps, or PPO's rollout); False ends the call.
-            progress: show a bar, or lines where there is no terminal, and what evaluations took.
-            tensorboard: a folder in which TensorBoard finds the curves, run by run.
+            total_timesteps: environment steps of each run.
+            callback: a function, or several, called with this model after every iteration
+                (`log_interval` steps, or PPO's rollout); returning False ends training.
+            progress: show a progress bar (lines, if there is no terminal) and the share of time
+                that evaluations took.
+            tensorboard: folder for TensorBoard curves, with a subfolder for each run.
 
         Raises:
-            EnvironmentFailure: an environment raised, or contradicts itself.
-            SpecError: tensorboard is missing.
-
-        Warns where a loaded model's training is not at hand: it starts anew from its parameters;
-        and where whole iterations are more than a tenth above what was asked for.
+            EnvironmentFailure: the environment raised an error or contradicts itself.
+            SpecError: an argument is invalid, or the package tensorboard is missing.
         """
         if total_timesteps < 1:
-            raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; it is 1 or more")
+            raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
         callbacks = _callbacks(callback)
         prepare_process(self.device)
         board = None if tensorboard is None else TensorBoard(Path(tensorboard), self.spec)
@@ -200,12 +221,12 @@ class Model:
         if whole > 1.1 * total_timesteps:
             key = "n_steps" if self.spec.algorithm.on_policy else "log_interval"
             warnings.warn(
-                f"learn({total_timesteps}) trains {whole:,} steps: a run learns in whole "
-                f"iterations of {each:,} ({key} times n_envs)",
+                f"learn({total_timesteps}) trains {whole:,} steps, because a run learns in whole "
+                f"iterations of {each:,} steps ({key} times n_envs)",
                 stacklevel=2,
             )
-        began, self._testing = time.monotonic(), 0.0
-        # Schedules run from the first step of all to the last of this call.
+        began, testing = time.monotonic(), 0.0
+        # Schedules run from the very first step to the last step of this call.
         runs.spec = self.spec.model_copy(update={"steps": target})
         tested = first
         with ExitStack() as stack:
@@ -216,32 +237,35 @@ class Model:
             while runs.env_steps < target:
                 columns = runs.iterate()
                 self._steps = runs.env_steps
-                self._note("train", columns)
+                self._note(runs, "train", columns)
                 self._rows["last"] = runs.rows.detach().cpu().clone()
                 if self._steps - tested >= self.evaluate_every or self._steps >= target:
                     tested = self._steps
-                    self._test(runs)
-                tell(self._progress(columns, runs, first, target))
+                    testing += self._test(runs)
+                n, done = len(self.seeds), self._steps - first
+                seconds = float(runs.clock.wall.sum()) * done / self._steps
+                name = self.spec.environment.id
+                tell(Progress.of_iteration(name, n * done, n * (target - first), seconds, columns))
                 if False in [each(self) for each in callbacks]:
                     break
             if tested < self._steps:
-                self._test(runs)
+                testing += self._test(runs)
         if progress:
-            share = self._testing / max(time.monotonic() - began, 1e-9)
+            share = testing / max(time.monotonic() - began, 1e-9)
             episodes = self.spec.evaluation.episodes
             line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
 
     def _started(self) -> Runs:
-        """The runs, where they stand."""
+        """Return the runs, created or restored on the first call."""
         if self._runs is None:
             resumes = self._resumes
             if resumes is None and self._file is not None:
                 resumes = self._checkpoint(self._file.path)
-            if resumes is None and self._file is not None:
-                self._forget_training(self._file.path)
-            # Room for as many transitions as the algorithm keeps, however long it will learn.
+                if resumes is None:
+                    self._forget_training(self._file)
+            # The replay buffer's size must not depend on the length of a call of `learn`.
             room = max(self._most_stored(), self.spec.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
             self._runs = runs_of(spec, self.seeds, self.device, self.workers)
@@ -253,9 +277,10 @@ class Model:
         return self._runs
 
     def _most_stored(self) -> int:
-        """Transitions of a run that the replay buffer has room for; 1 without a buffer.
+        """Capacity of a run's replay buffer, in transitions; 1 without a buffer.
 
-        Pictures as goals would not fit in memory by default; what a person says is kept.
+        The default capacity is reduced if it would not fit in memory, as with images as goals.  A
+        `buffer_size` that the user has set is never reduced.
         """
         how, where = self.spec.algorithm, self.spec.environment
         wanted: int = getattr(how, "buffer_size", 1)
@@ -265,15 +290,15 @@ class Model:
             return wanted
         warnings.warn(
             f"the replay buffer keeps {fits:,} transitions of each run, since {wanted:,} would "
-            f"take {wanted * each / 1e9:.0f} GB; buffer_size says otherwise",
+            f"take {wanted * each / 1e9:.0f} GB; set buffer_size to choose another number",
             stacklevel=4,
         )
         return fits
 
     def _checkpoint(self, path: Path) -> dict[str, Any] | None:
-        """What an interrupted training has left beside its policies; its curves are taken over.
+        """Load the checkpoint of an interrupted training beside a policy file, with its curves.
 
-        None where there is nothing, or of other code, another specification or other runs.
+        Returns None if there is none, or it is of other code, another specification or other runs.
         """
         checkpoint = Path(*("checkpoints" if x == "best" else x for x in path.parts))
         if checkpoint == path or not checkpoint.exists():
@@ -288,70 +313,58 @@ class Model:
             self._columns[phase][column] = [part.numpy() for part in parts]
         return state
 
-    def _forget_training(self, path: Path) -> None:
-        """Only parameters are known: the steps count anew."""
-        says = "the optimisers and the steps begin anew"
+    def _forget_training(self, file: PolicyFile) -> None:
+        """Start training from step 0 with only the parameters of a file, and warn about it."""
+        restarts = "the optimisers and the step count start from scratch"
         if not self.spec.algorithm.on_policy:
-            says = "the replay buffer, the optimisers and the steps begin anew"
-        if self._file is not None and self._file.acts_only:
-            says += ", and so does the critic, which that file lacks"
+            restarts = "the replay buffer, the optimisers and the step count start from scratch"
+        if file.acts_only:
+            restarts += ", and so does the critic, which the file does not contain"
         if getattr(self.spec.algorithm, "standardises", False):
-            # The parameters are for observations as they are given.
+            # The parameters in the file take observations that are not standardised.
             how = self.spec.algorithm.model_copy(update={"normalize_observations": False})
             self.spec = self.spec.model_copy(update={"algorithm": how})
-            says += "; observations are no longer standardised"
-        warnings.warn(f"learns on from the parameters in {path} alone: {says}", stacklevel=4)
+            restarts += "; observations are no longer standardised"
+        warnings.warn(
+            f"training continues from the parameters in {file.path} alone: {restarts}", stacklevel=4
+        )
         self._steps = 0
         for columns in self._columns.values():
             columns.clear()
 
-    def _test(self, runs: Runs) -> None:
+    def _test(self, runs: Runs) -> float:
+        """Evaluate every run and keep its parameters if they are the best; returns the seconds."""
         began = time.monotonic()
         found = runs.evaluate()
-        self._testing += time.monotonic() - began
-        self._note("evaluation", found)
-        for i, score in enumerate(
-            zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
-        ):
+        took = time.monotonic() - began
+        self._note(runs, "evaluation", found)
+        scores = zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
+        for i, score in enumerate(scores):
             if score >= self._scores[i]:
                 self._scores[i] = score
                 self._rows["best"][i] = self._rows["last"][i]
+        return took
 
-    def _note(self, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
-        runs = self._started()
-        n = len(self.seeds)
-        rows = {
-            "seed": np.array(self.seeds),
-            "iteration": np.full(n, runs.iteration),
-            "env_steps": np.full(n, runs.env_steps),
-            "wall_seconds": runs.clock.wall.numpy().copy(),
-            "cpu_seconds": runs.clock.cpu.numpy().copy(),
-            **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
-        }
-        for name, value in rows.items():
+    def _note(self, runs: Runs, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
+        """Record the columns [run] of an iteration or an evaluation."""
+        for name, value in runs.recorded(columns).items():
             self._columns[phase][name].append(value)
         if self._board is not None:
             self._board(runs, phase, columns)
 
-    def _progress(
-        self, columns: Mapping[str, torch.Tensor], runs: Runs, first: int, target: int
-    ) -> Progress:
-        n, done = len(self.seeds), runs.env_steps - first
-        seconds = float(runs.clock.wall.sum()) * done / max(runs.env_steps, 1)
-        return Progress(
-            self.spec.environment.id, n * done, n * (target - first),
-            n * done / max(seconds, 1e-9), float(columns["return_mean"].nanmean()),
-            float(columns["success_rate"].nanmean()),
-        )  # fmt: skip
-
     def curves(self) -> pd.DataFrame:
-        """What was recorded, a row for each run, iteration ("train") and evaluation ("evaluation").
+        """Return the learning curves: a row per run and iteration, and per run and evaluation.
 
-        Columns: phase; seed, of the run; iteration; env_steps, of the run so far; wall_seconds and
-        cpu_seconds, its share of the training time; episodes, finished while training; return_mean,
-        success_rate and episode_length (steps), of the last hundred episodes or of the
-        evaluation's; reward_rest, the mean reward per step that goals do not explain; and the
-        algorithm's own, as losses.  NaN where a phase has no such column.
+        Columns (NaN if a phase lacks one):
+
+        - `phase`: "train" for an iteration, "evaluation" for an evaluation
+        - `seed`, `iteration`, `env_steps`: the run, and its progress in iterations and steps
+        - `wall_seconds`, `cpu_seconds`: the run's share of the training time so far
+        - `episodes`: training episodes finished so far
+        - `return_mean`, `success_rate`, `episode_length` (steps): means over the last hundred
+          training episodes, or over the evaluation's episodes
+        - `reward_rest`: mean reward per step that no goal explains, in gymnasium environments
+        - the algorithm's own diagnostics, such as losses
         """
         frames = [pd.DataFrame({"phase": [], "seed": [], "iteration": [], "env_steps": []})]
         for phase, columns in self._columns.items():
@@ -367,24 +380,29 @@ class Model:
 
     @property
     def best_run(self) -> int:
-        """The run (seed) with the best evaluation: by its share of successes, then its return."""
+        """Seed of the run with the best evaluation: highest success rate, then highest return."""
         return max(zip(self.seeds, self._scores, strict=True), key=lambda one: one[1])[0]
 
     def parameters(self, run: int | None = None, which: Which = "best") -> torch.Tensor:
-        """A run's parameters [parameter], for observations as they are given."""
+        """Return a run's parameters [parameter], for observations that are not standardised.
+
+        Args:
+            run: the run's seed.  None: the run with the best evaluation.
+            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
+        """
         run = self.best_run if run is None else run
         if run not in self.seeds:
-            raise SpecError(f"run: {run} is not allowed; there are {self.seeds}")
+            raise SpecError(f"run: {run} is not allowed; choose from {self.seeds}")
         if which not in self._rows:
-            raise SpecError(f"which: {which!r} is not allowed; there are best and last")
+            raise SpecError(f"which: {which!r} is not allowed; choose from best, last")
         return self._rows[which][self.seeds.index(run)]
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
-        """What a run does, as an ordinary module of torch (`library.policy.Policy`).
+        """Return a run's deterministic policy as a `torch.nn.Module` (`library.policy.Policy`).
 
         Args:
-            run: its seed; None: the one that evaluates best.
-            which: its parameters at its best evaluation, or the last.
+            run: the run's seed.  None: the run with the best evaluation.
+            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
         """
         return Policy(self.spec, self.parameters(run, which), *self._spaces)
 
@@ -398,33 +416,36 @@ class Model:
         run: int | None = None,
         which: Which = "best",
     ) -> tuple[Any, None]:
-        """An action as the environment takes it, and None, for Stable-Baselines3's sake.
+        """Choose an action; returns it in the environment's format, and None as in SB3.
 
         Args:
-            observation: as the environment gives it, or several with a leading axis.
-            state: ignored.
-            episode_start: ignored.
-            deterministic: False: drawn as in training, of a single observation.
-            run: as of `policy`.
-            which: as of `policy`.
+            observation: an observation of the environment, or a batch with a leading axis.
+            state: ignored; Stable-Baselines3 has it.
+            episode_start: ignored; Stable-Baselines3 has it.
+            deterministic: False samples an action as in training, for one observation at a time.
+            run: the run's seed.  None: the run with the best evaluation.
+            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
+
+        Raises:
+            SpecError: the observation does not fit the environment's spaces.
+            FileError: `deterministic=False`, but the model's file has only deterministic actions.
         """
         if not deterministic:
             self._must_draw()
         shapes = {key: tuple(space.shape or ()) for key, space in self._spaces[0].items()}
         must_fit(observation, shapes, self.spec.environment.observation_size)
+        if not deterministic and not isinstance(observation, Mapping):
+            raise SpecError("observation: it must be a dictionary if deterministic=False")
         key = (self.best_run if run is None else run, which, self._steps)
-        if not deterministic:
-            if not isinstance(observation, Mapping):
-                raise SpecError("observation: random actions are drawn for a dictionary")
-            if self._random is None or self._random[0] != key:
+        if deterministic not in self._actors or self._actors[deterministic][0] != key:
+            if deterministic:
+                act: Actor = self.policy(run, which).numpy
+            else:
                 generator = torch.Generator().manual_seed(0)
-                row = self.parameters(run, which)
                 env = self.spec.environment.make()
-                self._random = key, actor_of(self.spec, row, env, generator)
-            return self._random[1](observation), None
-        if self._acting is None or self._acting[0] != key:
-            self._acting = key, self.policy(run, which)
-        return self._acting[1].numpy(observation), None
+                act = actor_of(self.spec, self.parameters(run, which), env, generator)
+            self._actors[deterministic] = key, act
+        return self._actors[deterministic][1](cast(Any, observation)), None
 
     def evaluate(
         self,
@@ -435,10 +456,17 @@ class Model:
         deterministic: bool = True,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Episodes of every run, or of one; a row per run, its seed the index.
+        """Evaluate every run, or one, and return a table with a row per run.
 
-        Columns: return_mean and return_std, over its episodes; success_rate; length_mean, in steps.
-        Episode e begins as `reset(seed=seed + e)` makes it, for every run alike.
+        Columns: `return_mean` and `return_std` over the run's episodes, `success_rate`, and
+        `length_mean` in steps.  The index is the run's seed.
+
+        Args:
+            episodes: number of episodes of each run.
+            run: the run's seed.  None: every run.
+            which: "best" for the parameters at a run's best evaluation, "last" for the latest.
+            deterministic: False samples actions as in training.
+            seed: episode e starts from `reset(seed=seed + e)`, so all runs see the same episodes.
         """
         prepare_process("cpu")
         if not deterministic:
@@ -454,35 +482,57 @@ class Model:
         return table.rename_axis("run")
 
     def _must_draw(self) -> None:
+        """Raise FileError if the model was loaded from a file with deterministic actions only."""
         if self._file is not None:
             self._file.must_draw()
 
     def film(
         self, path: str | Path, run: int | None = None, episodes: int = 3, which: Which = "best"
     ) -> Path:
-        """Write an animation, .gif or .mp4, of a run's episodes; returns its path."""
+        """Write an animation of a run's episodes, .gif or (with ffmpeg) .mp4; returns its path.
+
+        Args:
+            path: the file to write.
+            run: the run's seed.  None: the run with the best evaluation.
+            episodes: number of episodes.
+            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
+
+        Raises:
+            FileError: the file cannot be written, or the environment cannot be drawn.
+        """
         from hindsight.training.watch import animate, film
 
         animate(film(self.spec, self.parameters(run, which), episodes), Path(path))
         return Path(path)
 
     def export(self, path: str | Path, run: int | None = None, which: Which = "best") -> Path:
-        """Write a run's policy as .onnx or .pt2 (`library.policy.export`); returns its path."""
+        """Export a run's deterministic policy; returns the path.
+
+        Args:
+            path: the file to write: .onnx for ONNX Runtime, .pt2 for `torch.export.load`.
+            run: the run's seed.  None: the run with the best evaluation.
+            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
+
+        Raises:
+            FileError: the file has another ending or cannot be written.
+            SpecError: the packages that ONNX needs are missing.
+        """
         return export(self.policy(run, which), Path(path))
 
     # -- files ----------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, training: bool = False) -> Path:
-        """Write policies and curves; returns the path.
+        """Save every run's policy and the curves; returns the path.
 
-        Such a file may stand wherever the commands `watch` and `evaluate` want a policy.
+        The commands `hindsight watch` and `hindsight evaluate` accept the file as a policy.
 
         Args:
-            training: everything else, too, so that a loaded model learns on as this one would: the
-                replay buffer, optimisers, open episodes.
+            path: the file to write.
+            training: also save replay buffer, optimisers and open episodes, so that a loaded model
+                continues training exactly as this one would.
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         state = {
             "format": FORMAT,
@@ -511,16 +561,21 @@ class Model:
         device: str = "cpu",
         workers: int | None = None,
     ) -> Self:
-        """The model of a policy file that `save`, the workflow or `hindsight train` wrote, or that
-        ships.  Nothing in the file is run, and no module is imported for it.
+        """Load a model from a policy file.
+
+        Reads files written by `save`, by `hindsight train` and by the workflow, as well as the
+        published policies.  Runs no code from the file and imports no module that it names.
 
         Args:
-            env: its environment; None: the one that the file names, which must be known: of this
-                package, of gymnasium-robotics or registered before.
+            path: the file to read.
+            env: the environment.  None: the one that the file names, which must be one of this
+                package, of gymnasium-robotics, or already registered.
+            device: "cpu", "cuda" or "cuda:1", ...
+            workers: processes that step a gymnasium environment.  None: one per core.
 
         Raises:
-            FileError: a file that is damaged, or of another kind.
-            SpecError: an environment that is not known, or does not fit.
+            FileError: the file is damaged or of another kind.
+            SpecError: the environment is unknown or does not fit the policy.
         """
         file = PolicyFile.read(Path(path))
         try:
@@ -538,15 +593,17 @@ class Model:
         if name not in kinds:
             raise FileError(f"{path}: its algorithm {name!r} is unknown")
         if not issubclass(kinds[name], cls):
-            raise FileError(f"{path}: is a model of {name}: {kinds[name].__name__}.load reads it")
+            raise FileError(
+                f"{path}: is a model of {name}; load it with {kinds[name].__name__}.load"
+            )
         trained_in = where.get("id", DEFAULTS["environment"]["id"])
         if env is not None:
-            # What was said of an environment of others does not apply to one of ours.
+            # Options for gymnasium environments do not apply to this package's own.
             ours = isinstance(env, str) and env in ENVIRONMENTS
-            said = {} if ours else where
-            given = environment_values(env, None, said.get("max_episode_steps"))
-            kept = {key: said[key] for key in ("terminates", "rest") if said.get(key) is not None}
-            values["environment"] = where = given | kept
+            old = {} if ours else where
+            new = environment_values(env, None, old.get("max_episode_steps"))
+            kept = {key: old[key] for key in ("terminates", "rest") if old.get(key) is not None}
+            values["environment"] = where = new | kept
         else:
             _must_be_known(path, trained_in)
         spec = cell_of(values, path, [where.get("id", trained_in)])
@@ -560,10 +617,10 @@ class Model:
         if saved.get("format") == FORMAT:
             last = saved["last"]
             if last.shape != rows.shape or last.dtype != rows.dtype:
-                raise FileError(f"{path}: its parameters are not those of its specification")
+                raise FileError(f"{path}: its parameters do not match its specification")
             model._rows["last"], model._steps = last, int(saved["steps"])
             model._resumes = saved["training"]
-            # Nothing has been learned that could be lost.
+            # An untrained model has no training state to lose, so `learn` need not warn.
             model._file = file if model._steps else None
             curves = saved["curves"]
             for phase, columns in model._columns.items():
@@ -576,7 +633,7 @@ class Model:
         return model
 
     def _take_curves(self, path: Path) -> None:
-        """The curves of its cell, where they lie beside a workflow's policies."""
+        """Read the curves that the workflow has written beside its policies, if they are there."""
         curves = Path(*("cells" if x in ("policies", "best") else x for x in path.parts))
         curves = curves.with_suffix(".parquet")
         if curves == path or about(curves).get("spec_hash") != self.spec.hash:
@@ -595,75 +652,91 @@ class Model:
 
 
 def _fitting(file: PolicyFile, spec: CellSpec, trained_in: str) -> torch.Tensor:
-    """Parameters [run, parameter] in another environment; SpecError where they do not fit it."""
+    """Return the parameters [run, parameter] for another environment; SpecError if unfit."""
     try:
         return file.rows_of(spec)
     except FileError:
         where = spec.environment
         raise SpecError(
-            f"env: {where.id} shows a policy {where.observation_size} numbers and takes "
-            f"{where.n_outputs}, which does not fit the policies of {file.path}, trained in "
-            f"{trained_in}"
+            f"env: {where.id} has observations of {where.observation_size} numbers and "
+            f"{where.n_outputs} action outputs, which does not fit the policies in {file.path}, "
+            f"trained in {trained_in}"
         ) from None
 
 
 def _must_be_known(path: Path, name: str) -> None:
-    """Raise SpecError for an environment that one would have to import something for."""
+    """Raise SpecError for an environment whose module has not been imported yet."""
     module, _, bare = name.rpartition(":")
     if bare.startswith(f"{NAMESPACE}/"):
         raise SpecError(
-            f"{path}: its environment was given as an object, which no file keeps; give it again: "
-            "load(path, env=...)"
+            f"{path}: its environment was passed as an object, which a file cannot contain; pass "
+            "it again: load(path, env=...)"
         )
-    # One that gymnasium would import from somewhere is not there yet, whoever registered it.
+    # An entry point given as text is a module that gymnasium has yet to import.
     made_by = gym.registry[bare].entry_point if bare in gym.registry else None
     registered = callable(made_by) and (not module or module in sys.modules)
     there = name in ENVIRONMENTS or registered
     if not there and not is_known(name):
         raise SpecError(
-            f"{path}: its environment {name!r} is of a module that is not imported; import "
-            f"{module or 'it'} first if you trust it, or give the environment: load(path, env=...)"
+            f"{path}: the module of its environment {name!r} has not been imported; import "
+            f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
         )
 
 
 def _callbacks(given: Any) -> list[Callback]:
-    """As a list; SpecError for what is no function."""
+    """Return the callbacks as a list; raise SpecError if one is not callable."""
     several = isinstance(given, list | tuple)
     found: list[Any] = list(given) if several else [] if given is None else [given]
     for each in found:
         if not callable(each):
             raise SpecError(
-                f"callback: {each!r} is not allowed; it is a function of the model, or several"
+                f"callback: {each!r} is not allowed; it must be a function of the model, or a list "
+                "of them"
             )
     return found
 
 
 class PPO(Model):
-    """Proximal policy optimisation, with PPO-HER's hindsight (`specs.algorithms.ppo.PPOSpec`)."""
+    """Proximal policy optimisation with the hindsight of PPO-HER, for any actions.
+
+    `specs.algorithms.ppo.PPOSpec` lists its options, `specs.hindsight` those of hindsight.
+    """
 
     algorithm = "ppo"
     default_her = "final"
 
 
 class SAC(Model):
-    """Soft actor-critic, continuous actions (`specs.algorithms.sac.SACSpec`)."""
+    """Soft actor-critic with hindsight replay, for continuous actions.
+
+    `specs.algorithms.sac.SACSpec` lists its options, `specs.replay` those of hindsight.
+    """
 
     algorithm = "sac"
 
 
 class TD3(Model):
-    """Twin delayed DDPG, continuous actions (`specs.algorithms.td3.TD3Spec`)."""
+    """Twin delayed DDPG with hindsight replay, for continuous actions.
+
+    `specs.algorithms.td3.TD3Spec` lists its options, `specs.replay` those of hindsight.
+    """
 
     algorithm = "td3"
 
 
 class DDPG(Model):
-    """Deep deterministic policy gradient, continuous actions (`specs.algorithms.ddpg.DDPGSpec`)."""
+    """Deep deterministic policy gradient with hindsight replay, for continuous actions.
+
+    `specs.algorithms.ddpg.DDPGSpec` lists its options, `specs.replay` those of hindsight.
+    """
 
     algorithm = "ddpg"
 
 
 class DQN(Model):
-    """Double deep Q-learning, discrete actions (`specs.algorithms.dqn.DQNSpec`)."""
+    """Double deep Q-learning with hindsight replay, for discrete actions.
+
+    `specs.algorithms.dqn.DQNSpec` lists its options, `specs.replay` those of hindsight.
+    """
 
     algorithm = "dqn"

@@ -1,4 +1,4 @@
-"""A trained policy as an ordinary module of torch, with everything inside, and as a file."""
+"""A trained policy as a self-contained `torch.nn.Module`, and its export to a file."""
 
 import logging
 import warnings
@@ -21,7 +21,7 @@ from hindsight.training.policies import agent_of
 
 
 def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Box | Discrete]:
-    """What a policy sees, by key in its order, and the actions."""
+    """Return an environment's observation spaces, in the order a policy sees them, and actions."""
     env = where.make()
     space, action = env.observation_space, env.action_space
     assert isinstance(space, gymnasium.spaces.Dict) and isinstance(action, Box | Discrete)
@@ -30,35 +30,39 @@ def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], 
 
 
 def must_fit(observation: Any, shapes: Mapping[str, tuple[int, ...]], numbers: int) -> None:
-    """Raise SpecError for an observation that is no single one and no several with a leading axis.
+    """Raise SpecError unless `observation` is a single observation or a batch with a leading axis.
 
     Args:
-        shapes: of a single one's parts, by key.
-        numbers: in a single one where all parts stand side by side.
+        observation: a dictionary, or one array of all parts side by side.
+        shapes: shapes of the parts of a single observation, by key.
+        numbers: length of a single observation as one array.
     """
     given = {"": observation} if not isinstance(observation, Mapping) else observation
     wanted = {"": (numbers,)} if given is not observation else shapes
-    several = set()
+    batched = set()
     for key, shape in wanted.items():
         if key not in given:
-            raise SpecError(f"observation: lacks {key!r}; it has {', '.join(wanted)}")
+            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(wanted)}")
         found = np.shape(given[key])
         if found not in (shape, (*found[:1], *shape)):
             what = f"observation: {key} has shape" if key else "observation: has shape"
             more = ", ".join(map(str, ("n", *shape)))
-            raise SpecError(f"{what} {found}; it is {shape}, or ({more}) for several")
-        several.add(found != shape)
-    if len(several) > 1:
-        raise SpecError("observation: some are single, some several; all need a leading axis")
+            raise SpecError(f"{what} {found}; it must be {shape}, or ({more}) for a batch")
+        batched.add(found != shape)
+    if len(batched) > 1:
+        raise SpecError("observation: either all parts or none must have a leading axis")
 
 
 class Policy(nn.Module):
-    """From observations to the actions that are not random, as the environment takes them.
+    """A run's deterministic policy, from observations to actions.
 
-    Observations are a dictionary of tensors [n, ...], as the environment's spaces have them, or one
-    tensor [n, obs] of achieved goal, desired goal and observation, side by side; the leading axis
-    may be missing.  Actions are float32 [n, ...] within the action space's bounds, or int64 [n]
-    where they are choices.
+        policy = model.policy()
+        action = policy({key: torch.as_tensor(value)[None] for key, value in observation.items()})
+
+    Observations are a dictionary of tensors [n, ...] as in the environment's observation space, or
+    one tensor [n, obs] of achieved goal, desired goal and observation; the leading axis may be
+    omitted.  Actions are float32 [n, ...] within the bounds of the action space, or int64 [n] if
+    the action space is discrete.  Standardisation, squashing and scaling are included.
     """
 
     low: Tensor
@@ -71,10 +75,10 @@ class Policy(nn.Module):
         observations: Mapping[str, gymnasium.Space[Any]],
         actions: Box | Discrete,
     ) -> None:
-        """The policy of a run with these parameters [parameter]."""
+        """Create the policy of a run of cell `spec` with parameters `row` [parameter]."""
         super().__init__()
         self.shapes = {key: tuple(space.shape or ()) for key, space in observations.items()}
-        #: Of what is choices, their values.
+        #: The possible values of each discrete part of an observation; None: it is continuous.
         self.choices = {key: choices(space) for key, space in observations.items()}
         mlp, rows = agent_of(spec).acting(row.detach().cpu()[None])
         layers: list[nn.Module] = []
@@ -84,7 +88,7 @@ class Policy(nn.Module):
             linear.bias = nn.Parameter(bias[0].clone())
             layers += [linear, nn.ReLU() if mlp.activation == "relu" else nn.Tanh()]
         self.network = nn.Sequential(*layers[:-1])
-        #: Behind the means there are deviations.
+        #: Whether the network also outputs standard deviations, after the means.
         self.has_deviations = mlp.sizes[-1] > spec.environment.n_outputs
         self.squashes = spec.algorithm.squashes
         self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
@@ -96,7 +100,7 @@ class Policy(nn.Module):
             self.register_buffer(name, values)
 
     def forward(self, observations: Mapping[str, Tensor] | Tensor) -> Tensor:
-        """Actions [n, ...]; see the class."""
+        """Return the actions [n, ...] for observations; see the class."""
         if isinstance(observations, Tensor):
             alone = observations.ndim == 1
             rows = observations[None] if alone else observations
@@ -110,7 +114,7 @@ class Policy(nn.Module):
         return actions[0] if alone else actions
 
     def _row(self, key: str, values: Tensor) -> Tensor:
-        """A part of observations [n, ...] as numbers [n, size] (`specs.spaces`)."""
+        """Encode a part of observations [n, ...] as numbers [n, size] (`specs.spaces`)."""
         among = self.choices[key]
         if among is None:
             return values.flatten(1)
@@ -120,7 +124,7 @@ class Policy(nn.Module):
 
     @torch.no_grad()
     def numpy(self, observations: Mapping[str, Any] | np.ndarray) -> Any:
-        """The same of NumPy arrays, in the action space's own type; a single choice is an int."""
+        """Return actions for NumPy arrays, in the action space's type; one choice is an int."""
         if isinstance(observations, Mapping):
             given: Any = {
                 key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes
@@ -141,7 +145,7 @@ class Policy(nn.Module):
 
 
 class _ByPosition(nn.Module):
-    """A policy whose observations are arguments in the order of their keys."""
+    """Takes the parts of observations as positional arguments, as exported models do."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
@@ -152,14 +156,14 @@ class _ByPosition(nn.Module):
 
 
 def export(policy: Policy, path: Path) -> Path:
-    """Write a policy: .onnx for ONNX, .pt2 for torch.export; returns the path.
+    """Export a policy, as .onnx for ONNX Runtime or .pt2 for `torch.export.load`; returns the path.
 
-    Its inputs are called as the observation's keys (.onnx), float32 [n, ...] for any n, int64 where
-    they are choices, and stand in their order; its output is `action`.
+    The inputs are the parts of an observation in their order, float32 [n, ...] for any n, or int64
+    if discrete.  In an ONNX file they are named by their keys, and the output is `action`.
 
     Raises:
-        FileError: another ending; a file that cannot be written.
-        SpecError: packages that ONNX needs are missing.
+        FileError: the file has another ending or cannot be written.
+        SpecError: the packages that ONNX needs are missing.
     """
     if path.suffix not in (".onnx", ".pt2"):
         raise FileError(f"{path}: a policy is exported as .onnx or .pt2")
@@ -168,7 +172,7 @@ def export(policy: Policy, path: Path) -> Path:
         torch.zeros(2, *shape, dtype=torch.float32 if policy.choices[key] is None else torch.int64)
         for key, shape in policy.shapes.items()
     )
-    batch = torch.export.Dim("n", max=2**31 - 1)  # torch 2.6 wants a bound
+    batch = torch.export.Dim("n", max=2**31 - 1)  # torch 2.6 requires a bound
     dynamic = (tuple({0: batch} for _ in examples),)
     if path.suffix == ".pt2":
         program = torch.export.export(positional, examples, dynamic_shapes=dynamic)
@@ -181,7 +185,7 @@ def export(policy: Policy, path: Path) -> Path:
             "ONNX needs the packages onnx and onnxscript: pip install onnx onnxscript"
         ) from None
     with warnings.catch_warnings():
-        # They are about the exporter itself, and about packages that nobody needs.
+        # They concern the exporter itself and optional packages.
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         exported = torch.onnx.export(

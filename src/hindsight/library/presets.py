@@ -1,4 +1,4 @@
-"""Settings that nobody has to type: presets by their names, and what else suits an environment."""
+"""Default settings: named presets, and defaults that depend on the environment."""
 
 import math
 from collections.abc import Mapping
@@ -15,27 +15,28 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.reading import read_keys
 
 PRESETS = Path(__file__).with_name("presets.yaml")
-#: SAC's temperature in environments of others, unless something else is said.  From 1 on, as in
-#: the papers and in Stable-Baselines3, it avoids goals that end an episode with a reward of 1.
+#: SAC's default temperature in gymnasium environments.  Starting from 1, as the papers and
+#: Stable-Baselines3 do, SAC avoids goals that end an episode with a reward of 1.
 ENT_COEF = "auto_0.01"
 
 
 @cache
 def presets() -> dict[str, dict[str, Any]]:
-    """By name: what each preset was tuned on, and its keys for each algorithm."""
+    """Return the presets by name: what each was tuned on, and its settings for each algorithm."""
     return read_keys(PRESETS)
 
 
 def keys_of(preset: str | None, algorithm: str) -> dict[str, Any]:
-    """What a preset sets for an algorithm: keys of a cell, and `her`; nothing for None.
+    """Return a preset's settings for an algorithm, including `her`; none if `preset` is None.
 
-    Raises SpecError for a name that is none, or an algorithm that it was not tuned for.
+    Raises:
+        SpecError: the preset is unknown, or was not tuned for this algorithm.
     """
     if preset is None:
         return {}
     known = presets()
     if preset not in known:
-        meant = guess(preset, known) or f"; there are {', '.join(known)}"
+        meant = guess(preset, known) or f"; choose from {', '.join(known)}"
         raise SpecError(f"unknown preset {preset!r}{meant}")
     kinds = {name: keys for name, keys in known[preset].items() if name != "tuned_on"}
     if algorithm not in kinds:
@@ -51,15 +52,18 @@ def cell_values(
     keys: Mapping[str, Any],
     **more: Any,
 ) -> dict[str, Any]:
-    """What `CellSpec` takes, with each key where it belongs, and what suits the environment.
+    """Assemble the values for `CellSpec`, with each setting in its section.
 
     Args:
-        her: a strategy of hindsight; None: no hindsight.
-        keys: of the environment, the algorithm or hindsight.
-        more: of the cell itself, as `seeds`.
+        environment: values of the environment.
+        algorithm: name of the algorithm.
+        her: hindsight strategy; None: no hindsight.
+        fidelity: fidelity of hindsight.
+        keys: settings of the environment, the algorithm or hindsight.
+        more: settings of the cell itself, such as `seeds`.
 
     Raises:
-        SpecError: a key that is none, or needs hindsight.
+        SpecError: a setting is unknown, or needs hindsight.
     """
     values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
     if her is not None:
@@ -73,22 +77,22 @@ def cell_values(
 
 
 def notes_of(spec: CellSpec) -> tuple[str, ...]:
-    """What a person should know before training, one sentence each."""
+    """Return what the user should know before training, one sentence each."""
     where, how = spec.environment, spec.algorithm
     notes = where.notes
     if not isinstance(how, SACSpec) or not isinstance(where, GymnasiumSpec):
         return notes
     if not where.facts.terminates_on_success:
         return notes
-    # Uniform actions in [-1, 1] have the most entropy: log 2 each, at every step.
+    # Uniform actions in [-1, 1] maximise the entropy: log 2 per coordinate and step.
     (alpha,) = how.initialisation
     endless = alpha * where.action_size * math.log(2) / max(1 - how.gamma, 1e-3)
     reward = where.facts.achieved_reward
     if 0 < reward < endless:
         notes += (
-            f"{where.called}: its goal ends the episode with a reward of {reward:g}, but at a "
-            f"temperature of {alpha:g} random actions for ever are worth up to {endless:.2g}, so "
-            f"SAC may avoid the goal until the temperature has fallen: begin lower, with ent_coef "
-            f"{ENT_COEF} or less",
+            f"{where.called}: reaching the goal ends the episode with a reward of {reward:g}, but "
+            f"at a temperature of {alpha:g} acting randomly forever is worth up to {endless:.2g}, "
+            f"so SAC may avoid the goal until the temperature has fallen; start lower, with "
+            f"ent_coef {ENT_COEF} or less",
         )
     return notes

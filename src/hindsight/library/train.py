@@ -1,4 +1,4 @@
-"""`hindsight train`: the cell that its flags and keys say, what is to come, and what came out."""
+"""`hindsight train`: the cell for its options, what it prints before training and afterwards."""
 
 import shlex
 import shutil
@@ -24,23 +24,23 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
 from hindsight.training.progress import shown
 
-#: What `hindsight train` trains unless its keys say otherwise.
+#: Default settings of `hindsight train`.
 KEYS: dict[str, Any] = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
 
 
 def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
-    """The cell of `hindsight train`.
+    """Return the cell that `hindsight train` trains.
 
     Args:
-        flags: its flags by name, and its `keys`, each `key=value`.
-        typed: the names of those that a person typed.
+        flags: its options by name, and its `keys`, each `key=value`.
+        typed: names of the options that were typed.
 
     Raises:
-        SpecError: there is no such cell, or something was typed that has no effect on it.
+        SpecError: an option is invalid, or was typed but has no effect.
     """
     name, env, her, seeds = (flags[flag] for flag in ("algorithm", "env", "her", "seeds"))
     if name not in ALGORITHMS:
-        raise SpecError(f"--algorithm {name!r} is unknown; there are {', '.join(ALGORITHMS)}")
+        raise SpecError(f"--algorithm {name!r} is unknown; choose from {', '.join(ALGORITHMS)}")
     given = keys_of_pairs(flags["keys"] or [])
     preset = settings_of(flags["preset"], name)
     usual = preset.pop("her", her)
@@ -60,30 +60,30 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         steps=flags["steps"],
         evaluation={"episodes": episodes},
     )
-    with suppress(SpecError):  # which is reported below, with its place
+    with suppress(SpecError):  # reported below, with its location
         how = validated(ALGORITHMS[name], values["algorithm"])
         each = how.iteration_steps * how.n_envs
         values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
     if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
         raise SpecError(
-            "fidelity has no effect here: the authors' code and the papers differ in "
+            "fidelity has no effect here: the authors' code and the papers differ only in "
             "hindsight (--her), and in prey that attracts or repels"
         )
     if "workers" in typed and not spec.environment.foreign:
-        raise SpecError(f"--workers is of foreign environments, and has no effect on {env}")
-    must_count(spec, values, given.keys() - {"fidelity"})  # which is above
+        raise SpecError(f"--workers has no effect on {env}; it is for gymnasium environments")
+    must_count(spec, values, given.keys() - {"fidelity"})  # fidelity is checked above
     return spec
 
 
 def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
-    """Keys and values of `key=value` pairs; raises SpecError."""
+    """Parse `key=value` pairs; raise SpecError if one is invalid or given twice."""
     names = [pair.partition("=")[0] for pair in pairs]
     for name in names:
         if names.count(name) > 1:
             raise SpecError(f"{name} is given twice")
         if name == "strategy":
-            raise SpecError("strategy is given by --her")
+            raise SpecError("strategy is not a key here; use --her")
     keys = overrides_of(pairs, "")
     if isinstance(widths := keys.get("hidden"), str | int):  # 64 or 64,64, without brackets
         keys["hidden"] = [width for width in str(widths).split(",") if width.strip()]
@@ -91,30 +91,30 @@ def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
-    """The same cell in this fidelity."""
+    """Return the cell of these values with another fidelity."""
     parts = {key: part for key, part in values.items() if isinstance(part, dict)}
     changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
     return validated(CellSpec, {**values, **changed})
 
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
-    """Where a cell's curves, policies and checkpoint lie below `out`."""
+    """Return the paths of a cell's files below `out`: curves, policies and checkpoint."""
     endings = {"cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt"}
     name = file_name(spec)
     return {kind: out / kind / f"{name}{ending}" for kind, ending in endings.items()}
 
 
 def folder_on_the_way(spec: CellSpec, out: Path) -> Path:
-    """Where policies lie that are kept while a cell trains (--checkpoint-every)."""
+    """Return the folder of intermediate policies (--checkpoint-every)."""
     return out / "steps" / file_name(spec)
 
 
 def to_come(
     spec: CellSpec, out: Path, asked: str, every: int | None, steps: int | None = None
 ) -> list[str]:
-    """What trains, about how long it will take, and where its files go.
+    """Return lines that tell what will be trained, about how long it takes, and the files.
 
-    `asked` for --her, `every` for --checkpoint-every, `steps` for --steps.
+    `asked` is the value of --her, `every` of --checkpoint-every, `steps` of --steps.
     """
     her = spec.hindsight or spec.replay
     strategy = her.strategy if her is not None else None
@@ -134,7 +134,7 @@ def to_come(
     if asked not in ("none", strategy):
         lines.append(
             f"{asked} of fidelity {her.fidelity if her is not None else ''} trains as {strategy}: "
-            "a copy strives for one goal of its episode, and ends there"
+            "a copy pursues one goal of its episode and ends there"
         )
     if every is not None:
         lines.append(f"every {every:,} steps {folder_on_the_way(spec, out)}/STEPS.pt")
@@ -142,9 +142,10 @@ def to_come(
 
 
 def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
-    """What a trained cell has come to, its files, and the commands that use them.
+    """Return lines with a trained cell's results, its files, and the commands to type next.
 
-    Files lie below `home`, which is `out` as it was before an environment could change the folder.
+    `home` is the absolute path of `out`, taken before an environment could change the working
+    directory.
     """
     from hindsight.analysis.cells import load_cell
     from hindsight.analysis.reduce import reduce_cell
@@ -152,7 +153,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     files = files_of(spec, out)
     there = files_of(spec, home)
     cell = load_cell(there["cells"])
-    with warnings.catch_warnings():  # of runs without a single episode
+    with warnings.catch_warnings():  # about runs without a single episode
         warnings.simplefilter("ignore", RuntimeWarning)
         runs = reduce_cell(cell).runs
     returns, success = runs["final_evaluation_return"], runs["final_evaluation_success"]
@@ -163,7 +164,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         learned = f"{np.median(solved):,.0f} steps, the median of the {some}"
     policy, env = shlex.quote(str(files["policies"])), spec.environment.id
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
-    # As it was called, where the environment is not activated.
+    # The path it was called by, if the virtual environment is not activated.
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
     best = [f"best policy    {files['best']}  (each run's at its best evaluation)"]
     return [
@@ -182,7 +183,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, as people say it."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,12 +1,13 @@
-"""What the replay buffers for NumPy share: one learner, whole episodes, a generator of its own.
+"""The common part of the replay buffers for NumPy: one learner and a random generator of its own.
 
-Steps are collected beside the buffer, environment by environment; an episode enters it when it is
-over.  Environments need therefore not end, or even step, together.
+Open episodes are collected outside the ring buffer, one list of steps per environment.  An episode
+is stored when it ends, so environments need not end, or even step, at the same time.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 from zipfile import BadZipFile
@@ -23,14 +24,14 @@ from hindsight.replay.prioritized import PrioritizedReplayBuffer
 Array = NDArray[Any]
 Rows = NDArray[np.float32]
 
-#: Rows [n, width] -> how well their actions did by their goals: rewards [n] float32, and successes
-#: [n] bool as far as they terminate an episode.
+#: Rows [n, width] -> rewards [n] float32 of their actions under their goals, and whether these
+#: actions terminate the episode by achieving the goals, [n] bool.
 Outcome = Callable[[Rows], tuple[Array, Array]]
 
 RelabelAt = Literal["sampling", "episode_end"]
-#: What a file of ours says it is.
+#: Marks files written by `EpisodeBuffer.save`.
 FORMAT = "hindsight replay buffer 2"
-#: What comes of reading a file that is none, or was cut, or has other things in it.
+#: Errors raised by reading a file that is damaged, truncated or of another kind.
 UNREADABLE = (
     OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile,
     MemoryError, OverflowError, RuntimeError,
@@ -39,9 +40,9 @@ UNREADABLE = (
 
 @dataclass(frozen=True)
 class Field:
-    """An array of a transition: its name for the user, its columns in a row, its shape, its type.
+    """One array of a transition: its public name, its columns in a row, its shape and type.
 
-    In the buffer every number is a float32; what comes out has the field's own type.
+    The buffer stores every number as float32; `read` returns the field's own type.
     """
 
     name: str
@@ -50,13 +51,13 @@ class Field:
     dtype: np.dtype[Any]
 
     def write(self, rows: Rows, values: Any) -> None:
-        """`values` [..., *shape] into rows [..., width]; ValueError for what does not fit."""
+        """Write `values` [..., *shape] into rows [..., width]; ValueError if they do not fit."""
         array = np.asarray(values)
         before = rows.shape[:-1]
         if array.shape != before + self.shape or array.dtype.kind not in "fiub":
             raise ValueError(
                 f"{self.name}: {_described(array)} is not allowed; "
-                f"it takes numbers of shape {before + self.shape}"
+                f"it must be numbers of shape {before + self.shape}"
             )
         part = array if len(self.shape) == 1 else array.reshape(*before, -1)
         rows[..., self.columns] = part
@@ -66,7 +67,7 @@ class Field:
             )
 
     def read(self, rows: Rows) -> Array:
-        """[n, *shape] from rows [n, width]; a view of them where that is possible."""
+        """Read [n, *shape] from rows [n, width]; a view if possible."""
         part = rows[:, self.columns]
         if len(self.shape) != 1:
             part = part.reshape(len(rows), *self.shape)
@@ -78,7 +79,7 @@ def _described(array: Array) -> str:
 
 
 def check_finite(rows: Rows, fields: Mapping[str, Field]) -> None:
-    """Raise ValueError, with the field's name, where a number of the rows [..., width] is none."""
+    """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
     if np.isfinite(rows).all():
         return
     for field in fields.values():
@@ -89,36 +90,36 @@ def check_finite(rows: Rows, fields: Mapping[str, Field]) -> None:
 
 
 def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
-    """Truth values [*shape], of which numbers 0 and 1 are some, too; ValueError for others."""
+    """Convert booleans, or numbers 0 and 1, to bool [*shape]; ValueError for anything else."""
     array = np.asarray(values)
     if array.shape != shape or array.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name}: {_described(array)} is not allowed; it takes truth values of shape {shape}"
+            f"{name}: {_described(array)} is not allowed; it must be booleans of shape {shape}"
         )
     if array.dtype.kind == "b":
         return array
     if (bad := array[(array != 0) & (array != 1)]).size:
-        raise ValueError(f"{name}: {bad[0]} is not allowed; it is true or false, or 1 or 0")
+        raise ValueError(f"{name}: {bad[0]} is not allowed; it must be true or false, or 1 or 0")
     return array.astype(bool)
 
 
 def check_function(name: str, value: Any, what: str) -> None:
-    """Raise ValueError for what cannot be called."""
+    """Raise ValueError unless `value` is callable; `what` names its arguments."""
     if not callable(value):
-        raise ValueError(f"{name}: {value!r} is not allowed; it is a function of {what}")
+        raise ValueError(f"{name}: {value!r} is not allowed; it must be a function of {what}")
 
 
 def per_row(name: str, values: Any, n: int) -> Array:
-    """What a function of the user's returned for n goals, as [n].
+    """Check what a user's function `name` returned for n goals; returns it as [n].
 
     Raises:
-        ValueError: another shape, no numbers, numbers that are not finite as float32.
+        ValueError: it is not one number per goal, or a number is not finite as float32.
     """
     array = np.asarray(values)
     if array.size != n or array.dtype.kind not in "fiub":
         raise ValueError(
             f"{name}: it returned {_described(array)} for {n} goals, which is not allowed; "
-            "it returns one number each"
+            "it must return one number for each goal"
         )
     if array.dtype.kind == "f":
         array = array.astype(np.float32, copy=False)
@@ -131,11 +132,11 @@ def per_row(name: str, values: Any, n: int) -> Array:
 
 
 class EpisodeBuffer:
-    """Rows of finished episodes to sample from, and those of the episodes that are going on.
+    """Finished episodes to sample from, and the open episodes of each environment.
 
-    `relabel_at`: "sampling" stores a transition once, and whenever it is sampled it may have
-    another goal; "episode_end" stores it with its own goal and k times more with others, drawn
-    once, when its episode is over.
+    `relabel_at="sampling"` stores each transition once and draws its goal every time it is sampled.
+    `relabel_at="episode_end"` stores it with its own goal plus k copies, whose goals are drawn once
+    when the episode ends.
     """
 
     def __init__(
@@ -163,33 +164,35 @@ class EpisodeBuffer:
             check_count("max_episode_len", max_episode_len, 1)
             if max_episode_len > size:
                 raise ValueError(
-                    f"size: {size} is not allowed; an episode may have {max_episode_len} steps"
+                    f"size: {size} is not allowed; it must be at least max_episode_len, "
+                    f"{max_episode_len}"
                 )
         self.size, self.n_envs, self.fields, self.row = size, n_envs, dict(fields), row
         self.relabelling, self.relabel_at, self.outcome = relabelling, relabel_at, outcome
-        self.prioritized = prioritized
         self.max_episode_len = max_episode_len or size
         self.rng = np.random.default_rng(seed)
-        self.buffer: ReplayBuffer
+        kind: Any = ReplayBuffer
         if prioritized:
-            self.buffer = PrioritizedReplayBuffer(
-                1, 1, size, row, relabelling, alpha=alpha, eps=eps
-            )
-        else:
-            self.buffer = ReplayBuffer(1, 1, size, row, relabelling)
+            kind = partial(PrioritizedReplayBuffer, alpha=alpha, eps=eps)
+        self.buffer: ReplayBuffer = kind(1, 1, size, row, relabelling)
         self._open = np.empty((n_envs, min(64, self.max_episode_len), row.width), np.float32)
         self.n_open = [0] * n_envs  # steps of each environment's open episode
 
     def __len__(self) -> int:
-        """Transitions that can be sampled."""
+        """Number of transitions that can be sampled: those of finished episodes."""
         return int(self.buffer.finished().sum())
 
     def add(self, rows: Rows, over: Sequence[int] = ()) -> None:
-        """Steps of every environment, [env, step, width], and `end_episodes` of those in `over`.
+        """Add steps of every environment, then end the episodes of the environments in `over`.
+
+        Nothing is stored if this raises, including when a user's function raises.
+
+        Args:
+            rows: [env, step, width].
+            over: environments whose episodes end with the last of these steps.
 
         Raises:
-            ValueError: an episode is too long.  What the user's functions raise.  Nothing is stored
-                then.
+            ValueError: an episode is longer than `max_episode_len`.
         """
         steps = rows.shape[1]
         longest = max(self.n_open) + steps
@@ -211,31 +214,28 @@ class EpisodeBuffer:
             raise
 
     def check_length(self, steps: int) -> None:
-        """Raise ValueError for an episode of no steps, or of more than allowed."""
+        """Raise ValueError unless an episode of this many steps is allowed."""
         if not 0 < steps <= self.max_episode_len:
             raise ValueError(
-                f"an episode of {steps} steps is not allowed; "
-                f"there is room for 1 to {self.max_episode_len}"
+                f"an episode of {steps} steps is not allowed; it must have 1 to "
+                f"{self.max_episode_len}"
             )
 
     def open_rows(self, env: int) -> Rows:
-        """The episode that is going on in an environment, [step, width]; a view."""
+        """Rows [step, width] of an environment's open episode; a view."""
         return self._open[env, : self.n_open[env]]
 
     def end_episodes(self, envs: Sequence[int]) -> None:
-        """The episodes of these environments are over: they can be sampled from now on.
-
-        What the user's functions raise leaves everything as it was.
-        """
+        """Store the open episodes of these environments; nothing changes if this raises."""
         if envs:
             self.add_episodes([self.open_rows(env) for env in envs if self.n_open[env]])
         for env in envs:
             self.n_open[env] = 0
 
     def add_episodes(self, episodes: Sequence[Rows]) -> None:
-        """Whole episodes [step, width], all or, where a user's function raises, none of them.
+        """Store whole episodes [step, width]: all, or none if a user's function raises.
 
-        The columns `failed` and, where there is one, `rest` are filled in here.
+        Fills in the column `failed` and, if there is one, `rest`.
         """
         row, k = self.row, self.relabelling.k if self.relabel_at == "episode_end" else 0
         for rows in episodes:
@@ -252,8 +252,8 @@ class EpisodeBuffer:
             for rows in episodes:
                 self.buffer.add_episodes(torch.from_numpy(rows)[None, None])
             return
-        # Copies get goals once what they may take them from is stored; the last ones are not
-        # stored before they have an outcome.
+        # Goals are drawn after the episode is stored, because they may be its own.  Only the last
+        # episode's copies need no undoing: nothing can fail after they are stored.
         undo = self.buffer.undo((k + 1) * sum(map(len, episodes)) - k * len(episodes[-1]))
         generator = self.rng.bit_generator.state
         try:
@@ -269,10 +269,10 @@ class EpisodeBuffer:
             raise
 
     def sample(self, batch_size: int, beta: float = 0.4) -> tuple[Rows, Array | None, Array]:
-        """Rows [sample, width], their weights [sample] where prioritised, their indices [sample].
+        """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices.
 
         Raises:
-            ValueError: there is no finished episode; a size or beta that is none.
+            ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
         """
         check_count("batch_size", batch_size, 1)
         uniform = self.rng.random((1, batch_size, 3))
@@ -285,52 +285,60 @@ class EpisodeBuffer:
         return self.sample_at(index[0], uniform[0, :, 1:]), weight, index[0]
 
     def sample_at(self, index: Array, uniform: Array) -> Rows:
-        """Rows [sample, width] of the transitions `index` [sample].
+        """Read rows [sample, width] of the transitions `index` [sample], relabelled if at sampling.
 
         Args:
-            uniform: [sample, 2], numbers in [0, 1): whether each is relabelled, and with which of
-                its `candidates`.
+            index: [sample], as `sample` returned them.
+            uniform: [sample, 2] in [0, 1): whether each is relabelled, and with which of its
+                `candidates`.
         """
         if self.relabelling.k and self.relabel_at == "sampling":
             return self._relabelled(index, uniform).numpy()
         return self.buffer.gather(index).numpy()
 
     def candidates(self, index: Array) -> Array:
-        """Of how many transitions of its episode each of `index` [sample] may get the goal."""
+        """Count the transitions whose achieved goal each of `index` [sample] may get."""
         strategy = self.relabelling.strategy
-        assert strategy != "random", "whose goals are of any episode"
+        assert strategy != "random", "its candidates are not in the transition's own episode"
         before, left = (x[0, 0, index] for x in (self.buffer._before, self.buffer._left))
         count = STRATEGIES[strategy](index, before, left)[1]
         return np.broadcast_to(np.asarray(count, np.int64), index.shape)
 
     def update_priorities(self, index: Any, td_errors: Any) -> None:
-        """The TD errors [sample] of transitions as they were sampled; see `prioritized`.
+        """Update priorities of sampled transitions from their TD errors [sample].
 
         Raises:
-            ValueError: there are no priorities; other shapes, indices that are none, no numbers.
+            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
         """
-        if not isinstance(self.buffer, PrioritizedReplayBuffer):
-            raise ValueError("there are no priorities: the buffer was made with prioritized=False")
         indices, errors = np.asarray(index), np.asarray(td_errors, np.float64)
+        buffer = self.with_priorities
         if indices.ndim != 1 or indices.dtype.kind not in "iu":
             raise ValueError(
-                f"indexes: {_described(indices)} is not allowed; they are those of a sample"
+                f"indexes: {_described(indices)} is not allowed; they must be the indexes of a "
+                "sample"
             )
-        self.buffer.update_priorities(indices[None].astype(np.int64), errors.reshape(1, -1))
+        buffer.update_priorities(indices[None].astype(np.int64), errors.reshape(1, -1))
+
+    @property
+    def with_priorities(self) -> PrioritizedReplayBuffer:
+        """The ring buffer; raises ValueError if it has no priorities."""
+        if not isinstance(self.buffer, PrioritizedReplayBuffer):
+            raise ValueError("there are no priorities: the buffer was made with prioritized=False")
+        return self.buffer
 
     def clear(self) -> None:
-        """Forget every transition; the generator goes on."""
+        """Forget every transition; the random generator keeps its state."""
         self.buffer.clear()
         self.n_open = [0] * self.n_envs
 
     def all_rows(self) -> Rows:
-        """Every transition that can be sampled, as it is stored, the oldest first."""
+        """Return every transition that can be sampled, as stored, oldest first."""
         position = self.buffer.position
         slots = np.arange(position - len(self), position) % self.buffer.n_slots
         return self.buffer.gather(slots).numpy()
 
     def save(self, path: Path) -> None:
-        """Everything but the functions: transitions, open episodes, priorities, the generator.
+        """Write transitions, open episodes, priorities and the generator, but no functions.
 
         Raises:
             FileError: `path` cannot be written.
@@ -346,11 +354,11 @@ class EpisodeBuffer:
         write_whole(path, write)
 
     def load(self, path: Path) -> None:
-        """Continue where `save` was called; the file runs no code.
+        """Restore what `save` wrote; runs no code from the file.
 
         Raises:
-            FileError: the file is damaged, none of ours, or of a buffer of another make.  The
-                buffer then is as it was.
+            FileError: the file is damaged, of another kind, or of a buffer with other settings.
+                This buffer is then unchanged.
         """
         try:
             must_be_stored(path)
@@ -364,7 +372,7 @@ class EpisodeBuffer:
             for key, ours in self._signature().items():
                 if header.get(key) != ours:
                     why = _difference(key, header.get(key), ours)
-                    raise FileError(f"{path}: is of a buffer with {why}")
+                    raise FileError(f"{path}: was saved from a buffer with {why}")
             buffer = type(self.buffer)(**self.buffer.made_with)
             state = {name: torch.from_numpy(array) for name, array in arrays.items()}
             buffer.load_state_dict({**state, "position": int(arrays["position"])})
@@ -374,9 +382,9 @@ class EpisodeBuffer:
             rows[:, : max(n_open)] = arrays["open_rows"]
             same = _arrays(buffer, rows, n_open)
         except UNREADABLE as error:
-            why = "it is none of ours" if isinstance(error, KeyError) else reason(error)
-            raise FileError(f"{path}: is damaged or no replay buffer: {why}") from error
-        # What was taken in is all that there was: an array of size 1 would spread.
+            why = "it was not written by save" if isinstance(error, KeyError) else reason(error)
+            raise FileError(f"{path}: is damaged or not a replay buffer: {why}") from error
+        # Assignment would silently broadcast an array of size 1, so compare all shapes and types.
         found, taken = (
             {name: (array.shape, array.dtype) for name, array in of.items()}
             for of in (arrays, same)
@@ -386,8 +394,9 @@ class EpisodeBuffer:
         self.buffer, self._open, self.n_open, self.rng = buffer, rows, n_open, rng
 
     def _signature(self) -> dict[str, Any]:
-        """What decides the shape of a file, and what its rows mean."""
-        buffer, how = self.buffer, self.relabelling
+        """Settings that a file and the buffer that loads it must share."""
+        how = self.relabelling
+        prioritized = isinstance(self.buffer, PrioritizedReplayBuffer)
         return {
             "size": int(self.size),
             "n_envs": int(self.n_envs),
@@ -396,15 +405,17 @@ class EpisodeBuffer:
             "strategy": how.strategy,
             "k": int(how.k),
             "fidelity": how.fidelity,
-            "prioritized": bool(self.prioritized),
-            "alpha": float(buffer.alpha) if isinstance(buffer, PrioritizedReplayBuffer) else None,
+            "prioritized": prioritized,
+            "alpha": float(self.with_priorities.alpha) if prioritized else None,
         }
 
     def _relabelled(self, index: Array, uniform: Array | None = None) -> torch.Tensor:
-        """Rows [sample, width] of the transitions `index` [sample], relabelled, with outcomes.
+        """Read and relabel rows [sample, width] of the transitions `index` [sample].
 
         Args:
-            uniform: [sample, 2], whether and with which goal; None: all of them.
+            index: [sample].
+            uniform: [sample, 2], whether each is relabelled and with which goal; None: relabel all,
+                with goals from the buffer's own generator.
         """
         if uniform is None:
             uniform = self.rng.random((len(index), 2))
@@ -416,20 +427,20 @@ class EpisodeBuffer:
 
 
 def _arrays(buffer: ReplayBuffer, open_rows: Rows, n_open: list[int]) -> dict[str, Array]:
-    """What a file holds: finished episodes, and the steps of those that are going on."""
+    """The arrays of a file: finished episodes, and the rows of open ones."""
     finished = {name: np.asarray(value) for name, value in buffer.state_dict().items()}
     return finished | {"open_rows": open_rows[:, : max(n_open)], "n_open": np.array(n_open)}
 
 
 def _difference(key: str, theirs: Any, ours: Any) -> str:
-    """How the buffer of a file differs from this one in `key`, which it does."""
+    """Describe how the file's value of a setting `key` differs from this buffer's."""
     if key == "fields" and isinstance(theirs, dict):
         for name in [*ours, *theirs]:
             if name not in theirs:
-                return f"no field {name!r}, which this one has"
+                return f"no field {name!r}, but this one has it"
             if name not in ours:
-                return f"a field {name!r}, which this one has not"
+                return f"a field {name!r}, but this one has none"
             if theirs[name] != ours[name]:
                 key, theirs, ours = f"field {name!r} in columns", theirs[name], ours[name]
                 break
-    return f"{key} {theirs}, this one has {ours}"
+    return f"{key} {theirs}, but this one has {ours}"

@@ -1,7 +1,7 @@
-"""Hindsight replay for any goal environment: NumPy in, NumPy out.
+"""Hindsight replay for any gymnasium goal environment: NumPy in, NumPy out.
 
-`HindsightReplayBuffer` speaks gymnasium.  `like_stable_baselines3` and `like_cpprb` are the same
-buffer under the names of those libraries.
+`library.like_stable_baselines3` and `library.like_cpprb` offer the same replay with the interfaces
+of those libraries.
 """
 
 import pickle
@@ -33,48 +33,54 @@ from hindsight.specs.replay import GoalStrategy
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
 
-#: An environment's methods that say how well goals were achieved.
+#: The environment's methods that a buffer calls.
 NAMES = ("compute_reward", "compute_terminated")
-#: Whole numbers up to here are exact as float32.
+#: The largest count that a float32 holds exactly.
 EXACT = 2**24
-#: The field of a step's number among the infos.
+#: The field that holds the position of a step's info in `_infos`.
 INFO = "number of the info"
-#: Names of what every transition has; those of `info_keys` are others.
+#: Fields of every transition, which `info_keys` may not name.
 TAKEN = {*GOAL_KEYS, *(f"next {key}" for key in GOAL_KEYS), "action", "reward", "terminated"}
 
 
 class Sample(NamedTuple):
-    """Transitions side by side; observations are dictionaries of arrays [sample, ...]."""
+    """A batch of transitions; observations are dictionaries of arrays [sample, ...]."""
 
     obs: dict[str, Array]
-    actions: Array
+    actions: Array  # [sample, ...]
     rewards: Array  # [sample] float32
     next_obs: dict[str, Array]
-    terminated: Array  # [sample] bool: no value beyond; false where a time limit cut
-    weights: Array | None  # [sample] importance weights, where prioritised
+    terminated: Array  # [sample] bool: do not bootstrap; false where a time limit cut the episode
+    weights: Array | None  # [sample] importance weights; None unless prioritised
     indexes: Array  # [sample], for `update_priorities`
 
 
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
-    """A method of an environment under its wrappers, or of the first of several; None without."""
-    if hasattr(env, "env_method"):  # of Stable-Baselines3
+    """Find a method of an environment, through its wrappers; None if it has none.
+
+    Of a vector environment, this is the method of the first environment.
+    """
+    if hasattr(env, "env_method"):  # a vector environment of Stable-Baselines3
         if not env.has_attr(name):
             return None
         return lambda *arguments: env.env_method(name, *arguments, indices=[0])[0]
     if hasattr(env, "envs"):
         env = env.envs[0]
     if hasattr(env, "has_wrapper_attr"):
-        found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
-    else:
-        found = getattr(env, name, None)
-    return found
+        return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    return getattr(env, name, None)
 
 
 class HindsightReplayBuffer:
-    """Transitions of a goal environment, relabelled when they are sampled (`buffer.Relabelling`).
+    """Hindsight experience replay (Andrychowicz et al. 2017) for a goal environment.
 
-    Only finished episodes are sampled.  Observations and actions are stored as float32, whatever
-    the spaces say, and come out in the spaces' own types.
+        buffer = HindsightReplayBuffer(100_000, env, strategy="future", k=4, seed=0)
+        buffer.add(obs, action, reward, next_obs, terminated, truncated, info)
+        batch = buffer.sample(256)
+
+    Only finished episodes are sampled.  A sampled transition is relabelled with probability
+    k / (k + 1); see `buffer.Relabelling` for its new goal, reward and termination.  Numbers are
+    stored as float32 and returned in the types of the environment's spaces.
     """
 
     def __init__(
@@ -96,42 +102,49 @@ class HindsightReplayBuffer:
         max_episode_len: int | None = None,
         seed: int | None = None,
     ) -> None:
-        """Room for `size` transitions.
+        """Create an empty buffer.
 
         Args:
-            env: an environment, or several as one vector environment, of gymnasium or
-                Stable-Baselines3, whose observations are dictionaries of `achieved_goal`,
-                `desired_goal` and `observation`.  Gymnasium's may not reset on its own.
-            strategy: where goals come from: "final", "future", "episode" or "random".
-            k: additional goals per transition.
-            fidelity: "described" recomputes terminations for the new goal, "released" does not;
-                None: described where there is a compute_terminated.
-            compute_reward: rewards of (achieved goals, desired goals, infos); None: the
-                environment's method of that name.
-            compute_terminated: whether such goals terminate an episode, as gymnasium-robotics
-                defines it; None: the environment's method of that name.  It is False throughout
-                where no success terminates.
-            info_keys: numbers of the step's `info` to be handed to both, a dictionary per goal.
-            copy_infos: keep every step's `info` as it is, to be handed to both instead.
-            rest: what a reward is beyond `compute_reward`, as a fine for a crash: "keep" pays
-                it under every goal, as training does, "drop" under the transition's own alone.
-            relabel_at: "sampling" stores each transition once, "episode_end" k + 1 times.
-            prioritized: proportional prioritised replay with the exponent `alpha`.
-            max_episode_len: a longer episode is an error.
-            seed: of the buffer's own generator.
+            size: capacity in transitions.
+            env: the environment, or a vector environment, of gymnasium or Stable-Baselines3.  Its
+                observations are dictionaries of `achieved_goal`, `desired_goal` and `observation`.
+                A gymnasium vector environment must not reset by itself
+                (`autoreset_mode=AutoresetMode.DISABLED`).
+            strategy: where new goals come from: "final", "future", "episode" or "random".
+            k: additional goals per transition; 0 turns hindsight off.
+            fidelity: "described" recomputes the termination of relabelled transitions, "released"
+                keeps the stored one.  None: "described" if there is a `compute_terminated`.
+            compute_reward: function of (achieved goals [n, ...], desired goals [n, ...], n infos)
+                that returns rewards [n].  None: the environment's method of that name.
+            compute_terminated: function of the same arguments that returns whether these goals
+                terminate an episode [n], as in gymnasium-robotics.  None: the environment's method
+                of that name.  If success never terminates, it returns False for every goal.
+            info_keys: names of numbers in a step's `info` that these functions read; each goal then
+                comes with a dictionary of these numbers.
+            copy_infos: keep every step's whole `info` and pass it to these functions instead.
+            rest: what happens to the part of a reward that `compute_reward` does not explain, such
+                as a penalty for a crash: "keep" pays it under every goal, "drop" only under the
+                transition's own goal.
+            relabel_at: "sampling" stores each transition once and draws a new goal each time it is
+                sampled; "episode_end" stores k relabelled copies of it as well.
+            prioritized: proportional prioritised replay (Schaul et al. 2016).
+            alpha: exponent of the priorities, from 0 (uniform) to 1.
+            max_episode_len: longest episode allowed, in steps.  None: `size`.
+            seed: seed of the buffer's own random generator.  None: an arbitrary seed.
 
         Raises:
-            ValueError: one sentence with the key, the value and what is allowed.
+            ValueError: an argument is invalid; the message gives its name, its value and what is
+                allowed.
         """
         several = hasattr(env, "num_envs")
-        spaces = getattr(env, "single_observation_space", None)
-        spaces = spaces or getattr(env, "observation_space", None)
-        action_space = getattr(env, "single_action_space", None)
-        action_space = action_space or getattr(env, "action_space", None)
+        spaces, action_space = (
+            getattr(env, f"single_{name}", None) or getattr(env, name, None)
+            for name in ("observation_space", "action_space")
+        )
         if spaces is None or action_space is None:
             raise ValueError(
-                f"env: {env!r} is not allowed; it is an environment, with observation_space and "
-                "action_space"
+                f"env: {env!r} is not allowed; it must be an environment, with observation_space "
+                "and action_space"
             )
         self._one_env = not several
         if fidelity is None:
@@ -144,17 +157,18 @@ class HindsightReplayBuffer:
         self.set_env(env)
         self.observation_space, self.action_space = spaces, action_space
         self._keys = _info_keys(info_keys)
-        #: The infos of the steps that are there, where they are kept, by their number in the rows.
+        #: A ring of the infos of stored steps, by the number in field `INFO`; None: none are kept.
         self._infos: list[Any] | None = None
         if copy_infos:
             if self._keys:
                 raise ValueError(
-                    "info_keys: they are not allowed beside copy_infos, which keeps all"
+                    "info_keys: not allowed together with copy_infos=True, which keeps every key"
                 )
             room = int(size) * ((env.num_envs if several else 1) + 1)
             if room > EXACT:
                 raise ValueError(
-                    f"copy_infos: True is not allowed for {room:,} steps; it is for {EXACT:,}"
+                    f"copy_infos: True is not allowed for a buffer of this size, which must keep "
+                    f"{room:,} infos; at most {EXACT:,} can be kept"
                 )
             self._infos, self._keys = [{}] * room, (INFO,)
         self._n_infos = 0
@@ -177,18 +191,18 @@ class HindsightReplayBuffer:
         )
 
     def set_env(self, env: Any) -> None:
-        """Take from this environment what says rewards and terminations, if no function was given.
+        """Use this environment's `compute_reward` and `compute_terminated`, unless passed in.
 
-        A buffer that was pickled or copied comes without its environment.
+        A pickled or copied buffer has no environment until this is called.
 
         Raises:
-            ValueError: it has no such methods, or it resets on its own within a step.
+            ValueError: the environment lacks these methods, or it resets by itself.
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         if mode not in (None, AutoresetMode.DISABLED):
             raise ValueError(
-                f"env: {mode} is not allowed, since next_obs must be what a step led to, not what "
-                "a reset began; make it with autoreset_mode=AutoresetMode.DISABLED"
+                f"env: {mode} is not allowed, because next_obs must be the observation after the "
+                "step, not after a reset; make it with autoreset_mode=AutoresetMode.DISABLED"
             )
         reward, ends = (
             method_of(env, name) if function is None else function
@@ -196,13 +210,13 @@ class HindsightReplayBuffer:
         )
         if reward is None:
             raise ValueError(
-                "compute_reward: None is not allowed, since the environment has no such method"
+                "compute_reward: None is not allowed, because the environment has no such method"
             )
         if self._recomputes and ends is None:
             raise ValueError(
-                "compute_terminated: None is not allowed, since the environment has no such "
-                "method; it says which goals terminate an episode, or fidelity='released' leaves "
-                "terminations as they were"
+                "compute_terminated: None is not allowed, because the environment has no such "
+                "method; pass a function that tells which goals terminate an episode, or "
+                "fidelity='released' to keep terminations as stored"
             )
         for name, found in zip(NAMES, (reward, ends), strict=True):
             if found is not None:
@@ -210,19 +224,18 @@ class HindsightReplayBuffer:
         self._reward, self._terminated = reward, ends
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copies: an environment stays behind, functions that were given do not."""
-        # They may be lambdas, which pickle alone cannot write.
+        """Pickle without the environment, but with the functions that were passed in."""
+        # cloudpickle, because they may be lambdas.
         given = cloudpickle.dumps(self._given)
         return vars(self) | {"_given": given, "_reward": None, "_terminated": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Beside `__getstate__`."""
         vars(self).update(state)
         self._given = pickle.loads(state["_given"])
         self._reward, self._terminated = self._given
 
     def __len__(self) -> int:
-        """Transitions that can be sampled: those of finished episodes."""
+        """Number of transitions that can be sampled: those of finished episodes."""
         return len(self.episodes)
 
     def add(
@@ -235,17 +248,24 @@ class HindsightReplayBuffer:
         truncated: Any,
         info: Mapping[str, Any] | None = None,
     ) -> None:
-        """A step of the environment; of a vector environment, of all, with a leading axis [env].
+        """Add one step; of a vector environment, one step of each, with a leading axis [env].
+
+        Nothing is stored if this raises, including when a function of the environment raises.
 
         Args:
-            next_obs: what the step led to, not what a reset began after it.
-            terminated: the episode is over, and nothing follows.
-            truncated: the episode was cut, by a time limit say, and what follows has a value.
-            info: has the `info_keys`.
+            obs: the observation before the action, a dictionary.
+            action: the action taken.
+            reward: its reward.
+            next_obs: the observation after the action, even if the episode ends there; not the
+                first observation after a reset.
+            terminated: whether the episode ended and nothing follows.
+            truncated: whether the episode was cut, for example by a time limit, so that the next
+                state still has a value.
+            info: the step's info; it must contain the `info_keys`.
 
         Raises:
-            ValueError: other shapes, no numbers, numbers that are not finite, an episode that is
-                too long.  Nothing is stored then, nor where a function of the environment raises.
+            ValueError: a shape or type is wrong, a number is not finite, a key is missing, or the
+                episode is too long.
         """
         before = () if self._one_env else (self.episodes.n_envs,)
         rows = np.empty((*before, self.episodes.row.width), np.float32)
@@ -263,11 +283,15 @@ class HindsightReplayBuffer:
         terminated: bool,
         infos: Mapping[str, Any] | None = None,
     ) -> None:
-        """A whole episode, arrays with a leading axis [step]; open episodes stay open.
+        """Add a whole episode, as arrays with a leading axis [step]; open episodes stay open.
 
         Args:
-            terminated: whether nothing follows the last step; else a time limit cut.
-            infos: arrays [step] of the `info_keys`.
+            obs: the observations before the actions.
+            actions: the actions taken.
+            rewards: [step].
+            next_obs: the observations after the actions.
+            terminated: whether the last step terminated the episode; if not, it was truncated.
+            infos: arrays [step] of the `info_keys`; with `copy_infos`, one dictionary per step.
 
         Raises:
             ValueError: as `add`.
@@ -281,18 +305,19 @@ class HindsightReplayBuffer:
         self.episodes.add_episodes([rows])
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
-        """A batch, its transitions drawn with replacement.
+        """Sample a batch with replacement, partly relabelled.
 
         Args:
-            beta: of the importance weights, where prioritised; 1 corrects in full.
+            batch_size: number of transitions.
+            beta: exponent of the importance weights of a prioritised buffer; 1 corrects fully.
 
         Raises:
-            ValueError: no episode is finished yet; a batch_size or beta that is none.
+            ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
         """
         return self._out(*self.episodes.sample(batch_size, beta))
 
     def sample_at(self, indexes: Array, uniform: Array) -> Sample:
-        """The batch of the transitions that are chosen already; see `EpisodeBuffer.sample_at`."""
+        """Return the batch of given transitions; see `EpisodeBuffer.sample_at`."""
         return self._out(self.episodes.sample_at(indexes, uniform), None, indexes)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Array) -> Sample:
@@ -308,11 +333,15 @@ class HindsightReplayBuffer:
         )
 
     def update_priorities(self, indexes: Any, td_errors: Any) -> None:
-        """Give sampled transitions the priorities that follow from their TD errors [sample]."""
+        """Update the priorities of sampled transitions from their TD errors [sample].
+
+        Raises:
+            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
+        """
         self.episodes.update_priorities(indexes, td_errors)
 
     def truncate_last_trajectory(self) -> None:
-        """End the episodes that are going on, as if a time limit had: a run is resumed anew."""
+        """End the open episodes as if a time limit had cut them, for example after a restart."""
         self.episodes.end_episodes(range(self.episodes.n_envs))
 
     def clear(self) -> None:
@@ -320,20 +349,28 @@ class HindsightReplayBuffer:
         self.episodes.clear()
 
     def save(self, path: str | Path) -> None:
-        """Write transitions, open episodes, priorities and generator; raises files.FileError.
+        """Write transitions, open episodes, priorities and the generator to a file.
 
-        Raises ValueError where infos are kept, since they may be anything: such a buffer is
-        pickled.
+        Raises:
+            FileError: the file cannot be written.
+            ValueError: the buffer was made with `copy_infos=True`; pickle it instead.
         """
         if self._infos is not None:
             raise ValueError(
-                "save: a buffer that keeps infos is not written, since they may be anything; "
-                "pickle it, or name numbers of the info by info_keys"
+                "save: a buffer with copy_infos=True cannot be saved, because an info may hold any "
+                "object; pickle the buffer, or use info_keys to keep only numbers"
             )
         self.episodes.save(Path(path))
 
     def load(self, path: str | Path) -> None:
-        """Continue where `save` was called; raises files.FileError and then changes nothing."""
+        """Restore a file that `save` wrote, into a buffer made with the same arguments.
+
+        Runs no code from the file.
+
+        Raises:
+            FileError: the file is damaged or from a buffer with other settings.  This buffer is
+                then unchanged.
+        """
         self.episodes.load(Path(path))
 
     def _write(
@@ -346,43 +383,47 @@ class HindsightReplayBuffer:
         terminated: Any,
         info: Mapping[str, Any] | None,
     ) -> None:
-        """Steps [...] into rows [..., width]; ValueError for what does not fit."""
+        """Write steps [...] into rows [..., width]; raise ValueError if they do not fit."""
         fields = self._fields
         for given, which in ((obs, ""), (next_obs, "next ")):
             for key in GOAL_KEYS:
                 if key not in given:
-                    raise ValueError(f"{which}{key}: it is missing; there are {sorted(given)}")
+                    raise ValueError(
+                        f"{which}{key}: missing from the observation, which has {sorted(given)}"
+                    )
                 fields[which + key].write(rows, given[key])
         fields["action"].write(rows, actions)
         fields["reward"].write(rows, rewards)
         rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
-        first, last = self.episodes.row.failed, self.episodes.row.extra.start
-        rows[..., first:last] = 0.0  # given when the episode is over
+        last = rows.shape[-1] - len(self._keys)
+        rows[..., self.episodes.row.failed : last] = 0.0  # `add_episodes` fills these in
         if self._infos is not None:
             self._keep_infos(rows, info)
         for key in self._keys if self._infos is None else ():
             if info is None or key not in info:
-                raise ValueError(f"info: {key!r} is missing, which info_keys names")
+                raise ValueError(f"info: {key!r} is missing, but info_keys names it")
             fields[key].write(rows, info[key])
         check_finite(rows, fields)
 
     def _keep_infos(self, rows: Rows, info: Any) -> None:
-        """Remember the infos of steps [...], a dictionary for each."""
+        """Store the infos of steps [...], one dictionary per step."""
         assert self._infos is not None
         numbers = (self._n_infos + np.arange(rows[..., 0].size)) % len(self._infos)
         self._n_infos += len(numbers)
         infos = [info] if isinstance(info, Mapping) or info is None else list(info)
         if len(infos) != len(numbers):
-            raise ValueError(f"infos: {len(infos)} are not allowed; it takes {len(numbers)}")
+            raise ValueError(
+                f"infos: {len(infos)} dictionaries are not allowed; there must be {len(numbers)}"
+            )
         for number, one in zip(numbers, infos, strict=True):
             self._infos[number] = dict(one or {})
         self._fields[INFO].write(rows, numbers.reshape(rows.shape[:-1]))
 
     def _outcome(self, rows: Rows) -> tuple[Array, Array]:
-        """Rewards and terminations of rows' actions by the rows' goals."""
+        """Compute rewards and terminations of the rows' actions under the rows' goals."""
         if self._reward is None or (self._recomputes and self._terminated is None):
             raise ValueError(
-                "the buffer was pickled or copied without its environment; set_env gives it one"
+                "the buffer was pickled or copied without its environment; call set_env(env)"
             )
         n = len(rows)
         achieved = self._fields["next achieved_goal"].read(rows)
@@ -404,15 +445,15 @@ class HindsightReplayBuffer:
 
 
 def _info_keys(keys: Sequence[str]) -> tuple[str, ...]:
-    """Names for more numbers of a transition; ValueError for what is none."""
+    """Check `info_keys`; raise ValueError for a name that cannot be a field."""
     if isinstance(keys, str):
-        raise ValueError(f"info_keys: {keys!r} is not allowed; it is a tuple, ({keys!r},)")
+        raise ValueError(f"info_keys: {keys!r} is not allowed; it must be a tuple, ({keys!r},)")
     names = tuple(keys)
     for i, name in enumerate(names):
         if not isinstance(name, str) or name in TAKEN or name in names[:i]:
             raise ValueError(
-                f"info_keys: {name!r} is not allowed; each is a string, there once, and none of "
-                f"{', '.join(sorted(TAKEN))}"
+                f"info_keys: {name!r} is not allowed; names must be strings, all different, and "
+                f"none of {', '.join(sorted(TAKEN))}"
             )
     return names
 
@@ -423,26 +464,26 @@ def goal_fields(
     info_keys: Sequence[str],
     has_rest: bool = False,
 ) -> tuple[dict[str, Field], RowLayout]:
-    """The fields of a goal environment's transitions and their row.
+    """Lay out the fields of a goal environment's transitions; returns the fields and their row.
 
     Raises:
-        ValueError: a space that is not for us.
+        ValueError: a space is not supported.
     """
     if not isinstance(spaces, Dict) or set(spaces.keys()) != set(GOAL_KEYS):
         raise ValueError(
-            f"observation_space: {spaces} is not allowed; "
-            f"it is a dictionary of {', '.join(GOAL_KEYS)}"
+            f"observation_space: {spaces} is not allowed; it must be a dictionary of "
+            f"{', '.join(GOAL_KEYS)}"
         )
     for name, space in (*spaces.items(), ("action", action_space)):
         if not isinstance(space, Box | Discrete | MultiBinary | MultiDiscrete):
             raise ValueError(
-                f"{name}: the space {space} is not allowed; it is a Box, Discrete, MultiBinary or "
-                "MultiDiscrete"
+                f"{name}: the space {space} is not allowed; it must be a Box, Discrete, "
+                "MultiBinary or MultiDiscrete"
             )
     if spaces["achieved_goal"].shape != spaces["desired_goal"].shape:
         raise ValueError(
-            f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; "
-            f"it is that of achieved_goal, {spaces['achieved_goal'].shape}"
+            f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; it must be that "
+            f"of achieved_goal, {spaces['achieved_goal'].shape}"
         )
     fields: dict[str, Field] = {}
     column = 0
@@ -463,7 +504,7 @@ def goal_fields(
     for i, name in enumerate(("reward", "terminated")):
         fields[name] = Field(name, _columns(row.reward + i, ()), (), number)
     for i, name in enumerate(info_keys):
-        fields[name] = Field(name, _columns(row.extra.start + i, ()), (), number)
+        fields[name] = Field(name, _columns(row.width - len(info_keys) + i, ()), (), number)
     return fields, row
 
 

@@ -1,7 +1,7 @@
-"""What is collected, and what is learned from: rollouts and trajectories.
+"""Rollouts, which on-policy loops collect, and trajectories, which they learn from.
 
-A *rollout* is a fixed number of steps of every environment of every run.  An episode's part inside
-a rollout is a *segment*; the first and the last segment of a rollout may be cut.
+A *rollout* is a fixed number of steps of every environment of every run.  The part of an episode
+inside a rollout is a *segment*; the first and the last segment of a rollout may be incomplete.
 """
 
 from dataclasses import dataclass, replace
@@ -12,15 +12,15 @@ from torch import Tensor
 
 
 class Cuts(NamedTuple):
-    """Where a time limit cut what would have gone on; leading dimensions [run, path, step]."""
+    """Where a time limit truncated episodes; leading dimensions [run, path, step]."""
 
     truncated: Tensor  # [run, path, step] bool; never where the step terminates the episode
-    next_obs: Tensor  # [run, path, step, obs], of the same episode, also where it is over
+    next_obs: Tensor  # [run, path, step, obs], of the same episode, even after its last step
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Steps as they happened; leading dimensions [run, env, step]."""
+    """Steps as collected; leading dimensions [run, env, step]."""
 
     obs: Tensor  # [run, env, step, obs]: achieved goal, desired goal, observation
     actions: Tensor  # [run, env, step, action], before clipping to the action box
@@ -29,19 +29,19 @@ class Rollout:
     terminated: Tensor  # [run, env, step] bool
     success: Tensor  # [run, env, step] bool
     starts: Tensor  # [run, env, step] bool: the step begins an episode
-    last_obs: Tensor  # [run, env, obs], what follows the last step
+    last_obs: Tensor  # [run, env, obs], the observation after the last step
     cuts: Cuts | None = None  # None: the environment never truncates
-    rest: Tensor | None = None  # [run, env, step] of the rewards what goals do not explain
+    rest: Tensor | None = None  # [run, env, step], the part of the rewards that no goal explains
 
     def select(self, runs: Tensor) -> "Rollout":
-        """That of the runs with these indices."""
+        """Return the rollout of the runs with these indices."""
         of_runs = {name: x[runs] for name, x in vars(self).items() if isinstance(x, Tensor)}
         cuts = self.cuts and Cuts(*(x[runs] for x in self.cuts))
         return replace(self, **of_runs, cuts=cuts)
 
     @property
     def over(self) -> Tensor:
-        """[run, env, step] bool: the episode is terminated or truncated with this step."""
+        """[run, env, step] bool: the step terminates or truncates its episode."""
         return self.terminated if self.cuts is None else self.terminated | self.cuts.truncated
 
     @property
@@ -57,9 +57,9 @@ class Rollout:
 
     @property
     def approach(self) -> Tensor:
-        """[run, env, step]: by how much the achieved goal comes closer to the desired one.
+        """[run, env, step]: by how much the step reduces the distance to the desired goal.
 
-        With an episode's last step, the desired goal is still where it was seen before it.
+        The last step of an episode is measured to the desired goal as observed before it.
         """
         goal = self.next_achieved.shape[-1]
         following = self.last_obs[..., None, goal : 2 * goal]
@@ -78,7 +78,7 @@ class Rollout:
 
     @property
     def whole(self) -> Tensor:
-        """[run, env, step] bool: the step's episode lies in the rollout from beginning to end."""
+        """[run, env, step] bool: the step's episode begins and ends within the rollout."""
         first, last = segment_starts(self.starts), segment_ends(self.ends)
         return self.starts.gather(-1, first) & self.over.gather(-1, last)
 
@@ -94,23 +94,21 @@ class Rollout:
 class Trajectories:
     """Steps to learn from, in order along each path; leading dimensions [run, path, step].
 
-    Real and relabelled steps look alike: a policy-gradient method need not know which is which.
+    Real and relabelled steps have the same form, so a policy-gradient method treats them alike.
     """
 
     obs: Tensor  # [run, path, step, obs]
     actions: Tensor  # [run, path, step, action]
     rewards: Tensor  # [run, path, step]
-    success: (
-        Tensor  # [run, path, step] bool: the goal is achieved after (released: before) the step
-    )
+    success: Tensor  # [run, path, step] bool: goal achieved after (released: before) the step
     ends: Tensor  # [run, path, step] bool: neither value nor advantage reaches across this step
-    last_obs: Tensor  # [run, path, obs], what follows the last step of a path
-    valid: Tensor  # [run, path, step] bool: the step is there to be learned from
-    cuts: Cuts | None = None  # ends behind which there is a value; None: there are none
+    last_obs: Tensor  # [run, path, obs], the observation after the last step of a path
+    valid: Tensor  # [run, path, step] bool: the step is learned from
+    cuts: Cuts | None = None  # ends after which to bootstrap; None: there are none
 
     @classmethod
     def real(cls, rollout: Rollout) -> "Trajectories":
-        """The rollout itself, one path per environment."""
+        """Return the rollout itself as trajectories, one path per environment."""
         return cls(
             rollout.obs,
             rollout.actions,
@@ -137,5 +135,5 @@ def segment_ends(ends: Tensor) -> Tensor:
 
 
 def at_step(values: Tensor, index: Tensor) -> Tensor:
-    """values [..., step, x] at the steps index [..., step'], as [..., step', x]."""
+    """Gather values [..., step, x] at the steps index [..., step'], as [..., step', x]."""
     return values.gather(-2, index[..., None].expand(*index.shape, values.shape[-1]))

@@ -1,4 +1,4 @@
-"""From a specification to curves: a cell's runs until each has ended, checkpoints, signals."""
+"""Train a cell: its runs until each has ended, with checkpoints and signal handling."""
 
 import platform
 import re
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
-from hindsight.training.finished import DIVERGED
+from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
 from hindsight.training.runs import Runs, runs_of
@@ -28,47 +27,45 @@ from hindsight.training.runs import Runs, runs_of
 
 @dataclass(frozen=True)
 class Execution:
-    """How cells are trained, which does not change their numbers (only their clocks)."""
+    """How a cell is trained; none of this changes its numbers except its measured times."""
 
     device: str = "cpu"
     checkpoint_seconds: float = 60.0
-    workers: int | None = None  # processes that step foreign environments; None: one per core
+    workers: int | None = None  # processes that step gymnasium environments; None: one per core
     threads: int = 1  # runs that the compiled core trains at a time
-    #: Leave a last checkpoint behind, from which the files can be written again: Snakemake deletes
-    #: those of a job that fails.
+    #: Keep the last checkpoint, so that the result files can be written again if Snakemake deletes
+    #: them after a failed job.
     keep_finished: bool = False
-    #: Take runs over from a cell that differs in its number of seeds alone.
+    #: Reuse runs of a cell that differs only in its number of seeds.
     reuses: bool = True
 
 
-#: What is said where nothing is compiled.
 SLOWLY = (
-    "Numba is not installed, or switched off by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, "
-    "up to twenty times slower"
+    "Numba is not installed or is disabled by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, up "
+    "to twenty times slower"
 )
-#: Called with a cell's runs, the phase ("train" or "evaluation") and the columns [run] that were
-#: recorded.
+#: Called with a cell's runs, the phase ("train" or "evaluation") and the recorded columns [run].
 Callback = Callable[[Runs, str, dict[str, Tensor]], None]
 
 
 def must_be_usable(device: str) -> None:
-    """Raise SpecError for a device that is none, or that this machine has not."""
+    """Raise SpecError for an unknown device, or one that this machine lacks."""
     if not re.fullmatch(DEVICES, device):
-        raise SpecError(f"device {device!r} is unknown; there are cpu, cuda, cuda:1, ...")
+        raise SpecError(f"device {device!r} is unknown; choose from cpu, cuda, cuda:1, ...")
     index = int(device.partition(":")[2] or 0)
     if device != "cpu" and index >= (there := torch.cuda.device_count()):
         raise SpecError(
             f"device {device}: torch {torch.__version__} finds {there} GPUs on {platform.node()}; "
-            "the device cpu needs none"
+            "use the device cpu"
         )
 
 
 def prepare_process(device: str, threads: int = 1) -> None:
-    """One thread, no denormals, and memory that is kept instead of given back to the kernel.
+    """Configure this process for training: one PyTorch thread, no denormals, no memory trimming.
 
-    These networks are small: a second thread in a product costs more than it does; but `threads`
-    runs may train at a time.  The C library returns large
-    blocks to the kernel and faults them in again at every minibatch: a third of the time.
+    The networks are too small for a second thread in a matrix product to pay off; instead, the
+    compiled core trains `threads` runs at a time.  By default the C library returns large blocks to
+    the kernel and faults them in again for every minibatch, which takes a third of the time.
     """
     torch.set_num_threads(1)
     use_threads(threads)
@@ -84,7 +81,7 @@ def prepare_process(device: str, threads: int = 1) -> None:
 
 
 class CellTraining:
-    """The training of one cell: its runs side by side, until each has ended."""
+    """The training of one cell, whose runs train together until each has ended."""
 
     def __init__(
         self,
@@ -101,14 +98,15 @@ class CellTraining:
         self._notice = notice
 
     def train(self) -> None:
-        """Train what is missing and write the files; raises FileError, Interrupted.
+        """Train the missing runs and write the files; raises FileError, Interrupted.
 
-        One process at a time trains a cell; who had to wait finds it trained, or its checkpoint.
+        Only one process at a time trains a cell; another one waits for it, then finds the cell
+        trained or continues from its checkpoint.
         """
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
-            if record.is_there:
+            if finished(record.root, record.spec) is not None:
                 if not how.keep_finished:
                     record.forget()
                 return
@@ -124,7 +122,7 @@ class CellTraining:
                 record.forget()
 
     def _train(self, runs: Runs) -> None:
-        """Train these runs to their ends."""
+        """Train these runs until each has ended."""
         record = self.record
         record.runs_per_axis = max(record.runs_per_axis, len(runs.seeds))
         going = True
@@ -132,7 +130,7 @@ class CellTraining:
             columns = runs.iterate()
             record.steps_done += runs.rollout_steps * len(runs.seeds)
             self._record(runs, "train", columns)
-            # A run with a parameter that is no number ends here, without a policy.
+            # A run whose parameters are no longer finite ends here, without a policy.
             finite = runs.rows.isfinite().all(1).cpu()
             if not self._leave(runs, [None if x else DIVERGED for x in finite.tolist()]):
                 break
@@ -144,11 +142,12 @@ class CellTraining:
             going = self._leave(runs, ended)
             if going:
                 self._checkpoint(runs)
-                self._stop_if_asked()
-            self.tell(self._progress(runs, columns, not going))
+            seconds = record.seconds + (float(runs.clock.wall.sum()) if going else 0.0)
+            done, steps = record.steps_done, record.steps
+            self.tell(Progress.of_iteration(record.spec.name, done, steps, seconds, columns))
 
     def _leave(self, runs: Runs, why: Sequence[str | None]) -> bool:
-        """Keep what is to be known of the runs that end for some reason; whether others go on."""
+        """End the runs that have a reason, and record it; returns whether any run continues."""
         for i, reason in enumerate(why):
             if reason is not None:
                 self.record.end(runs, i, reason)
@@ -158,54 +157,26 @@ class CellTraining:
         return bool(stay)
 
     def _record(self, runs: Runs, phase: str, columns: dict[str, Tensor]) -> None:
-        """Append one row per run to the curves."""
-        n = len(runs.seeds)
-        self.record.add(
-            phase,
-            {
-                "seed": np.array(runs.seeds),
-                "iteration": np.full(n, runs.iteration),
-                "env_steps": np.full(n, runs.env_steps),
-                "wall_seconds": runs.clock.wall.numpy().copy(),
-                "cpu_seconds": runs.clock.cpu.numpy().copy(),
-                **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
-            },
-        )
+        """Append one row per run to the curves, then call the callbacks."""
+        self.record.add(phase, runs.recorded(columns))
         for callback in self.callbacks:
             callback(runs, phase, columns)
 
     # -- surviving interruption -----------------------------------------------------------------
 
     def _checkpoint(self, runs: Runs) -> None:
-        """Write a checkpoint if it is time."""
-        now = time.monotonic()
-        due = now - self._saved >= self.execution.checkpoint_seconds
-        if due or self._notice.signal is not None:
+        """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
+        record, now, number = self.record, time.monotonic(), self._notice.signal
+        if number is not None or now - self._saved >= self.execution.checkpoint_seconds:
             self._saved = now
-            self.record.save(runs.state_dict())
-
-    def _stop_if_asked(self) -> None:
-        """End after an iteration, with its checkpoint written, once a signal has come."""
-        if (number := self._notice.signal) is None:
+            record.save(runs.state_dict())
+        if number is None:
             return
-        record = self.record
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
             f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "
             f"{record.path('checkpoints', '.pt')}",
             number,
-        )
-
-    def _progress(self, runs: Runs, columns: dict[str, Tensor], over: bool) -> Progress:
-        record = self.record
-        seconds = record.seconds + (0.0 if over else float(runs.clock.wall.sum()))
-        return Progress(
-            record.spec.name,
-            record.steps_done,
-            record.steps,
-            record.steps_done / max(seconds, 1e-9),
-            float(columns["return_mean"].nanmean()),
-            float(columns["success_rate"].nanmean()),
         )
 
 
@@ -216,9 +187,14 @@ def train_cell(
     tell: Tell = lambda progress: None,
     callbacks: Sequence[Callback] = (),
 ) -> Path:
-    """Train a cell, or what is left of it, below `root`; returns the path of its curves.
+    """Train a cell, or what is left of it; returns the path of its curves.
 
-    `tell` hears of every iteration, `callbacks` of all that is recorded.
+    Args:
+        spec: the cell.
+        root: folder of the results.
+        execution: how to train; None: the defaults of `Execution`.
+        tell: called with the progress after every iteration.
+        callbacks: called with everything that is recorded.
 
     Raises:
         FileError: results cannot be written.

@@ -1,4 +1,4 @@
-"""Who took how much time: each run's share."""
+"""Each run's share of the training time."""
 
 import time
 from collections.abc import Callable
@@ -12,30 +12,29 @@ from hindsight.io.compiled import seconds_compiling
 class Clock:
     """Seconds of wall and CPU time of each run, [run] float64.
 
-    What runs do together is shared among them alike; what some of them do apart from the others,
-    such as an update without relabelled copies, counts for them alone.  Compiling does not count.
+    Time that runs spend together is split equally among them; an update of only some runs, such as
+    those without relabelled copies, counts for these runs.  Compilation is excluded.
     """
 
     def __init__(
         self, runs: int, device: torch.device, elsewhere: Callable[[], float] = lambda: 0.0
     ) -> None:
-        """`elsewhere` tells the processor time of other processes that work for the runs."""
+        """`elsewhere` returns the CPU seconds of other processes that work for the runs."""
         self._elsewhere = elsewhere
         self.wall, self.cpu = torch.zeros(2, runs, dtype=torch.float64)
         self._device = device
         self.start()
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start measuring."""
         self._marks = self._now()
 
     def _now(self) -> tuple[float, float]:
-        # The first process on a machine compiles, which is no training.
         wall, cpu = seconds_compiling()
         return time.perf_counter() - wall, time.process_time() - cpu + self._elsewhere()
 
     def lap(self, runs: Tensor) -> None:
-        """The time since `start` or the last lap was spent on the runs with these indices."""
+        """Attribute the time since `start` or the last lap to the runs with these indices."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = self._now()
@@ -45,13 +44,13 @@ class Clock:
         self._marks = now
 
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
+        """Keep only the runs with these indices."""
         self.wall, self.cpu = self.wall[runs.cpu()], self.cpu[runs.cpu()]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+        """Everything a checkpoint needs."""
         return {"wall": self.wall, "cpu": self.cpu}
 
     def load_state_dict(self, saved: dict) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore a `state_dict`."""
         self.wall, self.cpu = saved["wall"], saved["cpu"]

@@ -1,7 +1,4 @@
-"""How well a policy does: a trained one of ours, or anybody's, on any gymnasium goal environment.
-
-A plain loop over episodes, one at a time: what is measured here is the policy, not the speed.
-"""
+"""Evaluate any policy in any gymnasium goal environment, one episode at a time."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,19 +26,19 @@ Actor = Callable[[Mapping[str, Any]], Any]
 
 
 class Model(Protocol):
-    """What chooses actions as a model of Stable-Baselines3 does."""
+    """Anything with the `predict` method of a Stable-Baselines3 model."""
 
     def predict(self, obs: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
-        """An action, and something else."""
+        """Return an action and a second value, which is ignored."""
         ...
 
 
 class Evaluation(NamedTuple):
-    """What came of some episodes."""
+    """The result of an evaluation."""
 
     return_mean: float
-    return_std: float  # of the episodes, with the divisor n, as Stable-Baselines3 has it
-    success_rate: float  # NaN where the environment does not say
+    return_std: float  # over the episodes, with divisor n, as in Stable-Baselines3
+    success_rate: float  # NaN if the environment does not report success
     length_mean: float  # steps
     returns: NDArray[np.float64]  # [episode]
     successes: NDArray[np.float64]  # [episode] 0 or 1, or NaN
@@ -57,35 +54,36 @@ def evaluate_policy(
     run: int | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """Run episodes and tell their mean return, its standard deviation and the success rate.
+    """Play episodes; returns mean and standard deviation of the return, and the success rate.
 
-    An episode succeeds if `info["is_success"]` of its last step says so, or in a policy's own
-    environment its last reward.
+    An episode succeeds if `info["is_success"]` of its last step is true.  In the environment that a
+    policy file was trained in, the last reward decides if the info does not tell.
 
     Args:
-        policy: a file below results/policies, or a function from observations (dictionaries, as the
-            environment gives them) to actions, or a model of Stable-Baselines3.
-        environment: an id for `gymnasium.make`, or an environment; None: the one that the policy of
-            the file was trained in.  If that is neither ours nor of gymnasium-robotics, its id
-            or another of its module must be given: a file does not decide what is imported.
-        deterministic: of a file's policy, or a model: the mean action or best choice instead of
-            random ones.  TD3 and DDPG know no others.  A function does as it does.
-        parameters: of the environment that an id names; of the file's, in place of its own.
-        run: which of the file's runs (its seed); None: the first.
-        seed: episode e begins as `reset(seed=seed + e)` makes it, for every policy alike.
+        policy: the path of a policy file, a function from observations (dictionaries, as the
+            environment returns them) to actions, or a Stable-Baselines3 model.
+        environment: an id for `gymnasium.make`, or an environment.  None: the environment that the
+            file's policy was trained in; name it if it is neither of this package nor of
+            gymnasium-robotics, because a file does not decide which modules are imported.
+        n_episodes: number of episodes.
+        deterministic: take the mean action or the most likely choice; False samples actions as in
+            training (TD3 and DDPG are always deterministic).  No effect on a function.
+        parameters: parameters for the environment that an id names; without `environment`, they
+            replace those in the file.
+        run: seed of the file's run.  None: the first.
+        seed: episode e starts from `reset(seed=seed + e)`, for every policy alike.
 
     Raises:
-        SpecError: an environment that there is not, or that does not fit the policy; no episodes; a
-            policy that is none.
-        FileError: a file that is no policy, or without that run.
+        SpecError: the environment is unknown or does not fit the policy, or an argument is invalid.
+        FileError: the file is not a policy file or does not contain that run.
     """
     if n_episodes < 1:
-        raise SpecError(f"n_episodes: {n_episodes} is not allowed; it is 1 or more")
+        raise SpecError(f"n_episodes: {n_episodes} is not allowed; use 1 or more")
     given = dict(parameters or {})
     if not isinstance(policy, str | Path):
         act = _actor(policy, deterministic)
         if environment is None:
-            raise SpecError("environment: None is not allowed for a policy that is no file")
+            raise SpecError("environment: None is not allowed unless the policy is a file")
         return _episodes(act, _made(environment, given), n_episodes, seed)
     spec, row = read_policy(Path(policy), run, _id_of(environment), random=not deterministic)
     return evaluate_run(
@@ -103,7 +101,7 @@ def evaluate_run(
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """The same of a run with these parameters [parameter]; arguments as of `evaluate_policy`."""
+    """Evaluate a run with parameters `row` [parameter]; other arguments as `evaluate_policy`."""
     given = dict(parameters or {})
     own: EnvironmentSpec | None = None
     if environment is None or (spec.environment.foreign and environment == spec.environment.id):
@@ -121,13 +119,14 @@ def evaluate_run(
 
 
 def _actor(policy: Any, deterministic: bool) -> Actor:
-    """A function as it is, a model's choices; SpecError for what is neither."""
+    """Return a function, or a model's `predict`, as an actor; SpecError if it is neither."""
     if hasattr(policy, "predict"):
         return lambda obs: policy.predict(obs, deterministic=deterministic)[0]
     if not callable(policy):
         raise SpecError(
-            f"policy: an object of type {type(policy).__name__} is not allowed; it is a file, a "
-            "function from observations to actions, or a model with predict(obs, deterministic=...)"
+            f"policy: an object of type {type(policy).__name__} is not allowed; it must be a path, "
+            "a function from observations to actions, or a model with predict(obs, "
+            "deterministic=...)"
         )
     return policy
 
@@ -146,11 +145,11 @@ def _episodes(
 
 
 class Played(NamedTuple):
-    """What came of one episode."""
+    """The result of one episode."""
 
     returned: float
     steps: int
-    success: float  # 1 or 0; NaN where the environment does not say
+    success: float  # 1 or 0; NaN if the environment does not report success
 
 
 def episode(
@@ -163,8 +162,11 @@ def episode(
     """Play one episode.
 
     Args:
-        where: tells success where the last step's info does not.
-        look: called after the reset and after every step, to take a picture.
+        act: chooses the actions.
+        env: the environment.
+        seed: for its reset.
+        where: the environment's specification, to determine success if the last info does not.
+        look: called after the reset and after every step, for example to take a picture.
     """
     obs, _ = env.reset(seed=seed)
     look()
@@ -188,11 +190,13 @@ def actor_of(
     env: gymnasium.Env[Any, Any],
     generator: torch.Generator | None = None,
 ) -> Actor:
-    """What a run with these parameters [parameter] does in a gymnasium environment.
+    """Return the policy of a run as a function from a gymnasium environment's observations.
 
     Args:
-        env: for its spaces: of what it observes, and of actions, to which -1 to 1 is scaled.
-        generator: of random actions, as in training; None: the deterministic ones.
+        spec: the cell.
+        row: the run's parameters [parameter].
+        env: the environment, for its spaces: actions in [-1, 1] are scaled to its action space.
+        generator: samples actions as in training; None: deterministic actions.
     """
     spaces, space = env.observation_space, env.action_space
     assert isinstance(spaces, Dict) and isinstance(space, Box | Discrete)
@@ -211,7 +215,7 @@ def actor_of(
 
 
 def _id_of(environment: str | gymnasium.Env[Any, Any] | None) -> str | None:
-    """`module:Name-v0` of an environment that was given."""
+    """Return the id of an environment, as `module:Name-v0` if it is an instance."""
     if isinstance(environment, gymnasium.Env) and environment.spec is not None:
         return f"{type(environment.unwrapped).__module__}:{environment.spec.id}"
     return environment if isinstance(environment, str) else None
@@ -223,20 +227,20 @@ def _made(
     if not isinstance(environment, str):
         if hasattr(environment, "num_envs"):
             raise SpecError(
-                "environment: a vector environment is not allowed; episodes run one at a time, in "
-                "an environment of gymnasium or one that an id names"
+                "environment: a vector environment is not allowed; pass a single environment or an "
+                "id for gymnasium.make"
             )
         if not isinstance(environment, gymnasium.Env):
             raise SpecError(
                 f"environment: an object of type {type(environment).__name__} is not allowed; it "
-                "is an environment of gymnasium or an id for gymnasium.make"
+                "must be a gymnasium environment or an id for gymnasium.make"
             )
         if parameters:
-            raise SpecError("parameters: they are of an environment that an id names")
+            raise SpecError("parameters: only allowed if the environment is given by its id")
         return environment
     try:
         if ":" in environment:
-            registered(environment)  # the module may lie in the working folder
+            registered(environment)  # the module may be in the working directory
         return gymnasium.make(environment, **parameters)
     except SpecError:
         raise
@@ -245,18 +249,16 @@ def _made(
 
 
 def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
-    """SpecError unless the environment has the observations and actions that the policy knows."""
-    spaces, wanted = env.observation_space, spec.environment.observation_size
+    """Raise SpecError unless the environment's observations and actions fit the policy."""
+    where, spaces, actions = spec.environment, env.observation_space, env.action_space
     has = None
-    where = spec.environment
-    keys = where.keys
-    if isinstance(spaces, Dict) and set(keys) <= set(spaces.keys()):
-        has = sum(size(spaces[part]) for part in keys)
-    discrete = isinstance(env.action_space, Discrete)
-    n = env.action_space.n if discrete else int(np.prod(env.action_space.shape or ()))  # type: ignore[attr-defined]
-    fits = (has, discrete, n) == (wanted, where.n_choices is not None, where.n_outputs)
-    if not fits:
+    if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
+        has = sum(size(spaces[part]) for part in where.keys)
+    discrete = isinstance(actions, Discrete)
+    n = int(actions.n) if isinstance(actions, Discrete) else int(np.prod(actions.shape or ()))
+    wanted = (where.observation_size, where.n_choices is not None, where.n_outputs)
+    if (has, discrete, n) != wanted:
         raise SpecError(
-            f"environment: {env.spec.id if env.spec else env} is not one for a policy that was "
-            f"trained in {spec.environment.id} on observations of {wanted} numbers"
+            f"environment: {env.spec.id if env.spec else env} does not fit a policy trained in "
+            f"{where.id} on observations of {where.observation_size} numbers"
         )

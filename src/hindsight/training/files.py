@@ -13,16 +13,16 @@ import torch
 from hindsight.io.checksums import sealed
 from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
 
-#: Tensors, numbers and words in a checkpoint, each time that one is mentioned.
+#: Upper bound on the values in a checkpoint; a shared list counts every time it is referenced.
 MOST_VALUES = 10**7
 
 
 def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
-    """A cell's curves, with what is known about them, as parquet.
+    """Write a cell's curves and their metadata as parquet.
 
-    A share of a hundred episodes repeats and goes into a dictionary.  A measurement does not, but
-    its exponents do, and steps differ in few bits: with the first bytes of all, then the second
-    ones, and so on, files are 40 % smaller than with dictionaries alone, and the same to the bit.
+    Columns whose values repeat, such as success rates over a hundred episodes, are
+    dictionary-encoded.  Measurements and step counts are byte-stream split instead, because their
+    high bytes repeat; this is lossless and makes files 40 % smaller.
     """
     table = sealed(curves, json.dumps(metadata))
     measured = {
@@ -37,7 +37,7 @@ def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None
             beside, table.schema, compression="zstd", compression_level=19,
             use_byte_stream_split=sorted(measured),
             use_dictionary=sorted({*table.column_names} - measured),
-            # Arrow's own copy of the schema, and bounds of every column, are a tenth of a file.
+            # Arrow's copy of the schema and the column statistics would be a tenth of a file.
             store_schema=False, write_statistics=False,
         ) as file:  # fmt: skip
             file.write_table(table)
@@ -47,16 +47,16 @@ def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
-    """Whether a value stands there four times in the mean."""
+    """Whether a value occurs at least four times on average."""
     return 4 * len(column.unique()) <= len(column)
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """A checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
+    """Write a checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
 
     def write(beside: Path) -> None:
-        # By itself torch calls a full disk an "iostream error".  Through Python's file it is raised
-        # as such, but then the archive cannot be closed, which is another error.
+        # torch reports a full disk as an "iostream error".  Writing through Python's file raises an
+        # OSError, but torch then fails to close the archive and raises a RuntimeError instead.
         with beside.open("wb") as file:
             try:
                 torch.save(state, file)
@@ -69,14 +69,15 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read what `save` wrote; the loader builds no other objects and runs no code.
+    """Read a file that `save` wrote, without running code from it.
 
-    Raises DamagedError for a file that `save` did not write so, FileError for one that cannot be
-    read.
+    Raises:
+        DamagedError: the file is damaged, or `save` did not write it.
+        FileError: the file cannot be read.
     """
     try:
         must_be_stored(path)
-        # torch does not look at the checksums in its own archive.
+        # torch does not check the checksums of its archive.
         with ZipFile(path) as archive:
             broken = archive.testzip()
         if broken is not None:
@@ -85,21 +86,23 @@ def load(path: Path) -> dict[str, Any]:
         _must_hold_what_they_say(state)
     except FileError:
         raise
-    except Exception as error:  # a foreign file can make the loader raise anything
+    except Exception as error:  # an unrelated file can make the loader raise anything
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {reason(error)}") from error
-        # torch explains at length how a foreign object could be loaded nevertheless.
+        # torch's message explains at length how to load unsafe objects anyway.
         refused = isinstance(error, UnpicklingError)
         why = "the safe loader refuses what is in it" if refused else reason(error)
         raise DamagedError(f"{path}: is damaged or no checkpoint: {why}", path) from error
     if not isinstance(state, dict):
-        raise DamagedError(f"{path}: is no checkpoint", path)
+        raise DamagedError(f"{path}: is not a checkpoint", path)
     return state
 
 
 def _must_hold_what_they_say(state: Any) -> None:
-    """ValueError for a tensor of more numbers than are stored, as one repeated a billion times, and
-    for lists of lists that are one and the same, which a walk would not come to the end of.
+    """Raise ValueError for a small file that would expand to far more than it stores.
+
+    That is a tensor that repeats its storage, as with stride 0, or nested lists that share their
+    elements, which would take forever to walk.
     """
     todo, count = [state], 0
     while todo:
@@ -112,4 +115,4 @@ def _must_hold_what_they_say(state: Any) -> None:
             continue
         said = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
         if said and said > value.untyped_storage().nbytes():
-            raise ValueError(f"a tensor of {value.numel():,} numbers is not all there")
+            raise ValueError(f"a tensor of {value.numel():,} numbers is not stored in full")

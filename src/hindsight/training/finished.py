@@ -1,7 +1,7 @@
-"""Cells that are trained already: whether their files can be believed, and runs to take from them.
+"""Trained cells: whether their files are valid, and runs that another cell can reuse.
 
-A cell of three seeds holds the runs of the cell that differs from it in having two: a run does not
-depend on its neighbours.
+A run does not depend on the runs beside it, so a cell with three seeds contains the runs of the
+cell that differs only in having two.
 """
 
 import re
@@ -19,25 +19,25 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name, is_of
 from hindsight.training.files import load
 
-#: Why a run ended whose parameters are no numbers any more.
+#: The end of a run whose parameters are no longer finite.
 DIVERGED = "diverged"
-#: A cell's number of seeds, in its file's name.
+#: The number of seeds in the name of a cell's file.
 SEEDS = re.compile(r"-(\d+)seeds")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Runs of a cell that is trained."""
+    """Runs of a trained cell."""
 
-    table: pa.Table  # their rows
-    policies: dict[int, Tensor]  # parameters at the end [parameter], by seed; none if it diverged
+    table: pa.Table  # their curves
+    policies: dict[int, Tensor]  # final parameters [parameter] by seed, except of diverged runs
     runs: list[dict[str, Any]]  # how each ended
-    seconds: float  # their share of the cell's
-    origin: dict[str, Any]  # the cell, and what it was trained on
+    seconds: float  # their share of the cell's training time
+    origin: dict[str, Any]  # the cell, and the machine and versions that trained it
 
 
 def finished(root: Path, spec: CellSpec) -> Finished | None:
-    """A cell below `root`, if curves and policies are there, whole, and made by today's code."""
+    """Load a cell below `root`; None unless its files are complete and made by the current code."""
     name = file_name(spec)
     path = root / "cells" / f"{name}.parquet"
     if not is_of(found := about(path), spec):
@@ -51,13 +51,13 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
         runs = list(found["runs"])
         origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
         seconds = float(found["seconds"])
-    except Exception:  # of a damaged file a reader can raise anything; it is trained again
+    except Exception:  # a damaged file can make a reader raise anything; the cell is retrained
         return None
     return Finished(table.replace_schema_metadata(), policies, runs, seconds, origin)
 
 
 def reusable(root: Path, spec: CellSpec) -> Finished | None:
-    """Runs that a cell with another number of seeds has trained already: the most there are."""
+    """Find runs in a cell that differs only in its number of seeds, as many as possible."""
     beside = (root / "cells" / spec.name).parent.glob("*seeds*.parquet")
     there = {int(words[1]) for path in beside if (words := SEEDS.search(path.name))}
     more = sorted(seeds for seeds in there if seeds > spec.seeds)
@@ -70,7 +70,7 @@ def reusable(root: Path, spec: CellSpec) -> Finished | None:
 
 
 def _within(found: Finished, seeds: range) -> Finished:
-    """Those of a cell's runs that have these seeds."""
+    """Select the runs with these seeds."""
     runs = [run for run in found.runs if run["seed"] in seeds]
     return Finished(
         found.table.filter(pc.less(found.table["seed"], seeds.stop)),
@@ -82,5 +82,5 @@ def _within(found: Finished, seeds: range) -> Finished:
 
 
 def diverged_runs(runs: Iterable[dict[str, Any]]) -> dict[int, int]:
-    """The step at which each run ended that diverged, by seed."""
+    """Return the last step of each diverged run, by seed."""
     return {run["seed"]: run["end_step"] for run in runs if run["ended"] == DIVERGED}

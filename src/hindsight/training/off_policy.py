@@ -1,10 +1,8 @@
-"""The off-policy loop: act, store, sample with hindsight, update.
+"""The off-policy training loop: act, store, sample with hindsight, update.
 
-`OffPolicyRuns` are the runs that share an axis; `iterate` is `log_interval` steps of each of their
-environments.
+`OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
 """
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -14,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.io.compiled import ENABLED
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
@@ -22,14 +19,14 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import Policy, agent_of, initial_row, module_of
+from hindsight.training.policies import Policy, agent_of, initial_row
 from hindsight.training.runs import Runs
 
 if TYPE_CHECKING:
     from hindsight.specs.cell import CellSpec
 
-#: Environment steps for which random numbers are drawn at once: making a generator takes as long as
-#: a thousand numbers, and those of a thousand steps would not fit the cache.
+#: Environment steps for which random numbers are drawn at once: creating a generator costs as much
+#: as a thousand numbers, but the numbers of a thousand steps would not fit into the cache.
 CHUNK = 50
 
 
@@ -44,27 +41,20 @@ class OffPolicyRuns(Runs):
         workers: int | None = None,
     ) -> None:
         super().__init__(spec, seeds, device, workers)
-        # The specification itself has named this loop; a cell of it has a replay.
         self.algorithm = cast(OffPolicySpec, spec.algorithm)
         self.replay = cast(ReplaySpec, spec.replay)
-        self.rollout_steps = self.algorithm.log_interval * self.algorithm.n_envs
-        self.module = module_of(self.algorithm)
-        #: Where `update` is.
-        self.updater = self.module
-        if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
-            self.updater = importlib.import_module(self.algorithm.compiled_module)
         self.start_from(torch.stack([initial_row(spec, seed) for seed in self.seeds]))
         self.buffer = self._buffer()
-        #: What observations are to the networks; None: what they are.
+        #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
         if self.algorithm.standardises:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
-        #: Of each update of the iteration.
+        #: Diagnostics [run] of each update of the iteration.
         self._diagnostics: dict[str, list[Tensor]] = {}
 
     def _buffer(self) -> ReplayBuffer:
-        """Room for as many transitions as there will be, or as the specification says."""
+        """Create the buffer, no larger than the number of steps to come."""
         replay, env = self.replay, self.env
         relabelling = Relabelling(
             replay.strategy or "future",
@@ -85,18 +75,15 @@ class OffPolicyRuns(Runs):
         return ReplayBuffer(*sizes, **kinds)
 
     def start_from(self, rows: Tensor) -> None:
-        """Begin with these parameters [run, parameter]; nothing else is remembered."""
         rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
+        decay = self.algorithm.weight_decay
         self.state = self.module.State(
-            agent_of(self.spec),
-            rows.to(self.device),
-            rate,
-            weight_decay=self.algorithm.weight_decay,
+            agent_of(self.spec), rows.to(self.device), rate, weight_decay=decay
         )
 
     @property
     def rows(self) -> Tensor:
-        """Every run's parameters [run, parameter], for observations as they are given."""
+        """Parameters of every run [run, parameter], for observations that are not standardised."""
         rows: Tensor = self.state.rows
         if self.standardiser is None:
             return rows
@@ -109,12 +96,10 @@ class OffPolicyRuns(Runs):
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What else has runs."""
         standardiser = {"standardiser": self.standardiser} if self.standardiser else {}
         return {"agent": self.state, "buffer": self.buffer, **standardiser}
 
     def policy(self) -> Policy:
-        """Actions that are not random."""
         if self.standardiser is None:
             return partial(self.module.act, self.state)
         seen = self.standardiser
@@ -122,7 +107,6 @@ class OffPolicyRuns(Runs):
 
     @torch.no_grad()
     def iterate(self) -> dict[str, Tensor]:
-        """One iteration; returns the training curves' columns, each [run]."""
         self.clock.start()
         #: Steps of each environment so far.
         self.steps = self.iteration * self.algorithm.log_interval
@@ -141,7 +125,7 @@ class OffPolicyRuns(Runs):
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
             self._note_first(self.switched, (columns["success_rate"] >= threshold).tolist())
-        # Before the first update there is nothing to record; but every row has every column.
+        # Every row has every column, even before the first update.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
         means = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._diagnostics.items()}
         self.clock.lap(torch.arange(len(self.seeds)))
@@ -155,10 +139,10 @@ class OffPolicyRuns(Runs):
         }
 
     def _chunk(self, steps: int) -> int:
-        """Some steps with their updates; returns the number of updates."""
+        """Take some steps in each environment, with updates; returns the number of updates."""
         spec, env = self.algorithm, self.env
-        # Of this chunk, counted from the run's first: the last of an iteration may be shorter, and
-        # no two chunks may draw the same numbers.
+        # Chunks are numbered from the run's first step, so that no two draw the same numbers even
+        # if the last chunk of an iteration is shorter.
         iterations, within = divmod(self.steps, spec.log_interval)
         index = iterations * -(-spec.log_interval // CHUNK) + within // CHUNK
         noise, warm_up = self._exploration(index, steps)
@@ -168,11 +152,10 @@ class OffPolicyRuns(Runs):
         uniform = draws(self.seeds, index, (n_updates, spec.batch_size, 3))
         for i, since in enumerate(self.switched):
             if since is not None:
-                uniform[i, ..., 1] = 1  # is relabelled with no probability
+                uniform[i, ..., 1] = 1  # never relabelled
         normal = self._update_noise(index, n_updates)
         env.prepare_rollout(index + 1, steps)
-        rewards, ended, succeeded = [], [], []
-        observed, rests = [], []
+        rewards, ended, succeeded, observed, rests = [], [], [], [], []
         update = 0
         for t in range(steps):
             obs, g = env.state.clone(), env.goal_size
@@ -210,15 +193,15 @@ class OffPolicyRuns(Runs):
         return n_updates
 
     def _is_due(self, steps: int) -> bool:
-        """Whether updates follow after so many steps of each environment."""
+        """Whether updates follow after this many steps of each environment."""
         spec = self.algorithm
         enough = steps * spec.n_envs > spec.learning_starts
-        # Only finished episodes are sampled: one is by then.
+        # Only finished episodes can be sampled, and by then one has finished.
         finished = steps >= self.spec.environment.step_limit
         return enough and finished and steps % spec.train_freq == 0
 
     def _exploration(self, index: int, steps: int) -> tuple[Tensor, Tensor]:
-        """Of each step: noise of the policy, and random actions; [run, env, step, ...]."""
+        """Draw the policy's noise and uniform random actions, both [run, env, step, ...]."""
         env, n_envs = self.env, self.algorithm.n_envs
         size = (n_envs, steps, 2 if env.n_choices else env.action_size)
         generators = [stream(seed, Purpose.POLICY, index) for seed in self.seeds]
@@ -230,7 +213,7 @@ class OffPolicyRuns(Runs):
         return torch.from_numpy(normal).to(self.device), 2 * uniform - 1
 
     def _at_random(self, index: int, steps: int) -> Tensor | None:
-        """Which continuous actions are uniform, [run, env, step]; None: none ever."""
+        """Choose the continuous actions that are uniform, [run, env, step]; None: never any."""
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
         if not spec.uniform_share:
             return None
@@ -239,14 +222,14 @@ class OffPolicyRuns(Runs):
         return (uniform < spec.uniform_share).to(self.device)
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The algorithm's random actions."""
+        """Sample the algorithm's exploratory actions."""
         if self.standardiser is not None:
             obs = self.standardiser(obs)
         actions: Tensor = self.module.explore(self.state, obs, noise, self.algorithm)
         return actions
 
     def _update_noise(self, index: int, updates: int) -> Tensor:
-        """Standard normal numbers for the updates' actions, [run, update, n, action]."""
+        """Draw standard normal numbers for the updates' actions, [run, update, n, action]."""
         size = (updates, self.module.NOISES * self.algorithm.batch_size, self.env.action_size)
         normal = [
             stream(seed, Purpose.UPDATE, index).standard_normal(size, np.float32)

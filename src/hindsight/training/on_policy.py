@@ -1,9 +1,8 @@
-"""The on-policy loop: collect a rollout, relabel it, estimate advantages, update.
+"""The on-policy training loop: collect a rollout, relabel it, estimate advantages, update.
 
-`OnPolicyRuns` are the runs that share an axis; `iterate` is one iteration of all of them.
+`OnPolicyRuns.iterate` does this once for all runs that share an axis.
 """
 
-import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -15,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.envs.run_axis import Environments
-from hindsight.io.compiled import ENABLED
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
 from hindsight.relabel import on_policy as hindsight
@@ -24,7 +22,7 @@ from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.policies import Policy, agent_of, initial_row, module_of, policy_of
+from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
@@ -32,12 +30,12 @@ if TYPE_CHECKING:
     from hindsight.algorithms.ppo import ActorCritic, Samples
     from hindsight.specs.cell import CellSpec
 
-#: What a run learns from: the rollout alone; copies of all of it; rollout and copies with a target
-#: share of successes; the rollout and a mixture of copies.
+#: What a run learns from: the rollout alone, the rollout and copies of all of it, rollout and
+#: copies with a target share of successes, or the rollout and a mixture of copies.
 Mode = Literal["none", "copies", "balance", "mixture"]
 
-#: The released code gives PPO's optimiser a weight decay (of 0), and Stable-Baselines3 2.1 then
-#: leaves Adam's epsilon at PyTorch's default instead of its own 1e-5.
+#: PyTorch's default, not Stable-Baselines3's 1e-5: the released code passes a weight decay (of 0)
+#: to the optimiser, and Stable-Baselines3 2.1 then leaves epsilon at PyTorch's default.
 ADAM_EPS = 1e-8
 
 
@@ -52,15 +50,9 @@ class OnPolicyRuns(Runs):
         workers: int | None = None,
     ) -> None:
         super().__init__(spec, seeds, device, workers)
-        self.algorithm = cast(OnPolicySpec, spec.algorithm)  # which has named this loop
-        self.rollout_steps = self.algorithm.n_steps * self.algorithm.n_envs
-        self.module = module_of(self.algorithm)
-        #: Where `collect` and `update` are; another's environments are stepped by the reference.
-        self.collector = self.updater = self.module
-        if ENABLED and self.device.type == "cpu" and self.algorithm.compiled_module:
-            self.updater = importlib.import_module(self.algorithm.compiled_module)
-            if isinstance(self.env, Environments):
-                self.collector = self.updater
+        self.algorithm = cast(OnPolicySpec, spec.algorithm)
+        #: The module of `collect`; compiled code can step only this package's environments.
+        self.collector = self.updater if isinstance(self.env, Environments) else self.module
         self.agent: ActorCritic = agent_of(spec)
         rows = [initial_row(spec, seed) for seed in self.seeds]
         self.optimiser = Adam(
@@ -69,29 +61,25 @@ class OnPolicyRuns(Runs):
             eps=ADAM_EPS,
             weight_decay=self.algorithm.weight_decay,
         )
-        #: What the last iteration learned from: runs' seeds, samples, and their trajectories.
+        #: What the last iteration learned from: seeds, samples, real trajectories and copies.
         self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 
     @property
     def rows(self) -> Tensor:
-        """Every run's parameters, [run, parameter]."""
         return self.optimiser.rows
 
     def start_from(self, rows: Tensor) -> None:
-        """Begin with these parameters [run, parameter]; nothing else is remembered."""
         self.optimiser.rows.copy_(rows)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What else has runs."""
         return {"optimiser": self.optimiser}
 
     def policy(self) -> Policy:
-        """The mean action, or the most likely choice."""
+        """Return the policy of mean actions, or of the most likely choices."""
         return policy_of(self.spec, self.rows)
 
     def iterate(self) -> dict[str, Tensor]:
-        """One iteration; returns the training curves' columns, each [run]."""
         spec, rows = self.algorithm, self.rows
         everyone = torch.arange(len(self.seeds), device=self.device)
         self.clock.start()
@@ -117,37 +105,26 @@ class OnPolicyRuns(Runs):
         return columns
 
     def _learn(self, rollout: Rollout, mode: Mode, runs: Tensor) -> dict[str, Tensor]:
-        """Relabel, estimate and update for the runs with these indices; returns columns."""
+        """Relabel, estimate advantages and update the runs with these indices; returns columns."""
         everyone = len(runs) == len(self.seeds)
         part = self.optimiser if everyone else self.optimiser.take(runs)
         rollout = rollout if everyone else rollout.select(runs)
         seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
-
-        whole = Trajectories.real(rollout)
         real, copies = self._relabel(rollout, mode, seeds)
         if spec.dense_reward:
             real = replace(real, rewards=real.rewards + rollout.approach)
-        samples = self.module.estimate(self.agent, part.rows, real, spec)
-        ends_it = self.env.task.terminates_on_success
-        before, after = success_counts(whole, ends_it), success_counts(real, ends_it)
-        log_ratio = None
-        if copies is not None:
-            relabelled = self.module.estimate(self.agent, part.rows, copies, spec)
-            log_ratio = log_ratios(samples, relabelled, rollout, copies)
-            if self.spec.hindsight is not None and self.spec.hindsight.weight == "truncated":
-                weight = log_ratio.exp().clamp(max=1)
-                relabelled = replace(relabelled, advantage=relabelled.advantage * weight)
-            samples = samples.with_copies(relabelled)
-            if self.spec.hindsight is not None and self.spec.hindsight.clone:
-                valid = samples.valid & (torch.arange(samples.valid.shape[1]) >= samples.n_real)
-                samples = replace(samples, valid=valid, cloned=True)
-            after = after + success_counts(copies, ends_it)
+        samples, log_ratio = self._estimate(part.rows, rollout, real, copies)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
         if not everyone:
             self.optimiser.put(runs, part)
         self.learned.append((seeds, samples, real, copies))
+        ends_it = self.env.task.terminates_on_success
+        before = success_counts(Trajectories.real(rollout), ends_it)
+        after = success_counts(real, ends_it)
+        if copies is not None:
+            after = after + success_counts(copies, ends_it)
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
@@ -161,7 +138,7 @@ class OnPolicyRuns(Runs):
     def _relabel(
         self, rollout: Rollout, mode: Mode, seeds: list[int]
     ) -> tuple[Trajectories, Trajectories | None]:
-        """What is learned from of the rollout itself, and of copies of it."""
+        """Return the part of the rollout to learn from, and its relabelled copies, if any."""
         real, spec = Trajectories.real(rollout), self.spec.hindsight
         if mode == "none" or spec is None:
             return real, None
@@ -174,11 +151,32 @@ class OnPolicyRuns(Runs):
             return real, s_ratio.mixture(rollout, task, target, draw)
         return s_ratio.BALANCE[spec.fidelity](rollout, spec, task, target, draw)
 
-    def _modes(self, success_rate: Tensor) -> list[tuple[Mode, Tensor]]:
-        """How the runs (indices) learn in this iteration; notes who switches.
+    def _estimate(
+        self, rows: Tensor, rollout: Rollout, real: Trajectories, copies: Trajectories | None
+    ) -> "tuple[Samples, Tensor | None]":
+        """Estimate the advantages of real steps and of copies, under parameters [run, parameter].
 
-        The released code goes over to MEHER only while the threshold is exceeded, and then mixes
-        copies without thinning; whatever else is switched stays so.
+        Returns the samples to learn from and the copies' log importance ratios [run, sample].
+        """
+        samples = self.module.estimate(self.agent, rows, real, self.algorithm)
+        if copies is None:
+            return samples, None
+        how = self.spec.hindsight
+        assert how is not None
+        relabelled = self.module.estimate(self.agent, rows, copies, self.algorithm)
+        log_ratio = log_ratios(samples, relabelled, rollout, copies)
+        if how.weight == "truncated":
+            weight = log_ratio.exp().clamp(max=1)
+            relabelled = replace(relabelled, advantage=relabelled.advantage * weight)
+        if how.clone:  # GCSL imitates the copies alone
+            samples = replace(samples, valid=torch.zeros_like(samples.valid), cloned=True)
+        return samples.with_copies(relabelled), log_ratio
+
+    def _modes(self, success_rate: Tensor) -> list[tuple[Mode, Tensor]]:
+        """Group the runs (indices) by how they learn in this iteration, and record switches.
+
+        A switch is permanent, with one exception: the released code uses MEHER only while the
+        threshold is exceeded, and then mixes in copies without thinning.
         """
         runs = torch.arange(len(self.seeds), device=self.device)
         spec = self.spec.hindsight
@@ -201,9 +199,9 @@ class OnPolicyRuns(Runs):
         return [(mode, runs[who]) for mode, who in ((before, ~over), (after, over)) if who.any()]
 
     def _follow_schedules(self) -> None:
-        """Learning rate and sigma of this iteration, where they follow the share of the budget.
+        """Set the scheduled learning rate and sigma of this iteration.
 
-        The learning rate is that of Stable-Baselines3: of the steps at the end of the iteration.
+        As in Stable-Baselines3, the learning rate is that of the iteration's last step.
         """
         spec, steps = self.algorithm, self.spec.steps
         if spec.learning_rate_schedule == "linear":
@@ -215,12 +213,12 @@ class OnPolicyRuns(Runs):
             self.agent.split(self.rows)[2].fill_(first + done * (last - first))
 
     def _learning_rate(self, share: float = 1.0) -> Tensor:
-        """A share of the specified one, [run]."""
+        """Return a share of the specified learning rate, [run]."""
         rate = share * self.algorithm.learning_rate
         return torch.full((len(self.seeds),), rate, device=self.device)
 
     def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
-        """Entropy of the policy in nats, [run]; its mean over the rollout where states matter."""
+        """Entropy of the policy in nats, [run]; averaged over states if it depends on them."""
         if self.agent.discrete:
             obs = rollout.obs.flatten(1, 2)
             logits = self.agent.policy(self.agent.split(self.rows)[0], obs)
@@ -228,13 +226,13 @@ class OnPolicyRuns(Runs):
         entropy = gaussian.entropy(log_std)
         if self.algorithm.exploration != "squashed":
             return entropy
-        # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a form that is stable.
+        # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a stable form.
         u = rollout.actions
         log_slope = 2 * (math.log(2) - u - softplus(-2 * u))
         return entropy + log_slope.sum(-1).mean((1, 2))
 
     def _noise(self) -> Tensor:
-        """The rollout's random numbers as `collect` wants them, [step, run, env, ...]."""
+        """Draw the rollout's random numbers for `collect`, [step, run, env, ...]."""
         spec = self.algorithm
         size = (spec.n_steps, spec.n_envs, self.agent.policy.sizes[-1])
         generators = [stream(seed, Purpose.POLICY, self.iteration) for seed in self.seeds]
@@ -245,15 +243,15 @@ class OnPolicyRuns(Runs):
         return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
 
     def evaluate(self) -> dict[str, Tensor]:
-        """The fixed evaluation episodes; and the entropies of what was learned from."""
+        """Play the evaluation episodes; also returns entropies of the last iteration's samples."""
         return {**super().evaluate(), **self._signals()}
 
     def _signals(self) -> dict[str, Tensor]:
-        """Entropies of what the last iteration learned from, each [run]; some may have left."""
+        """Entropies of what the last iteration learned from, each [run]."""
         columns: dict[str, Tensor] = {}
         n_choices = self.env.n_choices
         for seeds, samples, *paths in self.learned:
-            here = [i for i, seed in enumerate(seeds) if seed in self.seeds]
+            here = [i for i, seed in enumerate(seeds) if seed in self.seeds]  # others have ended
             runs = [self.seeds.index(seeds[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
@@ -268,12 +266,12 @@ class OnPolicyRuns(Runs):
 
 
 def log_ratios(real: "Samples", copies: "Samples", rollout: Rollout, paths: Trajectories) -> Tensor:
-    """log pi(a|s, g') / pi(a|s, g), [run, sample], of the copies (those of `paths`), in nats.
+    """log pi(a|s, g') / pi(a|s, g) of the copies (on `paths`), [run, sample], in nats.
 
-    The importance weight that learning from copies as if they were on-policy leaves out.
+    This is the importance weight that is missing when copies are treated as on-policy.
     """
     runs, envs, steps = rollout.rewards.shape
-    # Released copies of a step stand side by side along the step, described ones are paths.
+    # Released copies of a step are adjacent along the step axis, described ones are further paths.
     side_by_side = paths.rewards.shape[1] // envs, paths.rewards.shape[2] // steps
     original = real.log_prob.view(runs, envs, steps)
     original = original.repeat_interleave(side_by_side[0], 1).repeat_interleave(side_by_side[1], 2)
@@ -283,13 +281,13 @@ def log_ratios(real: "Samples", copies: "Samples", rollout: Rollout, paths: Traj
 def mechanism(
     agent: "ActorCritic", rows: Tensor, samples: "Samples", log_ratio: Tensor | None
 ) -> dict[str, Tensor]:
-    """What learning from copies does to a Gaussian policy, each [run]; NaN where there is none.
+    """Diagnose how learning from copies affects the policy, each [run]; NaN where undefined.
 
     hindsight_log_ratio_max, _mean: of the copies' log importance ratios [run, sample], in nats.
-    advantage, relabelled_advantage: mean advantage of real samples and of copies, all being
-        normalised together as in the update.
-    z_squared, relabelled_z_squared: mean of ((a - mu) / sigma)^2 - 1 over samples and coordinates
-        of the action: where it is above 0, learning to do those actions widens sigma.
+    advantage, relabelled_advantage: mean advantage of real samples and of copies, normalised
+        together as in the update.
+    z_squared, relabelled_z_squared: mean of ((a - mu) / sigma)^2 - 1 over samples and action
+        coordinates, for a Gaussian policy.  Imitating actions where it is positive widens sigma.
     """
     is_real = torch.arange(samples.valid.shape[1], device=rows.device) < samples.n_real
     real, copies = samples.valid & is_real, samples.valid & ~is_real
@@ -323,12 +321,11 @@ def mechanism(
 
 
 def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
-    """How often and how far a rollout's whole episodes end from where they begin, [run]; NaN for
-    none.
+    """Measure how achieved goals move within a rollout's complete episodes, [run]; NaN without any.
 
-    `goal_moved`: the share of those whose last achieved goal would not count as the first one, as
-    the task itself says.  `goal_displacement`: the mean distance between the two, over that from
-    the first achieved to the first desired goal, so that tasks of unequal size compare.
+    `goal_moved`: share of episodes whose last achieved goal the task does not count as equal to
+    the first.  `goal_displacement`: mean distance between the two, divided by the mean distance
+    from the first achieved to the first desired goal, so that tasks of different size compare.
     """
     first = segment_starts(rollout.starts)
     began, desired = at_step(rollout.achieved, first), at_step(rollout.desired, first)
@@ -343,9 +340,9 @@ def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
 
 
 def success_counts(paths: Trajectories, terminates_on_success: bool = True) -> Tensor:
-    """Trajectories that succeed, and trajectories that have an end, [2, run].
+    """Count the complete trajectories that succeed, and all complete trajectories, [2, run].
 
-    One succeeds with a success anywhere or, where that does not terminate it, at its end.
+    A trajectory succeeds if any step does or, if success does not terminate it, if the last does.
     """
     begins = torch.cat([torch.ones_like(paths.ends[..., :1]), paths.ends[..., :-1]], dim=-1)
     first = segment_starts(begins)

@@ -1,4 +1,4 @@
-"""From a specification to its agent, and from a row of parameters to what it does."""
+"""Agents and policies: from a specification to its networks, from parameters to actions."""
 
 import importlib
 from collections.abc import Callable
@@ -18,12 +18,12 @@ Policy = Callable[[Tensor], Tensor]
 
 
 def module_of(algorithm: AlgorithmSpec) -> Any:
-    """The file of an algorithm; those of a kind are alike in what they are called by."""
+    """Import an algorithm's module; modules of one kind share an interface."""
     return importlib.import_module(algorithm.module)
 
 
 def agent_of(spec: "CellSpec") -> Any:
-    """Where a run's networks lie in its row."""
+    """Return the layout of a run's networks in its row of parameters."""
     algorithm, where = spec.algorithm, spec.environment
     sizes = (where.observation_size, where.n_outputs, algorithm.hidden)
     if algorithm.on_policy:
@@ -32,26 +32,26 @@ def agent_of(spec: "CellSpec") -> Any:
 
 
 def n_parameters(spec: "CellSpec") -> int:
-    """Length of a run's row, which need not be made for that."""
+    """Return the number of parameters of a run, without creating them."""
     return int(agent_of(spec).n_parameters)
 
 
 def acting_places(spec: "CellSpec") -> Tensor:
-    """Which parameters of a run's row decide what it does without randomness, int64 [n]."""
+    """Return the indices of the parameters that determine deterministic actions, int64 [n]."""
     agent = agent_of(spec)
     places: Tensor = agent.acting(torch.arange(agent.n_parameters)[None])[1][0]
     return places
 
 
 def initial_row(spec: "CellSpec", seed: int = 0) -> Tensor:
-    """A run's first parameters, [parameter]."""
+    """Return a run's initial parameters, [parameter]."""
     agent, algorithm = agent_of(spec), spec.algorithm
     row: Tensor = agent.initial_row(seed, *algorithm.initialisation)
     return row
 
 
 def policy_of(spec: "CellSpec", rows: Tensor) -> Policy:
-    """What `rows` [run, parameter] do, without randomness: SAC and PPO their mode."""
+    """Return the deterministic policy of `rows` [run, parameter]; of SAC and PPO, the mode."""
     agent, algorithm = agent_of(spec), spec.algorithm
     module = module_of(algorithm)
     if algorithm.on_policy:
@@ -61,9 +61,9 @@ def policy_of(spec: "CellSpec", rows: Tensor) -> Policy:
 
 
 def random_policy_of(spec: "CellSpec", rows: Tensor, generator: torch.Generator) -> Policy:
-    """What `rows` [run, parameter] do while they learn, drawn anew at each call.
+    """Return the policy of `rows` [run, parameter] that samples its actions as in training.
 
-    Of a deterministic policy: what it does without the noise that its loop adds.
+    TD3 and DDPG are deterministic; the noise that their training loop adds is left out.
     """
     agent, algorithm, where = agent_of(spec), spec.algorithm, spec.environment
     module = module_of(algorithm)

@@ -1,7 +1,7 @@
-"""Files with policies in them: whoever wrote one, it has a specification, seeds and parameters.
+"""Policy files: a specification, seeds and a row of parameters for each seed.
 
-The workflow and `hindsight train` write parameters at the end, at the best evaluation and on the
-way; `hindsight publish` only those that act; `Model.save` policies and curves.
+The workflow and `hindsight train` write final, best and intermediate policies.  `hindsight publish`
+writes only the parameters for deterministic actions, `Model.save` policies and curves.
 """
 
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from hindsight.training.policies import acting_places, initial_row, n_parameters
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A policy file, as it was read."""
+    """The content of a policy file."""
 
     path: Path
-    values: dict[str, Any]  # its specification, plain
+    values: dict[str, Any]  # its specification, as plain values
     seeds: list[int]  # [run]
     rows: Tensor  # [run, parameter], float32
-    acts_only: bool  # of a row's parameters there are those that act without randomness
-    saved: dict[str, Any]  # whatever else its writer put there
+    acts_only: bool  # rows hold only the parameters that determine deterministic actions
+    saved: dict[str, Any]  # the whole file, including what only its writer uses
 
     @classmethod
     def read(cls, path: Path) -> "PolicyFile":
-        """Raises FileError for a file that is damaged or of another kind."""
+        """Read a policy file; raise FileError if it is damaged or of another kind."""
         verify([path])
         saved = load(path)
         if "identity" in saved:
             raise FileError(
-                f"{path}: is the checkpoint of a training; its policies lie in the folder best "
-                "beside checkpoints, and in policies once it has ended"
+                f"{path}: is the checkpoint of a training, not a policy file; the policies are in "
+                "the folder best beside checkpoints and, after the training, in policies"
             )
         if not {"spec", "seeds", "rows"} <= saved.keys():
             raise FileError(f"{path}: is no policy file")
@@ -50,59 +50,61 @@ class PolicyFile:
                 f"{path}: is no policy file: its parameters are not real numbers (float32)"
             )
         if rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
-            raise FileError(f"{path}: is no policy file: it has not one row of parameters per seed")
+            raise FileError(f"{path}: is no policy file: it lacks one row of parameters per seed")
         acts_only = saved.get("part") == "actor"
         return cls(path, values_of(saved["spec"], path), seeds, rows, acts_only, saved)
 
     def rows_of(self, spec: CellSpec) -> Tensor:
-        """Parameters [run, parameter]; those that the file lacks are as training begins.
+        """Return parameters [run, parameter]; those that the file lacks have initial values.
 
-        Raises FileError where they are not those of the specification.
+        Raises:
+            FileError: the number of parameters does not match the specification.
         """
         rows = self.rows
         if self.acts_only and rows.shape[1] == len(places := acting_places(spec)):
             first = torch.stack([initial_row(spec, seed) for seed in self.seeds])
             rows = first.index_copy_(1, places, rows)
         if rows.shape[1] != n_parameters(spec):
-            raise FileError(f"{self.path}: its parameters are not those of its specification")
+            raise FileError(f"{self.path}: its parameters do not match its specification")
         return rows
 
     def must_draw(self) -> None:
-        """Raise FileError if it lacks what actions are drawn by."""
+        """Raise FileError if the file lacks the parameters needed to sample actions."""
         if self.acts_only:
             raise FileError(
-                f"{self.path}: has only what acts without randomness; leave out what asks for "
-                "random actions"
+                f"{self.path}: contains only the parameters for deterministic actions; random "
+                "actions cannot be sampled from it"
             )
 
 
 def runs_in(path: Path) -> list[int]:
-    """The runs (seeds) of a policy file."""
+    """Return the seeds of the runs in a policy file."""
     return list(PolicyFile.read(path).seeds)
 
 
 def read_policy(
     path: Path, run: int | None = None, named: str | None = None, *, random: bool = False
 ) -> tuple[CellSpec, Tensor]:
-    """Specification and parameters [parameter] of one run of a policy file.
+    """Read the specification and the parameters [parameter] of one run of a policy file.
 
     Args:
-        run: its seed; None is the file's first.
-        named: the environment that a person has typed, without which the file's own is not imported
-            unless it is known (`specs.from_file`).
-        random: it is to act at random, which one that ships cannot.
+        path: the policy file.
+        run: the run's seed; None: the file's first run.
+        named: the environment that the user has named; an unknown one is imported only if the user
+            names it (`specs.from_file`).
+        random: whether actions will be sampled, which published policies do not allow.
 
     Raises:
-        FileError: there is no such run, or it diverged.
+        FileError: the file lacks the run, the run diverged, or its actions cannot be sampled.
     """
     file = PolicyFile.read(path)
     run = next(iter(file.seeds), None) if run is None else run
     if run not in file.seeds:
-        raise FileError(f"{path}: has no run {run}; there are {file.seeds}")
+        raise FileError(f"{path}: has no run {run}; choose from {file.seeds}")
     spec = cell_of(file.values, path, [named] if named else [])
     if random:
         file.must_draw()
     row = file.rows_of(spec)[file.seeds.index(run)]
     if not row.isfinite().all():
-        raise FileError(f"{path}: parameters of run {run} are not finite: its training diverged")
+        raise FileError(f"{path}: run {run} diverged in training; its parameters are not finite")
     return spec, row

@@ -1,35 +1,43 @@
-"""How far a cell is: a bar in a terminal, lines in a log, a small file for whoever watches."""
+"""Progress of a training: a bar in a terminal, lines in a log, and a file for other processes."""
 
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import Any, Self, TextIO, TypeVar
 
 from hindsight.io.files import write_whole
 
-#: Between two lines of a display that is no terminal, and two writings of the small file.
+#: Shortest interval between two lines of a log, and between two updates of the file.
 LINE_SECONDS, FILE_SECONDS = 30.0, 2.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """After an iteration of a cell's runs."""
+    """The state of a training after an iteration."""
 
     cell: str
     steps: int  # of all runs together
-    of: int  # if no run ends early
+    of: int  # the total, if no run ends early
     steps_per_second: float
-    return_mean: float  # mean over the runs that train
+    return_mean: float  # mean over the runs still training
     success_rate: float
+
+    @classmethod
+    def of_iteration(
+        cls, cell: str, steps: int, of: int, seconds: float, columns: Mapping[str, Any]
+    ) -> Self:
+        """Summarise an iteration: `columns` [run] are its curves, `seconds` the time so far."""
+        means = (float(columns[name].nanmean()) for name in ("return_mean", "success_rate"))
+        return cls(cell, steps, of, steps / max(seconds, 1e-9), *means)
 
     @property
     def text(self) -> str:
-        """One line."""
+        """One line for a display."""
         left = (self.of - self.steps) / max(self.steps_per_second, 1e-9) / 60
         return (
             f"{self.steps / self.of:4.0%}  {self.steps_per_second:,.0f} steps/s  "
@@ -39,18 +47,18 @@ class Progress:
 
 
 def shown(value: float, form: str) -> str:
-    """A number; a dash for one that there is not, before the first episode is over."""
+    """Format a number; a dash for NaN, as before the first episode has ended."""
     return "–" if math.isnan(value) else format(value, form)
 
 
 Tell = Callable[[Progress], None]
-#: What a display shows: what is done, of how much, and a line of text.
+#: What a display shows: the amount done, the total, and a line of text.
 Shown = tuple[float, float, str]
 T = TypeVar("T")
 
 
 def every(interval: float, tell: Callable[[T], None]) -> Callable[[T], None]:
-    """Tell at most once in `interval` seconds."""
+    """Limit a function to one call per `interval` seconds; further calls do nothing."""
     last = -float("inf")
 
     def seldom(what: T) -> None:
@@ -65,9 +73,9 @@ def every(interval: float, tell: Callable[[T], None]) -> Callable[[T], None]:
 
 @contextmanager
 def display(stream: TextIO) -> Iterator[Callable[[Callable[[], Shown]], None]]:
-    """A bar where `stream` is a terminal, else a line every half minute.
+    """Show a bar if `stream` is a terminal, otherwise a line every half minute.
 
-    What is yielded takes a function, which is asked for what to show only when something is.
+    Yields a function that takes a callable; it is called only when something is to be shown.
     """
     if not stream.isatty():
         yield every(LINE_SECONDS, lambda look: print(look()[2], file=stream, flush=True))
@@ -89,7 +97,7 @@ def display(stream: TextIO) -> Iterator[Callable[[Callable[[], Shown]], None]]:
 
 @contextmanager
 def show(file: Path | None = None) -> Iterator[Tell]:
-    """The display of a training, on the standard error; and the file, if one is named."""
+    """Show the progress of a training on standard error, and keep it in `file`, if given."""
 
     def write(progress: Progress) -> None:
         if file is not None:
@@ -106,5 +114,5 @@ def show(file: Path | None = None) -> Iterator[Tell]:
             yield tell
     finally:
         if file is not None:
-            with suppress(OSError):  # whatever ended the training is the error to tell
+            with suppress(OSError):  # do not hide the error that ended the training
                 file.unlink(missing_ok=True)

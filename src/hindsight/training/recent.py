@@ -1,4 +1,4 @@
-"""The last hundred episodes of each run: what the papers call the return at a step."""
+"""Statistics of each run's last hundred episodes, which the papers call the return at a step."""
 
 from collections import deque
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 WINDOW = 100
-#: What each run has, beside its episodes.
+#: Tensors with a run axis.
 OF_RUNS = ("finished", "return_so_far", "length_so_far")
 
 
@@ -18,20 +18,20 @@ class RecentEpisodes:
             deque(maxlen=WINDOW) for _ in range(runs)
         ]
         self.finished = torch.zeros(runs, dtype=torch.int64)
-        # Of the episodes that are under way, [run, env].
+        # Of the open episodes, [run, env].
         self.return_so_far = torch.zeros(runs, envs, dtype=torch.float64)
         self.length_so_far = torch.zeros(runs, envs, dtype=torch.int64)
 
     def add(self, rewards: torch.Tensor, ended: torch.Tensor, success: torch.Tensor) -> None:
-        """Take in the episodes that end in these steps [run, env, step], in that order.
+        """Add the episodes that end in these steps [run, env, step].
 
-        ended, success: bool; an episode succeeds if its last step does.
+        `ended` and `success` are bool; an episode succeeds if its last step does.
         """
         steps = torch.arange(1, rewards.shape[-1] + 1)
         totals = (self.return_so_far[..., None] + rewards.double().cpu().cumsum(-1)).numpy()
         lengths = (self.length_so_far[..., None] + steps).numpy()
         ended, caught = ended.cpu(), success.cpu().numpy()
-        # Of episodes that end in the same step, the first environment's comes first.
+        # Of episodes that end in the same step, that of the first environment comes first.
         begun = np.zeros((2, *ended.shape[:2]))
         for run, t, env in ended.transpose(1, 2).nonzero().tolist():
             at, (total, length) = (run, env, t), begun[:, run, env]
@@ -43,9 +43,9 @@ class RecentEpisodes:
         self.finished += ended.sum((1, 2))
 
     def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
-        """Mean return, success rate and length, [3, run]; NaN where there is no episode.
+        """Return mean return, success rate and length, [3, run]; NaN for a run without episodes.
 
-        Of each run's `latest` [run] episodes, if that is given and less than all that are kept.
+        `latest` [run] limits the mean to each run's latest episodes; None: all that are kept.
         """
         nan = (float("nan"),) * 3
         counts = [WINDOW] * len(self.episodes) if latest is None else latest.tolist()
@@ -53,18 +53,18 @@ class RecentEpisodes:
         return torch.stack([torch.tensor(e or [nan]).double().mean(0) for e in kept], dim=1)
 
     def select(self, runs: torch.Tensor) -> None:
-        """Keep the runs with these indices."""
+        """Keep only the runs with these indices."""
         self.episodes = [self.episodes[i] for i in runs.tolist()]
         for name in OF_RUNS:
             setattr(self, name, getattr(self, name)[runs])
 
     def state_dict(self) -> dict[str, object]:
-        """What a checkpoint keeps."""
+        """Everything a checkpoint needs."""
         episodes = [list(e) for e in self.episodes]
         return {"episodes": episodes, **{name: getattr(self, name) for name in OF_RUNS}}
 
     def load_state_dict(self, saved: dict) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore a `state_dict`."""
         self.episodes = [deque(e, maxlen=WINDOW) for e in saved["episodes"]]
         for name in OF_RUNS:
             setattr(self, name, saved[name])

@@ -1,7 +1,7 @@
-"""What is known of one cell while it trains: its curves so far, its runs' ends, its files.
+"""The record of a cell while it trains: its curves, how its runs ended, and its files.
 
-Files of a cell: `cells/<name>-<code>.parquet` (the curves), `policies/<name>-<code>.pt` (the
-parameters at the end), `checkpoints/<name>-<code>.pt` (while it trains).
+Files of a cell: `cells/<name>-<code>.parquet` (the curves), `policies/<name>-<code>.pt` (the final
+parameters), `checkpoints/<name>-<code>.pt` (while it trains).
 """
 
 import glob
@@ -25,50 +25,45 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.finished import DIVERGED, Finished, diverged_runs, finished, reusable
+from hindsight.training.finished import DIVERGED, Finished, diverged_runs, reusable
 from hindsight.training.runs import Runs, runs_of
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
-#: Noted where they are used, by their modules' names.
+#: Packages whose versions are recorded only if they are imported, by module name.
 ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
-#: What a checkpoint keeps of a `Record`, beside its curves and its runs.
+#: Attributes of `Record` that a checkpoint keeps besides curves and runs.
 KEPT = ("ended", "policies", "seconds", "evaluation_seconds", "steps_done", "runs_per_axis")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 
 class Record:
-    """One cell's part of a training."""
+    """Everything recorded of one cell, from its first iteration to its result files."""
 
     def __init__(self, spec: CellSpec, root: Path, device: str) -> None:
         self.spec, self.root, self.device = spec, root, device
-        #: Of this process: what it has imported, whatever becomes of the files.
+        #: Fixed at the start: the code that this process has imported, even if files change later.
         self.code = code_of(spec)
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
         self.ended: list[dict[str, Any]] = []
         self.policies: dict[int, Tensor] = {}
-        self.seconds = 0.0  # its share, of the runs that have ended
-        self.evaluation_seconds = 0.0  # which are not in `seconds`
+        self.seconds = 0.0  # training time of the runs that have ended
+        self.evaluation_seconds = 0.0  # not included in `seconds`
         self.steps_done = 0
-        #: Machines and versions that trained it before this process, if a checkpoint is continued.
+        #: Machines and versions that trained the cell before it was continued here.
         self.earlier: list[dict[str, Any]] = []
-        #: The most runs that trained together.
+        #: The largest number of runs that trained together.
         self.runs_per_axis = 0
-        #: Runs that another number of seeds has left to train nothing of.
+        #: Runs taken from a cell with another number of seeds.
         self.reused: Finished | None = None
 
     def path(self, kind: str, suffix: str) -> Path:
-        """Where a file of this cell lies."""
+        """Return the path of one of the cell's files."""
         return self.root / kind / f"{self.spec.name}-{self.code}{suffix}"
 
-    @property
-    def is_there(self) -> bool:
-        """Whether it is trained, by today's code, and its files are whole."""
-        return finished(self.root, self.spec) is not None
-
     def begin(self, workers: int | None, reuses: bool = True) -> Runs | None:
-        """Take over what is there already; returns the runs that a checkpoint continues, if any.
+        """Load existing results; returns the runs to continue from a checkpoint, if there is one.
 
-        `reuses`: also runs of a cell that differs in its number of seeds alone.
+        `reuses`: also take runs from a cell that differs only in its number of seeds.
         """
         self._sweep()
         self.reused = reusable(self.root, self.spec) if reuses else None
@@ -82,7 +77,7 @@ class Record:
 
     @property
     def steps(self) -> int:
-        """Steps that it trains if no run ends early, all runs together."""
+        """Steps of all runs to train, if none ends early."""
         reused = len(self.reused.runs) if self.reused else 0
         return self.spec.steps * (self.spec.seeds - reused)
 
@@ -92,7 +87,7 @@ class Record:
             self.columns[f"{phase}/{name}"].append(value)
 
     def end(self, runs: Runs, run: int, why: str) -> None:
-        """Keep what is to be known of a run, by its index on the axis, that ends now."""
+        """Record that a run, given by its index on the axis, ends now, and why."""
         seed = runs.seeds[run]
         self.seconds += float(runs.clock.wall[run])
         self.ended.append(
@@ -108,7 +103,7 @@ class Record:
             self.policies[seed] = runs.rows[run].detach().cpu().clone()
 
     def write(self) -> None:
-        """Write its files; every run has ended."""
+        """Write the result files; every run must have ended."""
         policies = {**(self.reused.policies if self.reused else {}), **self.policies}
         kept = sorted(policies)
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
@@ -117,11 +112,11 @@ class Record:
             {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
         )
         write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
-        tell_diverged(self.spec.name, diverged_runs(self._all_ended()))
+        self._tell_diverged()
 
     def save(self, runs: dict[str, Any] | None) -> None:
-        """Write a checkpoint, with the state of its runs that are on an axis, if any are."""
-        # In one piece: a file of thousands of small tensors takes seconds to write.
+        """Write a checkpoint; `runs` is the state of the runs still training, if there are any."""
+        # Concatenated, because a file of thousands of small tensors takes seconds to write.
         for name, parts in self.columns.items():
             self.columns[name] = [np.concatenate(parts)]
         curves = {
@@ -132,15 +127,22 @@ class Record:
         save(self.path("checkpoints", ".pt"), state)
 
     def forget(self) -> None:
-        """Remove its checkpoint."""
+        """Remove the checkpoint."""
         self.path("checkpoints", ".pt").unlink(missing_ok=True)
 
+    def _tell_diverged(self) -> None:
+        """Report diverged runs on standard error."""
+        if steps := sorted(diverged_runs(self._all_ended()).items()):
+            which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in steps)
+            why = "their parameters are no longer finite, and they count as not having learned"
+            print(f"{self.spec.name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
+
     def _all_ended(self) -> list[dict[str, Any]]:
-        """Every run's end, those that were reused first."""
+        """Return how each run ended, reused runs first."""
         return [*(self.reused.runs if self.reused else ()), *self.ended]
 
     def _table(self) -> pa.Table:
-        """The curves, sorted by phase, seed, step; NaN where a phase lacks a column."""
+        """Return the curves, sorted by phase, seed and step; NaN where a phase lacks a column."""
         phases = []
         for phase in ("train", "evaluation"):
             columns = {
@@ -173,7 +175,7 @@ class Record:
         return {"machine": machine(torch.device(self.device)), "versions": versions}
 
     def _made_on(self) -> list[dict[str, Any]]:
-        """Machines and versions that have trained it, each once, this process's last."""
+        """List the machines and versions that have trained the cell, this process's last."""
         return [*(other for other in self.earlier if other != self._here), self._here]
 
     def _metadata(self) -> dict[str, Any]:
@@ -199,11 +201,11 @@ class Record:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _identity(self) -> dict[str, str]:
-        """What a checkpoint must have been made by to be continued."""
+        """What must match for a checkpoint to be continued."""
         return {"spec_hash": self.spec.hash, "code": self.code}
 
     def _sweep(self) -> None:
-        """Remove what killed processes left half-written."""
+        """Remove temporary files of killed processes."""
         for kind in ("cells", "policies", "checkpoints", "progress"):
             path = self.path(kind, ".*")
             for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
@@ -211,7 +213,7 @@ class Record:
                     rest.unlink()
 
     def _resume(self, workers: int | None) -> Runs | None:
-        """Continue from a checkpoint of this very training, if there is one that can be used."""
+        """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
         path = self.path("checkpoints", ".pt")
         if not path.exists():
             return None
@@ -237,7 +239,7 @@ class Record:
         return None
 
     def _continue(self, saved: dict[str, Any], workers: int | None) -> Runs | None:
-        """Take over a checkpoint's state, all of it or, where something does not fit, nothing."""
+        """Restore a checkpoint completely, or raise and change nothing; returns its runs."""
         state, runs = saved["runs"], None
         taken = [run["seed"] for run in saved["ended"]]
         if state is not None:
@@ -245,7 +247,7 @@ class Record:
             if not set(seeds) <= set(self.missing) - set(taken) or len({*seeds}) != len(seeds):
                 raise ValueError(f"its runs are {seeds}")
             runs = runs_of(self.spec, seeds, self.device, workers)
-            # A replay buffer is as long as has been written; it checks that itself.
+            # A replay buffer's state is as long as has been written, and it is checked on loading.
             must_fit(runs.state_dict(), {**state, "buffer": None}, "runs")
             runs.load_state_dict(state)
         columns = {
@@ -257,35 +259,27 @@ class Record:
         return runs
 
 
-def tell_diverged(name: str, steps: dict[int, int]) -> None:
-    """Name the runs that diverged, on the standard error, if there are any."""
-    if steps:
-        which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in sorted(steps.items()))
-        why = "their parameters are no numbers any more, and they count as not having learned"
-        print(f"{name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
-
-
 def must_fit(own: Any, saved: Any, where: str) -> None:
-    """Raise ValueError where a tensor that was saved is not of the shape and kind it is here.
+    """Raise ValueError if a saved tensor has another shape or type than its counterpart here.
 
-    A saved None is not looked at.
+    A saved None is skipped.
     """
     if saved is None:
         return
     if isinstance(own, dict) and not isinstance(saved, dict):
-        raise ValueError(f"{where} is no dictionary")
+        raise ValueError(f"{where} is not a dictionary")
     if isinstance(own, dict):
         for name in own:
             if isinstance(own[name], dict | Tensor):
                 must_fit(own[name], saved[name], f"{where}.{name}")
             elif isinstance(own[name], list) and len(saved[name]) != len(own[name]):
-                raise ValueError(f"{where}.{name} is of {len(saved[name])} runs")
+                raise ValueError(f"{where}.{name} has {len(saved[name])} runs")
     elif saved.shape != own.shape or saved.dtype != own.dtype:
-        raise ValueError(f"{where} is {tuple(saved.shape)}, not {tuple(own.shape)}")
+        raise ValueError(f"{where} has shape {tuple(saved.shape)}, not {tuple(own.shape)}")
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What the numbers were made on."""
+    """Describe this machine for the metadata of results."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -1,36 +1,36 @@
-"""What all training loops share: a cell's runs, from their environments to their checkpoints."""
+"""The common part of all training loops: a cell's runs, their environments and checkpoints."""
 
+import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
+from hindsight.io.compiled import ENABLED
 from hindsight.training.clock import Clock
-from hindsight.training.policies import Policy
+from hindsight.training.policies import Policy, module_of
 from hindsight.training.recent import RecentEpisodes
 
 if TYPE_CHECKING:
     from hindsight.specs.cell import CellSpec
 
-#: What is known of some episodes, each [run].
+#: Statistics of episodes, each [run].
 EPISODES = ("return_mean", "success_rate", "episode_length")
-#: Lists [run] of `Runs` that change, or say whose a checkpoint is.
+#: Lists [run] of `Runs` that a checkpoint keeps.
 OF_RUNS = ("seeds", "perfect", "switched")
 
 
 class Runs(ABC):
-    """Runs of a cell that train together, and everything that a checkpoint must keep.
+    """Runs of a cell that train together, and their full state for checkpoints.
 
-    A subclass is a loop: `iterate` is one iteration, `policy` what the runs do when evaluated.
+    A subclass implements a training loop: `iterate` is one iteration, `policy` acts in evaluations.
     """
-
-    #: Environment steps of one run in one iteration.
-    rollout_steps: int
 
     def __init__(
         self,
@@ -39,12 +39,24 @@ class Runs(ABC):
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        """`seeds` [run]; `workers`: processes that step foreign environments; None: one for each
-        core.
+        """Create untrained runs.
+
+        Args:
+            spec: the cell.
+            seeds: [run], one for each run.
+            device: where networks and rollouts are.
+            workers: processes that step gymnasium environments; None: one per core.
         """
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.iteration = 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
+        #: Environment steps of one run in one iteration.
+        self.rollout_steps = spec.algorithm.iteration_steps * n_envs
+        self.module = module_of(spec.algorithm)
+        #: The module of `update`: compiled code if there is any for this device.
+        self.updater = self.module
+        if ENABLED and self.device.type == "cpu" and spec.algorithm.compiled_module:
+            self.updater = importlib.import_module(spec.algorithm.compiled_module)
         episodes, test = spec.evaluation.episodes, spec.end_test
 
         def made(n_envs: int, evaluation: bool = True) -> Environment:
@@ -55,36 +67,36 @@ class Runs(ABC):
         self.evaluation_env = made(at_once)
         #: Evaluation episodes that each environment plays, one after the other.
         self.rounds = episodes // at_once
-        #: Where the tests are played whose success ends a run, if any.
+        #: Environments of the tests that end a run when every episode succeeds, if there are any.
         self.end_test_env = None if test is None else made(test.episodes)
         self.recent = RecentEpisodes(runs, n_envs)
         self.clock = Clock(runs, self.device, self.env.cpu_seconds)
-        #: [run] step at which the mean return of the last hundred episodes first was 1, if it was.
+        #: [run] first step at which the last hundred episodes had a mean return of 1, or None.
         self.perfect: list[int | None] = [None] * runs
-        #: [run] step after which a run first learned without hindsight, or with MEHER.
+        #: [run] step after which a run switched hindsight off, or to MEHER; None: not yet.
         self.switched: list[int | None] = [None] * runs
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
-        """One iteration; returns the training curves' columns, each [run]."""
+        """Train for one iteration; returns columns of the training curves, each [run]."""
 
     @abstractmethod
     def policy(self) -> Policy:
-        """What the runs do now, without randomness."""
+        """Return the runs' current deterministic policy."""
 
     @property
     @abstractmethod
     def rows(self) -> Tensor:
-        """Every run's parameters, [run, parameter]."""
+        """Parameters of every run, [run, parameter]."""
 
     @abstractmethod
     def start_from(self, rows: Tensor) -> None:
-        """Begin with these parameters [run, parameter]; nothing else is remembered."""
+        """Start from these parameters [run, parameter], with fresh optimisers."""
 
     @property
     @abstractmethod
     def parts(self) -> dict[str, Any]:
-        """What else has runs: objects with `select`, `state_dict` and `load_state_dict`."""
+        """Further objects with a run axis: they have `select`, `state_dict`, `load_state_dict`."""
 
     @property
     def env_steps(self) -> int:
@@ -98,16 +110,16 @@ class Runs(ABC):
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether the last iteration crossed a point of the evaluation grid."""
+        """Whether the last iteration reached a point of the evaluation grid."""
         every = self.spec.steps / self.spec.evaluation.points
         return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
 
     def ended(self, return_mean: Tensor) -> list[str | None]:
-        """Why each run ends now; None: it goes on.
+        """Return why each run ends now, [run]; None: it continues.
 
-        Past early_end x its perfect step (early), a test in which all episodes succeeded (test),
-        out of budget (budget).  Where rewards are -1 and 0 no mean return is 1, and no run ends
-        early.
+        "budget": no further iteration fits; "early": the run is past `early_end` times its perfect
+        step; "test": it succeeded in every episode of a test.  With rewards of -1 and 0 no mean
+        return is 1, so no run ends early.
         """
         self._note_first(self.perfect, [value == 1.0 for value in return_mean.tolist()])
         passed = self._pass_end_test()
@@ -122,13 +134,13 @@ class Runs(ABC):
         return [why(run) for run in range(len(self.seeds))]
 
     def _note_first(self, steps: list[int | None], now: Sequence[bool]) -> None:
-        """Remember in `steps` [run] that something has happened, the first time that it has."""
+        """Record in `steps` [run] the current step for runs where something happens first."""
         for run, happens in enumerate(now):
             if happens and steps[run] is None:
                 steps[run] = self.env_steps
 
     def _pass_end_test(self) -> list[bool]:
-        """Whether the mean return of a test is 1, of each run; False where none is due."""
+        """Whether each run passes a test, with a mean return of 1; False if no test is due."""
         env, test = self.end_test_env, self.spec.end_test
         if env is None or test is None or self.env_steps % test.every:
             return [False] * len(self.seeds)
@@ -136,24 +148,36 @@ class Runs(ABC):
         return (returns.mean(1) >= 1).tolist()
 
     def episodes(self) -> dict[str, Tensor]:
-        """Statistics of the last hundred episodes, each [run]."""
+        """Return statistics of the last hundred episodes, each [run]."""
         return self._columns(self.recent.means())
 
     def _columns(self, means: Tensor) -> dict[str, Tensor]:
-        """From return, success and length, [3, run]."""
+        """Name mean return, success and length [3, run]; add the number of finished episodes."""
         return {"episodes": self.recent.finished.clone(), **dict(zip(EPISODES, means, strict=True))}
+
+    def recorded(self, columns: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+        """Return one row of the curves per run: these columns [run], progress and time so far."""
+        n = len(self.seeds)
+        return {
+            "seed": np.array(self.seeds),
+            "iteration": np.full(n, self.iteration),
+            "env_steps": np.full(n, self.env_steps),
+            "wall_seconds": self.clock.wall.numpy().copy(),
+            "cpu_seconds": self.clock.cpu.numpy().copy(),
+            **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
+        }
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
-        """The fixed evaluation episodes with actions that are not random; columns [run]."""
+        """Play the fixed evaluation episodes with deterministic actions; returns columns [run]."""
         played = self._play(self.evaluation_env, self.rounds)
         return self._columns(played.mean(2) / self.rounds)
 
     @torch.no_grad()
     def _play(self, env: Environment, rounds: int = 1, first: int = 0) -> Tensor:
-        """Return, success and steps, [3, run, env], summed over `rounds` episodes in each.
+        """Play `rounds` episodes in each environment, from episode number `first` on.
 
-        They begin with episode number `first` of each environment, which has its own draws.
+        Returns the sums of return, success and steps over these episodes, [3, run, env].
         """
         act, longest = self.policy(), self.spec.environment.step_limit
         env.rewind(first)
@@ -171,13 +195,13 @@ class Runs(ABC):
             returns += going * reward
             length += going
             over = going & (step.terminated | step.truncated)
-            # Where success does not end an episode, it is the last step's that counts.
+            # If success does not end an episode, the last step decides.
             success += over & step.success
             left -= over.long()
         return sums
 
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices; the others leave the axis."""
+        """Keep only the runs with these indices."""
         for name in OF_RUNS:
             values = getattr(self, name)
             setattr(self, name, [values[i] for i in runs.tolist()])
@@ -187,9 +211,9 @@ class Runs(ABC):
         self.recent.select(runs.cpu())
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; random streams need no more than the iteration.
+        """Everything a checkpoint needs; all lists and tensors are [run, ...].
 
-        But for that, all lists and tensors in it are [run, ...].
+        Random streams need only the iteration.
         """
         return {
             "iteration": self.iteration,
@@ -201,9 +225,9 @@ class Runs(ABC):
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken, of runs with the same seeds (ValueError)."""
+        """Restore a `state_dict` of runs with the same seeds; raise ValueError for others."""
         if list(saved["seeds"]) != self.seeds:
-            raise ValueError(f"it is of the seeds {saved['seeds']}, not {self.seeds}")
+            raise ValueError(f"its runs have the seeds {saved['seeds']}, not {self.seeds}")
         self.iteration = saved["iteration"]
         for name in ("env", "recent", "clock"):
             getattr(self, name).load_state_dict(saved[name])
@@ -216,6 +240,6 @@ class Runs(ABC):
 def runs_of(
     spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
 ) -> Runs:
-    """Runs of one cell, with these seeds, in the loop of its algorithm; see `Runs`."""
+    """Create runs of a cell with these seeds, in the loop of its algorithm; see `Runs`."""
     runs: Runs = resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
     return runs

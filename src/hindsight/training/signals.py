@@ -1,6 +1,6 @@
-"""How much there is to learn from a buffer: the entropy of what it holds.
+"""Entropies of the samples an agent learns from.
 
-MEHER argues that an agent learns most from rewards of highest entropy; these are its measures.
+MEHER argues that an agent learns most when the entropy of its rewards is highest.
 """
 
 import math
@@ -13,16 +13,17 @@ BINS = 32
 
 
 def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor:
-    """Entropy in bits, [run], mean over coordinates.
+    """Estimate the entropy of each coordinate; returns the mean over coordinates in bits, [run].
 
-    The plug-in estimate on a histogram of equal bins, with the correction of Miller (1955), also
-    called Miller-Madow: H = -sum p log p + (K - 1) / 2 N, of N samples in K bins that are occupied
-    (Paninski 2003, section 4).  Coordinates are taken one by one: jointly there are far too few
-    samples.
+    The plug-in estimate on a histogram of equal bins, with the Miller-Madow correction (Miller
+    1955): H = -sum p log p + (K - 1) / 2 N, for N samples in K occupied bins (Paninski 2003,
+    section 4).  The joint entropy would need far more samples.
 
     Args:
-        x: [run, sample, coordinate].  valid: [run, sample] bool, which samples there are.
-        limit: [coordinate], x lies in [-limit, limit]; NaN where one is infinite.
+        x: [run, sample, coordinate].
+        valid: [run, sample] bool, the samples to use.
+        limit: [coordinate], x lies in [-limit, limit]; the result is NaN if one is infinite.
+        bins: bins per coordinate.
     """
     runs, _, coordinates = x.shape
     if limit.isinf().any():
@@ -48,13 +49,18 @@ def entropies(
     limit: Tensor,
     n_choices: int | None = None,
 ) -> dict[str, Tensor]:
-    """Of rewards in {-1, 0, 1}, of actions as taken and of observations, each [run], bits.
+    """Estimate the entropies of rewards, actions and observations in bits, each [run].
 
-    obs [run, sample, obs], in [-limit, limit] with limit [obs]; actions [run, sample, action], in
-    [-1, 1], or one choice of `n_choices`, each a bin; rewards, valid [run, sample].
+    Args:
+        obs: [run, sample, obs], in [-limit, limit].
+        actions: [run, sample, action] as taken, in [-1, 1]; or one of `n_choices` choices.
+        rewards: [run, sample], in {-1, 0, 1}.
+        valid: [run, sample] bool, the samples to use.
+        limit: [obs].
+        n_choices: number of discrete actions, each of which is a bin; None: continuous.
     """
     if n_choices is not None:
-        actions = (2 * actions + 1) / n_choices - 1  # the middle of its bin
+        actions = (2 * actions + 1) / n_choices - 1  # the centre of its bin
     one = torch.ones(1, device=obs.device)
     return {
         "reward_entropy": entropy(rewards[..., None], valid, one, bins=3),

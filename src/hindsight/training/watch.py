@@ -1,4 +1,4 @@
-"""Episodes of trained policies: to watch, as environments draw themselves, and as positions."""
+"""Episodes of trained policies: rendered frames for animations, and positions for figures."""
 
 import os
 import subprocess
@@ -29,24 +29,28 @@ from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
-#: Ways to draw without a screen that MuJoCo knows.
+#: MuJoCo's rendering backends that need no screen.
 HEADLESS = ("egl", "osmesa")
 
 
 @dataclass(frozen=True)
 class Filmed:
-    """One episode of an environment that draws itself."""
+    """A rendered episode."""
 
-    frames: list[NDArray[Any]]  # of [height, width, 3] uint8: the start, then after each step
+    frames: list[NDArray[Any]]  # [height, width, 3] uint8: at the start and after each step
     frames_per_second: int
-    caught: bool  # whether the goal is achieved at the end
+    caught: bool  # whether the episode succeeded
 
 
 @torch.no_grad()
 def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Predator-prey's evaluation episodes by a run's policy, `row` [parameter], mean actions.
+    """Play predator-prey's evaluation episodes with a run's mean actions; returns the positions.
 
-    SpecError for a cell of another environment.
+    Args:
+        spec: the cell; raises SpecError if its environment is not predator-prey.
+        row: the run's parameters [parameter].
+        episodes: number of episodes.
+        seed: seed of the episodes.
     """
     act, where = policy_of(spec, row[None]), spec.environment
     if not isinstance(where, PredatorPreySpec):
@@ -75,7 +79,7 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
 def film_policy(
     path: Path, run: int | None, episodes: int, seed: int, named: str | None = None
 ) -> list[Filmed]:
-    """Episodes of one run of a policy file; its environment, if a person's own, is `named`."""
+    """Render episodes of one run of a policy file; see `read_policy` for `run` and `named`."""
     spec, row = read_policy(path, run, named)
     if named is not None and named != spec.environment.id:
         raise FileError(f"{path}: its environment is {spec.environment.id}, not {named}")
@@ -83,10 +87,10 @@ def film_policy(
 
 
 def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Filmed]:
-    """Episodes of one run's policy, with mean actions, as the environment draws itself.
+    """Play episodes with a run's mean actions (`row` [parameter]) and render them.
 
     Raises:
-        FileError: it cannot draw itself without a screen.
+        FileError: the environment cannot be rendered without a screen.
     """
     where = spec.environment
     if where.foreign:
@@ -110,7 +114,7 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
 
 
 def _has_mujoco(where: EnvironmentSpec) -> bool:
-    """Whether it is MuJoCo that simulates an environment, and draws it."""
+    """Whether MuJoCo simulates and renders the environment."""
     env = where.make()
     parts = [env.unwrapped, *(x for x in vars(env.unwrapped).values() if isinstance(x, gym.Env))]
     found = any(
@@ -123,17 +127,17 @@ def _has_mujoco(where: EnvironmentSpec) -> bool:
 
 
 def choose_headless(where: EnvironmentSpec) -> None:
-    """Let MuJoCo draw without a screen: as MUJOCO_GL says, or the first way that works here.
+    """Make MuJoCo render without a screen: with MUJOCO_GL, or the first backend that works.
 
-    Nothing is chosen for an environment that MuJoCo does not draw.
+    Does nothing for an environment that MuJoCo does not render.
 
     Raises:
-        FileError: it does not, or none does.
+        FileError: MUJOCO_GL, or without it every backend, fails.
     """
     if not _has_mujoco(where):
         return
     chosen = os.environ.get("MUJOCO_GL")
-    # Each in a process of its own: a way that fails would spoil this one for the others.
+    # Each trial runs in its own process, because a failed backend prevents the use of another.
     trial = (
         "import mujoco; context = mujoco.GLContext(64, 64); context.make_current(); "
         "mujoco.MjrContext(mujoco.MjModel.from_xml_string('<mujoco/>'), 100)"
@@ -155,7 +159,7 @@ def choose_headless(where: EnvironmentSpec) -> None:
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
-    """One episode of each policy file: the longest of some, if may be one that ends well."""
+    """Write one episode per policy file: the longest of eight, if possible a successful one."""
     played = [play(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
@@ -163,7 +167,7 @@ def write_episodes(policies: Sequence[Path], out: Path) -> None:
 def animate(episodes: Sequence[Filmed], out: Path) -> None:
     """Write the episodes, one after the other, as a GIF or (with ffmpeg) an MP4."""
     if out.suffix not in (".gif", ".mp4"):
-        raise FileError(f"{out}: an animation ends in .gif or .mp4")
+        raise FileError(f"{out}: an animation must be a .gif or .mp4 file")
     if out.suffix == ".mp4" and not FFMpegWriter.isAvailable():
         raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
     kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
@@ -180,7 +184,7 @@ def _write_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: 
     image = axes.imshow(episodes[0].frames[0])
     with writer.saving(figure, str(out), dpi=100):
         for episode in episodes:
-            # The end stays in view for a second.
+            # The last frame stays for a second.
             for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
                 image.set_data(frame)
                 writer.grab_frame()
