@@ -5,12 +5,14 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from hindsight.io.interruption import awaited
 
+PACKAGE = Path(__file__).parents[1]
 #: Characters of a key or a value that a message shows.
 LONGEST = 100
 #: pydantic's error type for an unknown key.
@@ -25,11 +27,19 @@ class SpecError(ValueError):
 
 
 class EnvironmentFailure(Exception):
-    """An environment failed: one sentence, followed by the environment's traceback if it raised."""
+    """An environment failed: one sentence, followed by the traceback if its own code raised."""
 
     @classmethod
     def of(cls, what: str, error: BaseException) -> "EnvironmentFailure":
-        """Build the error from what was being done and the environment's exception."""
+        """Build the error from what was being done and the exception.
+
+        A check of this package needs no traceback: its sentence says what is wrong.
+        """
+        raised = traceback.extract_tb(error.__traceback__)[-1:]
+        if isinstance(error, ValueError) and all(
+            PACKAGE in Path(p.filename).parents for p in raised
+        ):
+            return cls(f"{what}: {error}")
         lines = "".join(traceback.format_exception(error))
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 
