@@ -56,7 +56,7 @@ def test_what_is_kept_is_what_acts(name, tmp_path):
         read_policy(tmp_path / "a.pt", 4)
     saved = load(tmp_path / "a.pt")
     save(tmp_path / "b.pt", {**saved, "rows": saved["rows"][:, :-1]})
-    with pytest.raises(FileError, match="parameters are do not match its specification"):
+    with pytest.raises(FileError, match="parameters do not match its specification"):
         read_policy(tmp_path / "b.pt")
 
 
