@@ -110,6 +110,17 @@ def test_the_columns_by_hand() -> None:
     assert math.isnan(alone["relabelled_advantage"]) and math.isnan(alone["z_squared"]) is False
 
 
+def test_z_is_in_units_of_the_sigma_that_drew_the_actions(learned: list[Samples]) -> None:
+    runs = OnPolicyRuns(cell(), [5], "cpu")
+    columns = runs.iterate()  # sigma begins at 1, and the update changes it
+    assert float(columns["log_std"][0]) != 0
+    (samples,) = learned
+    real = samples.valid[0, : samples.n_real]
+    log_prob = samples.log_prob[0, : samples.n_real][real]
+    expected = (-2 * log_prob / runs.agent.n_sigmas - math.log(2 * math.pi) - 1).mean()
+    assert float(columns["z_squared"][0]) == pytest.approx(float(expected), abs=1e-5)
+
+
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_clones_learn_the_actions_of_copies_alone(fidelity: str, learned: list[Samples]) -> None:
     """An epoch of one minibatch follows the gradient of the copies' mean log-likelihood."""

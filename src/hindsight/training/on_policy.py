@@ -115,6 +115,8 @@ class OnPolicyRuns(Runs):
         if spec.dense_reward:
             real = replace(real, rewards=real.rewards + rollout.approach)
         samples, log_ratio = self._estimate(part.rows, rollout, real, copies)
+        # Of the policy that collected the samples: the update changes its parameters in place.
+        imitation = mechanism(self.agent, part.rows, samples, log_ratio)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
         if not everyone:
@@ -129,7 +131,7 @@ class OnPolicyRuns(Runs):
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
             "hindsight": torch.full_like(before[0], copies is not None),
-            **mechanism(self.agent, part.rows, samples, log_ratio),
+            **imitation,
             "relabelled_share": 1 - n_real / samples.valid.sum(1),
             "s_ratio_before": before[0] / before[1],
             "s_ratio_after": after[0] / after[1],
