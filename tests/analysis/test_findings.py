@@ -165,12 +165,22 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
         factors = ["relabelled_share", "relabelled_advantage", "relabelled_z_squared"]
         return rows[factors].prod(axis=1, skipna=False)
 
+    resting = tested["PPO-HER", "", "random static"]
+    for run in (*hers.values(), *resting.values()):
+        # `log_std` is that after the iteration's update, as in the published z.
+        run.train["log_std_before"] = run.train["log_std"].shift()
+
+    def corrected(rows: pd.DataFrame) -> pd.Series:
+        return rows["relabelled_z_squared"] + 2 * (rows["log_std"] - rows["log_std_before"])
+
+    def corrected_push(rows: pd.DataFrame) -> pd.Series:
+        return rows["relabelled_share"] * rows["relabelled_advantage"] * corrected(rows)
+
     share, advantage, z = (near(column(name), hers, end) for name in (
         "relabelled_share", "relabelled_advantage", "relabelled_z_squared"))  # fmt: skip
     returns, log_std = column("return_mean"), column("log_std")
     low = min(range(20_480, end, 2048), key=lambda step: near(log_std, hers, step))
     few = [near(column("relabelled_share"), runs["failed"], step) for step in (30_000, end)]
-    resting = tested["PPO-HER", "", "random static"]
     assert near(log_std, resting, 100_000) < near(log_std, resting, 30_000)
     assert near(push, runs["weighted"], end) > near(push, hers, end)
     assert near(log_std, runs["weighted"], end) < near(log_std, hers, end)
@@ -186,6 +196,8 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
         f"while the mean action catches {percent(caught_near(hers, end))} %",
         f"fades to {near(push, resting, 100_000):.3f}",
         f"falls from {few[0]:.2f} to {few[1]:.2f}",
+        f"larger by {near(corrected, hers, end) - z:.3f}",
+        f"rests fades to {near(corrected_push, resting, 100_000):.3f}",
         f"return reaches {near(returns, runs['failed'], end):.2f}",
         f"at {near(column('relabelled_z_squared'), runs['failed'], end):.2f}. The product",
         f"to {np.exp(near(log_std, runs['weighted'], 100_000)):.2f} after 100 000 steps",
