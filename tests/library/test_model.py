@@ -258,7 +258,7 @@ def test_what_is_no_model_is_told(tmp_path):
     with pytest.raises(FileError, match="do not match its specification"):
         SAC.load(path)
     path.write_bytes(b"nothing")
-    with pytest.raises(FileError, match="damaged or no checkpoint"):
+    with pytest.raises(FileError, match="damaged, or not a checkpoint"):
         SAC.load(path)
     given = small(lambda: Corridor(), max_episode_steps=12)
     with pytest.raises(SpecError, match="was passed as an object"):

@@ -179,7 +179,10 @@ def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
 def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
     spec, path = cell(), tmp_path / "file.pt"
     cut = {"spec": spec.model_dump_json(), "seeds": [0], "rows": hunter(spec)[None, :-1]}
-    for saved, words in (({"spec": "{}"}, "is no policy file"), (cut, "its parameters do not m")):
+    for saved, words in (
+        ({"spec": "{}"}, "is not a policy file"),
+        (cut, "its parameters do not m"),
+    ):
         save(path, saved)
         with pytest.raises(FileError, match=rf"file\.pt: {words}"):
             read_policy(path, 0)

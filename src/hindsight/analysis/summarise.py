@@ -4,7 +4,6 @@ Each cell is reduced once to arrays `[seed, step]`, from which all tables are co
 statistic starts a new generator with seed 0, so that a row does not depend on which others exist.
 """
 
-import gc
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,9 +92,6 @@ TEX_COLUMNS = {
 
 def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
     """Summarise each plan to a folder of its name in `out`; return the entries without a file."""
-    # Garbage collection over thousands of small frames would take a tenth of the time.
-    gc.freeze()
-    gc.set_threshold(100_000, 50)
     found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
     return [entry for missing in found for entry in missing]
 

@@ -4,7 +4,6 @@ figures.yaml defines all figures. `draw` draws one by name, `draw_all` many. Plo
 imported only when something is drawn.
 """
 
-import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +89,4 @@ def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) 
     sources = {path: folders[specs[path.stem].experiment] for path in out}
     check_tables(dict.fromkeys(sources.values()))
     todo = [(path.stem, sources[path].parent, path.with_suffix(""), ("png",)) for path in out]
-    # Garbage collection over the many objects of a figure would take a tenth of the time.
-    gc.freeze()
-    gc.set_threshold(100_000, 50)
     side_by_side(draw, todo, processes)

@@ -1,5 +1,6 @@
 """Prepare a process: standard streams, memory limits, a home folder; and run jobs in parallel."""
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -75,6 +76,9 @@ def side_by_side(
 
     Raises the first error.  The processes end with this one.
     """
+    # Garbage collection over the many objects of tables and figures would take a tenth of the time.
+    gc.freeze()
+    gc.set_threshold(100_000, 50)
     if min(processes, len(jobs)) < 2:
         return [function(*job) for job in jobs]
     context = multiprocessing.get_context("fork")

@@ -353,6 +353,8 @@ def _in_short(out: Path, plan: dict[str, Any]) -> list[Table]:
     # Only returns on the papers' environment have a common scale.
     by_return = bool(summary["time_to_learn_steps"].notna().any())
     arms = _table("Results", summary, [*ARM, RUNS, *(RETURNS if by_return else SUCCESS)])
+    if tests.empty:  # no two arms have a step of their curves in common
+        return [arms]
     measure = next(name for name in METRICS if name in set(tests["metric"]))
     pairs = _table(
         f"Compared with {plan['arms'][0]}: share of all pairs of runs in which the arm is better "

@@ -92,7 +92,7 @@ def load(path: Path) -> dict[str, Any]:
         # torch's message explains at length how to load unsafe objects anyway.
         refused = isinstance(error, UnpicklingError)
         why = "the safe loader refuses what is in it" if refused else reason(error)
-        raise DamagedError(f"{path}: is damaged or no checkpoint: {why}", path) from error
+        raise DamagedError(f"{path}: is damaged, or not a checkpoint: {why}", path) from error
     if not isinstance(state, dict):
         raise DamagedError(f"{path}: is not a checkpoint", path)
     return state

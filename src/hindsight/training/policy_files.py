@@ -41,16 +41,18 @@ class PolicyFile:
                 "the folder best beside checkpoints and, after the training, in policies"
             )
         if not {"spec", "seeds", "rows"} <= saved.keys():
-            raise FileError(f"{path}: is no policy file")
+            raise FileError(f"{path}: is not a policy file")
         seeds, rows = saved["seeds"], saved["rows"]
         if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-            raise FileError(f"{path}: is no policy file: its seeds are not whole numbers")
+            raise FileError(f"{path}: is not a policy file: its seeds are not whole numbers")
         if not isinstance(rows, Tensor) or rows.dtype != torch.float32:
             raise FileError(
-                f"{path}: is no policy file: its parameters are not real numbers (float32)"
+                f"{path}: is not a policy file: its parameters are not real numbers (float32)"
             )
         if rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
-            raise FileError(f"{path}: is no policy file: it lacks one row of parameters per seed")
+            raise FileError(
+                f"{path}: is not a policy file: it lacks one row of parameters per seed"
+            )
         acts_only = saved.get("part") == "actor"
         return cls(path, values_of(saved["spec"], path), seeds, rows, acts_only, saved)
 
