@@ -161,7 +161,7 @@ def test_a_strategy(package):
     goals, names = (package / name for name in BLOCKS if "goals.py" in name or "replay.py" in name)
     text = goals.read_text(encoding="utf-8")
     block = BLOCKS["src/hindsight/relabel/goals.py"]
-    text = text.replace("#: Of a step, how many", f"{block}\n\n#: Of a step, how many")
+    text = text.replace("\n#: Functions of a step", f"\n{block}\n\n#: Functions of a step")
     text = text.replace('    "episode": episode,\n', '    "episode": episode,\n    "soon": soon,\n')
     goals.write_text(text, encoding="utf-8")
     line = BLOCKS["src/hindsight/specs/replay.py"]
