@@ -5,9 +5,6 @@
 #   snakemake --cores 1 figures/laptop/ppo_her_fig2.png    one figure, and what it depends on
 
 
-configfile: "config.yaml"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"

@@ -39,7 +39,7 @@ def test_what_is_typed_and_is_no_value(pair, named):
     [
         (
             "a: 1\nb: é".encode("latin-1"),
-            r"is not UTF-8 text \(byte 8, line 2\); save it so$",
+            r"is not UTF-8 text \(byte 8, line 2\); save it as UTF-8$",
         ),
         ("a: 1".encode("utf-16"), r"is not UTF-8 text \(byte 0, line 1\)"),
         (b"a: 1\n\nb: 2\na: 3", r"key 'a' is given twice, in lines 1 and 4$"),

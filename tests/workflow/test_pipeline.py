@@ -371,6 +371,24 @@ def test_bad_configuration_stops_before_anything_is_trained(project, pair, named
     assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
 
 
+@pytest.mark.parametrize(
+    ("added", "named"),
+    [
+        ("# é".encode("latin-1"), "config.yaml: is not UTF-8 text"),
+        (b"preset: laptop", "config.yaml: key 'preset' is given twice"),
+        (b"a: [1", "config.yaml: is not YAML"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_named_with_its_line(tmp_path, added, named):
+    for name in ("Snakefile", "workflow", "profiles", "config", "src"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    config = (ROOT / "config.yaml").read_bytes()
+    (tmp_path / "config.yaml").write_bytes(config + b"\n" + added + b"\n")
+    result = snakemake(tmp_path, "--cores", "1", "--dry-run")
+    assert result.returncode != 0 and named in result.stdout
+    assert re.search(r"lines? \d+", result.stdout)
+
+
 def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
     """Where one cell cannot write, the others are finished and the end names what is missing."""
     part = {"preys": ["random"], "spawns": ["apart"], "fidelities": ["released"]}

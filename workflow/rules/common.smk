@@ -1,4 +1,4 @@
-# Plans the configuration: all rules get their files and resources from PROJECT.
+# Reads and plans the configuration: all rules get their files and resources from PROJECT.
 
 
 import shlex
@@ -21,8 +21,16 @@ if workflow.is_main_process and not workflow.output_settings.dryrun:
     end_with_parent(signal.SIGKILL)
 
 try:
-    # Snakemake silently accepts duplicate keys.
+    # Snakemake silently accepts duplicate keys, and does not say where the file is not YAML.
     read_keys(Path("config.yaml"))
+except SpecError as error:
+    raise WorkflowError(str(error)) from None
+
+
+configfile: "config.yaml"
+
+
+try:
     PROJECT = Project.of(parse_config(completed(config, Path())))
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None

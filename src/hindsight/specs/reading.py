@@ -37,7 +37,7 @@ def read_keys(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise SpecError(
-            f"{path}: is not UTF-8 text (byte {error.start}, line {line}); save it so"
+            f"{path}: is not UTF-8 text (byte {error.start}, line {line}); save it as UTF-8"
         ) from None
     values = values_of(text, str(path))
     if not isinstance(values, dict):
