@@ -312,13 +312,14 @@ def _must_have_memory(spec: Any = None) -> None:
 def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) -> Path:
     from hindsight.io.interruption import Interrupted
     from hindsight.library.presets import notes_of
+    from hindsight.specs.code import file_name
     from hindsight.training.cell import train_cell
     from hindsight.training.progress import show
 
     for note in notes_of(spec):
         typer.echo(note, err=True)
     try:
-        with show(out / "progress" / f"{spec.name}.json") as tell:
+        with show(out / "progress" / f"{file_name(spec)}.json") as tell:
             return train_cell(spec, out, execution, tell, callbacks)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)

@@ -319,7 +319,7 @@ def without_permission(lab: Lab) -> str:
         blocked.chmod(0o777)
     if status:
         (line,) = [x for x in process.said.splitlines() if x.startswith("error: ")]
-        demand("cannot be written" in line and lab.spec.name in line, line)
+        demand("cannot be written" in line and file_name(lab.spec) in line, line)
     again = lab.start(heedful=True)
     demand(again.wait() == 0, again.said)
     return "told which file" if status else "had finished"
