@@ -218,13 +218,17 @@ def test_what_is_trained_is_shown_and_trained_anew_only_if_asked(trained, tmp_pa
 def test_what_was_interrupted_is_continued(tmp_path):
     long = ["hidden=8", "--seeds", "2", "--steps", "40960", "n_dims=2"]
     process = subprocess.Popen([HINDSIGHT, "train", *long], cwd=tmp_path, stderr=subprocess.PIPE)
-    while process.poll() is None and not list(tmp_path.rglob("progress/**/*.json")):
+    while not (files := list(tmp_path.rglob("progress/**/[!.]*.json"))) and process.poll() is None:
         time.sleep(0.01)
     process.terminate()
     process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
+    # As a process leaves it that is killed while it writes its progress.
+    half = files[0].with_name(f".{files[0].stem}.x7.json")
+    half.touch()
     told = hindsight("train", *long, cwd=tmp_path)
     assert told.returncode == 0 and "continued at " in told.stderr
+    assert not half.exists()
 
 
 @pytest.mark.parametrize(
