@@ -164,7 +164,7 @@ def closed_streams(lab: Lab) -> str:
     demand(refused.returncode == 1, "a mistake was no failure")
     if "1>&-" not in streams:
         demand("environment.prey: 'statc'" in refused.stdout + refused.stderr, "told nobody")
-    return f"{streams}: trained all the same"
+    return f"{streams}: trained anyway"
 
 
 def too_little_memory(lab: Lab) -> str:
@@ -181,7 +181,7 @@ def no_home(lab: Lab) -> str:
     demand(done.returncode == 0, done.stderr)
     lines = [line for line in done.stderr.splitlines() if f"HOME {home} cannot be used" in line]
     demand(len(lines) == 1, done.stderr)
-    return f"HOME={home}: another is lent"
+    return f"HOME={home}: a temporary one is used"
 
 
 def linked_lock(lab: Lab) -> str:
@@ -229,7 +229,7 @@ def trained_twice(lab: Lab) -> str:
     if lab.turn % 2:
         anew = lab.start("train", *SMALL, "--again")
         demand(anew.wait() == 0 and curves.stat().st_mtime_ns > before, "not trained again")
-        return "shown, and trained anew when asked"
+        return "shown, and retrained when asked"
     return "shown"
 
 
@@ -278,7 +278,7 @@ def exits(lab: Lab) -> str:
     demand(len(lines) == 1 and "stubborn.py, line" in lines[0], f"no sentence: {process.said}")
     (lab.folder / file).unlink()
     demand(lab.start(*STUBBORN, "--workers", workers).wait() == 0, "not completed")
-    return f"{file}: told, not taken for an end"
+    return f"{file}: reported, not mistaken for the end"
 
 
 FAULTS: dict[str, Callable[[Lab], str]] = {

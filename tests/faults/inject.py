@@ -198,20 +198,20 @@ PAGE = """# What it survives
 
 We injected {count} faults, with `{command}` (`make faults`). After each there was no traceback,
 no process left behind and no lock in the way. The same command then finished without help, and
-curves and policies were equal, bit for bit, to those of a run that nobody disturbed (clocks
-aside). What a cluster does to its jobs is tested by `make test-slurm` ([what
-follows](cluster.md)).
+curves and policies were equal, bit for bit, to those of an undisturbed run (except for
+clocks). `make test-slurm` tests what a cluster does to its jobs
+([details](cluster.md)).
 
 {table}
 
-## What cannot be noticed
+## What cannot be detected
 
-A results file carries a checksum of its content. A person who changes numbers and computes the
-checksum anew is caught only where the numbers contradict each other or the specification: a
+A results file carries a checksum of its content. A person who changes numbers and recomputes the
+checksum is caught only if the numbers contradict each other or the specification: a
 return that does not follow from the success rate, two seeds that are equal, a run that ends
 early without a reason, a missing last evaluation, a time that the runs cannot have taken.
-Numbers that could have been trained pass. `hindsight verify-published` trains the beginning of
-published cells again.
+Plausible numbers pass. `hindsight verify-published` retrains the first iterations of published
+cells.
 """
 
 if __name__ == "__main__":

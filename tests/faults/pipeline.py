@@ -196,7 +196,7 @@ def a_job_is_killed_at_an_update(project: Project, word: str) -> str:
         os.kill(project.rng.choice(found), signal.SIGKILL)
     status = command.wait()
     project.nobody_left()
-    return "ended; the restart made everything of the new cells" if status else "had finished"
+    return "ended; the restart made everything from the new cells" if status else "had finished"
 
 
 def struck(project: Project, word: str, number: signal.Signals) -> str:
@@ -253,7 +253,7 @@ def two_at_once(project: Project) -> str:
         return f"a second {what} came after the first"
     lines = [x for x in (other.said + project.log).splitlines() if "is at work there" in x]
     demand(bool(lines), f"no sentence: {other.said}")
-    return f"a second {what} was told of the first, and ended"
+    return f"a second {what} reported the first, and ended"
 
 
 def a_result_is_damaged(project: Project) -> str:
@@ -265,7 +265,7 @@ def a_result_is_damaged(project: Project) -> str:
     lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
     demand(bool(lines) and "set aside" in lines[0], f"no sentence: {command.said}")
     demand(path.with_name(f"{path.name}.damaged").exists(), "what was damaged is gone")
-    return "named, set aside, trained again by the next run"
+    return "named, set aside, retrained by the next run"
 
 
 def a_table_is_damaged(project: Project) -> str:
@@ -278,7 +278,7 @@ def a_table_is_damaged(project: Project) -> str:
     demand(command.wait() != 0, "a damaged table was used")
     lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
     demand(bool(lines) and "is removed" in lines[0], f"no sentence: {command.said}")
-    return "named, removed, made again by the next run"
+    return "named, removed, remade by the next run"
 
 
 def snakemakes_records_are_damaged(project: Project) -> str:
@@ -286,7 +286,7 @@ def snakemakes_records_are_damaged(project: Project) -> str:
     for path in project.rng.sample(records, min(5, len(records))):
         data = path.read_bytes()
         path.write_bytes(data[: project.rng.randrange(len(data))])
-    return "made again what they were of"
+    return "remade the affected files"
 
 
 def the_disk_is_full(project: Project) -> str:
@@ -304,7 +304,7 @@ def the_disk_is_full(project: Project) -> str:
         told = re.search(r"disk .* is full|cannot be written|No space left", command.said)
         demand(told is not None, f"no sentence: {command.said}")
     filler.unlink()
-    return "told, nothing finished lost" if status else "had finished"
+    return "reported, nothing finished lost" if status else "had finished"
 
 
 def damage(project: Project, path: Path) -> str:
@@ -325,7 +325,7 @@ def a_derived_file_is_damaged(project: Project, pattern: str) -> str:
     command = project.start()
     demand(command.wait() == 0, f"{told}: {command.said}\n{project.log}")
     demand(not project.in_the_future(), "still in the future")
-    return f"{told}: written anew, the same command completed"
+    return f"{told}: rewritten, the same command completed"
 
 
 def config_cannot_be_read(project: Project) -> str:
@@ -347,7 +347,7 @@ def config_cannot_be_read(project: Project) -> str:
     lines = command.said.splitlines()
     demand(len(lines) == 1 and named in lines[0], f"no sentence: {command.said}")
     config.write_bytes(whole)
-    return f"{told}: told by replicate and by Snakemake"
+    return f"{told}: reported by replicate and by Snakemake"
 
 
 def a_number_out_of_bounds(project: Project) -> str:
@@ -361,14 +361,14 @@ def a_number_out_of_bounds(project: Project) -> str:
         demand(process.wait() != 0, f"{pair} was taken: {process.said}")
         lines = [x for x in process.said.splitlines() if f"{key}: " in x and "is not allowed" in x]
         demand(len(lines) == 1, f"no sentence: {process.said}")
-    return f"{key}: told by replicate and by Snakemake"
+    return f"{key}: reported by replicate and by Snakemake"
 
 
 def without_a_home(project: Project) -> str:
     command = project.start("env", "HOME=/proc/none", *REPLICATE)
     demand(command.wait() == 0, f"{command.said}\n{project.log}")
     demand("HOME /proc/none cannot be used" in command.said, command.said)
-    return "another is lent"
+    return "a temporary one is used"
 
 
 #: What each begins with: a project that is new, half or wholly run, or run by other code.

@@ -157,7 +157,7 @@ def damaged_checkpoint(lab: Lab, how: Callable | None = None) -> str:
         return f"{told}: of no consequence" if before else "empty"
     named = f"{file_name(lab.spec)}.pt" in process.said
     demand(named and "set aside" in process.said, process.said)
-    return f"{told}: set aside, trained anew"
+    return f"{told}: set aside, retrained"
 
 
 def changed_specification(lab: Lab) -> str:
@@ -170,7 +170,7 @@ def changed_specification(lab: Lab) -> str:
     process = lab.start()
     demand(process.wait() == 0, process.said)
     demand("of other code or specification" in process.said, process.said)
-    return f"another {key}: refused, trained anew"
+    return f"another {key}: refused, retrained"
 
 
 def plan_of(lab: Lab) -> Path:
@@ -245,7 +245,7 @@ def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) ->
     demand(line.startswith("error: ") and path.name in line, f"no sentence: {process.said}")
     demand("set aside" in line and not path.exists(), f"not set aside: {line}")
     demand(path.with_name(f"{path.name}.damaged").exists(), "lost")
-    return f"{told}: named, set aside, made again"
+    return f"{told}: named, set aside, remade"
 
 
 def damaged_result(lab: Lab) -> str:
@@ -278,7 +278,7 @@ def damaged_table(lab: Lab) -> str:
     demand("is removed" in names, names)
     demand(lab.start(*summarise(plan)).wait() == 0, "not made again")
     demand(path.name == "record.json" or path.read_bytes() == whole, f"{path.name} differs")
-    return f"{told}: named, removed, made again"
+    return f"{told}: named, removed, remade"
 
 
 def published(lab: Lab) -> str:
@@ -303,7 +303,7 @@ def published(lab: Lab) -> str:
         demand(process.wait() == 1, f"{told}, and used")
         demand("differs from its checksum" in process.said and target.exists(), process.said)
     process.wait()
-    return f"{told}: refused before anything was made of it"
+    return f"{told}: refused before anything was made from it"
 
 
 def without_permission(lab: Lab) -> str:
@@ -322,7 +322,7 @@ def without_permission(lab: Lab) -> str:
         demand("cannot be written" in line and file_name(lab.spec) in line, line)
     again = lab.start(heedful=True)
     demand(again.wait() == 0, again.said)
-    return "told which file" if status else "had finished"
+    return "named the file" if status else "had finished"
 
 
 def full_disk(lab: Lab) -> str:
@@ -350,7 +350,7 @@ def full_disk(lab: Lab) -> str:
         demand(again.wait() == 0, again.said)
         lab.said += there.said
         shutil.copytree(disk / "results", lab.root)
-    return "told which file" if status else "had finished, or found room enough"
+    return "named the file" if status else "had finished, or found room enough"
 
 
 FAULTS: dict[str, Callable[[Lab], str]] = {
@@ -358,7 +358,7 @@ FAULTS: dict[str, Callable[[Lab], str]] = {
     "trainer: SIGTERM": partial(stop, number=signal.SIGTERM),
     "trainer: SIGINT": partial(stop, number=signal.SIGINT),
     "trainer: SIGHUP": partial(stop, number=signal.SIGHUP),
-    "trainer: whoever started it is killed": orphan,
+    "trainer: its parent process is killed": orphan,
     "trainer: two of one cell": two_at_once,
     "checkpoint: damaged": damaged_checkpoint,
     "checkpoint: does not fit": partial(damaged_checkpoint, how=misfit),
