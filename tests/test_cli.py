@@ -201,7 +201,7 @@ def test_what_is_trained_is_shown_and_trained_anew_only_if_asked(trained, tmp_pa
         [re.sub(r"(it +|^ +)\S+ (evaluate|watch)", r"\1hindsight \2", line) for line in lines]
         for lines in (again.stdout.splitlines(), told)
     )
-    assert said == ["already trained, by the same code; --again trains it anew", *before[2:]]
+    assert said == ["already trained by the same code; --again retrains it", *before[2:]]
     # Anew is anew: no run is taken from a file with fewer of them.
     fewer = hindsight("train", "--her", "final", *SMALL, "--seeds", "1", cwd=tmp_path)
     assert fewer.returncode == 0

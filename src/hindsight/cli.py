@@ -109,7 +109,7 @@ def _set_aside(paths: Iterable[Path]) -> str:
             actions.append(f"{folder} is removed")
         else:
             actions.append(f"set aside as {set_aside(path).name}")
-    again = "made again when the workflow next runs"
+    again = "remade when the workflow next runs"
     return f"; {', '.join(dict.fromkeys(actions))}, and {again}" if actions else ""
 
 
@@ -237,7 +237,7 @@ def train(
 
     trained, files = finished(home, spec) is not None, files_of(spec, home)
     if trained and not again:
-        typer.echo("already trained, by the same code; --again trains it anew")
+        typer.echo("already trained by the same code; --again retrains it")
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every need a training: add --again")
     else:

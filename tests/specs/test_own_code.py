@@ -95,7 +95,7 @@ def test_it_is_trained_anew_and_what_it_was_made_with_is_noted(folder):
         return done.stdout
 
     assert "trains sac" in trained()
-    assert trained().startswith("already trained, by the same code")
+    assert trained().startswith("already trained by the same code")
     (curves,) = folder.glob("results/cells/*/*.parquet")
     assert {"gymnasium", "numpy"} <= about(curves)["versions"].keys()
     (folder / "paying.py").write_text("def scale():\n    return 0.5\n")

@@ -222,16 +222,16 @@ class Record:
             if "identity" in saved and saved["identity"] != self._identity():
                 path.unlink()
                 why = "of other code or specification"
-                print(f"{path}: {why}; training starts anew", file=sys.stderr)
+                print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
                 return None
             runs = self._continue(saved, workers)
         except DamagedError as error:
             set_aside(path)
-            print(f"{error}; set aside, training starts anew", file=sys.stderr)
+            print(f"{error}; set aside, training starts from scratch", file=sys.stderr)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
             set_aside(path)
             why = f"does not fit its cell ({reason(error)})"
-            print(f"{path}: {why}; set aside, training starts anew", file=sys.stderr)
+            print(f"{path}: {why}; set aside, training starts from scratch", file=sys.stderr)
         else:
             at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
             print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
