@@ -1,5 +1,6 @@
 """What the off-policy algorithms share: the parameters of all runs, with optimisers and targets."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from hindsight.nn.adam import Adam
 
 
-class Learner:
+class Learner(ABC):
     """Parameters that Adam optimises and target parameters that follow them, [run, parameter].
 
     A row holds them in the order of `optimised`, then `targets`.
@@ -17,9 +18,9 @@ class Learner:
     optimised: ClassVar[tuple[str, ...]]  # attributes of type Adam
     targets: ClassVar[tuple[str, ...]]  # attributes that are tensors [run, parameter]
 
+    @abstractmethod
     def _split(self) -> None:
         """Set up the networks as views of the parameters."""
-        raise NotImplementedError
 
     @property
     def _optimisers(self) -> dict[str, Adam]:
