@@ -81,7 +81,13 @@ class Interruption(Exception):
     """What ends a training from within."""
 
 
-def interrupted(spec: CellSpec, root: Path, iterations: int = 1) -> Path:
+#: Writes a checkpoint after every iteration.
+EAGER = Execution(checkpoint_seconds=0)
+
+
+def interrupted(
+    spec: CellSpec, root: Path, iterations: int = 1, execution: Execution = EAGER
+) -> Path:
     """Train a cell for so many iterations; returns its checkpoint."""
     heard = []
 
@@ -91,6 +97,6 @@ def interrupted(spec: CellSpec, root: Path, iterations: int = 1) -> Path:
             raise Interruption
 
     with pytest.raises(Interruption):
-        train_cell(spec, root, Execution(checkpoint_seconds=0), interrupt)
+        train_cell(spec, root, execution, interrupt)
     (path,) = (root / "checkpoints").rglob("*.pt")
     return path

@@ -68,13 +68,13 @@ CELLS: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(kind: str) -> dict[str, list[float]]:
+def trained(kind: str, device: str = "cpu") -> dict[str, list[float]]:
     """Columns of the curves and of an evaluation after two iterations, and the parameters' squared
     norms, each of three runs.
     """
     values = {**CELLS[kind], "steps": 10_000, "evaluation": {"episodes": 5}}
     values["algorithm"] = {**values["algorithm"], "hidden": (16, 16), "learning_rate": 1e-3}
-    runs = runs_of(CellSpec.model_validate(values), [0, 1, 2], "cpu")
+    runs = runs_of(CellSpec.model_validate(values), [0, 1, 2], device)
     runs.iterate()
     found = {**runs.iterate(), **{f"evaluation {k}": v for k, v in runs.evaluate().items()}}
     found["parameters squared"] = runs.rows.square().sum(1)

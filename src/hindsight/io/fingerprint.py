@@ -168,9 +168,20 @@ def closure(*roots: str) -> dict[ast.stmt, str]:
     return found
 
 
+def dump(node: object) -> str:
+    """Write a syntax tree as text, which is the same in every version of Python.
+
+    Empty fields are left out, because newer versions add some, such as `type_params`.
+    """
+    if isinstance(node, ast.AST):
+        fields = (f"{key}={dump(x)}" for key, x in ast.iter_fields(node) if x not in (None, []))
+        return f"{type(node).__name__}({', '.join(fields)})"
+    return f"[{', '.join(map(dump, node))}]" if isinstance(node, list) else repr(node)
+
+
 @cache
 def _digest(node: ast.stmt) -> bytes:
-    return hashlib.sha256(ast.dump(node).encode()).digest()
+    return hashlib.sha256(dump(node).encode()).digest()
 
 
 @cache

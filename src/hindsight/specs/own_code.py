@@ -17,7 +17,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from hindsight.io.fingerprint import ROOT, without_docstrings
+from hindsight.io.fingerprint import ROOT, dump, without_docstrings
 
 #: Folders of installed packages, and the standard library's.
 INSTALLED = {"site-packages", "dist-packages"}
@@ -119,7 +119,7 @@ def _tree(path: Path) -> ast.Module | None:
 @cache
 def _digest(path: Path) -> bytes:
     tree = _tree(path)
-    data = path.read_bytes() if tree is None else ast.dump(tree).encode()
+    data = path.read_bytes() if tree is None else dump(tree).encode()
     return hashlib.sha256(data).digest()
 
 
