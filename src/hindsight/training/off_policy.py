@@ -3,7 +3,7 @@
 `OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
 #: as a thousand numbers, but the numbers of a thousand steps would not fit into the cache.
 CHUNK = 50
+#: The actions [run, env, ...] of a chunk's step, from its number and the observations.
+Behaviour = Callable[[int, Tensor], Tensor]
 
 
 class OffPolicyRuns(Runs):
@@ -140,13 +142,12 @@ class OffPolicyRuns(Runs):
 
     def _chunk(self, steps: int) -> int:
         """Take some steps in each environment, with updates; returns the number of updates."""
-        spec, env = self.algorithm, self.env
+        spec = self.algorithm
         # Chunks are numbered from the run's first step, so that no two draw the same numbers even
         # if the last chunk of an iteration is shorter.
         iterations, within = divmod(self.steps, spec.log_interval)
         index = iterations * -(-spec.log_interval // CHUNK) + within // CHUNK
-        noise, warm_up = self._exploration(index, steps)
-        at_random = self._at_random(index, steps)
+        actions_at = self._behaviour(index, steps)
         due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
         n_updates = len(due) * spec.gradient_steps
         uniform = draws(self.seeds, index, (n_updates, spec.batch_size, 3))
@@ -154,43 +155,65 @@ class OffPolicyRuns(Runs):
             if since is not None:
                 uniform[i, ..., 1] = 1  # never relabelled
         normal = self._update_noise(index, n_updates)
-        env.prepare_rollout(index + 1, steps)
-        rewards, ended, succeeded, observed, rests = [], [], [], [], []
+        self.env.prepare_rollout(index + 1, steps)
+        taken: list[tuple[Tensor, ...]] = []
         update = 0
         for t in range(steps):
-            obs, g = env.state.clone(), env.goal_size
-            starting = self.steps * spec.n_envs < spec.learning_starts
-            is_random = starting and spec.random_warm_up
-            actions = warm_up[:, :, t] if is_random else self._explore(obs, noise[:, :, t])
-            if at_random is not None:
-                actions = torch.where(at_random[:, :, t, None], warm_up[:, :, t], actions)
-            step = env.step(actions)
-            desired = obs[..., g : 2 * g]
-            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
-            if step.rest is not None:
-                reward = reward + step.rest
-                rests.append(step.rest)
-            terminated, truncated = step.terminated, step.truncated
-            if self.replay.time_limit_terminates:
-                terminated = terminated | truncated
-            self.buffer.add(
-                obs, actions, reward, step.next_obs, terminated, truncated, step.success, step.rest
-            )
-            rewards.append(reward)
-            ended.append(step.terminated | step.truncated)
-            succeeded.append(step.success)
-            observed.append(obs)
-            self.steps += 1
+            taken.append(self._step(actions_at, t))
             if self._is_due(self.steps):
                 for _ in range(spec.gradient_steps):
                     self._update(uniform[:, update], normal[:, update])
                     update += 1
+        observed, *outcomes = zip(*taken, strict=True)
+        rewards, ended, succeeded, *rests = (torch.stack(x, dim=-1) for x in outcomes)
+        self.recent.add(rewards, ended, succeeded)
         if rests:
-            self._diagnostics["reward_rest"].append(torch.stack(rests, dim=-1).mean((1, 2)))
-        self.recent.add(*(torch.stack(x, dim=-1) for x in (rewards, ended, succeeded)))
+            self._diagnostics["reward_rest"].append(rests[0].mean((1, 2)))
         if self.standardiser is not None:
             self.standardiser.update(torch.cat(observed, dim=1))
         return n_updates
+
+    def _step(self, actions_at: Behaviour, t: int) -> tuple[Tensor, ...]:
+        """Take the chunk's step `t` in each environment, and store it.
+
+        Returns observations [run, env, obs], rewards, whether episodes ended and succeeded, and, if
+        the environment has one, the part of the reward that does not depend on the goal [run, env].
+        """
+        env, g = self.env, self.env.goal_size
+        obs = env.state.clone()
+        actions = actions_at(t, obs)
+        step = env.step(actions)
+        reward, _ = env.task.reward(step.next_achieved, obs[..., g : 2 * g], step.terminated)
+        if step.rest is not None:
+            reward = reward + step.rest
+        terminated, truncated = step.terminated, step.truncated
+        ended = terminated | truncated
+        if self.replay.time_limit_terminates:
+            terminated = ended
+        self.buffer.add(
+            obs, actions, reward, step.next_obs, terminated, truncated, step.success, step.rest
+        )
+        self.steps += 1
+        rest = () if step.rest is None else (step.rest,)
+        return obs, reward, ended, step.success, *rest
+
+    def _behaviour(self, index: int, steps: int) -> Behaviour:
+        """Draw a chunk's random numbers; returns its actions as a function of step and obs."""
+        spec = self.algorithm
+        noise, warm_up = self._exploration(index, steps)
+        at_random = self._at_random(index, steps)
+
+        def actions_at(t: int, obs: Tensor) -> Tensor:
+            starting = self.steps * spec.n_envs < spec.learning_starts
+            if starting and spec.random_warm_up:
+                actions = warm_up[:, :, t]
+            else:
+                actions = self._explore(obs, noise[:, :, t])
+            if at_random is not None:
+                actions = torch.where(at_random[:, :, t, None], warm_up[:, :, t], actions)
+            return actions
+
+        return actions_at
 
     def _is_due(self, steps: int) -> bool:
         """Whether updates follow after this many steps of each environment."""
