@@ -81,8 +81,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 found = resolve_name("hindsight.envs.facts:own_step_limit")(self.make())
             if found is None:
                 raise SpecError(
-                    f"{self.called} has no step limit: set one, such as max_episode_steps=100, or wrap "
-                    "it in gymnasium.wrappers.TimeLimit"
+                    f"{self.called} has no step limit: set one, such as max_episode_steps=100, or "
+                    "wrap it in gymnasium.wrappers.TimeLimit"
                 )
             object.__setattr__(self, "max_episode_steps", found)
         _ = self.facts
