@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -416,30 +416,6 @@ def export(
     model = Model.load(policy, env)
     model.export(out, run)
     typer.echo(f"{out}: run {model.best_run if run is None else run}")
-
-
-@app.command()
-def compare(
-    results: Annotated[
-        list[str],
-        typer.Argument(
-            help="results files, folders, or published arms such as PPO-HER; NAME=... sets a name"
-        ),
-    ],
-    fidelity: Annotated[
-        Literal["released", "described"], typer.Option(help="fidelity of the published arms")
-    ] = "described",
-    out: Annotated[Path, typer.Option(help="folder for tables and figures")] = Path(
-        "results/comparison"
-    ),
-) -> None:
-    """Compare results: figures, medians, intervals, and tests on common conditions."""
-    from rich.console import Console
-
-    from hindsight.report.compare import compare as side_by_side
-
-    for shown in side_by_side(results, out, fidelity):
-        Console().print(shown, highlight=False, soft_wrap=isinstance(shown, str))
 
 
 @app.command()

@@ -81,9 +81,8 @@ def between(unit: str, counts: Sequence[int]) -> str:
 
 
 def origin(source: str) -> str:
-    """Return the origin of a figure's results: a preset, the published ones, or a comparison."""
-    words = {"published": "published results", "comparison": "results side by side"}
-    return words.get(source, f"preset {source}")
+    """Return the origin of a figure's results: a preset, or the published ones."""
+    return "published results" if source == "published" else f"preset {source}"
 
 
 def arms_of(plan: Mapping[str, Any]) -> list[str]:
