@@ -340,11 +340,25 @@ def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -
         return set(medians.index[np.isfinite(medians)])
 
     network = runs_of(plan, "network", "described")
-    for runs, large, more in ((algorithms, "", 5), (network, ", 3 × 512", 4)):
+    for runs, large, more in ((algorithms, "", 5), (network, " (3 × 512)", 4)):
         alone, hindsight = solved(runs, f"PPO{large}"), solved(runs, f"PPO-HER{large}")
         assert alone < hindsight and (len(alone), len(hindsight - alone)) == (5, more)
-    large_recipe = steps_of(network, "recipe, 3 × 512")
+    large_recipe = steps_of(network, "recipe (3 × 512)")
     assert np.isfinite(large_recipe).all() and large_recipe.size == 12 * 4
+
+
+def test_how_many_runs_of_sac_learn_with_either_network(findings: str, plan: Plan) -> None:
+    network = runs_of(plan, "network", "described")
+    arms = {size: steps_of(network, f"SAC-HER{size}") for size in ("", " (3 × 512)")}
+    assert {len(steps) for steps in arms.values()} == {48}
+    text = chapter(findings, "Does the small network matter?")
+    for spawn, words in (("random", "at random"), ("apart", "at fixed places")):
+        learn = [np.isfinite(steps_of(network, f"SAC-HER{size}", spawn)).sum() for size in arms]
+        assert f"start {words} | {learn[0]} of 24 | {learn[1]} of 24 |" in text
+    small, large = (steps.groupby(level=0).median() for steps in arms.values())
+    assert np.isinf(large["random straight_away"]) and np.isinf(large["apart straight_away"])
+    ratio = (large / small)[np.isfinite(small) & np.isfinite(large)].max()
+    assert f"up to {ratio:.1f} times as many steps" in text
 
 
 def test_the_recipe_can_be_typed(findings: str) -> None:

@@ -61,7 +61,7 @@ def test_what_the_papers_figures_are_made_of():
     own = learning_rate["arms"]["PPO-HER"]
     assert len(own["conditions"]) == 12
     # Published, but not in the papers' preset: beside all of its own grid.
-    assert len(grids["network"]["arms"]["SAC-HER, 3 × 512"]["conditions"]) == 12
+    assert len(grids["network"]["arms"]["SAC-HER (3 × 512)"]["conditions"]) == 12
     assert own["levels"] == [{"learning_rate": rate} for rate in (3e-3, 3e-4, 3e-5)]
     shares = [level["s_ratio"] for level in grids["s_ratio"]["arms"]["MEHER"]["levels"]]
     assert shares == [s / 10 for s in range(11)] and grids["s_ratio"]["seeds"] == 16

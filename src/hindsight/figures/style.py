@@ -103,13 +103,13 @@ _LARGE: dict[str, Any] = {"hidden": [512, 512, 512]}
 #: All methods: the keys that an arm must have, the method's name and its look. The first match
 #: counts. Colours of the most common ones: Okabe & Ito 2008.
 METHODS: tuple[tuple[dict[str, Any], str, Look], ...] = (
-    (_PPO | _LARGE | {"her": None}, "PPO, 3 × 512", Look("#001A2E", _LONG, "H", 2.6)),
+    (_PPO | _LARGE | {"her": None}, "PPO (3 × 512)", Look("#001A2E", _LONG, "H", 2.6)),
     (_PPO | _LARGE | {"copies": "failed", "weight": SET, "until_success": SET},
-     "recipe, 3 × 512", Look("#C2185B", _LONG, "*", 2.2)),
-    (_PPO | _LARGE | {"until_success": SET}, "PPO-HER-2-PPO, 3 × 512",
+     "recipe (3 × 512)", Look("#C2185B", _LONG, "*", 2.2)),
+    (_PPO | _LARGE | {"until_success": SET}, "PPO-HER-2-PPO (3 × 512)",
      Look("#00513B", (0, (6, 1, 1, 1)), (3, 0, 0), 2.6)),
-    (_PPO | _LARGE, "PPO-HER, 3 × 512", Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6)),
-    (_SAC | _LARGE, "SAC-HER, 3 × 512", Look("#DDA0C4", (0, (1.5, 1.5)), (5, 0, 180), 2.6)),
+    (_PPO | _LARGE, "PPO-HER (3 × 512)", Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6)),
+    (_SAC | _LARGE, "SAC-HER (3 × 512)", Look("#DDA0C4", (0, (1.5, 1.5)), (5, 0, 180), 2.6)),
     (_PPO | {"clone": True}, "GCSL", Look("#8C6D1F", _LONG, "X")),
     (_PPO | {"dense_reward": True}, "PPO, dense reward", Look("#56B4E9", _DASHDOT, "^")),
     (_PPO | {"exploration": "annealed", "sigma_final": 0.5}, "PPO-HER, σ = 0.5",
