@@ -359,6 +359,10 @@ def test_how_many_runs_of_sac_learn_with_either_network(findings: str, plan: Pla
     assert np.isinf(large["random straight_away"]) and np.isinf(large["apart straight_away"])
     ratio = (large / small)[np.isfinite(small) & np.isfinite(large)].max()
     assert f"up to {ratio:.1f} times as many steps" in text
+    ppo = steps_of(network, "PPO-HER (3 × 512)").groupby(level=0).median()
+    learned_by_sac = large[np.isfinite(large)]
+    assert len(learned_by_sac) == 6 and (learned_by_sac < ppo[learned_by_sac.index]).all()
+    assert "In the six conditions that it learns, it still needs fewer steps than PPO-HER" in text
 
 
 def test_the_recipe_can_be_typed(findings: str) -> None:
