@@ -39,8 +39,14 @@ def mean(values: Array) -> Array:
 
 
 def iqm(values: Array) -> Array:
-    """Return the interquartile mean over the last axis."""
-    return np.asarray(scipy.stats.trim_mean(values, 0.25, axis=-1))
+    """Return the interquartile mean over the last axis.
+
+    Like scipy.stats.trim_mean(values, 0.25, axis=-1), which takes four times as long.
+    """
+    n = values.shape[-1]
+    middle = slice(n // 4, n - n // 4)
+    ordered = np.partition(values, (middle.start, middle.stop - 1), axis=-1)
+    return np.asarray(ordered[..., middle].mean(axis=-1))
 
 
 @cache  # few seeds have few possible shares

@@ -117,6 +117,16 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
     return Grid(fig, panels, shown, spec)
 
 
+def sharing(own: Sequence[Panel], axis: str) -> list[list[Panel]]:
+    """Group panels by the axis, "x" or "y", that they share."""
+    shared = getattr(own[0].ax, f"get_shared_{axis}_axes")()
+    groups: dict[Axes, list[Panel]] = {}
+    for panel in own:
+        first = next((ax for ax in groups if shared.joined(ax, panel.ax)), panel.ax)
+        groups.setdefault(first, []).append(panel)
+    return list(groups.values())
+
+
 def _name_panels(
     fig: Figure,
     spec: FigureSpec,

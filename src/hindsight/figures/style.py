@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import matplotlib.style
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator
 from PIL import Image
 
 from hindsight.analysis.arms import SET
@@ -37,30 +37,35 @@ COLUMN_INCHES, PAGE_INCHES, PAPER_POINTS = 3.3, 6.9, 8.0
 #: Heights in inches: a line of the title, of the subtitle, a row of the legend.
 TITLE, SUBTITLE, LEGEND = 0.22, 0.165, 0.23
 
-_RC: dict[str, Any] = (
-    sns.axes_style("whitegrid")
-    | sns.plotting_context("paper")
-    | {
-        "font.family": "DejaVu Sans",  # ships with matplotlib: the same glyphs on every machine
-        "font.size": 8.0,
-        "axes.titlesize": 8.5,
-        "axes.labelsize": 8.5,
-        "xtick.labelsize": 7.5,
-        "ytick.labelsize": 7.5,
-        "legend.fontsize": 8.5,
-        "legend.frameon": False,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": FAINT,
-        "axes.labelcolor": TEXT,
-        "grid.color": "#E8E8E8",
-        "grid.linewidth": 0.6,
-        "text.color": TEXT,
-        "lines.markersize": 3.8,
-        "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
-        "pdf.compression": 1,  # 25 % faster than 6, for 2 % more bytes
-    }
-)
+_RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same glyphs on every machine
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": TEXT,
+    "axes.axisbelow": True,
+    "axes.linewidth": 1.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": FAINT,
+    "axes.grid": True,
+    "grid.color": "#E8E8E8",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.8,
+    "lines.solid_capstyle": "round",
+    "patch.edgecolor": "w",
+    "patch.force_edgecolor": True,
+    "patch.linewidth": 0.8,
+    "text.color": TEXT,
+    "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
+    "pdf.compression": 1,  # 25 % faster than 6, for 2 % more bytes
+}
+for _axis, _mark in (("xtick", "bottom"), ("ytick", "left")):
+    _RC |= {f"{_axis}.{_mark}": False, f"{_axis}.labelsize": 7.5, f"{_axis}.color": ".15",
+            f"{_axis}.major.size": 4.8, f"{_axis}.major.width": 1.0}  # fmt: skip
 _LETTERS = [name for name in _RC if name.endswith(("labelsize", "titlesize", "fontsize"))]
 #: Whether a figure is for a paper: as wide as its column or page, and without title and subtitle.
 _PAPER = ContextVar("paper", default=False)
@@ -211,7 +216,8 @@ def arm_look(method: str) -> Look:
 
 def palette() -> LinearSegmentedColormap:
     """Return a palette from light to dark whose lightest colour is visible on white."""
-    return LinearSegmentedColormap.from_list("swept", sns.color_palette("viridis_r", 20)[3:])
+    light = matplotlib.colormaps["viridis_r"](np.linspace(0, 1, 22))
+    return LinearSegmentedColormap.from_list("swept", light[4:-1])
 
 
 def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
@@ -324,33 +330,31 @@ def row_label(ax: Axes, text: str) -> None:
     )
 
 
-def number_axis(axes: Sequence[Axes], low: float, high: float, *, log: bool) -> None:
-    """Set limits and a few ticks of an x axis that panels share."""
-    for ax in axes:
-        if log:
-            ax.set_xscale("log")
-            ax.xaxis.set_minor_formatter(NullFormatter())
-            ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            if high < 20 * low:  # powers of ten would give too few ticks
-                ticks = [m * 10.0**n for n in range(-6, 9) for m in (1, 2, 5)]
-                ax.set_xticks([tick for tick in ticks if low <= tick <= high])
-        else:
-            found = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-            ax.set_xticks([tick for tick in found if low <= tick <= 0.93 * high])
-        ax.set_xlim(low, high)
+def number_axis(ax: Axes, low: float, high: float, *, log: bool) -> None:
+    """Set limits and a few ticks of an x axis, and of those that share it."""
+    if log:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        if high < 20 * low:  # powers of ten would give too few ticks
+            ticks = [m * 10.0**n for n in range(-6, 9) for m in (1, 2, 5)]
+            ax.set_xticks([tick for tick in ticks if low <= tick <= high])
+    else:
+        found = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        ax.set_xticks([tick for tick in found if low <= tick <= 0.93 * high])
+    ax.set_xlim(low, high)
 
 
-def scale(axes: Sequence[Axes], limits: tuple[float, float] | None, *, log: bool = False) -> None:
-    """Set the y axis that panels share: limits with a margin; None: fit to the data."""
-    for ax in axes:
-        if log:
-            ax.set_yscale("log")
-        if limits is not None:
-            low, high = limits
-            ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
-            ticks = np.linspace(low, high, 5)
-            named = [f"{y:g}".replace("-", "−") if i % 2 == 0 else "" for i, y in enumerate(ticks)]
-            ax.set_yticks(ticks, named)
+def scale(ax: Axes, limits: tuple[float, float] | None, *, log: bool = False) -> None:
+    """Set a y axis, and those that share it: limits with a margin; None: fit to the data."""
+    if log:
+        ax.set_yscale("log")
+    if limits is not None:
+        low, high = limits
+        ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+        ticks = np.linspace(low, high, 5)
+        named = [f"{y:g}".replace("-", "−") if i % 2 == 0 else "" for i, y in enumerate(ticks)]
+        ax.set_yticks(ticks, named)
 
 
 def note(ax: Axes, text: str, *, alarm: bool = False) -> None:
