@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics
-from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, ResultError
+from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, Columns, ResultError
 
 Array = NDArray[np.float64]
-#: Columns of a table by name, all of one length. A column of a data frame takes ten times as long
-#: to look up, and there are hundreds of thousands of look-ups.
-Columns = dict[str, NDArray[Any]]
 Key = dict[str, Any]
 Item = TypeVar("Item")
 
@@ -103,19 +100,18 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     Raises:
         ResultError: the cell has fewer than `n_seeds` seeds.
     """
-    seeds = np.unique(cell.curves["seed"].to_numpy())
+    seeds = np.unique(cell.training["seed"])
     if n_seeds is not None and seeds.size < n_seeds:
         raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
-    rows = cell.curves
-    evaluations = {name: cell.evaluations[name].to_numpy() for name in EVALUATION_COLUMNS}
-    observed = np.unique(rows["env_steps"].to_numpy())
+    rows, evaluations = cell.training, {name: cell.tests[name] for name in EVALUATION_COLUMNS}
+    observed = np.unique(rows["env_steps"])
     env_steps = metrics.extend_grid(observed, cell.budget)
-    seed_index = np.searchsorted(seeds, rows["seed"].to_numpy())
-    step_index = np.searchsorted(observed, rows["env_steps"].to_numpy())
+    seed_index = np.searchsorted(seeds, rows["seed"])
+    step_index = np.searchsorted(observed, rows["env_steps"])
 
     def matrix(column: str) -> Array:
         values = np.full((seeds.size, env_steps.size), np.nan)
-        values[seed_index, step_index] = rows[column].to_numpy(dtype=np.float64)
+        values[seed_index, step_index] = rows[column]
         # The file holds -inf for the largest of no relabelled samples.
         return np.where(np.isneginf(values), np.nan, values)
 
