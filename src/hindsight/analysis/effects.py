@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+
 from hindsight.analysis import statistics
 
 CONDITION = "condition"

@@ -52,11 +52,8 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
         found |= set(read_table(path)["fidelity"])
         found |= planned(path.with_name("plan.json"))
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    return [
-        judged(claim, Evidence(directory, fidelity))
-        for claim in CLAIMS.values()
-        for fidelity in fidelities
-    ]
+    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
+    return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:

@@ -76,6 +76,8 @@ class Evidence:
 
     directory: Path
     fidelity: str
+    #: The tables read so far, by path: claims share them.
+    read: dict[Path, pd.DataFrame] = field(default_factory=dict, compare=False)
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
@@ -91,8 +93,10 @@ class Evidence:
         path = self.directory / experiment / name
         if not path.exists():
             raise Untested(f"the experiment {experiment} has no results")
-        rows = read_table(path)
-        rows = rows[rows["fidelity"] == self.fidelity]
+        if path not in self.read:
+            table = read_table(path)
+            self.read[path] = table[table["fidelity"] == self.fidelity]
+        rows = self.read[path]
         absent = set(roles) - set(rows["role"])
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""

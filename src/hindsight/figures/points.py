@@ -264,8 +264,8 @@ def _draw_runs(
     for y, keys in places.items():
         x = [x for key in keys for x in found.runs.get(key, ())]
         # With a colour each, ticks are drawn where they are, not at the nearest pixel.
-        ax.scatter(x, [y + offset] * len(x), 25, [look.colour] * len(x), "|", linewidth=0.7,
-                   alpha=0.35, zorder=1)  # fmt: skip
+        ax.scatter(x, [y + offset] * len(x), s=25, color=[look.colour] * len(x), marker="|",
+                   linewidth=0.7, alpha=0.35, zorder=1)  # fmt: skip
 
 
 def _draw_rows(
