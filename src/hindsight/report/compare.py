@@ -5,21 +5,20 @@ is then summarised and drawn like any other.
 """
 
 import json
-import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from rich.box import SIMPLE
 from rich.table import Table
 
 from hindsight.analysis.cells import PAPERS_ENVIRONMENT, load_cell
 from hindsight.analysis.summarise import read_table, summarise
+from hindsight.figures.names import CONDITIONS
 from hindsight.io.files import as_json, write_if_changed
-from hindsight.report.present import Column, count, interval, number, of, p_value
+from hindsight.report import present
 from hindsight.specs.cell import model_of
 from hindsight.specs.config import PAPERS_TASK, PUBLISHED, load
 from hindsight.specs.errors import SpecError
@@ -39,33 +38,8 @@ OF_CURVES = ("log_interval",)
 METHOD_KEYS = ("s_ratio", "failures", "until_success", "until_steps", "then")
 
 
-def _steps(value: float) -> str:
-    return count(value) if math.isfinite(value) else "never"
-
-
-ARM: list[Column] = [("condition", of(str, "condition")), ("arm", of(str, "arm"))]
-RUNS: Column = ("runs", of(count, "n_seeds"))
-SOLVED: Column = (
-    "share that solved it", of(interval, "solved_share", "solved_low", "solved_high")
-)  # fmt: skip
-RETURNS: list[Column] = [
-    ("best median return", of(number, "max_median_return")),
-    ("after steps", of(_steps, "time_to_learn_steps")),
-    ("final return (interquartile mean)", of(interval, "iqm_return", "iqm_low", "iqm_high")),
-    SOLVED,
-]
-SUCCESS: list[Column] = [
-    ("final success", of(interval, "mean_success", "success_low", "success_high")),
-    SOLVED,
-    ("solved after steps (median)", of(_steps, "solve_step_median")),
-]
-PAIRS: list[Column] = [
-    ("within steps", of(count, "steps")),
-    ("better", of(interval, "probability_of_improvement", "probability_low", "probability_high")),
-    ("p", of(p_value, "p_holm")),
-]
-#: The metrics whose tests are shown.
-METRICS = {"auc": "mean return over training", "success_auc": "mean success over training"}
+#: The environment's name and, where fidelities make a difference to it, its fidelity.
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -77,48 +51,61 @@ class Result:
     name: str | None
 
     @property
-    def how(self) -> dict[str, dict[str, Any]]:
+    def how(self) -> dict[str, Any]:
         """The keys of algorithm, hindsight and replay that differ from their defaults."""
-        found = {}
-        for part in ("algorithm", "hindsight", "replay"):
-            given = self.spec.get(part) or {}
-            own = _set(part, given, beside=("name", "strategy", "fidelity"))
-            found[part] = {key: value for key, value in own.items() if key not in OF_CURVES}
-        return found
+        return {
+            f"{part}.{key}": value
+            for part in ("algorithm", "hindsight", "replay")
+            for key, value in _set(part, self.spec.get(part) or {}, ("strategy", "fidelity"))
+            if key not in OF_CURVES
+        }
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm."""
+        return str(self.spec["algorithm"].get("name", "ppo"))
 
     @property
     def her(self) -> str | None:
         """The strategy of hindsight."""
-        found: str | None = {**self.how["replay"], **self.how["hindsight"]}.get("strategy")
+        found: str | None = self.how.get("hindsight.strategy", self.how.get("replay.strategy"))
         return found
 
     @property
-    def place(self) -> str:
-        """The environment as text, equal for equal environments; older files lack some keys."""
-        own = _set("environment", self.spec["environment"], beside=("id", "spawn", "prey"))
-        return json.dumps(own, sort_keys=True)
+    def method(self) -> str:
+        """The name of what learns: `PPO`, `PPO-HER`."""
+        return self.algorithm.upper() + "-HER" * (self.her is not None)
+
+    @property
+    def place(self) -> Place:
+        """The environment, with its keys that differ from their defaults."""
+        where = dict(_set("environment", self.spec["environment"], ("id", "spawn", "prey")))
+        name, fidelity = where.pop("id").removesuffix("-v0"), where.pop("fidelity", "released")
+        pair = where.pop("spawn", None), where.pop("prey", None)
+        words = [" ".join(pair) if all(pair) else name, *(f"{k}={v}" for k, v in where.items())]
+        return ", ".join(words), fidelity
 
     @property
     def fidelities(self) -> set[str]:
         """The fidelity it was trained under, if the fidelities differ for this cell."""
-        where, parts = self.spec["environment"], self.how
-        found = {part["fidelity"] for part in parts.values() if part.get("strategy")}
-        differs = where.get("prey") in ("attract", "repel")
-        return found | ({where.get("fidelity", "released")} if differs else set())
+        parts = [self.how[f"{part}.fidelity"] for part in ("hindsight", "replay")
+                 if f"{part}.strategy" in self.how]  # fmt: skip
+        differs = self.spec["environment"].get("prey") in ("attract", "repel")
+        return {*parts, *([self.place[1]] if differs else [])}
 
 
-def _set(part: str, given: dict[str, Any], beside: Collection[str] = ()) -> dict[str, Any]:
-    """Return the keys of a part of a specification that differ from their defaults.
-
-    Keys in `beside` are always kept.
+def _set(part: str, given: dict[str, Any], beside: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a part of a specification that differ from their defaults, and those in
+    `beside`; older files lack some keys.
     """
-    kind = model_of(part, given).model_fields
     usual = {
         key: list(value) if isinstance(value, tuple) else value
-        for key, field in kind.items()
+        for key, field in model_of(part, given).model_fields.items()
         if (value := field.get_default(call_default_factory=True)) is not None
     }
-    return {key: value for key, value in given.items() if key in beside or value != usual.get(key)}
+    for key, value in given.items():
+        if key in beside or value != usual.get(key):
+            yield key, value
 
 
 def compare(given: Sequence[str], out: Path, fidelity: str = "described") -> list[Table | str]:
@@ -135,20 +122,19 @@ def compare(given: Sequence[str], out: Path, fidelity: str = "described") -> lis
             no condition.
         FileError: a results file cannot be used.
     """
-    arms = _named(list(chain.from_iterable(_found(text, fidelity) for text in given)))
+    arms = _arms([result for text in given for result in _found(text, fidelity)])
     if len(arms) < 2:
         only = ", ".join(arms) or "none"
         raise SpecError(f"a comparison needs at least two arms, but was given {only}")
-    places = {arm: _by_place(arm, results) for arm, results in arms.items()}
-    common = [p for p in next(iter(places.values())) if all(p in own for own in places.values())]
+    common = [p for p in next(iter(arms.values())) if all(p in own for own in arms.values())]
     if not common:
-        has = "; ".join(f"{arm}: {', '.join(_names(own).values())}" for arm, own in places.items())
+        has = "; ".join(f"{arm}: {', '.join(_names(own).values())}" for arm, own in arms.items())
         raise SpecError(f"the arms have no condition in common ({has})")
-    plan = _plan({arm: {p: own[p] for p in common} for arm, own in places.items()})
+    plan = _plan({arm: {p: own[p] for p in common} for arm, own in arms.items()})
     write_if_changed(out / "plan.json", as_json(plan))
     summarise(out / "plan.json", out)
     drawn = _draw(out, plan["entries"][0]["fidelity"])
-    left = {arm: own.keys() - set(common) for arm, own in places.items()}
+    left = {arm: own.keys() - set(common) for arm, own in arms.items()}
     return [
         *_in_short(out, plan),
         *(f"left out: {len(rest)} conditions of {arm}" for arm, rest in left.items() if rest),
@@ -212,87 +198,50 @@ def _shipped(what: str, fidelity: str, text: str) -> tuple[str, list[Path]]:
     return arm, files
 
 
-def _named(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Group results into arms: by the user's name or, without one, by what learns."""
-    named: dict[str, list[Result]] = defaultdict(list)
-    unnamed: dict[str, list[Result]] = defaultdict(list)
+def _arms(results: Sequence[Result]) -> dict[str, dict[Place, Result]]:
+    """Group results into arms, by the user's name or else by what learns; then by environment."""
+    arms: dict[str, dict[Place, Result]] = {}
+    unnamed = [result for result in results if result.name is None]
     for result in results:
-        if result.name is not None:
-            named[result.name].append(result)
-        else:
-            unnamed[json.dumps(result.how, sort_keys=True)].append(result)
-    bare: dict[str, list[list[Result]]] = defaultdict(list)
-    for group in unnamed.values():
-        first = group[0]
-        how = str(first.how["algorithm"].get("name", "ppo")).upper()
-        bare[f"{how}-HER" if first.her else how].append(group)
-    for name, groups in bare.items():
-        for group, more in zip(groups, _apart([group[0] for group in groups]), strict=True):
-            full = f"{name} {more}".strip()
-            named[full if full not in named else f"{full} (own)"] += group
-    return dict(named)
-
-
-def _apart(firsts: Sequence[Result]) -> list[str]:
-    """Return the keys in which arms of one name differ: `learning_rate=0.001`, `released`."""
-    flat = [
-        {f"{part}.{key}": value for part, keys in one.how.items() for key, value in keys.items()}
-        for one in firsts
-    ]
-    keys = [
-        key
-        for key in dict.fromkeys(chain.from_iterable(flat))
-        if len({json.dumps(own.get(key)) for own in flat}) > 1
-    ]
-    return [
-        ", ".join(
-            str(own[key]) if key.endswith(".fidelity") else f"{key.split('.')[1]}={own[key]}"
-            for key in keys
-            if key in own
-        )
-        for own in flat
-    ]
-
-
-def _by_place(arm: str, results: Iterable[Result]) -> dict[str, Result]:
-    """Return an arm's results by environment; raise SpecError for two in one environment."""
-    found: dict[str, Result] = {}
-    for result in results:
-        if (other := found.setdefault(result.place, result)).path != result.path:
-            where = next(iter(_names({result.place: result}).values()))
+        name = result.name or _label(result, unnamed)
+        if result.name is None and any(other.name == name for other in results):
+            name += " (own)"
+        own = arms.setdefault(name, {})
+        if (other := own.setdefault(result.place, result)).path != result.path:
             raise SpecError(
-                f"two results of {arm} in {where}: {other.path} and {result.path}; pass only one "
-                "of them, or name them: NAME=FILE"
+                f"two results of {name} in {result.place[0]}: {other.path} and {result.path}; pass "
+                "only one of them, or name them: NAME=FILE"
             )
-    return found
+    return arms
 
 
-def _names(places: Iterable[str]) -> dict[str, str]:
-    """Return the environments' names, followed by keys that are not at their defaults."""
-    texts = {}
-    for place in places:
-        where = json.loads(place)
-        shown = where["id"].removesuffix("-v0")
-        if {"spawn", "prey"} <= where.keys():
-            shown = f"{where['spawn']} {where['prey']}"
-        beside = ("id", "spawn", "prey", "fidelity")
-        more = [f"{key}={value}" for key, value in where.items() if key not in beside]
-        texts[place] = ", ".join([shown, *more])
-    twice = {text for text in texts.values() if list(texts.values()).count(text) > 1}
-    return {
-        place: f"{text}, {json.loads(place).get('fidelity', 'released')}" if text in twice else text
-        for place, text in texts.items()
-    }
+def _label(result: Result, others: Iterable[Result]) -> str:
+    """Return a result's method, and the keys in which results of that method differ:
+    `PPO-HER described, learning_rate=0.001`.
+    """
+    alike = [other.how for other in others if other.method == result.method]
+    words = [
+        str(result.how[key]) if key.endswith(".fidelity") else f"{key.split('.')[1]}={value}"
+        for key in dict.fromkeys(key for how in alike for key in how)
+        if len({json.dumps(how.get(key)) for how in alike}) > 1
+        and (value := result.how.get(key)) is not None
+    ]
+    return f"{result.method} {', '.join(words)}".strip()
 
 
-def _plan(arms: dict[str, dict[str, Result]]) -> dict[str, Any]:
+def _names(places: Iterable[Place]) -> dict[Place, str]:
+    """Return the environments' names, with the fidelity where only that differs."""
+    count = Counter(name for name, _ in places)
+    return {place: place[0] if count[place[0]] == 1 else ", ".join(place) for place in places}
+
+
+def _plan(arms: dict[str, dict[Place, Result]]) -> dict[str, Any]:
     """Return the plan of an experiment with these arms, by name and environment."""
     everything = [result for own in arms.values() for result in own.values()]
     under = set().union(*(result.fidelities for result in everything))
     fidelity = BOTH if len(under) > 1 else next(iter(under), EITHER)
     names = _names(next(iter(arms.values())))
-    papers = {text for text in names.values() if len(text.split(" ")) == 2 and "," not in text}
-    of_papers = papers == set(names.values()) and all(
+    of_papers = set(names.values()) <= CONDITIONS.keys() and all(
         result.spec["environment"]["id"] == PAPERS_ENVIRONMENT for result in everything
     )
     networks = {tuple(result.spec["algorithm"].get("hidden", ())) for result in everything}
@@ -313,12 +262,12 @@ def _plan(arms: dict[str, dict[str, Result]]) -> dict[str, Any]:
                 "fidelity": fidelity,
                 "arm": arm,
                 "role": "baseline" if arm == next(iter(arms)) else "level",
-                "algorithm": str(result.how["algorithm"].get("name", "ppo")),
+                "algorithm": result.algorithm,
                 "her": result.her,
                 "keys": {
-                    key: value
-                    for key, value in result.how["hindsight"].items()
-                    if key in METHOD_KEYS
+                    key: result.how[f"hindsight.{key}"]
+                    for key in METHOD_KEYS
+                    if f"hindsight.{key}" in result.how
                 },
                 "level": {},
                 "task": PAPERS_TASK if of_papers else names[place],
@@ -347,29 +296,19 @@ def _draw(out: Path, fidelity: str) -> list[Path]:
     return drawn
 
 
-def _in_short(out: Path, plan: dict[str, Any]) -> list[Table]:
-    """Return short tables: every arm in every condition, and each compared with the first arm."""
+def _in_short(out: Path, plan: dict[str, Any]) -> Iterator[Table]:
+    """Yield tables as on the page: every arm in every condition, and the tests of the first arm."""
+    first, of_tasks = plan["arms"][0], plan["entries"][0]["spawn"] is None
     summary, tests = read_table(out / "summary.csv"), read_table(out / "tests.csv")
-    # Only returns on the papers' environment have a common scale.
-    by_return = bool(summary["time_to_learn_steps"].notna().any())
-    arms = _table("Results", summary, [*ARM, RUNS, *(RETURNS if by_return else SUCCESS)])
-    if tests.empty:  # no two arms have a step of their curves in common
-        return [arms]
-    measure = next(name for name in METRICS if name in set(tests["metric"]))
-    pairs = _table(
-        f"Compared with {plan['arms'][0]}: share of all pairs of runs in which the arm is better "
-        f"by {METRICS[measure]}, and p over runs paired by seed, corrected for the number of "
-        "conditions",
-        tests[(tests["baseline"] == plan["arms"][0]) & (tests["metric"] == measure)],
-        [*ARM, *PAIRS],
-    )
-    return [arms, pairs]
-
-
-def _table(title: str, rows: pd.DataFrame, columns: list[Column]) -> Table:
-    table = Table(title=title)
-    for name, _ in columns:
-        table.add_column(name, justify="left" if name in ("condition", "arm") else "right")
-    for row in rows.to_dict("records"):
-        table.add_row(*(show(row) for _, show in columns))
-    return table
+    for title, file, rows in (
+        ("Results", "summary.csv", summary),
+        (f"Compared with {first}", "tests.csv", tests[tests["baseline"] == first]),
+    ):
+        columns = present.columns_of(file, {}, of_tasks=of_tasks)
+        found = present.table(title, rows, columns, plan["arms"])
+        table = Table(title=title, box=SIMPLE, pad_edge=False)
+        for name in found.header:
+            table.add_column(name, overflow="fold")
+        for row in found.rows:
+            table.add_row(*row)
+        yield table
