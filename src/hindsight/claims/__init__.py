@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from hindsight.analysis.effects import Measured
 from hindsight.analysis.summarise import read_table
 from hindsight.claims.data import CLAIMS, Claim
-from hindsight.claims.evidence import Evidence, Measured, Untested, planned
+from hindsight.claims.evidence import Evidence, Untested, planned
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import write_whole
