@@ -236,8 +236,16 @@ def logrank(
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
     """Return Spearman's rank correlation of two `[step]` curves.
 
-    NaN with fewer than three common points, or if one curve is flat.
+    NaN with fewer than three common points, or if one curve is flat. Those of scipy and pandas would
+    change the last digits of published results.
     """
-    # As pd.Series.corr, which would import scipy.stats.
-    both = pd.DataFrame({"a": np.asarray(a), "b": np.asarray(b)})
-    return float(both.corr("spearman", min_periods=3).to_numpy()[0, 1])
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    both = ~(np.isnan(a) | np.isnan(b))
+    if both.sum() < 3:
+        return float("nan")
+    ranks = np.stack([pd.Series(values[both]).rank() for values in (a, b)])
+    deviations = ranks - ranks.mean(axis=1, keepdims=True)
+    norms = np.sqrt((deviations**2).sum(axis=1))
+    if norms.min() == 0.0:
+        return float("nan")
+    return float(deviations[0] @ deviations[1] / norms.prod())
