@@ -42,7 +42,7 @@ NamedOption = Annotated[
     typer.Option(help="the policy's environment, module:Name-v0, if its module must be imported"),
 ]
 #: Packages of the optional dependency group `report`.
-REPORT = ("jinja2", "markdown_it", "seaborn")
+REPORT = ("jinja2", "markdown_it")
 #: Largest number of episodes, and largest seed.
 MOST = 10**9
 #: Names of the algorithms' files, found without importing them.
@@ -84,8 +84,7 @@ def main() -> None:
             if error.name not in REPORT:
                 raise
             raise SpecError(
-                f"figures and reports need the package {error.name}: "
-                "pip install hindsight-rl[report]"
+                f"reports need the package {error.name}: pip install hindsight-rl[report]"
             ) from None
     except (SpecError, EnvironmentFailure, FileError, OSError) as error:
         typer.echo(f"error: {error}", err=True)

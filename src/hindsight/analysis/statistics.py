@@ -236,8 +236,8 @@ def logrank(
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
     """Return Spearman's rank correlation of two `[step]` curves.
 
-    NaN with fewer than three common points, or if one curve is flat. Those of scipy and pandas would
-    change the last digits of published results.
+    NaN with fewer than three common points, or if one curve is flat. Those of scipy and pandas
+    would change the last digits of published results.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     both = ~(np.isnan(a) | np.isnan(b))

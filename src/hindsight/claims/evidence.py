@@ -87,8 +87,3 @@ class Evidence:
 def chosen(table: pd.DataFrame, role: str, **keys: str) -> pd.DataFrame:
     """Return the rows of arms with a role and keys; the value `set` stands for any value."""
     return select(table, role, **{k: SET if v == "set" else v for k, v in keys.items()})
-
-
-def planned(plan: Path) -> set[str]:
-    """Return the fidelities of an experiment's plan; none if the file does not exist."""
-    return {entry["fidelity"] for entry in read_plan(plan)["entries"]} if plan.exists() else set()

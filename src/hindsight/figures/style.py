@@ -239,15 +239,6 @@ def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
     bar.set_label(KEYS.get(key, key))
 
 
-@dataclass(frozen=True)
-class Head:
-    """What is above the panels: title, subtitle and legend."""
-
-    title: str
-    subtitle: str
-    handles: tuple[Line2D, ...] = ()
-
-
 def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any) -> Figure:
     """Return a figure with a grid of panels; `panel`: width and height of one in inches."""
     width = max(7.2, columns * panel[0] + 0.8)
@@ -259,15 +250,22 @@ def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any)
     return fig
 
 
-def finish(fig: Figure, head: Head, x_label: str, y_label: str) -> Figure:
+def finish(
+    fig: Figure,
+    title: str,
+    subtitle: str,
+    handles: Sequence[Line2D] = (),
+    x_label: str = "",
+    y_label: str = "",
+) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
     width, panels = fig.get_size_inches()
     paper = _PAPER.get()
-    title = [] if paper else textwrap.wrap(head.title, int(width / 0.1), break_on_hyphens=False)
-    whole = head.subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # not at a line's start
+    head = [] if paper else textwrap.wrap(title, int(width / 0.1), break_on_hyphens=False)
+    whole = subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # not at a line's start
     text = [] if paper else textwrap.wrap(whole, int(width / 0.07), break_on_hyphens=False)
-    rows = _legend_rows(head.handles, width)
-    room = 0.1 + TITLE * len(title) + SUBTITLE * len(text) + LEGEND * len(rows)
+    rows = _legend_rows(handles, width)
+    room = 0.1 + TITLE * len(head) + SUBTITLE * len(text) + LEGEND * len(rows)
     fig.set_size_inches(width, panels + room)
     share = panels / (panels + room)
     fig.get_layout_engine().set(rect=(0, 0, 1, share))  # type: ignore[union-attr, call-arg]
@@ -278,7 +276,7 @@ def finish(fig: Figure, head: Head, x_label: str, y_label: str) -> Figure:
                       y=share / 2 + 0.12 / (panels + room))  # fmt: skip
     y = 1 - 0.05 / (panels + room)
     for lines, inches, look in (
-        (title, TITLE, {"size": 11, "weight": "bold"}),
+        (head, TITLE, {"size": 11, "weight": "bold"}),
         (text, SUBTITLE, {"size": 8.5, "color": "#555555"}),
     ):
         for line in lines:
