@@ -72,9 +72,7 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
     )
     assert (tmp_path / "p.gif").exists() and done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert last == (
-        "error: reports need the package jinja2: pip install hindsight-rl[report]"
-    )
+    assert last == ("error: reports need the package jinja2: pip install hindsight-rl[report]")
 
 
 def test_installed_elsewhere_it_runs(wheel, tmp_path):

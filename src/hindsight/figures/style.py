@@ -259,6 +259,12 @@ def finish(
     y_label: str = "",
 ) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
+    for ax in fig.axes:
+        # These places would else be found from all tick labels, again and again.
+        ax.set_title(ax.get_title(), y=1.0)
+        for axis in (ax.xaxis, ax.yaxis):
+            if not axis.get_label_text():
+                axis.set_label_coords(0.5, 0.5)
     width, panels = fig.get_size_inches()
     paper = _PAPER.get()
     head = [] if paper else textwrap.wrap(title, int(width / 0.1), break_on_hyphens=False)
