@@ -259,7 +259,7 @@ def finish(
     y_label: str = "",
 ) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
-    for ax in fig.axes:
+    for ax in filter(Axes.get_in_layout, fig.axes):
         # These places would else be found from all tick labels, again and again.
         ax.set_title(ax.get_title(), y=1.0)
         for axis in (ax.xaxis, ax.yaxis):
