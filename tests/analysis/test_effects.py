@@ -44,7 +44,7 @@ def test_conditions_are_fixed_and_count_alike() -> None:
     )
     values = pd.Series(np.concatenate(own), index)
     found = effect(values)
-    assert found.mean == pytest.approx((0.3 + 0.0 - 0.2) / 3)
+    assert found.value == pytest.approx((0.3 + 0.0 - 0.2) / 3)
     assert (found.ahead, found.behind, found.n_conditions, found.n_seeds) == (1, 1, 3, 5)
     # The standard error of a mean of means, by hand.
     error = np.sqrt(sum(np.var(x) / len(x) for x in own)) / 3
@@ -61,16 +61,16 @@ def test_over_conditions_the_interval_is_wide() -> None:
     assert (found.wide_low, found.wide_high) == pytest.approx(
         statistics.bootstrap([means], statistics.mean)
     )
-    assert found.wide_low < found.low < found.mean < found.high < found.wide_high
+    assert found.wide_low < found.low < found.value < found.high < found.wide_high
 
 
 def test_few_seeds_carry_no_interval() -> None:
     found = effect(indexed(np.array([[0.1, 0.2], [0.3, 0.4]])))
-    assert found.mean == pytest.approx(0.25)
+    assert found.value == pytest.approx(0.25)
     assert np.isnan([found.low, found.high, found.detectable]).all()
 
 
 def test_nothing_has_no_effect() -> None:
     found = effect(indexed(np.empty((0, 0))))
-    assert np.isnan(found.mean)
+    assert np.isnan(found.value)
     assert (found.n_conditions, found.n_seeds) == (0, 0)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import scipy
 from numpy.typing import NDArray
 
 from hindsight.analysis.arms import select
@@ -72,7 +71,7 @@ def mann_whitney(a: Array, b: Array) -> float:
     The number of ways to reach each rank sum is counted by adding one run at a time; ranks are
     doubled, so that mean ranks are integers.
     """
-    ranks = np.rint(2 * scipy.stats.rankdata(np.concatenate([a, b]))).astype(int)
+    ranks = np.rint(2 * pd.Series(np.concatenate([a, b])).rank().to_numpy()).astype(int)
     ways = np.zeros((len(a) + 1, ranks.sum() + 1))  # [runs taken, sum of their ranks]
     ways[0, 0] = 1.0
     for rank in ranks:

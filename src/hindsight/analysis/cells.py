@@ -7,12 +7,14 @@ incomplete or foreign file never gets into a figure.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.io.files import FileError, reason
@@ -20,6 +22,9 @@ from hindsight.specs.cell import DEFAULTS, hash_of
 from hindsight.specs.errors import SpecError
 from hindsight.specs.limits import must_be_moderate
 
+#: Columns of a table by name, all of one length. Those of a data frame take ten times as long to
+#: look up, which for hundreds of thousands of look-ups is most of the time.
+Columns = dict[str, NDArray[Any]]
 #: The id of the papers' environment, the default of a cell.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
 KEYS = ("phase", "seed", "iteration", "env_steps")
@@ -66,12 +71,22 @@ class ResultError(FileError):
 
 @dataclass(frozen=True)
 class Cell:
-    """One results file; `curves` (training rows) and `evaluations` are sorted by seed and step."""
+    """One results file: rows of `training` and of `tests`, sorted by seed and step."""
 
     path: Path
-    curves: pd.DataFrame
-    evaluations: pd.DataFrame
+    training: Columns
+    tests: Columns
     metadata: dict[str, Any]
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """The rows of training."""
+        return pd.DataFrame(self.training)
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """The rows of tests."""
+        return pd.DataFrame(self.tests)
 
     @property
     def clock_column(self) -> str:
@@ -123,17 +138,16 @@ def _read(path: Path) -> Cell:
         _require(path, PPO_ONLY, table.column_names)
     # The only column of text, and therefore slow to sort.
     phases = table["phase"].to_numpy()
-    rows = table.drop_columns("phase").to_pandas()
-    absent = [name for name in (*PPO_ONLY, *OPTIONAL) if name not in rows]
-    rows = rows.reindex(columns=[*rows.columns, *absent])
+    rows = {name: table[name].to_numpy() for name in table.column_names if name != "phase"}
+    absent = dict.fromkeys((*PPO_ONLY, *OPTIONAL), np.full(len(table), np.nan))
     if foreign := sorted(map(str, set(phases) - {"train", "evaluation"})):
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")
-    order = np.lexsort([rows["env_steps"].to_numpy(), rows["seed"].to_numpy()])
-    train, evaluations = (
-        rows.take(order[phases[order] == phase]).reset_index(drop=True)
-        for phase in ("train", "evaluation")
+    order = np.lexsort([rows["env_steps"], rows["seed"]])
+    train, tests = (
+        {name: values[own] for name, values in (absent | rows).items()}
+        for own in (order[phases[order] == phase] for phase in ("train", "evaluation"))
     )
-    cell = Cell(path, train, evaluations, metadata)
+    cell = Cell(path, train, tests, metadata)
     for problem in _problems(cell):
         raise ResultError(f"{path}: {problem}")
     return _failing_once_diverged(cell) if cell.diverged else cell
@@ -149,26 +163,27 @@ def _failing_once_diverged(cell: Cell) -> Cell:
     algorithm = {"n_envs": 1, **spec["algorithm"]}
     every = algorithm.get("n_steps", algorithm.get("log_interval")) * algorithm["n_envs"]
     grid = np.arange(every, cell.budget + 1, every)
-    tests = np.sort(cell.evaluations["env_steps"].unique())
-    worst = float(cell.curves["return_mean"].min())
-    frames = []
-    for rows, steps in ((cell.curves, grid), (cell.evaluations, tests)):
+    worst = np.nanmin(cell.training["return_mean"])
+    found = []
+    for rows, steps in ((cell.training, grid), (cell.tests, np.unique(cell.tests["env_steps"]))):
         parts = [rows]
         for seed in cell.diverged:
-            own = rows.loc[rows["seed"] == seed, "env_steps"].to_numpy()
-            later = steps[steps > own.max(initial=0)]
-            last = cell.curves[cell.curves["seed"] == seed].iloc[-1]
+            later = steps[steps > rows["env_steps"][rows["seed"] == seed].max(initial=0)]
+            last = np.flatnonzero(cell.training["seed"] == seed)[-1]
             kept = {
-                name: last[name] for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")
+                name: cell.training[name][last]
+                for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")
             }
-            added = pd.DataFrame(index=range(len(later)), columns=rows.columns).assign(
-                **kept, env_steps=later, iteration=later // every, return_mean=worst,
-                success_rate=0.0,
-            )  # fmt: skip
-            parts.append(added.astype(rows.dtypes))
-        frame = pd.concat(parts, ignore_index=True)
-        frames.append(frame.sort_values(["seed", "env_steps"], kind="stable", ignore_index=True))
-    return Cell(cell.path, frames[0], frames[1], cell.metadata)
+            told = {"env_steps": later, "iteration": later // every, "return_mean": worst,
+                    "success_rate": 0.0, **kept}  # fmt: skip
+            parts.append({
+                name: np.full(len(later), told.get(name, np.nan), values.dtype)
+                for name, values in rows.items()
+            })  # fmt: skip
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in rows}
+        order = np.lexsort([whole["env_steps"], whole["seed"]])
+        found.append({name: values[order] for name, values in whole.items()})
+    return replace(cell, training=found[0], tests=found[1])
 
 
 def _require(path: Path, columns: tuple[str, ...], present: list[str]) -> None:
@@ -249,21 +264,21 @@ def _problems(cell: Cell) -> Iterator[str]:
     run backwards, that values are possible, and that the rows agree with the specification. Each
     check relies on the ones before it, so only the first problem counts.
     """
-    curves, runs, spec = cell.curves, cell.metadata["runs"], cell.metadata["spec"]
+    curves, runs, spec = cell.training, cell.metadata["runs"], cell.metadata["spec"]
     announced = sorted(int(run["seed"]) for run in runs)
-    found = sorted(int(seed) for seed in curves["seed"].unique())
+    found = sorted(int(seed) for seed in np.unique(curves["seed"]))
     if not found or len(announced) != spec["seeds"] or found != announced:
         yield (
             f"{spec['seeds']} seeds are specified, but its metadata has {len(announced)} and its "
             f"rows have {len(found)}"
         )
-    tested = cell.evaluations["seed"].to_numpy(), cell.evaluations["env_steps"].to_numpy()
-    last_tests = dict(zip(*(column.tolist() for column in tested), strict=True))  # steps ascend
+    tested = (cell.tests[name].tolist() for name in ("seed", "env_steps"))
+    last_tests = dict(zip(*tested, strict=True))  # steps ascend
     if unevaluated := set(found) - cell.diverged.keys() - last_tests.keys():
         yield f"seed {min(unevaluated)} has no evaluation rows"
     yield from _impossible(cell)
     seeds, steps, iterations, clock = (
-        curves[name].to_numpy() for name in ("seed", "env_steps", "iteration", cell.clock_column)
+        curves[name] for name in ("seed", "env_steps", "iteration", cell.clock_column)
     )
     starts = np.flatnonzero(np.diff(seeds, prepend=np.nan))
     lengths = np.diff(starts, append=seeds.size)
@@ -298,7 +313,7 @@ def _problems(cell: Cell) -> Iterator[str]:
     took, whole = clock[ends].sum(), cell.metadata["seconds"]
     if took * LEAST_SHARE < whole:
         yield f"its runs took only {took:g} s of the cell's {whole:g} s"
-    columns = np.stack([curves[name].to_numpy(np.float64) for name in UNLIKE], axis=1)
+    columns = np.stack([curves[name] for name in UNLIKE], axis=1).astype(np.float64)
     every = [columns[i : j + 1] for i, j in zip(starts, ends, strict=True)]
     # Runs without any update may be equal.
     updated = [run.tobytes() for run in every if np.isfinite(run[:, LOSSES]).any()]
@@ -314,21 +329,21 @@ def _impossible(cell: Cell) -> Iterator[str]:
         "return_mean": returns, "success_rate": (0.0, 1.0), "episode_length": (1.0, longest)
     }  # fmt: skip
     # Values are NaN until the first episode ends, and may be in a diverged run's last row.
-    untold = cell.curves["episodes"].to_numpy() == 0
+    untold = cell.training["episodes"] == 0
     for seed, step in cell.diverged.items():
-        untold |= ((cell.curves["seed"] == seed) & (cell.curves["env_steps"] == step)).to_numpy()
+        untold |= (cell.training["seed"] == seed) & (cell.training["env_steps"] == step)
     for phase, rows, early in (
-        ("training", cell.curves, untold),
-        ("evaluation", cell.evaluations, np.zeros(len(cell.evaluations), bool)),
+        ("training", cell.training, untold),
+        ("evaluation", cell.tests, np.zeros(len(cell.tests["seed"]), bool)),
     ):
-        seeds, steps = rows["seed"].to_numpy(), rows["env_steps"].to_numpy()
+        seeds, steps = rows["seed"], rows["env_steps"]
         for row in np.flatnonzero((np.diff(seeds) == 0) & (np.diff(steps) == 0)):
             yield f"seed {seeds[row]} has two rows of {phase} at step {steps[row]}"
         beyond = steps.max(initial=1)
         if beyond > cell.budget or steps.min(initial=1) < 1:
             yield f"a row of {phase} is at step {beyond}, its budget is {cell.budget}"
         for column, (low, high) in bounds.items():
-            values = rows[column].to_numpy(np.float64)
+            values = rows[column].astype(np.float64)
             # Means are in float32.
             slack = 1e-4 * max(1.0, abs(low) if np.isfinite(low) else abs(high))
             inside = np.isfinite(values) & (values >= low - slack) & (values <= high + slack)
@@ -337,7 +352,7 @@ def _impossible(cell: Cell) -> Iterator[str]:
                 between = f", which lies between {low:g} and {high:g}" if np.isfinite(high) else ""
                 yield f"{at} {seeds[row]}{between}"
         if where.get("id", PAPERS_ENVIRONMENT) == PAPERS_ENVIRONMENT:
-            mean, success = (rows[name].to_numpy() for name in ("return_mean", "success_rate"))
+            mean, success = (rows[name] for name in ("return_mean", "success_rate"))
             gaps = np.nan_to_num(np.abs(mean - (2 * success - 1)))
             if gaps.max(initial=0.0) > MOST_DIFFERENCE:
                 row = gaps.argmax()

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from hindsight.analysis import metrics
-from hindsight.analysis.reduce import Array, Reduced
+from hindsight.analysis.reduce import Array, Columns, Reduced
 
 
 @dataclass(frozen=True)
@@ -58,22 +57,23 @@ class Common:
         index = np.searchsorted(cell.env_steps, steps, side="right") - 1
         return np.where(index < 0, np.nan, carried[:, np.maximum(index, 0)])
 
-    def runs(self, cell: Reduced) -> pd.DataFrame:
-        """Return the runs' statistics at the end of the common grid, indexed by seed."""
+    def runs(self, cell: Reduced) -> Columns:
+        """Return the runs' statistics at the end of the common grid, by seed."""
         returns, last, seen = self.returns(cell), self.grid[-1], cell.evaluations
-        by_then = seen[seen["env_steps"] <= self.budget].dropna(subset="success_rate")
-        final = dict(zip(by_then["seed"], by_then["success_rate"], strict=True))  # keeps the last
-        success = [final.get(seed, np.nan) for seed in cell.runs["seed"]]
-        solve_step, end_step = (
-            cell.runs[name].to_numpy(dtype=np.float64) for name in ("solve_step", "end_step")
-        )
+        by_then = (seen["env_steps"] <= self.budget) & ~np.isnan(seen["success_rate"])
+        rates = seen["success_rate"][by_then]
+        final = dict(zip(seen["seed"][by_then], rates, strict=True))  # keeps the last
+        solve_step = cell.runs["solve_step"]
         solved = solve_step <= last
-        return pd.DataFrame({
+        return {
+            "seed": cell.seeds,
             "auc": np.nanmean(metrics.scaled(returns), axis=1),
             "final_return": returns[:, -1],
             "solved": solved,
             "solve_step": np.where(solved, solve_step, np.nan),
             "success_auc": np.nanmean(self.on_grid(cell, cell.carried_success), axis=1),
-            "final_evaluation_success": np.array(success, seen["success_rate"].to_numpy().dtype),
-            "end_step": np.minimum(end_step, last),
-        }, index=pd.Index(cell.runs["seed"]))  # fmt: skip
+            "final_evaluation_success": np.array(
+                [final.get(seed, np.nan) for seed in cell.seeds], dtype=rates.dtype
+            ),
+            "end_step": np.minimum(cell.runs["end_step"], last),
+        }

@@ -1,11 +1,11 @@
 """Compute differences between arms, paired by seed, and their mean over conditions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy
 
 from hindsight.analysis import statistics
 
@@ -13,30 +13,38 @@ CONDITION = "condition"
 RUN = [CONDITION, "seed"]
 NAN = float("nan")
 #: The difference, in standard errors, that a two-sided 5 % test detects with 80 % power.
-FOUND_AT = float(scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8))
+FOUND_AT = statistics.NORMAL_95 + 0.8416212335729143
 
 
 @dataclass(frozen=True)
-class Effect:
-    """A mean over conditions, equally weighted; NaN without a value or enough for an interval.
+class Measured:
+    """What a measure found; NaN without a value or enough for an interval.
 
     Attributes:
-        low, high: the interval over seeds, with the conditions fixed.
-        wide_low, wide_high: the interval over conditions, for claims about tasks in general.
+        value: the measured value.
+        low, high: its interval over seeds, with the conditions fixed.
+        wide_low, wide_high: its interval over conditions, for claims about tasks in general.
         detectable: the difference that would be detected with 80 % power.
-        ahead, behind: the numbers of conditions whose own mean is above or below 0.
+        ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
+        conditions: the value in each condition.
+        words: further values for the verdict's sentence.
+        missing: which of the paper's results are missing.
     """
 
-    mean: float
-    low: float
-    high: float
-    wide_low: float
-    wide_high: float
-    detectable: float
-    ahead: int
-    behind: int
-    n_conditions: int
-    n_seeds: int
+    value: float
+    low: float = NAN
+    high: float = NAN
+    wide_low: float = NAN
+    wide_high: float = NAN
+    detectable: float = NAN
+    n_conditions: int = 0
+    n_seeds: int = 0
+    ahead: int = 0
+    behind: int = 0
+    open: int = 0
+    conditions: dict[str, float] = field(default_factory=dict)
+    words: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
 
 def paired(
@@ -47,12 +55,14 @@ def paired(
     return (a - b.reindex(a.index)).dropna()
 
 
-def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
-    """Return the effect of values that are indexed by condition and seed."""
+def effect(values: pd.Series, confidence: float = 0.95) -> Measured:
+    """Return the mean over conditions, equally weighted, of one value per run, indexed by condition
+    and seed; ahead and behind are the conditions whose own mean is above or below 0.
+    """
     strata = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
     means = np.array([group.mean() for group in strata])
     if not means.size:
-        return Effect(NAN, NAN, NAN, NAN, NAN, NAN, 0, 0, 0, 0)
+        return Measured(NAN)
     n_seeds = min(map(len, strata))
     interval, detectable = statistics.NO_INTERVAL, NAN
     if n_seeds >= statistics.FEWEST_SEEDS:
@@ -60,7 +70,13 @@ def effect(values: pd.Series, confidence: float = 0.95) -> Effect:
         interval = statistics.percentile_interval(replicates, confidence)
         detectable = FOUND_AT * float(replicates.std())
     wide = statistics.bootstrap([means], statistics.mean, confidence=confidence)
-    return Effect(
-        float(means.mean()), *interval, *wide, detectable,
-        int((means > 0).sum()), int((means < 0).sum()), len(means), n_seeds,
+    return Measured(
+        float(means.mean()), *interval, *wide, detectable, len(means), n_seeds,
+        int((means > 0).sum()), int((means < 0).sum()),
+        conditions=by_condition(values.groupby(level=CONDITION).mean()),
     )  # fmt: skip
+
+
+def by_condition(values: pd.Series) -> dict[str, float]:
+    """Return a value per condition as plain data."""
+    return {str(name): float(value) for name, value in values.items()}

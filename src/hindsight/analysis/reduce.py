@@ -6,11 +6,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics
-from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, ResultError
+from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, Columns, ResultError
 
 Array = NDArray[np.float64]
 Key = dict[str, Any]
@@ -49,7 +48,7 @@ class Reduced:
         returns, success, minutes: `[seed, step]`.
         updates: `[seed, step]`, per iteration.
         traces: further columns by name, each `[seed, step]`.
-        runs, evaluations: one row per run, and one per evaluation of a run.
+        runs, evaluations: RUN_COLUMNS of each run, and EVALUATION_COLUMNS of each evaluation.
         switches: whether the specification ends hindsight before the run.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.
@@ -64,8 +63,8 @@ class Reduced:
     minutes: Array
     updates: Array
     traces: dict[str, Array]
-    runs: pd.DataFrame
-    evaluations: pd.DataFrame
+    runs: Columns
+    evaluations: Columns
     switches: bool
     unit_returns: bool
     by_episode: bool
@@ -101,18 +100,18 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     Raises:
         ResultError: the cell has fewer than `n_seeds` seeds.
     """
-    seeds = np.unique(cell.curves["seed"].to_numpy())
+    seeds = np.unique(cell.training["seed"])
     if n_seeds is not None and seeds.size < n_seeds:
         raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
-    rows, evaluations = cell.curves, cell.evaluations
-    observed = np.unique(rows["env_steps"].to_numpy())
+    rows, evaluations = cell.training, {name: cell.tests[name] for name in EVALUATION_COLUMNS}
+    observed = np.unique(rows["env_steps"])
     env_steps = metrics.extend_grid(observed, cell.budget)
-    seed_index = np.searchsorted(seeds, rows["seed"].to_numpy())
-    step_index = np.searchsorted(observed, rows["env_steps"].to_numpy())
+    seed_index = np.searchsorted(seeds, rows["seed"])
+    step_index = np.searchsorted(observed, rows["env_steps"])
 
     def matrix(column: str) -> Array:
         values = np.full((seeds.size, env_steps.size), np.nan)
-        values[seed_index, step_index] = rows[column].to_numpy(dtype=np.float64)
+        values[seed_index, step_index] = rows[column]
         # The file holds -inf for the largest of no relabelled samples.
         return np.where(np.isneginf(values), np.nan, values)
 
@@ -125,7 +124,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     episodes = matrix("episodes")
     of_hundred = np.where(episodes >= metrics.SOLVED_EPISODES, success, np.nan)
     first = metrics.first_solved(success, episodes)
-    last = evaluations.groupby("seed").tail(1).set_index("seed").loc[seeds]
+    last = np.searchsorted(evaluations["seed"], seeds, side="right") - 1
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
     ended = [by_seed[int(seed)] for seed in seeds]
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
@@ -137,32 +136,33 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     switches = any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
     machine = cell.metadata["machine"]
     processor = machine.get("gpu", machine.get("processor", "unknown"))
-    runs = pd.DataFrame({
+    none = np.full(seeds.size, np.nan)
+    runs: Columns = {
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
         "final_return": full[:, -1],
-        "final_evaluation_return": last["return_mean"].to_numpy(dtype=np.float64),
-        "final_evaluation_success": last["success_rate"].to_numpy(dtype=np.float64),
+        "final_evaluation_return": evaluations["return_mean"][last].astype(np.float64),
+        "final_evaluation_success": evaluations["success_rate"][last].astype(np.float64),
         "solved": ~np.isnan(first),
-        "solve_step": [env_steps[int(i)] if not np.isnan(i) else np.nan for i in first],
+        "solve_step": np.array([np.nan if np.isnan(i) else env_steps[int(i)] for i in first]),
         "perfect_step": np.array([run["perfect_step"] for run in ended], dtype=np.float64),
-        "end_step": [run["end_step"] for run in ended],
-        "ended": [run["ended"] for run in ended],
+        "end_step": np.array([run["end_step"] for run in ended]),
+        "ended": np.array([run["ended"] for run in ended], dtype=object),
         "switch_step": np.array([run.get("switch_step") for run in ended], dtype=np.float64),
         "minutes": np.nanmax(minutes, axis=1),
         "updates": np.nansum(updates, axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
         # Returns of other tasks cannot be scaled to [0, 1].
-        "auc": np.nanmean(metrics.scaled(full), axis=1) if unit_returns else np.nan,
+        "auc": np.nanmean(metrics.scaled(full), axis=1) if unit_returns else none,
         "success_auc": np.nanmean(full_success, axis=1),
         "max_success": np.fmax.reduce(of_hundred, axis=1),
         "goal_moved_first": matrix("goal_moved")[:, 0],
-        "learn_step": learn_step if unit_returns else np.nan,
-        "learn_minutes": learn_minutes if unit_returns else np.nan,
-    })  # fmt: skip
+        "learn_step": learn_step if unit_returns else none,
+        "learn_minutes": learn_minutes if unit_returns else none,
+    }  # fmt: skip
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
-        evaluations[list(EVALUATION_COLUMNS)], switches, unit_returns,
+        evaluations, switches, unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
         f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip

@@ -6,14 +6,13 @@ statistic starts a new generator with seed 0, so that a row does not depend on w
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import arm_columns
@@ -25,6 +24,7 @@ from hindsight.analysis.reduce import (
     RUN_COLUMNS,
     TRACED,
     Array,
+    Columns,
     Key,
     Reduced,
     grouped,
@@ -36,8 +36,6 @@ from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
 from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
 from hindsight.io.startup import side_by_side
 
-#: Columns of a table by name, all of one length.
-Columns = Mapping[str, NDArray[Any]]
 #: Enough for every rollout of 1 000 000 steps, so that thinning does not change a run's statistics.
 SEED_CURVE_POINTS = 500
 #: Bins of training time. The papers use 100, but arms share an axis, and 100 bins of a long run of
@@ -213,7 +211,7 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
 
     `longest` is the length of the condition's longest run in minutes, divided into BINS bins.
     """
-    finals = cell.runs["final_evaluation_return"].to_numpy()
+    finals, solve_step = (cell.runs[n] for n in ("final_evaluation_return", "solve_step"))
     median = metrics.median_curve(cell.carried_returns)
     solved = int(cell.runs["solved"].sum())
     row: Key = {
@@ -226,7 +224,7 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
         "timed_on": cell.timed_on,
         "budget": cell.budget,
         # Over all runs: one that does not solve its task takes infinitely long.
-        "solve_step_median": cell.runs["solve_step"].fillna(np.inf).median(),
+        "solve_step_median": np.median(np.where(np.isnan(solve_step), np.inf, solve_step)),
     }
     # Decided on the grid of steps for both clocks: on the time grid a maximum may be missed.
     learnt = metrics.scaled(row["max_median_return"]) >= metrics.LEARNT - metrics.ROUNDING
@@ -241,7 +239,7 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
     for name in SPREAD:
         row |= _spread(name, [finals], f"{name}_return", name)
     for column, prefix in (("final_evaluation_success", "success"), ("success_auc", "success_auc")):
-        row |= _spread("mean", [cell.runs[column].to_numpy()], f"mean_{prefix}", prefix)
+        row |= _spread("mean", [cell.runs[column]], f"mean_{prefix}", prefix)
     return row
 
 
@@ -298,7 +296,7 @@ def pair_tests(
     for (fidelity, level, _), own in grouped(cells, *COMPARED).items():
         arms = {key["arm"]: cell for key, cell in own}
         where = {name: own[0][0][name] for name in PLACE}
-        within: dict[tuple[str, int, bytes], pd.DataFrame] = {}
+        within: dict[tuple[str, int, bytes], Columns] = {}
         for baseline, arm in itertools.combinations(arms, 2):
             common = Common.of([arms[baseline], arms[arm]])
             if not common.grid.size:
@@ -318,26 +316,25 @@ def pair_tests(
     return table
 
 
-def _pair_rows(
-    pair: Key, baseline: pd.DataFrame, arm: pd.DataFrame, compared: Sequence[str]
-) -> list[Key]:
+def _pair_rows(pair: Key, baseline: Columns, arm: Columns, compared: Sequence[str]) -> list[Key]:
     """Return one row per metric; the tests on solved runs are the same in each row."""
-    shared = baseline.index.intersection(arm.index)
-    steps = [frame.loc[frame["solved"], "solve_step"] for frame in (baseline, arm)]
-    ends = [frame.loc[~frame["solved"], "end_step"] for frame in (baseline, arm)]
+    shared, *index = np.intersect1d(baseline["seed"], arm["seed"], return_indices=True)
+    steps = [own["solve_step"][own["solved"]] for own in (baseline, arm)]
+    ends = [own["end_step"][~own["solved"]] for own in (baseline, arm)]
     n_solved = [len(events) for events in steps]
+    n_runs = [len(own["seed"]) for own in (baseline, arm)]
     common = {
         "n_seeds": len(shared),
-        "solved_baseline": n_solved[0] / len(baseline),
-        "solved_arm": n_solved[1] / len(arm),
-        "p_fisher": statistics.fisher(n_solved[0], len(baseline), n_solved[1], len(arm)),
+        "solved_baseline": n_solved[0] / n_runs[0],
+        "solved_arm": n_solved[1] / n_runs[1],
+        "p_fisher": statistics.fisher(n_solved[0], n_runs[0], n_solved[1], n_runs[1]),
         "p_logrank": statistics.logrank(steps[0], ends[0], steps[1], ends[1]),
     }
     rows = []
     for metric in compared:
-        difference = (arm.loc[shared, metric] - baseline.loc[shared, metric]).to_numpy()
+        difference = arm[metric][index[1]] - baseline[metric][index[0]]
         low, high = statistics.bootstrap([difference], statistics.mean)
-        values = arm[metric].to_numpy(), baseline[metric].to_numpy()
+        values = arm[metric], baseline[metric]
         chances = statistics.probability_of_improvement_interval(*values)
         rows.append(pair | common | {
             "metric": metric,
@@ -419,7 +416,7 @@ def _key(entry: dict[str, Any], vary: list[str]) -> Key:
 
 
 def _stack(
-    parts: Sequence[tuple[Key, Columns | pd.DataFrame]], keys: list[str], columns: tuple[str, ...]
+    parts: Sequence[tuple[Key, Columns]], keys: list[str], columns: tuple[str, ...]
 ) -> pd.DataFrame:
     """Concatenate the parts, and give each row its part's key."""
     if not parts:

@@ -73,14 +73,13 @@ def pair(baseline: Reduced, arm: Reduced) -> Pairs:
     """Pair two cells' runs by seed, up to the earlier of their last steps."""
     _, *index = np.intersect1d(baseline.seeds, arm.seeds, return_indices=True)
     both = list(zip((baseline, arm), index, strict=True))
-    runs = [cell.runs.iloc[i] for cell, i in both]
-    last = np.minimum(*(frame["end_step"].to_numpy(dtype=np.float64) for frame in runs))
+    last = np.minimum(*(cell.runs["end_step"][i] for cell, i in both)).astype(np.float64)
     at = [np.searchsorted(cell.env_steps, last, side="right") - 1 for cell, _ in both]
     minutes = [cell.minutes[i, j] for (cell, i), j in zip(both, at, strict=True)]
     updates = [np.nancumsum(cell.updates, axis=1)[i, j]
                for (cell, i), j in zip(both, at, strict=True)]  # fmt: skip
-    finals = [frame["final_evaluation_return"].to_numpy(dtype=np.float64) for frame in runs]
-    switch_step = runs[1]["switch_step"].to_numpy(dtype=np.float64)
+    finals = [cell.runs["final_evaluation_return"][i] for cell, i in both]
+    switch_step = arm.runs["switch_step"][index[1]]
     return Pairs(
         (minutes[0], minutes[1]), (updates[0], updates[1]), switch_step, finals[1] - finals[0],
         baseline.timed_on == arm.timed_on,

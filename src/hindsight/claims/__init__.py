@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hindsight.analysis.summarise import read_table
+from hindsight.analysis.effects import Measured
+from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
-from hindsight.claims.evidence import Evidence, Measured, Untested, planned
+from hindsight.claims.evidence import Evidence, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import write_whole
@@ -47,16 +48,11 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
     Both fidelities are judged if none is found.
     """
     directory = Path(tables_dir)
-    found: set[str] = set()
-    for path in sorted(directory.glob("*/summary.csv")):
-        found |= set(read_table(path)["fidelity"])
-        found |= planned(path.with_name("plan.json"))
+    plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
+    found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    return [
-        judged(claim, Evidence(directory, fidelity))
-        for claim in CLAIMS.values()
-        for fidelity in fidelities
-    ]
+    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
+    return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:

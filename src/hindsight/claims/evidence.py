@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from hindsight.analysis.arms import SET, select
-from hindsight.analysis.effects import NAN, effect
+from hindsight.analysis.effects import Measured, effect
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.io.checksums import RECORD
 
@@ -21,53 +21,11 @@ class Untested(Exception):
     """A claim cannot be judged by these results."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a measure found.
-
-    Attributes:
-        value: the measured value.
-        low, high: its interval over seeds.
-        wide_low, wide_high: its interval over conditions.
-        detectable: as in `Effect`.
-        ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
-        conditions: the value in each condition.
-        words: further values for the verdict's sentence.
-        missing: which of the paper's results are missing.
-    """
-
-    value: float
-    low: float = NAN
-    high: float = NAN
-    wide_low: float = NAN
-    wide_high: float = NAN
-    detectable: float = NAN
-    n_conditions: int = 0
-    n_seeds: int = 0
-    ahead: int = 0
-    behind: int = 0
-    open: int = 0
-    conditions: dict[str, float] = field(default_factory=dict)
-    words: dict[str, Any] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-
-
 def of_values(values: pd.Series, **more: Any) -> Measured:
     """Measure the mean over conditions of one value per run, indexed by condition and seed."""
     if values.empty:
         raise Untested("no condition has results of both sides")
-    found = effect(values)
-    return Measured(
-        found.mean, found.low, found.high, found.wide_low, found.wide_high, found.detectable,
-        **{"n_conditions": found.n_conditions, "n_seeds": found.n_seeds, "ahead": found.ahead,
-           "behind": found.behind, "conditions": by_condition(values.groupby(level=0).mean()),
-           **more},
-    )  # fmt: skip
-
-
-def by_condition(values: pd.Series) -> dict[str, float]:
-    """Return a value per condition as plain data."""
-    return {str(name): float(value) for name, value in values.items()}
+    return replace(effect(values), **more)
 
 
 @dataclass(frozen=True)
@@ -76,6 +34,8 @@ class Evidence:
 
     directory: Path
     fidelity: str
+    #: The tables read so far, by path: claims share them.
+    read: dict[Path, pd.DataFrame] = field(default_factory=dict, compare=False)
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
@@ -91,8 +51,10 @@ class Evidence:
         path = self.directory / experiment / name
         if not path.exists():
             raise Untested(f"the experiment {experiment} has no results")
-        rows = read_table(path)
-        rows = rows[rows["fidelity"] == self.fidelity]
+        if path not in self.read:
+            table = read_table(path)
+            self.read[path] = table[table["fidelity"] == self.fidelity]
+        rows = self.read[path]
         absent = set(roles) - set(rows["role"])
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
@@ -125,8 +87,3 @@ class Evidence:
 def chosen(table: pd.DataFrame, role: str, **keys: str) -> pd.DataFrame:
     """Return the rows of arms with a role and keys; the value `set` stands for any value."""
     return select(table, role, **{k: SET if v == "set" else v for k, v in keys.items()})
-
-
-def planned(plan: Path) -> set[str]:
-    """Return the fidelities of an experiment's plan; none if the file does not exist."""
-    return {entry["fidelity"] for entry in read_plan(plan)["entries"]} if plan.exists() else set()

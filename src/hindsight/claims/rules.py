@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hindsight.claims.evidence import Measured, Untested
+from hindsight.analysis.effects import Measured
+from hindsight.claims.evidence import Untested
 
 ROUNDING = 1e-6
 #: The number of the papers' conditions.

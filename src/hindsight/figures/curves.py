@@ -83,11 +83,14 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
     unit, x_label, log = _scale_x(own, drawn)
+    # Before anything is drawn, so that matplotlib does not fit the axes to each line anew.
+    for first, *_ in panels.sharing(own.panels, "y"):
+        style.scale(first.ax, first.measure.limits, log=first.measure.log)
     ended = _ended(tables)
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
     for panel in own.panels:
-        most = len(panel.lines)
+        most, high = len(panel.lines), panel.ax.get_xlim()[1]
         faint = min(0.6, max(0.07 if most > FEW else 0.18, 8.0 / (max(most, 1) * counts)))
         for order, (name, entries) in enumerate(panel.lines.items()):
             key = key_of(entries[0])
@@ -104,6 +107,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                     unit,
                     look,
                     ended.get(key, ""),
+                    high,
                     few=most <= FEW and panel.measure.limits is not None,
                 )
         _note_absent(
@@ -116,9 +120,6 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     ]
     if spec.authors and tables.fidelity == "released":
         more = [*_draw_authors(own, tables, unit), *more]
-    for row in dict.fromkeys(panel.row for panel in own.panels):
-        same = [panel for panel in own.panels if panel.row == row]
-        style.scale([p.ax for p in same], same[0].measure.limits, log=same[0].measure.log)
     band = "" if max(len(p.lines) for p in own.panels) > FEW else "; band: middle half of the seeds"
     words = f"line: median over seeds, until half have ended{band}; thin: every seed"
     x_label += ", logarithmic" if log else ""
@@ -172,18 +173,13 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
     label = AXES[own.spec.x]
     if unit > 1:
         label += " (thousands)" if unit == 1e3 else " (millions)"
-    shared = own.figure.axes[0].get_shared_x_axes()
-    groups: list[list[Panel]] = []
-    for panel in own.panels:
-        group = next((g for g in groups if shared.joined(g[0].ax, panel.ax)), None)
-        groups.append([panel]) if group is None else group.append(panel)
-    for group in groups:
+    for group in panels.sharing(own.panels, "x"):
         keys = {(p.measure.column, key_of(e)) for p in group for e in p.entries}
         here = [drawn[key] for key in keys if key in drawn] or list(drawn.values())
         high = max(curve.end for curve in here) / unit
         first = min(curve.x[0] for curve in here) / unit
         low = max(first, high / 1000) if log else 0.0
-        style.number_axis([p.ax for p in group], low, high * (1.08 if log else 1.02), log=log)
+        style.number_axis(group[0].ax, low, high * (1.08 if log else 1.02), log=log)
     return unit, label, log
 
 
@@ -225,14 +221,13 @@ def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: fl
 
 
 def _mark_end(
-    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, *, few: bool
+    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, high: float, *, few: bool
 ) -> set[str]:
-    """Mark the reason where a line ends before its axis; return it in a set.
+    """Mark the reason where a line ends before `high`, its axis' end; return it in a set.
 
     If `few`, perfect lines are continued by dots. A median below the top means that half of the
     runs became perfect and the others did not learn.
     """
-    high = ax.get_xlim()[1]
     if ended not in ENDS or curve.end / unit > 0.9 * high:
         return set()
     end, last = curve.end / unit, curve.middle[-1]

@@ -39,4 +39,4 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
         ax.set_in_layout(n == 2)  # matplotlib cannot measure 3D panels
     for ax in fig.axes[len(episodes) :]:
         ax.remove()
-    return style.finish(fig, style.Head(title, where, handles), "", "")
+    return style.finish(fig, title, where, handles)

@@ -46,5 +46,5 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol="\u00a0%"))
     title = spec.title.format(*counts, runs=total)
-    head = style.Head(title, "Share of the runs that have learned: nine of ten episodes succeed")
-    return style.finish(figure, head, "environment steps, logarithmic", "")
+    subtitle = "Share of the runs that have learned: nine of ten episodes succeed"
+    return style.finish(figure, title, subtitle, x_label="environment steps, logarithmic")

@@ -117,6 +117,16 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
     return Grid(fig, panels, shown, spec)
 
 
+def sharing(own: Sequence[Panel], axis: str) -> list[list[Panel]]:
+    """Group panels by the axis, "x" or "y", that they share."""
+    shared = getattr(own[0].ax, f"get_shared_{axis}_axes")()
+    groups: dict[Axes, list[Panel]] = {}
+    for panel in own:
+        first = next((ax for ax in groups if shared.joined(ax, panel.ax)), panel.ax)
+        groups.setdefault(first, []).append(panel)
+    return list(groups.values())
+
+
 def _name_panels(
     fig: Figure,
     spec: FigureSpec,
@@ -174,14 +184,16 @@ def finished(
     if own.many:
         style.colour_bar(own.figure, [{spec.lines: name} for name in own.looks])
     shown = plan | {"entries": [e for e in plan["entries"] if e["arm"] in _arms(own)]}
-    head = style.Head(
-        spec.title.format(title=plan["title"]),
-        where_from(shown, tables.fidelity, drawn),
-        tuple([*handles, *more] if len(handles) + len(more) > 1 else []),
-    )
     one = len(spec.measures) == 1 and spec.kind != "intervals" and spec.columns != MEASURE
     label = measures()[spec.measures[0]].label if one else ""
-    return style.finish(own.figure, head, x_label, label)
+    return style.finish(
+        own.figure,
+        spec.title.format(title=plan["title"]),
+        where_from(shown, tables.fidelity, drawn),
+        [*handles, *more] if len(handles) + len(more) > 1 else [],
+        x_label,
+        label,
+    )
 
 
 def _arms(own: Grid) -> set[str]:
@@ -197,4 +209,4 @@ def nothing(tables: Tables, spec: FigureSpec) -> Figure:
     fig.text(0.5, 0.25, words, ha="center", color=style.FAINT)
     title = spec.title.format(title=tables.plan["title"])
     origin = f"{tables.plan['source']} · {tables.fidelity} fidelity"
-    return style.finish(fig, style.Head(title, origin), "", "")
+    return style.finish(fig, title, origin)

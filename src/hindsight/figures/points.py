@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -105,6 +104,12 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     at = {number: float(number if even else i) for i, number in enumerate(numbers)}
     step = min(np.diff(sorted(at.values())), default=1.0)
     best, never = _best(tables, spec), _never(tables, spec)
+    for first, *_ in panels.sharing(grid.panels, "y"):
+        style.scale(first.ax, first.measure.limits, log=first.measure.log)
+    ticks = list(at.items())[:: -(-len(at) // 6)]
+    for first, *_ in panels.sharing(grid.panels, "x"):
+        first.ax.set_xlim(min(at.values()) - 0.5 * step, max(at.values()) + 0.5 * step)
+        first.ax.set_xticks([x for _, x in ticks], [names.number(number) for number, _ in ticks])
     for panel in grid.panels:
         for order, (line, entries) in enumerate(panel.lines.items()):
             aside = 0.12 * step * (order - (len(panel.lines) - 1) / 2)
@@ -115,11 +120,6 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
             panel.ax.axvspan(*spec.shade, color=style.BAND, linewidth=0, zorder=0)
         if spec.mark_best and panel.entries:
             _mark_best(panel.ax, best.get(str(panel.entries[0]["condition"])))
-        panel.ax.set_xlim(min(at.values()) - 0.5 * step, max(at.values()) + 0.5 * step)
-        every = -(-len(at) // 6)
-        ticks = list(at.items())[::every]
-        panel.ax.set_xticks([x for _, x in ticks], [names.number(number) for number, _ in ticks])
-        style.scale([panel.ax], panel.measure.limits, log=panel.measure.log)
     several = any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
     thin = "; thin: each condition" if several else ""
     words = f"{_bars(spec)}{thin}{_few(tables, grid)}"
@@ -230,19 +230,20 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     looks = {line: look for line, look in grid.looks.items()
              if any(key_of(e) in own.keys for e in entries if value(e, spec.lines) == line
                     for own in found.values())}  # fmt: skip
+    asides = np.linspace(0, 0.8 - 0.8 / len(looks), len(looks))
+    asides -= asides.mean()
     for panel in grid.panels:
         there = found[panel.measure]
         own = [e for e in panel.entries if key_of(e) in there.keys]
-        _strip(panel, there, own, spec, rows, looks)
         for order, (line, look) in enumerate(looks.items()):
             mine = [e for e in own if value(e, spec.lines) == line]
             places = {y: [key_of(e) for e in mine if value(e, facet) == row]
                       for y, row in enumerate(rows)}  # fmt: skip
+            aside = 0.0 if facet == spec.lines else asides[order]
+            if panel.measure.centre != "share":
+                _draw_runs(panel.ax, there, places, look, aside)
             if together:
                 places[len(rows)] = [key_of(e) for e in mine]
-            aside = (
-                0.0 if facet == spec.lines else (order - (len(looks) - 1) / 2) * 0.8 / len(looks)
-            )
             _draw_rows(panel, there, places, look, aside)
         _finish_rows(panel, [called(facet, row).replace("\n", ", ") for row in rows], together)
     for panel in grid.panels[1:]:
@@ -256,29 +257,15 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
 
 
-def _strip(
-    panel: Panel,
-    found: Values,
-    entries: Sequence[Entry],
-    spec: FigureSpec,
-    rows: Sequence[Any],
-    looks: Mapping[Any, style.Look],
+def _draw_runs(
+    ax: Axes, found: Values, places: Mapping[int, Sequence[Key]], look: style.Look, offset: float
 ) -> None:
-    """Draw every run as a small tick."""
-    points = [
-        {"y": rows.index(value(e, spec.rows[0])), "line": value(e, spec.lines), "x": x}
-        for e in entries
-        for x in found.runs.get(key_of(e), ())
-    ]
-    if not points or panel.measure.centre == "share":
-        return
-    apart = spec.rows[0] != spec.lines
-    sns.stripplot(
-        pd.DataFrame(points), x="x", y="y", hue="line", ax=panel.ax, orient="h", jitter=False,
-        dodge=apart, native_scale=True, hue_order=list(looks), marker="|", size=5, linewidth=0.7,
-        palette={line: look.colour for line, look in looks.items()}, alpha=0.35, legend=False,
-        zorder=1,
-    )  # fmt: skip
+    """Draw every run of a line as a small tick."""
+    for y, keys in places.items():
+        x = [x for key in keys for x in found.runs.get(key, ())]
+        # With a colour each, ticks are drawn where they are, not at the nearest pixel.
+        ax.scatter(x, [y + offset] * len(x), s=25, color=[look.colour] * len(x), marker="|",
+                   linewidth=0.7, alpha=0.35, zorder=1)  # fmt: skip
 
 
 def _draw_rows(

@@ -23,7 +23,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator
 from PIL import Image
 
 from hindsight.analysis.arms import SET
@@ -233,15 +233,6 @@ def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
     bar.set_label(KEYS.get(key, key))
 
 
-@dataclass(frozen=True)
-class Head:
-    """What is above the panels: title, subtitle and legend."""
-
-    title: str
-    subtitle: str
-    handles: tuple[Line2D, ...] = ()
-
-
 def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any) -> Figure:
     """Return a figure with a grid of panels; `panel`: width and height of one in inches."""
     width = max(7.2, columns * panel[0] + 0.8)
@@ -253,15 +244,28 @@ def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any)
     return fig
 
 
-def finish(fig: Figure, head: Head, x_label: str, y_label: str) -> Figure:
+def finish(
+    fig: Figure,
+    title: str,
+    subtitle: str,
+    handles: Sequence[Line2D] = (),
+    x_label: str = "",
+    y_label: str = "",
+) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
+    for ax in filter(Axes.get_in_layout, fig.axes):
+        # These places would else be found from all tick labels, again and again.
+        ax.set_title(ax.get_title(), y=1.0)
+        for axis in (ax.xaxis, ax.yaxis):
+            if not axis.get_label_text():
+                axis.set_label_coords(0.5, 0.5)
     width, panels = fig.get_size_inches()
     paper = _PAPER.get()
-    title = [] if paper else textwrap.wrap(head.title, int(width / 0.1), break_on_hyphens=False)
-    whole = head.subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # not at a line's start
+    head = [] if paper else textwrap.wrap(title, int(width / 0.1), break_on_hyphens=False)
+    whole = subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # not at a line's start
     text = [] if paper else textwrap.wrap(whole, int(width / 0.07), break_on_hyphens=False)
-    rows = _legend_rows(head.handles, width)
-    room = 0.1 + TITLE * len(title) + SUBTITLE * len(text) + LEGEND * len(rows)
+    rows = _legend_rows(handles, width)
+    room = 0.1 + TITLE * len(head) + SUBTITLE * len(text) + LEGEND * len(rows)
     fig.set_size_inches(width, panels + room)
     share = panels / (panels + room)
     fig.get_layout_engine().set(rect=(0, 0, 1, share))  # type: ignore[union-attr, call-arg]
@@ -272,7 +276,7 @@ def finish(fig: Figure, head: Head, x_label: str, y_label: str) -> Figure:
                       y=share / 2 + 0.12 / (panels + room))  # fmt: skip
     y = 1 - 0.05 / (panels + room)
     for lines, inches, look in (
-        (title, TITLE, {"size": 11, "weight": "bold"}),
+        (head, TITLE, {"size": 11, "weight": "bold"}),
         (text, SUBTITLE, {"size": 8.5, "color": "#555555"}),
     ):
         for line in lines:
@@ -324,33 +328,31 @@ def row_label(ax: Axes, text: str) -> None:
     )
 
 
-def number_axis(axes: Sequence[Axes], low: float, high: float, *, log: bool) -> None:
-    """Set limits and a few ticks of an x axis that panels share."""
-    for ax in axes:
-        if log:
-            ax.set_xscale("log")
-            ax.xaxis.set_minor_formatter(NullFormatter())
-            ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            if high < 20 * low:  # powers of ten would give too few ticks
-                ticks = [m * 10.0**n for n in range(-6, 9) for m in (1, 2, 5)]
-                ax.set_xticks([tick for tick in ticks if low <= tick <= high])
-        else:
-            found = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-            ax.set_xticks([tick for tick in found if low <= tick <= 0.93 * high])
-        ax.set_xlim(low, high)
+def number_axis(ax: Axes, low: float, high: float, *, log: bool) -> None:
+    """Set limits and a few ticks of an x axis, and of those that share it."""
+    if log:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        if high < 20 * low:  # powers of ten would give too few ticks
+            ticks = [m * 10.0**n for n in range(-6, 9) for m in (1, 2, 5)]
+            ax.set_xticks([tick for tick in ticks if low <= tick <= high])
+    else:
+        found = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        ax.set_xticks([tick for tick in found if low <= tick <= 0.93 * high])
+    ax.set_xlim(low, high)
 
 
-def scale(axes: Sequence[Axes], limits: tuple[float, float] | None, *, log: bool = False) -> None:
-    """Set the y axis that panels share: limits with a margin; None: fit to the data."""
-    for ax in axes:
-        if log:
-            ax.set_yscale("log")
-        if limits is not None:
-            low, high = limits
-            ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
-            ticks = np.linspace(low, high, 5)
-            named = [f"{y:g}".replace("-", "−") if i % 2 == 0 else "" for i, y in enumerate(ticks)]
-            ax.set_yticks(ticks, named)
+def scale(ax: Axes, limits: tuple[float, float] | None, *, log: bool = False) -> None:
+    """Set a y axis, and those that share it: limits with a margin; None: fit to the data."""
+    if log:
+        ax.set_yscale("log")
+    if limits is not None:
+        low, high = limits
+        ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+        ticks = np.linspace(low, high, 5)
+        named = [f"{y:g}".replace("-", "−") if i % 2 == 0 else "" for i, y in enumerate(ticks)]
+        ax.set_yticks(ticks, named)
 
 
 def note(ax: Axes, text: str, *, alarm: bool = False) -> None:

@@ -33,22 +33,13 @@ class Tables:
     def plan(self) -> dict[str, Any]:
         """The plan with the entries of this fidelity.
 
-        Repeated cells are left out: `final` has one copy, whatever k is, so its levels of k are one
-        cell.
+        Repeated cells of an arm are left out: `final` has one copy, whatever k is, so its levels of
+        k are one cell.
         """
         plan: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         own = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
-        finals = {(e["arm"], e["condition"]): level_text(e["level"]) for e in reversed(own)
-                  if e["level"].get("strategy") == "final"}  # fmt: skip
-        cells = {(e["arm"], e["condition"], level_text(e["level"])): e.get("cell") for e in own}
-
-        def again(e: Entry) -> bool:
-            first = finals.get((e["arm"], e["condition"]))
-            if e["level"].get("strategy") != "final" or first in (None, level_text(e["level"])):
-                return False
-            return bool(cells[e["arm"], e["condition"], str(first)] == e.get("cell"))
-
-        plan["entries"] = [e for e in own if not again(e)]
+        first = {(e["arm"], e["condition"], e["cell"]): e for e in reversed(own)}
+        plan["entries"] = list(first.values())[::-1]
         return plan
 
     def read(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:

@@ -147,6 +147,8 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     `home` is the absolute path of `out`, taken before an environment could change the working
     directory.
     """
+    import pandas as pd
+
     from hindsight.analysis.cells import load_cell
     from hindsight.analysis.reduce import reduce_cell
 
@@ -155,7 +157,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     cell = load_cell(there["cells"])
     with warnings.catch_warnings():  # about runs without a single episode
         warnings.simplefilter("ignore", RuntimeWarning)
-        runs = reduce_cell(cell).runs
+        runs = pd.DataFrame(reduce_cell(cell).runs)
     returns, success = runs["final_evaluation_return"], runs["final_evaluation_success"]
     solved = runs["solve_step"].dropna()
     learned = f"none of {len(runs)} runs had 95 % success over 100 training episodes"

@@ -168,7 +168,7 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
     Raises FileError for a damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
-    runs = reduce_cell(cell).runs
+    runs = pd.DataFrame(reduce_cell(cell).runs)
     middle = middle_run(runs)
     seed = int(middle["seed"])
     result = {
