@@ -241,14 +241,6 @@ def test_a_file_makes_nothing_run(tmp_path, monkeypatch):
     assert SAC.load(path, env="Corridor-v0").spec.environment.id == "Corridor-v0"
 
 
-def test_another_environment_that_does_not_fit_is_told(tmp_path):
-    path = small().save(tmp_path / "model.pt")
-    with pytest.raises(
-        SpecError, match="PredatorPrey-v0 has observations of 9 numbers and 3 action"
-    ):
-        SAC.load(path, env="PredatorPrey-v0")
-
-
 def test_what_is_no_model_is_told(tmp_path):
     path = small().save(tmp_path / "model.pt")
     with pytest.raises(FileError, match=r"is a model of sac; load it with SAC\.load"):
