@@ -20,7 +20,7 @@ from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml, _what_came_out
-from tests.commands import hindsight
+from tests.commands import hindsight, started
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
@@ -210,12 +210,11 @@ def test_what_is_trained_is_shown_and_trained_anew_only_if_asked(trained, tmp_pa
 
 def test_what_was_interrupted_is_continued(tmp_path):
     long = ["hidden=8", "--seeds", "2", "--steps", "40960", "n_dims=2"]
-    process = subprocess.Popen([HINDSIGHT, "train", *long], cwd=tmp_path, stderr=subprocess.PIPE)
-    while not (files := list(tmp_path.rglob("progress/**/[!.]*.json"))) and process.poll() is None:
+    process = started("train", *long, cwd=tmp_path)
+    while not (files := list(tmp_path.rglob("progress/**/[!.]*.json"))) and process.runs:
         time.sleep(0.01)
-    process.terminate()
-    process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.finished().returncode == 128 + signal.SIGTERM
     # As a process leaves it that is killed while it writes its progress.
     half = files[0].with_name(f".{files[0].stem}.x7.json")
     half.touch()
