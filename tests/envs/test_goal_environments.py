@@ -28,6 +28,7 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.runs import runs_of
 from tests.commands import hindsight, started
+from tests.curves import the_curves
 from tests.envs import corridor  # registers Corridor-v0
 
 assert "Corridor-v0" in gym.registry, corridor
@@ -408,11 +409,7 @@ def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
     assert "Traceback" not in said and gone(workers)
     for again in (broken, whole):
         assert hindsight(*again, cwd=ROOT).returncode == 0
-    clocks = ["wall_seconds", "cpu_seconds"]
-    a, b = (
-        pd.read_parquet(next((tmp_path / name).rglob("*.parquet"))).drop(columns=clocks)
-        for name in ("broken", "whole")
-    )
+    a, b = (the_curves(tmp_path / name) for name in ("broken", "whole"))
     assert len(a)
     pd.testing.assert_frame_equal(a, b)
 

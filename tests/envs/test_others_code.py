@@ -13,6 +13,7 @@ import pytest
 from hindsight.envs.facts import success_in
 from hindsight.specs.errors import SpecError
 from tests.commands import hindsight, started
+from tests.curves import the_curves
 from tests.envs.test_goal_environments import children, gone
 
 COMMAND = (
@@ -20,7 +21,6 @@ COMMAND = (
     *("hidden=8", "--seeds", "2", "--steps", "600", "evaluation_episodes=2"),
     *("learning_starts=100", "log_interval=50"),
 )
-CLOCKS = ["wall_seconds", "cpu_seconds"]
 
 
 def start(folder, workers):
@@ -41,8 +41,7 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     done = start(folder, "1").finished()
     assert done.returncode == 0, done.stderr
-    (curves,) = folder.rglob("*.parquet")
-    return pd.read_parquet(curves).drop(columns=CLOCKS)
+    return the_curves(folder)
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +76,7 @@ def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, wor
     (tmp_path / "hang").unlink()
     again = start(tmp_path, workers).finished()
     assert again.returncode == 0 and "continued at" in again.stderr
-    (curves,) = tmp_path.rglob("*.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(curves).drop(columns=CLOCKS), whole)
+    pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
 
 
 def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):

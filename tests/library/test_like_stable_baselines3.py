@@ -17,7 +17,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.library.like_stable_baselines3 import HerReplayBuffer
 from hindsight.training.cell import prepare_process
-from tests.replay.numbered import ACTION, GOAL, REST, numbers, stored_reward
+from tests.replay.numbered import ACTION, GOAL, REST, numbers, observed, stored_reward
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
@@ -55,12 +55,6 @@ class Numbered(gymnasium.Env):
 
     def compute_terminated(self, achieved, desired, infos):
         return (achieved == desired).all(-1)
-
-
-def observed(number: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
-    prefix = "next " if after else ""
-    names = ("achieved_goal", "achieved"), ("desired_goal", "desired"), ("observation", "rest")
-    return {key: numbers(number, prefix + name) for key, name in names}
 
 
 def fill(buffer, n_envs: int, steps: int, seed: int = 0, first: int = 0) -> int:

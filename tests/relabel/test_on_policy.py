@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -22,6 +22,7 @@ from hindsight.relabel import on_policy
 from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
+from tests.examples import quick
 
 GAMMA, LAMBDA = 0.9, 0.8
 G = 2  # numbers in a goal
@@ -29,10 +30,6 @@ R = 1.0  # interception distance
 RUNS = 2
 TASK = Intercepting(PredatorPreySpec(n_dims=G, interception_distance=R))
 WEIGHTS = np.array([0.31, -0.17, 0.23, 0.11, -0.29, 0.07], np.float32)
-
-quick = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 
 
 def value(obs: np.ndarray) -> np.ndarray:
@@ -258,7 +255,7 @@ SHARES = (None, 0.25, 0.45)  # of the box, beyond which a goal of some walks lie
 
 
 @given(cases(), STRATEGIES, st.booleans())
-@quick
+@quick(80)
 def test_released_equals_the_loops(case, strategy, only_if_moved):
     """The filter copies moving segments only, and never the rollout's last one."""
     rollout, uniform, k = case
@@ -287,7 +284,7 @@ def test_released_equals_the_loops(case, strategy, only_if_moved):
 
 
 @given(cases(), STRATEGIES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from(SHARES))
-@quick
+@quick(80)
 def test_described_equals_the_loops(
     case, strategy, only_if_moved, after_contact, moved_goals, inside
 ):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.envs.predator_prey import PredatorPrey
@@ -17,6 +17,7 @@ from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.transitions import Batch
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.replay import GOAL_STRATEGIES
+from tests.examples import quick
 from tests.replay.numbered import (
     ACTION,
     GOAL,
@@ -32,9 +33,6 @@ from tests.replay.numbered import (
 )
 
 ROW = RowLayout.of(OBS, GOAL, ACTION)
-quick = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 
 
 def reward(achieved, desired, ends):
@@ -143,7 +141,7 @@ relabellings = st.builds(
 )
 
 
-@quick
+@quick(60)
 @given(
     how=relabellings,
     runs=st.integers(1, 3),
@@ -171,7 +169,7 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
     assert something or steps <= slots
 
 
-@quick
+@quick(60)
 @given(st.sampled_from(GOAL_STRATEGIES), st.integers(1, 3), st.integers(0, 10**6))
 def test_every_transition_and_every_goal_is_equally_probable(strategy, envs, seed):
     """Equally spaced numbers meet each transition once, and each of its possible goals once."""

@@ -18,7 +18,8 @@ from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from tests.commands import training
-from tests.training.small import SPEC, curves, interrupted
+from tests.curves import curves
+from tests.training.small import SPEC, interrupted
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.curves import CLOCKS
 from tests.training.small import SPEC
 
 FEW = {"steps": 64 * 6, "evaluation": EvaluationSpec(points=6, episodes=5)}
@@ -28,7 +29,6 @@ SAC = CellSpec.model_validate(
         "evaluation": {"points": 6, "episodes": 5},
     }
 )
-CLOCKS = ["wall_seconds", "cpu_seconds"]
 
 
 @pytest.fixture(params=[PPO, SAC], ids=["ppo", "sac"])

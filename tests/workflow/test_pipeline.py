@@ -23,6 +23,7 @@ from hindsight.training.cell import train_cell
 from tests import commands, configuration
 from tests.browser import probed
 from tests.configuration import PARTS, copy_project
+from tests.curves import curves
 from tests.report.conftest import policy
 
 ROOT = Path(__file__).parents[2]
@@ -158,16 +159,14 @@ def test_a_cell_that_is_gone_is_trained_again_to_the_same_numbers(project, asked
     assert not (project / "results/logs" / f"{first}.log").exists()
     paths = {file: project / "results/cells" / f"{file}.parquet" for file in (first, *kept)}
     before = {file: paths[file].stat().st_mtime_ns for file in kept}
-    clocks = ["wall_seconds", "cpu_seconds"]
-    curves = pd.read_parquet(paths[first]).drop(columns=clocks)
+    before_it_went = curves(paths[first])
     paths[first].unlink()
     told = snakemake(project, "--dry-run", *SMOKE, "--cores", "2").stdout
     assert cells_to_train(told) == [first]
     ran = snakemake(project, "--cores", "2", *SMOKE)
     assert ran.returncode == 0, ran.stdout
     assert {file: paths[file].stat().st_mtime_ns for file in kept} == before
-    found = pd.read_parquet(paths[first]).drop(columns=clocks)
-    pd.testing.assert_frame_equal(found, curves, check_exact=True)
+    pd.testing.assert_frame_equal(curves(paths[first]), before_it_went, check_exact=True)
     assert planned(project) == {}
 
 
