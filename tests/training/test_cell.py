@@ -6,7 +6,6 @@ import time
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from hindsight.analysis.cells import load_cell
 from hindsight.io.files import FileError
@@ -158,11 +157,3 @@ def test_a_device_that_is_not_there_is_told_before_training(tmp_path, device, sa
     with pytest.raises(SpecError, match=said):
         train_cell(SPEC, tmp_path, Execution(device=device))
     assert not list(tmp_path.rglob("*.parquet"))
-
-
-def test_a_policy_file_holds_every_run(tmp_path):
-    train_cell(SPEC, tmp_path)
-    saved = load(tmp_path / "policies" / f"{file_name(SPEC)}.pt")
-    assert saved["seeds"] == [0, 1, 2]
-    assert CellSpec.model_validate_json(saved["spec"]) == SPEC
-    assert saved["rows"].shape[0] == 3 and torch.isfinite(saved["rows"]).all()
