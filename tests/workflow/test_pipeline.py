@@ -154,7 +154,7 @@ def test_every_cell_has_its_curves_policy_log_and_benchmark(project, asked):
 
 def test_a_cell_that_is_gone_is_trained_again_to_the_same_numbers(project, asked):
     """By a job, though the first time it was trained within another process."""
-    names, by_jobs = asked.plan.cells_of("s_ratio"), {spec.name for spec in of_jobs(project)}
+    names, by_jobs = asked.plan.cells_of("bit_flipping"), {spec.name for spec in of_jobs(project)}
     first, *kept = (asked.files[name] for name in sorted(names, key=by_jobs.__contains__))
     assert not (project / "results/logs" / f"{first}.log").exists()
     paths = {file: project / "results/cells" / f"{file}.parquet" for file in (first, *kept)}
