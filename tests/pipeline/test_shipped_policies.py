@@ -86,7 +86,8 @@ def test_the_commands_of_the_pages_run(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     (tmp_path / PUBLISHED).symlink_to(ROOT / PUBLISHED)
     for command in commands:
-        _, *words = shlex.split(command)
-        done = hindsight(*words, "--episodes", "2", cwd=tmp_path)
+        _, name, pattern, *words = shlex.split(command)
+        (policy,) = tmp_path.glob(pattern)
+        done = hindsight(name, str(policy), *words, "--episodes", "2", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "chase.gif").stat().st_size > 1000
