@@ -7,6 +7,7 @@ process imports what commands need and does nothing else; each command is a fork
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,12 @@ _server.set_forkserver_preload(
 
 def hindsight(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """`hindsight` with these arguments, and these variables beside the others."""
-    return _forked("hindsight.cli", arguments, cwd, environment)
+    return Running("hindsight.cli", arguments, cwd, environment).finished()
+
+
+def started(*arguments: str, cwd: Path) -> "Running":
+    """`hindsight` with these arguments, while it runs."""
+    return Running("hindsight.cli", arguments, cwd, {})
 
 
 def training(spec: str, folder: Path, checkpoint_seconds: float) -> BaseProcess:
@@ -56,31 +62,50 @@ def snakemake(
 
     All it tells is in `stdout`, as on a terminal.
     """
-    return _forked("snakemake.cli", arguments, project, environment, anew=True)
+    return Running("snakemake.cli", arguments, project, environment, anew=True).finished()
 
 
-def _forked(
-    module: str,
-    arguments: tuple[str, ...],
-    cwd: Path,
-    environment: Mapping[str, str],
-    anew: bool = False,
-) -> subprocess.CompletedProcess[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = (Path(folder, name) for name in ("out", "err"))
+class Running:
+    """A command that is under way."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: tuple[str, ...],
+        cwd: Path,
+        environment: Mapping[str, str],
+        anew: bool = False,
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._command = [module, *arguments]
+        out, err = (Path(self._folder.name, name) for name in ("out", "err"))
+        self._files = out, err
         ours = (module, arguments, cwd, environment, anew, out, out if anew else err)
-        process = _server.Process(target=_run, args=ours)
-        process.start()
-        process.join()
-        told = [path.read_text(encoding="utf-8") if path.exists() else "" for path in (out, err)]
-    assert process.exitcode is not None
-    return subprocess.CompletedProcess([module, *arguments], process.exitcode, *told)
+        self._process = _server.Process(target=_run, args=ours)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process.exitcode is None
+
+    def finished(self, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+        """Wait for its end."""
+        self._process.join(timeout)
+        status = self._process.exitcode
+        assert status is not None, "it goes on"
+        files = self._files
+        told = [path.read_text(encoding="utf-8") if path.exists() else "" for path in files]
+        return subprocess.CompletedProcess(self._command, status, *told)
 
 
 def _run(
     module: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], anew: bool,
     out: Path, err: Path,
 ) -> None:  # fmt: skip
+    # A suite in the background of a shell ignores SIGINT, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream, path in ((1, out), (2, err)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, stream)
@@ -95,4 +120,9 @@ def _run(
             del sys.modules[name]
     sys.argv = [module.partition(".")[0], *arguments]
     __import__(module)
-    sys.modules[module].main()
+    status: int | str | None = 0
+    try:
+        sys.modules[module].main()
+    except SystemExit as end:  # what its frames hold is let go: the exit waits for all workers
+        status = end.code
+    sys.exit(status)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -116,11 +117,6 @@ ALGORITHMS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=ALGORITHMS)
-def algorithm(request: pytest.FixtureRequest) -> Algorithm:
-    return ALGORITHMS[request.param]
-
-
 def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
     """The rows after some updates by both implementations, which are compared all along."""
     agent, runs = of.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
@@ -152,21 +148,29 @@ def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) 
     return state.rows
 
 
+@cache
+def of_variant(name: str, variant: str) -> Tensor:
+    """The rows by both implementations, once for all tests."""
+    return both(ALGORITHMS[name], ALGORITHMS[name].spec_of(variant))
+
+
 @pytest.mark.parametrize(
     ("name", "variant"), [(name, v) for name, of in ALGORITHMS.items() for v in of.variants]
 )
 def test_updates(name: str, variant: str) -> None:
-    both(ALGORITHMS[name], ALGORITHMS[name].spec_of(variant))
+    of_variant(name, variant)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_runs_of_different_learning_rates(algorithm: Algorithm) -> None:
     """Three runs on one axis, each its own twin."""
     both(algorithm, algorithm.spec(hidden=HIDDEN), twins.LEARNING_RATES)
 
 
-def test_the_options_make_a_difference(algorithm: Algorithm) -> None:
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_options_make_a_difference(name: str) -> None:
     """A negative control: each option that parity is shown for changes the parameters."""
-    rows = [both(algorithm, algorithm.spec_of(variant)) for variant in algorithm.variants]
+    rows = [of_variant(name, variant) for variant in ALGORITHMS[name].variants]
     for a, b in itertools.combinations(rows, 2):
         assert float((a - b).abs().max()) > 1e-4
 
@@ -233,19 +237,28 @@ def test_selected_and_resumed_runs_go_on(name: str) -> None:
     torch.testing.assert_close(resumed.rows, through.rows[keep], rtol=0, atol=1e-6)
 
 
-def test_initial_rows(algorithm: Algorithm) -> None:
+@pytest.mark.parametrize("name", SPECS)
+def test_initial_rows(name: str) -> None:
     """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies."""
-    agent, n_critics = algorithm.module.Agent.of(N_OBS, N_ACTIONS, (100, 50)), algorithm.n_critics
-    # A row begins with the critics and ends with the targets: SAC has none of its actor.
-    n_targets = n_critics * agent.critic.n_parameters
-    n_targets += 0 if algorithm.module is sac else agent.actor.n_parameters
+    module, _ = SPECS[name]
+    agent = module.Agent.of(N_OBS, N_ACTIONS, (100, 50))
     row = agent.initial_row(3)
-    assert row.dtype == torch.float32 and len(row) == sum(agent.sizes)
+    assert row.dtype == torch.float32
     assert torch.equal(row, agent.initial_row(3)) and not torch.equal(row, agent.initial_row(4))
+    # A row begins with the critics and ends with the targets: SAC has none of its actor.
+    if module is dqn:
+        networks = [(agent.q, row.view(2, -1)[:1])]
+        n_targets, n = agent.q.n_parameters, agent.n_parameters
+    else:
+        n_critics = ALGORITHMS[name].n_critics
+        critics = row[: n_critics * agent.critic.n_parameters].view(n_critics, -1)
+        actor = row[critics.numel() :][: agent.actor.n_parameters][None]
+        networks = [(agent.critic, critics), (agent.actor, actor)]
+        n_targets = critics.numel() + (0 if module is sac else actor.numel())
+        n = sum(agent.sizes)
+    assert len(row) == n
     assert torch.equal(row[:n_targets], row[-n_targets:])
-    critics = row[: n_critics * agent.critic.n_parameters].view(n_critics, -1)
-    actor = row[critics.numel() :][: agent.actor.n_parameters][None]
-    for mlp, rows in ((agent.critic, critics), (agent.actor, actor)):
+    for mlp, rows in networks:
         for (bias, weight), n_in in zip(mlp.layers(rows), mlp.sizes, strict=False):
             bound = n_in**-0.5
             for values in (bias, weight):

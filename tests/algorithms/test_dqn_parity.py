@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from hindsight.algorithms import dqn
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.dqn import DQNSpec
+from tests.algorithms.twins import linear, put_row, row_of
 
 N_OBS, N_CHOICES, HIDDEN, BATCH = 6, 4, (32, 24), 48
 AGENT = dqn.Agent.of(N_OBS, N_CHOICES, HIDDEN)
@@ -62,25 +63,8 @@ def network(row: Tensor) -> nn.Sequential:
     for n_in, n_out in itertools.pairwise((N_OBS, *HIDDEN, N_CHOICES)):
         modules += [nn.Linear(n_in, n_out), nn.ReLU()]
     built = nn.Sequential(*modules[:-1])
-    put_row(built, row)
+    put_row(linear(built), row)
     return built
-
-
-def parameters_of(built: nn.Sequential) -> list[Tensor]:
-    """In the order of a row: bias, weight of each layer."""
-    layers = [m for m in built if isinstance(m, nn.Linear)]
-    return [p for layer in layers for p in (layer.bias, layer.weight)]
-
-
-def put_row(built: nn.Sequential, row: Tensor) -> None:
-    parameters = parameters_of(built)
-    with torch.no_grad():
-        for p, piece in zip(parameters, row.split([p.numel() for p in parameters]), strict=True):
-            p.copy_(piece.view_as(p))
-
-
-def row_of(built: nn.Sequential) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in parameters_of(built)])
 
 
 def twin_of(spec: DQNSpec, state: dqn.State) -> stable_baselines3.DQN:
@@ -102,8 +86,8 @@ def twin_of(spec: DQNSpec, state: dqn.State) -> stable_baselines3.DQN:
         device="cpu",
     )
     model.set_logger(stable_baselines3.common.logger.configure(None, []))
-    put_row(model.q_net.q_net, state.online.rows[0])
-    put_row(model.q_net_target.q_net, state.target[0])
+    put_row(linear(model.q_net), state.online.rows[0])
+    put_row(linear(model.q_net_target), state.target[0])
     return model
 
 
@@ -150,7 +134,7 @@ def test_updates_equal_those_of_stable_baselines(
             (state.online.rows, model.q_net),
             (state.target, model.q_net_target),
         ):
-            torch.testing.assert_close(ours[0], row_of(theirs.q_net), rtol=0, atol=2e-6)
+            torch.testing.assert_close(ours[0], row_of(linear(theirs)), rtol=0, atol=2e-6)
     assert float((state.online.rows - rows).abs().max()) > 3e-3, "the updates must move something"
     assert bool((state.target != target).any()) == (interval < 12)
 
@@ -193,18 +177,18 @@ def test_updates_equal_autograd(double, weights):
         for run in range(3):
             loss, value, td_error = autograd_step(online[run], frozen[run], batch, run, spec)
             assert (td_error > 1).any() and (td_error < 1).any()
-            gradient = torch.cat([p.grad.flatten() for p in parameters_of(online[run])])
+            gradient = torch.cat([p.grad.flatten() for p in linear(online[run])])
             adams[run].step()
             if count % 4 == 0:
-                put_row(frozen[run], row_of(online[run]))
+                put_row(linear(frozen[run]), row_of(linear(online[run])))
             torch.testing.assert_close(found.loss[run], loss, rtol=1e-5, atol=0)
             torch.testing.assert_close(found.gradient_norm[run], gradient.norm(), rtol=1e-4, atol=0)
             mean = value.mean()
             torch.testing.assert_close(found.q_mean[run], mean, rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(found.td_error[run], td_error, rtol=1e-4, atol=1e-5)
             close = {"rtol": 0, "atol": 1e-5}
-            torch.testing.assert_close(state.online.rows[run], row_of(online[run]), **close)
-            torch.testing.assert_close(state.target[run], row_of(frozen[run]), **close)
+            torch.testing.assert_close(state.online.rows[run], row_of(linear(online[run])), **close)
+            torch.testing.assert_close(state.target[run], row_of(linear(frozen[run])), **close)
 
 
 def test_the_options_make_a_difference():
@@ -278,7 +262,7 @@ def test_values_that_are_known(double):
     assert dqn.act(state, states[None]).tolist() == [[0, 0]]
 
 
-# -- acting and beginning -------------------------------------------------------------------------
+# -- acting ------------------------------------------------------------------------------------
 
 
 def test_epsilon_greedy():
@@ -308,21 +292,3 @@ def test_random_choices_lie_in_their_range(n_choices):
     uniform = torch.tensor([[[0.5, 0.0], [0.5, largest]]])
     chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), uniform, 1.0)
     assert chosen.tolist() == [[0, n_choices - 1]]
-
-
-def test_first_parameters():
-    """Those of PyTorch's layers; the target begins as a copy."""
-    agent = dqn.Agent.of(25, 3, (400,))
-    rows = agent.initial_row(5)
-    theta, target = rows.chunk(2)
-    assert torch.equal(theta, target) and len(theta) == agent.q.n_parameters
-    (bias, weight), (_, last) = agent.q.layers(theta[None])
-    assert weight.shape == (1, 400, 25) and last.shape == (1, 3, 400)
-    for ours, bound in ((weight, 1 / 5), (last, 1 / 20), (bias, 1 / 5)):
-        n = ours.numel()
-        assert float(ours.abs().max()) <= bound
-        # U(-b, b): mean 0, mean square b^2 / 3, each within five standard errors.
-        assert abs(float(ours.mean())) < 5 * bound / (3 * n) ** 0.5
-        assert float(ours.square().mean()) == pytest.approx(bound**2 / 3, rel=5 * (0.8 / n) ** 0.5)
-    assert not torch.equal(rows, agent.initial_row(6))
-    assert torch.equal(rows, agent.initial_row(5))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -22,6 +22,7 @@ from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
+from tests.examples import quick
 
 # --- minibatches ----------------------------------------------------------------------------------
 
@@ -57,7 +58,7 @@ def masks(draw: st.DrawFn) -> np.ndarray:
 
 
 @given(masks(), st.integers(2, 12))
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@quick(80)
 def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
     samples = named_samples(valid)
     runs = len(valid)

@@ -27,6 +27,7 @@ from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from tests.algorithms.twins import linear, put_row, row_of
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -102,24 +103,10 @@ def starting_rows(agent: ppo.ActorCritic, seeds: tuple[int, ...]) -> Tensor:
 
 def parameters_of(policy) -> list[Tensor]:
     """Stable-Baselines3's parameters in the order of a row: bias, weight of each layer."""
-    actor = [*policy.mlp_extractor.policy_net, policy.action_net]
-    critic = [*policy.mlp_extractor.value_net, policy.value_net]
-    layers = [m for m in (*actor, *critic) if isinstance(m, torch.nn.Linear)]
+    extractor = policy.mlp_extractor
+    layers = extractor.policy_net, policy.action_net, extractor.value_net, policy.value_net
     sigma = [policy.log_std] if hasattr(policy, "log_std") else []
-    return [p for layer in layers for p in (layer.bias, layer.weight)] + sigma
-
-
-def row_of(policy) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in parameters_of(policy)])
-
-
-def put_row(policy, row: Tensor) -> None:
-    parameters = parameters_of(policy)
-    with torch.no_grad():
-        for parameter, piece in zip(
-            parameters, row.split([p.numel() for p in parameters]), strict=True
-        ):
-            parameter.copy_(piece.view_as(parameter))
+    return linear(*layers) + sigma
 
 
 @dataclass
@@ -166,7 +153,7 @@ def build(
             device="cpu",
         )
     model.set_logger(stable_baselines3.common.logger.configure(None, []))
-    put_row(model.policy, row)
+    put_row(parameters_of(model.policy), row)
     recorded = iter(rollout.actions[run].movedim(1, 0))
 
     def forward(obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -214,7 +201,7 @@ def train(twin: Twin, order: Tensor, monkeypatch: pytest.MonkeyPatch) -> Twin:
         patch.setattr(model.policy, "evaluate_actions", noting_evaluation)
         patch.setattr(torch.nn.utils, "clip_grad_norm_", noting_norm)
         model.train()
-    twin.row = row_of(model.policy)
+    twin.row = row_of(parameters_of(model.policy))
     twin.log = dict(model.logger.name_to_value)
     state = model.policy.optimizer.state.get(model.policy.value_net.bias, {})
     twin.updates = int(state.get("step", 0))
@@ -264,7 +251,7 @@ def both(
         if stale:
             move = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(run))
             rows[run] += stale * move
-            put_row(twin.model.policy, rows[run])
+            put_row(parameters_of(twin.model.policy), rows[run])
     optimiser = Adam(
         rows.clone(), torch.tensor(learning_rates), eps=1e-8, weight_decay=spec.weight_decay
     )

@@ -130,25 +130,6 @@ def test_the_case_exercises_what_it_should():
     assert 0.1 < float((a < b).float().mean()) < 0.9
 
 
-def test_the_target_network():
-    """theta-bar moves by tau towards the new theta, and nothing else does."""
-    spec = SACSpec(hidden=HIDDEN, tau=0.25)
-    state = twins.of_three_runs(sac)
-    before = state.target.clone()
-    (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
-    sac.update(state, batch, noise, spec)
-    torch.testing.assert_close(state.target, 0.75 * before + 0.25 * state.critics.rows)
-
-
-def test_the_temperature_does_not_decay():
-    """Its gradient is the entropy's distance from the target, however large log alpha is."""
-    state = twins.of_three_runs(sac, weight_decay=10.0)
-    state.log_alpha += 3
-    (batch,), noise = twins.batches(1, 3), twins.noises(sac, 1, 3)[0]
-    d = sac.update(state, batch, noise, SACSpec(hidden=HIDDEN))
-    torch.testing.assert_close(state.actor.m[:, -1] / (1 - 0.9), d.policy_entropy + N_ACTIONS)
-
-
 def test_td_errors():
     """For priorities: per sample, the mean distance of the two critics from y."""
     spec = SACSpec(hidden=HIDDEN, gamma=0.0)

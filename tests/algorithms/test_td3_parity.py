@@ -1,7 +1,5 @@
 """Parity with Stable-Baselines3's TD3, and gradients against automatic differentiation."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +8,7 @@ from hindsight.algorithms import td3
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.td3 import TD3Spec
 from tests.algorithms import twins
-from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES, network
+from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, network
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -32,21 +30,6 @@ def test_acting():
     explored = (expected + noise[0]).clamp(-1, 1)
     torch.testing.assert_close(td3.act(state, obs, noise)[0], explored, rtol=0, atol=1e-6)
     assert 0 < int((explored.abs() == 1).sum()) < explored.numel()
-
-
-def test_importance_weights():
-    """Weights of zero and two: the mean over the samples that are left."""
-    spec = TD3Spec(hidden=HIDDEN, policy_delay=100)
-    (batch,), noise = twins.batches(1, 3), twins.noises(td3, 1, 3)[0]
-    half = SAMPLES // 2
-    weight = torch.cat([torch.full((3, half), 2.0), torch.zeros(3, half)], dim=1)
-    weighted, halved = twins.of_three_runs(td3), twins.of_three_runs(td3)
-    d = td3.update(weighted, replace(batch, weight=weight), noise, spec)
-    left = {name: x[:, :half] for name, x in vars(batch).items() if x is not None}
-    d_half = td3.update(halved, replace(batch, **left), noise[:, :half], spec)
-    torch.testing.assert_close(d.critic_loss, d_half.critic_loss)
-    torch.testing.assert_close(d.td_error[:, :half], d_half.td_error)
-    torch.testing.assert_close(weighted.critics.m, halved.critics.m, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("weights", [False, True])

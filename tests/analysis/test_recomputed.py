@@ -8,7 +8,7 @@ precision, hence EPSILON.
 
 import json
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,9 +47,15 @@ def verdicts(tables: Path) -> dict[tuple[str, str], Verdict]:
     return {(v.claim, v.fidelity): v for v in evaluate(tables)}
 
 
+#: Curves by experiment, once for all tests.
+CURVES: dict[str, Curves] = {}
+
+
 def curves_of(plan: Plan, experiment: str) -> Curves:
     """Returns over steps, a column per seed, to the end of the budget, of every cell there is."""
-    found: Curves = {}
+    if experiment in CURVES:
+        return CURVES[experiment]
+    found = CURVES.setdefault(experiment, {})
     for entry in plan.document(experiment)["entries"]:
         path = ROOT / entry["cell"]
         if not path.exists():
@@ -119,10 +125,17 @@ class Run(NamedTuple):
 Place = tuple[str, str, str]  # arm, level, condition
 
 
-@lru_cache(128)  # of every cell of the experiment that most tests read
+#: What is read of a cell.
+COLUMNS = {
+    "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
+    "updates", "cpu_seconds",
+}  # fmt: skip
+
+
+@cache
 def runs_in(path: Path) -> dict[int, Run]:
     """The runs of a cell by seed."""
-    table = pq.read_table(path)
+    table = pq.read_table(path, columns=[n for n in pq.read_schema(path).names if n in COLUMNS])
     about = json.loads(table.schema.metadata[b"hindsight"])
     timed_on = about["machine"]["processor"], about["runs_per_axis"]
     rows = table.to_pandas().sort_values(["seed", "env_steps"])

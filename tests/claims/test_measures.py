@@ -117,48 +117,6 @@ def test_equal_to_the_highest_is_highest(tmp_path: Path) -> None:
     assert p1.measured.conditions["random repel"] == pytest.approx(-0.04)
 
 
-def test_solved_is_what_most_runs_solve_in_tests(tmp_path: Path) -> None:
-    def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
-        if arm == "PPO-HER":
-            return lambda seed, steps: np.full(steps.shape, 0.96 if seed < 3 else 0.2)
-        return constant(0.97 if prey == "attract" else 0.9)
-
-    p4 = judged(tmp_path, "algorithms", curve_of)["P4"]
-    assert (p4.verdict, p4.measured.value, p4.measured.behind) == ("yes", 10, 0)
-    assert 0 <= p4.measured.low < p4.measured.value
-    assert p4.measured.conditions["random attract"] == pytest.approx(0.6 - 1)
-
-
-def test_learning_rates_at_which_runs_learn_and_what_they_cost(tmp_path: Path) -> None:
-    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
-        if arm == "PPO" and prey == "repel":
-            return constant(0.01)  # insensitive, because it never learns
-        slow = level["learning_rate"] == 3e-5
-        return constant(0.95 / (4 if slow and arm == "PPO" else 2 if slow else 1))
-
-    found = judged(tmp_path, "learning_rate", curve_of, conditions=CONDITIONS[:4])
-    p5a, p5b = found["P5a"], found["P5b"]
-    assert p5a.verdict == "yes"  # the condition in which PPO learns at no rate
-    assert p5a.measured.value == pytest.approx(1 / 4 * 2 / 3)
-    assert p5a.measured.words == {"her": 8, "ppo": 6, "pairs": 12}
-    assert (p5b.verdict, p5b.measured.n_conditions) == ("yes", 3)
-    assert p5b.measured.value == pytest.approx(np.log2(4 / 2), abs=1e-5)
-    assert p5b.measured.words["ppo"] == pytest.approx(300, abs=0.1)
-
-
-def test_what_is_kept_is_a_share_of_the_easiest_level_s(tmp_path: Path) -> None:
-    """PPO-HER falls from 0.8 by 0.1 a level, PPO from 0.2 by 0.05; r is hardest where smallest."""
-
-    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
-        rank = [1.0, 0.5, 0.2, 0.1].index(level["interception_distance"])
-        return constant(0.8 - 0.1 * rank if arm == "PPO-HER" else 0.2 - 0.05 * rank)
-
-    p6 = judged(tmp_path, "agent_size", curve_of, conditions=CONDITIONS[:3])["P6a"]
-    assert p6.verdict == "yes"
-    assert p6.measured.words == pytest.approx({"her": 0.6 / 0.8, "ppo": 0.1 / 0.2})
-    assert p6.measured.value == pytest.approx(0.25)
-
-
 @pytest.mark.parametrize(("sign", "verdict"), [(1, "yes"), (-1, "no")])
 def test_stability_that_falls_with_entropy(tmp_path: Path, sign: int, verdict: str) -> None:
     """Return is lost from the middle on, while entropy falls, or rises."""
@@ -314,16 +272,6 @@ def test_ppo_her_counts_as_far_as_meher_went(tmp_path: Path) -> None:
     )  # fmt: skip
     summarise(her, tmp_path)
     assert of_s(tmp_path, by_s(0.6))["M2a"].measured.value == pytest.approx(np.log2(20 / 4))
-
-
-@pytest.mark.parametrize(("late", "verdict"), [(2.0, "yes"), (0.5, "no")])
-def test_near_misses_that_cost_or_help(tmp_path: Path, late: float, verdict: str) -> None:
-    few = {"levels": S_RATIOS[::2], "conditions": CONDITIONS[:2], "seeds": 6}
-    of_s(tmp_path, lambda *_: rise(8), **few)
-    arms = ["targeted MEHER"]
-    found = judged(tmp_path, "targeted", lambda *_: rise(8 * late), arms=arms, **few)
-    assert found["M4"].verdict == verdict
-    assert found["M4"].measured.value == pytest.approx(-np.log2(late))
 
 
 def test_runs_that_are_the_same_do_not_test_targeting(tmp_path: Path) -> None:

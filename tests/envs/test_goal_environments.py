@@ -27,7 +27,8 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.runs import runs_of
-from tests.commands import hindsight
+from tests.commands import hindsight, started
+from tests.curves import the_curves
 from tests.envs import corridor  # registers Corridor-v0
 
 assert "Corridor-v0" in gym.registry, corridor
@@ -389,31 +390,26 @@ def cell(**environment: Any) -> CellSpec:
 
 def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
     """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
-    program = Path(sys.executable).parent / "hindsight"
     options = "--algorithm sac --her future hidden=8 --seeds 2 --steps 700 --workers 2"
     more = "learning_starts=200 log_interval=50 evaluation_episodes=2"
-    command = [program, "train", "--env", "tests.envs.corridor:Corridor-v0"]
+    command = ["train", "--env", "tests.envs.corridor:Corridor-v0"]
     command += [*options.split(), *more.split()]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    broken, whole = ([*command, "--out", tmp_path / name] for name in ("broken", "whole"))
-    running = subprocess.Popen(broken, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
+    broken, whole = ([*command, "--out", str(tmp_path / name)] for name in ("broken", "whole"))
+    running = started(*broken, cwd=ROOT)
     progress, workers = tmp_path / "broken/progress", []
-    while not (workers and list(progress.rglob("*.json"))) and running.poll() is None:
+    while not (workers and list(progress.rglob("*.json"))) and running.runs:
         time.sleep(0.01)
         workers = children(running.pid)
     os.kill(workers[-1], signal.SIGKILL)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == 1
+    ended = running.finished(timeout=60)
+    assert ended.returncode == 1
+    said = ended.stderr
     (told,) = [line for line in said.splitlines() if line.startswith("error: ")]
     assert "Corridor-v0: a process that steps it was killed by signal 9" in told
     assert "Traceback" not in said and gone(workers)
-    for _, *again in (broken, whole):
-        assert hindsight(*map(str, again), cwd=ROOT).returncode == 0
-    clocks = ["wall_seconds", "cpu_seconds"]
-    a, b = (
-        pd.read_parquet(next((tmp_path / name).rglob("*.parquet"))).drop(columns=clocks)
-        for name in ("broken", "whole")
-    )
+    for again in (broken, whole):
+        assert hindsight(*again, cwd=ROOT).returncode == 0
+    a, b = (the_curves(tmp_path / name) for name in ("broken", "whole"))
     assert len(a)
     pd.testing.assert_frame_equal(a, b)
 
@@ -490,11 +486,20 @@ register("Mine-v0", GoalEnv, max_episode_steps=10, kwargs={"environment": "Point
 
 def test_a_persons_own_environment_on_the_command_line(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    command = [str(Path(sys.executable).parent / "hindsight"), "train", "--env", "mine:Mine-v0"]
-    command += ["--algorithm", "sac", "--her", "future", "hidden=8", "--seeds", "2"]
-    command += ["--steps", "300", "evaluation_episodes=1", "--workers", "2"]
-    command += ["log_interval=150"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [
+        "train",
+        "--env",
+        "mine:Mine-v0",
+        "--algorithm",
+        "sac",
+        "--her",
+        "future",
+        "hidden=8",
+        "--seeds",
+        "2",
+    ]
+    command += ["--steps", "300", "evaluation_episodes=1", "--workers", "2", "log_interval=150"]
+    result = hindsight(*command, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert re.search(r"steps/s  return .* success \d+%", result.stderr)
     (path,) = (tmp_path / "results/cells").rglob("*.parquet")

@@ -103,41 +103,14 @@ def place(env: PredatorPrey, thing: float, predator: float, prey: float = -2.5) 
     env.state.copy_(torch.tensor([[[thing, 0.0, prey, 0.0, 0.0, 0.0, predator, 0.0]]]))
 
 
-def test_it_moves_only_while_it_is_touched() -> None:
+def test_it_is_touched_up_to_the_distance_of_interception() -> None:
+    """Before the move, not after it."""
     env = PredatorPrey(spec_of(), [0])
-    env.prepare_rollout(1, 8)
+    env.prepare_rollout(1, 3)
     forth = torch.tensor([[[0.5, 0.25]]])
-    place(env, 0.0, -1.25)
-    found = []
-    for _ in range(2):
-        found.append(env.step(forth).next_achieved[0, 0].tolist())
-    # 1.25 away: not touched, though it is within reach after the move; then it goes along.
-    assert found == [[0.0, 0.0], [0.5, 0.25]]
-    place(env, 0.0, 1.0)  # r is still a touch
-    assert env.step(forth).next_achieved[0, 0].tolist() == [0.5, 0.25]
-    place(env, 0.0, 1.0625)
-    assert env.step(forth).next_achieved[0, 0].tolist() == [0.0, 0.0]
-    # A wall holds up the predator, and so the object; or the object alone.
-    place(env, 2.0, 2.75)
-    assert env.step(forth).next_achieved[0, 0].tolist() == [2.25, 0.25]
-    place(env, 2.75, 2.0)
-    assert env.step(forth).next_achieved[0, 0].tolist() == [3.0, 0.25]
-    assert env.state[0, 0].tolist() == [3.0, 0.25, -2.5, 0.0, 0.0, 0.0, 2.5, 0.25]
-    # Its way is that of the clipped action.
-    place(env, 0.0, 0.5)
-    assert env.step(20 * forth).next_achieved[0, 0].tolist() == [1.0, 1.0]
-
-
-def test_the_goal_is_the_objects() -> None:
-    """A predator at the prey has achieved nothing."""
-    env = PredatorPrey(spec_of(), [0])
-    env.prepare_rollout(1, 2)
-    place(env, 2.0, -2.5)
-    step = env.step(torch.zeros(1, 1, 2))
-    assert not step.success.any() and not step.terminated.any()
-    place(env, -1.75, -0.9)
-    step = env.step(torch.zeros(1, 1, 2))
-    assert step.success.all() and step.terminated.all()
+    for predator, moved in ((1.0, [0.5, 0.25]), (1.0625, [0.0, 0.0]), (-1.25, [0.0, 0.0])):
+        place(env, 0.0, predator)
+        assert env.step(forth).next_achieved[0, 0].tolist() == moved
 
 
 # --- beginnings, the run axis ---------------------------------------------------------------------

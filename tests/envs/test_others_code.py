@@ -3,11 +3,8 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,50 +12,48 @@ import pytest
 
 from hindsight.envs.facts import success_in
 from hindsight.specs.errors import SpecError
+from tests.commands import hindsight, started
+from tests.curves import the_curves
 from tests.envs.test_goal_environments import children, gone
 
-ROOT = Path(__file__).parents[2]
 COMMAND = (
-    f"{Path(sys.executable).parent / 'hindsight'} train --env tests.envs.stubborn:Stubborn-v0 "
-    "--algorithm sac --her future hidden=8 --seeds 2 --steps 600 evaluation_episodes=2 "
-    "learning_starts=100 log_interval=50"
-).split()
-ENVIRON = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-CLOCKS = ["wall_seconds", "cpu_seconds"]
+    *("train", "--env", "tests.envs.stubborn:Stubborn-v0", "--algorithm", "sac", "--her", "future"),
+    *("hidden=8", "--seeds", "2", "--steps", "600", "evaluation_episodes=2"),
+    *("learning_starts=100", "log_interval=50"),
+)
 
 
-def start(folder, *more):
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [*COMMAND, *more], cwd=folder, env=ENVIRON, stdout=pipe, stderr=pipe, text=True,
-        preexec_fn=_heed_interrupts,
-    )  # fmt: skip
+def start(folder, workers):
+    return started(*COMMAND, "--workers", workers, cwd=folder)
 
 
-def _heed_interrupts():
-    """A suite in the background of a shell ignores SIGINT, and so would what it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def hangs(folder, workers):
+    """A training that hangs, and the processes that step its environments."""
+    (folder / "hang").touch()
+    hung = start(folder, workers)
+    while hung.runs and not (folder / "hangs").exists():
+        time.sleep(0.01)
+    return hung, children(hung.pid)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    process = start(folder, "--workers", "1")
-    assert process.wait() == 0, process.stderr.read()
-    (curves,) = folder.rglob("*.parquet")
-    return pd.read_parquet(curves).drop(columns=CLOCKS)
+    done = start(folder, "1").finished()
+    assert done.returncode == 0, done.stderr
+    return the_curves(folder)
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     """The same, stopped at its first checkpoint."""
     folder = tmp_path_factory.mktemp("begun")
-    process = start(folder, "--workers", "2")
-    while process.poll() is None and not list(folder.rglob("progress/**/*.json")):
+    process = start(folder, "2")
+    while process.runs and not list(folder.rglob("progress/**/*.json")):
         time.sleep(0.01)
     with suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGTERM)
-    assert process.wait() == 128 + signal.SIGTERM
+    assert process.finished().returncode == 128 + signal.SIGTERM
     return folder
 
 
@@ -68,37 +63,27 @@ def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, wor
     (checkpoint,) = tmp_path.rglob("checkpoints/**/*.pt")
     before = checkpoint.read_bytes()
 
-    (tmp_path / "hang").touch()
-    hung = start(tmp_path, "--workers", workers)
-    while hung.poll() is None and not (tmp_path / "hangs").exists():
-        time.sleep(0.01)
-    steppers = children(hung.pid)
+    hung, steppers = hangs(tmp_path, workers)
     os.kill(hung.pid, number)
-    _, said = hung.communicate(timeout=30)
-    assert hung.returncode == 128 + number
-    assert said.splitlines()[-1] == (
+    ended = hung.finished(timeout=30)
+    assert ended.returncode == 128 + number
+    assert ended.stderr.splitlines()[-1] == (
         f"stopped by {number.name} while tests.envs.stubborn:Stubborn-v0 did not answer; the same "
         "command continues from the last checkpoint"
     )
     assert gone(steppers) and checkpoint.read_bytes() == before
 
     (tmp_path / "hang").unlink()
-    again = start(tmp_path, "--workers", workers)
-    _, said = again.communicate()
-    assert again.returncode == 0 and "continued at" in said
-    (curves,) = tmp_path.rglob("*.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(curves).drop(columns=CLOCKS), whole)
+    again = start(tmp_path, workers).finished()
+    assert again.returncode == 0 and "continued at" in again.stderr
+    pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
 
 
 def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
-    (tmp_path / "hang").touch()
-    hung = start(tmp_path, "--workers", "2")
-    while hung.poll() is None and not (tmp_path / "hangs").exists():
-        time.sleep(0.01)
-    steppers = children(hung.pid)
+    hung, steppers = hangs(tmp_path, "2")
     assert steppers
-    hung.kill()
-    hung.communicate()
+    os.kill(hung.pid, signal.SIGKILL)
+    hung.finished()
     assert gone(steppers)
 
 
@@ -108,10 +93,9 @@ def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
 )
 def test_sys_exit_is_told_and_is_no_success(tmp_path, file, workers, code):
     (tmp_path / file).touch()
-    process = start(tmp_path, "--workers", workers)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    (line,) = [line for line in said.splitlines() if "success" not in line]
+    done = start(tmp_path, workers).finished(timeout=60)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "success" not in line]
     where = r"error: (environment: )?tests\.envs\.stubborn:Stubborn-v0"
     assert pd.Series([line]).str.match(where)[0], line
     assert f"called sys.exit({code}" in line and "stubborn.py, line " in line
@@ -151,11 +135,7 @@ gym.register("Wanders-v0", Wanders, max_episode_steps=12)
 def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     (tmp_path / "wanders.py").write_text(WANDERS.replace("/tmp", str(tmp_path / "elsewhere")))
     words = [word.replace("tests.envs.stubborn:Stubborn", "wanders:Wanders") for word in COMMAND]
-    environment = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{ENVIRON['PYTHONPATH']}"}
-    done = subprocess.run(
-        [*words, "--workers", "1", "--out", "mine"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = hindsight(*words, "--workers", "1", "--out", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
     assert list(tmp_path.glob("mine/cells/*/*.parquet"))

@@ -118,26 +118,9 @@ def test_positions_and_speeds_keep_their_bounds(spec: PointReachSpec, seed: int)
         assert (obs[..., :6].abs() <= box).all() and (obs[..., 6:].abs() <= top).all()
 
 
-def test_by_hand() -> None:
-    """v = min(10 x 0.05, 1) = 0.5, then 1; p moves by the new velocity: 0.025, then 0.05."""
-    env = PointReach(PointReachSpec(), [0])
-    env.state.copy_(torch.tensor([[[0.0, 0.95, 0.08, 1.0, 0.0, 0.95, 0.0, 0.0]]]))
-    right_and_up = torch.tensor([[[1.0, 7.0]]])
-    first = env.step(right_and_up)
-    expected = [0.025, 0.975, 0.08, 1.0, 0.025, 0.975, 0.5, 0.5]
-    np.testing.assert_allclose(first.next_obs[0, 0].numpy(), expected, atol=1e-6)
-    assert not first.success  # 0.06 away
-    second = env.step(right_and_up)
-    expected = [0.075, 1.0, 0.08, 1.0, 0.075, 1.0, 1.0, 1.0]
-    np.testing.assert_allclose(second.next_obs[0, 0].numpy(), expected, atol=1e-6)
-    assert second.success and not second.terminated and not second.truncated
-    third = env.step(-right_and_up)
-    np.testing.assert_allclose(third.next_achieved[0, 0].numpy(), [0.1, 1.0], atol=1e-6)
-    assert third.success  # it goes on at the target, and may leave it
-
-
 def test_episodes_begin_at_rest_anywhere_in_the_square() -> None:
     spec = PointReachSpec(range=2.0)
+    assert spec.step_limit == 50
     state = PointReach(spec, [0], 16).beginnings.flatten(0, 2)
     assert (state[:, 6:] == 0).all() and torch.equal(state[:, :2], state[:, 4:6])
     # U(-2, 2) has quartiles at -1, 0 and 1; position and target know nothing of each other.
@@ -163,15 +146,6 @@ def make(**parameters: Any) -> GoalEnv:
     env = gymnasium.make("PointReach-v0", **parameters).unwrapped
     assert isinstance(env, GoalEnv)
     return env
-
-
-def test_an_episode_is_truncated_after_fifty_steps_and_never_terminates() -> None:
-    env = make()
-    env.reset(options={"state": [0.5] * 6 + [0, 0]})
-    for t in range(1, 51):
-        _, reward, terminated, truncated, info = env.step(np.zeros(2, np.float32))
-        assert reward == 0.0 and info["is_success"]  # it has begun at its target
-        assert (terminated, truncated) == (False, t == 50)
 
 
 def test_a_picture() -> None:

@@ -95,10 +95,6 @@ def reference_step(
     return [*predator, *prey, *velocity], reward, done
 
 
-def rewards_of(env: PredatorPrey, step: object, prey: Tensor) -> Tensor:
-    return env.task.reward(step.next_achieved, prey, step.terminated)[0]  # type: ignore[attr-defined]
-
-
 @st.composite
 def situations(
     draw: st.DrawFn,
@@ -120,16 +116,17 @@ def situations(
     return spec, [*positions, *velocity], draw(st.integers(0, 20)), action, u
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(situations())
 def test_a_step_is_that_of_the_reference(
     situation: tuple[PredatorPreySpec, list[float], int, list[float], list[float]],
 ) -> None:
+    """In float64, and on the run axis, in float32."""
     spec, before, counter, action, u = situation
     n = spec.n_dims
     expected, reward, done = reference_step(spec, before, counter, action, u)
     met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
-    assume(abs(norm(met) - spec.interception_distance) > 1e-9)
+    assume(abs(norm(met) - spec.interception_distance) > 1e-5)
     env = PredatorPrey(spec, [0])
     state, after = np.array(before), np.zeros(3 * n)
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
@@ -141,21 +138,6 @@ def test_a_step_is_that_of_the_reference(
     achieved, desired = (torch.tensor(goal)[None, None] for goal in (after[:n], before[n : 2 * n]))
     assert float(env.task.reward(achieved, desired, torch.tensor([[done]]))[0]) == reward
 
-
-@settings(max_examples=100, deadline=None)
-@given(situations())
-def test_compiled_it_is_the_same(
-    situation: tuple[PredatorPreySpec, list[float], int, list[float], list[float]],
-) -> None:
-    spec, before, counter, action, u = situation
-    n = spec.n_dims
-    expected, reward, done = reference_step(spec, before, counter, action, u)
-    met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
-    assume(abs(norm(met) - spec.interception_distance) > 1e-5)
-    # Where predator and prey coincide to rounding, so does every direction.
-    apart = [a - b for a, b in zip(expected[:n], expected[n : 2 * n], strict=True)]
-    assume(spec.prey != "straight_away" or norm(apart) > 1e-3 or norm(apart) == 0)
-    env = PredatorPrey(spec, [0])
     env.state = torch.tensor(before)[None, None]
     env.elapsed.fill_(counter)
     env._make_ready(np.array(u, np.float32)[None, None, None])
@@ -163,64 +145,13 @@ def test_compiled_it_is_the_same(
     assert bool(found.terminated) == done
     assert bool(found.success) == (reward == 1.0)
     np.testing.assert_allclose(found.next_obs[0, 0, : 2 * n].numpy(), expected[: 2 * n], atol=1e-5)
-    if spec.prey not in ("attract", "repel"):  # which choose among entries by whether they are 0
-        np.testing.assert_allclose(
-            found.next_obs[0, 0, 2 * n :].numpy(), expected[2 * n :], atol=1e-3
-        )
-
-
-def test_the_prey_moves_after_the_reward_by_the_velocity_that_was_shown() -> None:
-    spec = PredatorPreySpec(n_dims=2, prey="straight_away", interception_distance=0.5)
-    env = PredatorPrey(spec, [0])
-    env.prepare_rollout(1, 2)
-    # The prey stands 1.25 away and would be 0.5 + 1.25 away had it moved before the reward.
-    env.state.copy_(torch.tensor([[[0.0, 0.0, 1.25, 0.0, 0.5, 0.0]]]))
-    step = env.step(torch.tensor([[[0.5, 0.0]]]))
-    assert not step.terminated.any()
-    # 1.25 + 0.5 on the way out; the velocity is new: v_max = sqrt(2) / 2 away from the predator.
-    expected = [0.5, 0.0, 1.75, 0.0, math.sqrt(2) / 2, 0.0]
-    np.testing.assert_allclose(env.state[0, 0].numpy(), expected, atol=1e-6)
-    env.state.copy_(torch.tensor([[[0.5, 0.0, 1.75, 0.0, 0.6, 0.0]]]))
-    assert bool(
-        env.step(torch.tensor([[[0.75, 0.0]]])).success
-    )  # on the prey's old place: within r
-
-
-def fixed(
-    spec: PredatorPreySpec, action: list[float], steps: int
-) -> tuple[list[float], list[bool]]:
-    """Rewards and ends of one action repeated from the beginning."""
-    env = PredatorPrey(spec, [0])
-    env.prepare_rollout(1, steps)
-    rewards, ends = [], []
-    for _ in range(steps):
-        prey = env.state[..., env.goal_size : 2 * env.goal_size].clone()
-        step = env.step(torch.tensor(action)[None, None])
-        rewards.append(float(rewards_of(env, step, prey)))
-        ends.append(bool(step.terminated))
-    return rewards, ends
-
-
-def test_an_episode_that_fails_lasts_21_steps() -> None:
-    rewards, ends = fixed(PredatorPreySpec(spawn="apart"), [0.0, 0.0, 0.0], 43)
-    assert rewards == ([0.0] * 20 + [-1.0]) * 2 + [0.0]
-    assert ends == ([False] * 20 + [True]) * 2 + [False]
-
-
-def test_success_in_the_last_step_comes_before_the_timeout() -> None:
-    # From the origin to within 1 of (0, 0, 5) in exactly 21 steps of 4 / 21 and a little.
-    rewards, ends = fixed(PredatorPreySpec(spawn="apart"), [0.0, 0.0, 0.1905], 21)
-    assert rewards == [0.0] * 20 + [1.0]
-    assert ends == [False] * 20 + [True]
-
-
-def test_actions_and_positions_are_clipped() -> None:
-    env = PredatorPrey(PredatorPreySpec(n_dims=2, prey="random_direction"), [0])
-    env.prepare_rollout(1, 1)
-    env.state.copy_(torch.tensor([[[0.0, 9.5, -9.9, 0.0, -0.5, 0.5]]]))
-    step = env.step(torch.tensor([[[-7.0, 5.0]]]))
-    np.testing.assert_allclose(step.next_achieved[0, 0].numpy(), [-1.0, 10.0])
-    np.testing.assert_allclose(env.state[0, 0].numpy(), [-1.0, 10.0, -10.0, 0.5, -0.5, 0.5])
+    # Where predator and prey coincide to rounding, so does every direction; two of the preys
+    # choose among entries by whether they are 0.
+    apart = norm([a - b for a, b in zip(expected[:n], expected[n : 2 * n], strict=True)])
+    close = spec.prey == "straight_away" and 0 < apart <= 1e-3
+    if spec.prey not in ("attract", "repel") and not close:
+        velocity = found.next_obs[0, 0, 2 * n :].numpy()
+        np.testing.assert_allclose(velocity, expected[2 * n :], atol=1e-3)
 
 
 # -- the beginning of an episode ------------------------------------------------------------------

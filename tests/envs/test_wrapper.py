@@ -262,7 +262,6 @@ def test_the_returned_goal_is_that_after_the_prey_moved() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "name", "parameters", "copy_info_dict", "rewards"),
     [
-        (SAC, PREY, {"prey": "attract"}, False, {-1, 0, 1}),
         (SAC, PREY, {"prey": "attract"}, True, {-1, 0, 1}),
         (DDPG, POINT, {}, False, {-1, 0}),
         (DQN, BITS, {"n_bits": 6}, False, {-1, 0}),

@@ -1,15 +1,26 @@
-"""The page about models keeps its word: its code runs, in one go."""
+"""The programs on the pages run."""
 
 import re
 import time
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from hindsight import SAC
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "library.md"
+
+
+def run(page: str, count: int) -> str:
+    """The text of a page, all of whose programs run one after the other."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert len(blocks) == count
+    names: dict = {}
+    for number, block in enumerate(blocks, 1):
+        exec(compile(block, f"docs/{page}.md, block {number}", "exec"), names)
+    return text
 
 
 def test_the_program_of_the_readme_succeeds_within_half_a_minute(tmp_path, monkeypatch):
@@ -40,15 +51,19 @@ def test_the_search_of_the_page_finds_settings():
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
-    assert len(blocks) == 4
-    names: dict = {}
-    for number, block in enumerate(blocks, 1):
-        exec(compile(block, f"docs/library.md, block {number}", "exec"), names)
+    text = run("library", 4)
     model = SAC.load("reach.pt")
     assert model.film("reach.gif", episodes=1).stat().st_size > 1000
     # Every column that the page does not call the algorithm's own is there.
     shown = re.findall(r"^\| (`.*?`) \|", text, re.M)
     columns = {name for line in shown for name in re.findall(r"`(\w+)`", line)} - {"reward_rest"}
     assert columns <= set(model.curves())
+
+
+def test_the_code_of_the_page_about_a_persons_own_environment_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        run("your-environment", 3)
+    finally:
+        gym.registry.pop("Drone-v0", None)
+    assert list(tmp_path.rglob("results/cells/Drone/*.parquet"))

@@ -1,6 +1,7 @@
 """Under cpprb's names: states, a reward function and a goal function, relabelled at episode end."""
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,11 +261,11 @@ def test_beside_cpprb(strategy):
     cpprb = pytest.importorskip("cpprb")
     options = {"goal_func": goal_func, "strategy": strategy, "prioritized": False}
     theirs = cpprb.HindsightReplayBuffer(
-        40_000, ENV, 20, reward_func, goal_shape=(GOAL,), **options
+        10_000, ENV, 20, reward_func, goal_shape=(GOAL,), **options
     )
-    ours = buffer_of(40_000, fidelity="released", strategy=strategy)
+    ours = buffer_of(10_000, fidelity="released", strategy=strategy)
     for buffer in (ours, theirs):
-        for _ in range(300):
+        for _ in range(100):
             fill(buffer, LENGTHS)
     assert ours.get_stored_size() == theirs.get_stored_size()
     lines = []
@@ -277,6 +278,44 @@ def test_beside_cpprb(strategy):
     counts = [np.bincount(i, minlength=len(every)) for i in np.split(index.ravel(), 2)]
     assert all((c > 0).all() for c in counts)
     assert stats.chi2_contingency(counts).pvalue > 1e-3
+
+
+def two_steps(kind: Any, **options: Any) -> Any:
+    """A buffer, ours or cpprb's, with an episode of two steps between numbers, towards 3."""
+    arrays: Any = {"obs": {}, "act": {}, "next_obs": {}}
+    buffer = kind(20, arrays, 2, lambda s, a, g: -1.0 * (s != g), additional_goals=2, **options)
+    buffer.add(obs=0, act=0, next_obs=1)
+    buffer.add(obs=1, act=0, next_obs=2)
+    buffer.on_episode_end(3)  # a goal of shape 1, without its axis
+    return buffer
+
+
+def test_a_single_number_is_a_goal():
+    buffer = two_steps(HindsightReplayBuffer, strategy="final", prioritized=False)
+    found = buffer.get_all_transitions()
+    assert found["goal"].tolist() == [[3.0], [3.0], [2.0], [2.0]]
+    assert found["rew"].tolist() == [[-1.0], [-1.0], [-1.0], [0.0]]
+
+
+def test_the_largest_priority_is_that_of_an_error():
+    """As cpprb's own, where that is installed."""
+    ours = two_steps(HindsightReplayBuffer, alpha=0.5, eps=0.0)
+    assert ours.get_max_priority() == 1.0
+    ours.update_priorities(np.array([0.0, 1.0]), np.array([0.5, 0.25]))  # indexes as numbers
+    assert ours.get_max_priority() == 1.0
+    ours.update_priorities([2], [9.0])
+    assert ours.get_max_priority() == pytest.approx(9.0)
+    theirs = two_steps(pytest.importorskip("cpprb").HindsightReplayBuffer, alpha=0.5)
+    theirs.update_priorities([2], [9.0])
+    assert theirs.get_max_priority() == pytest.approx(ours.get_max_priority())
+
+
+def test_an_error_of_zero_is_allowed_without_eps():
+    buffer = two_steps(HindsightReplayBuffer, eps=0.0, seed=0)
+    everything = np.arange(6)
+    for one in (4, 1):  # the second comes back from zero
+        buffer.update_priorities(everything, np.where(everything == one, 1.0, 0.0))
+        assert set(buffer.sample(300)["indexes"]) == {one}
 
 
 MADE = [

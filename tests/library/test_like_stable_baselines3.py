@@ -6,6 +6,7 @@ import pickle
 import sys
 import warnings
 from contextlib import nullcontext
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -15,13 +16,23 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.library.like_stable_baselines3 import HerReplayBuffer
-from tests.replay.numbered import ACTION, GOAL, REST, numbers, stored_reward
+from hindsight.training.cell import prepare_process
+from tests.replay.numbered import ACTION, GOAL, REST, numbers, observed, stored_reward
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
 from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
     HerReplayBuffer as Theirs,
 )
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """These networks are so small that a second thread only waits for the first."""
+    prepare_process("cpu")
 
 
 def box(n: int) -> Box:
@@ -44,12 +55,6 @@ class Numbered(gymnasium.Env):
 
     def compute_terminated(self, achieved, desired, infos):
         return (achieved == desired).all(-1)
-
-
-def observed(number: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
-    prefix = "next " if after else ""
-    names = ("achieved_goal", "achieved"), ("desired_goal", "desired"), ("observation", "rest")
-    return {key: numbers(number, prefix + name) for key, name in names}
 
 
 def fill(buffer, n_envs: int, steps: int, seed: int = 0, first: int = 0) -> int:
@@ -219,33 +224,76 @@ def test_open_episodes_are_cut_with_a_warning():
         assert np.isin(goal, [*np.unique(number[goal == number]), 6, 7]).all()
 
 
-def test_discrete_spaces_have_their_shapes():
-    class Choices(Numbered):
-        observation_space = Dict({key: Discrete(16) for key in Numbered.observation_space})
-        action_space = Discrete(5)
+NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+           "float16", "float32", "float64")  # fmt: skip
+SPACES = {
+    **{number: (Box(0, 100, (2,), number), box(1)) for number in NUMBERS},
+    "float64 actions": (Box(0, 100, (2,)), Box(-1, 1, (1,), np.float64)),
+    "choices": (Box(0, 100, (2,)), Discrete(10)),
+    "a choice as goal": (Discrete(16), Discrete(5)),
+}
+
+
+@pytest.mark.parametrize("spaces", SPACES)
+def test_samples_have_the_types_and_shapes_of_theirs(spaces):
+    goal, action_space = SPACES[spaces]
+
+    class Spaces(Numbered):
+        observation_space = Dict({key: goal for key in Numbered.observation_space})
 
         def compute_reward(self, achieved, desired, infos):
-            return (achieved == desired).reshape(-1) - 1.0
+            return (achieved == desired).reshape(len(infos), -1).all(1) - 1.0
 
-    env = DummyVecEnv([Choices])
-    arguments = (50, Choices.observation_space, Choices.action_space, env)
-    buffers = HerReplayBuffer(*arguments, fidelity="released"), Theirs(*arguments, device="cpu")
-    shapes = []
-    for buffer in buffers:
-        for i in range(8):
-            obs = {key: np.array([i]) for key in Choices.observation_space}
-            after = {key: np.array([i + 1]) for key in Choices.observation_space}
-            done = np.array([i == 7])
-            buffer.add(obs, after, np.array([[i % 5]]), np.array([-1.0]), done, [{}])
-        samples = buffer.sample(32)
-        assert (
-            np.asarray(samples.actions) == np.asarray(samples.observations["observation"]) % 5
-        ).all()
-        parts = [*samples.observations.values(), samples.actions, samples.dones, samples.rewards]
-        shapes.append(
-            [(tuple(part.shape), str(part.dtype).removeprefix("torch.")) for part in parts]
-        )
-    assert shapes[0] == shapes[1]
+    Spaces.action_space = action_space
+    arguments = (100, Spaces.observation_space, action_space, DummyVecEnv([Spaces]))
+    found = []
+    for kind in (partial(HerReplayBuffer, fidelity="released"), Theirs):
+        buffer = kind(*arguments, device="cpu", copy_info_dict=True)
+        for t in range(10):
+            obs, after = (
+                {key: np.full((1, *goal.shape), x, goal.dtype) for key in Spaces.observation_space}
+                for x in (t, t + 1)
+            )
+            action = np.full((1, 1), t % 5, action_space.dtype)
+            buffer.add(obs, after, action, np.zeros(1), np.array([t % 5 == 4]), [{}])
+        batch = buffer.sample(32)
+        own = batch.observations["observation"].flatten(1)[:, :1]
+        assert torch.equal(batch.actions.long(), own.long() % 5)
+        parts = [*batch.observations.values(), *batch.next_observations.values(), *batch[1:2]]
+        parts += [batch.dones, batch.rewards]
+        found.append([(part.dtype, part.shape) for part in parts])
+    assert found[0] == found[1]
+
+
+class Tilted(Numbered):
+    """Rewards depend on the info of the step."""
+
+    observation_space = Dict({key: box(1) for key in Numbered.observation_space})
+
+    def compute_reward(self, achieved, desired, infos):
+        tilt = np.array([info["tilt"] for info in np.atleast_1d(infos)])
+        return -np.abs(achieved - desired)[..., 0] - tilt
+
+
+def test_infos_stay_those_of_their_steps_when_the_buffer_is_full():
+    env = DummyVecEnv([Tilted] * 2)
+    spaces = env.observation_space, env.action_space
+    options = {"fidelity": "released", "n_sampled_goal": 10**6, "copy_info_dict": True}
+    buffer = HerReplayBuffer(40, *spaces, env, n_envs=2, **options)
+    rng = np.random.default_rng(0)
+    for t in range(400):
+        number = np.array([[2.0 * t], [2.0 * t + 1]], np.float32) / 100
+        obs = {key: number for key in spaces[0].spaces}
+        over = (rng.random(2) < (0.3, 0.1)) | (t % 20 == 19)  # the second's episodes are longer
+        info = [{"tilt": float(n)} for n in number[:, 0]]
+        buffer.add(obs, obs, np.ones((2, ACTION)), np.zeros(2), over, info)
+        if t % 50 == 49 and buffer.size():
+            batch = buffer.sample(200)
+            goal = batch.observations["desired_goal"][:, 0]
+            own = batch.observations["observation"][:, 0]
+            # The first keeps its goal: a share of 1 - 1 / (k + 1) of the batch is rounded down.
+            explained = (-abs(own - goal) - own)[1:]
+            np.testing.assert_allclose(batch.rewards[1:, 0], explained, atol=1e-5)
 
 
 def test_normalised_observations():
@@ -302,6 +350,35 @@ def test_their_algorithms_train_on_it(algorithm):
     assert 0.2 < reached.mean() < 0.95
 
 
+def bits(n: int, n_envs: int = 1, **options):
+    """Their own environment, which has no compute_terminated."""
+    return make_vec_env(lambda: BitFlippingEnv(n, **options), n_envs)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "images"), [("SAC", False), ("TD3", True), ("DDPG", False), ("DQN", True)]
+)
+def test_their_algorithms_train_in_their_environment(algorithm, images):
+    """Bits or pictures of them; an episode has four steps at most."""
+    env = bits(4, 2, continuous=algorithm != "DQN", image_obs_space=images)
+    model = small_model(algorithm, env, copy_info_dict=True).learn(60)
+    assert model._n_updates > 0 and 54 <= model.replay_buffer.size() <= 60
+
+
+def test_a_termination_stays_where_nothing_says_otherwise():
+    model = small_model("SAC", bits(2, continuous=True), n_sampled_goal=10**6).learn(200)
+    stored = model.replay_buffer
+    assert 0 < stored.dones.mean() < 1
+    assert abs(float(stored.sample(2000).dones.mean()) - stored.dones.mean()) < 0.06
+
+
+@pytest.mark.parametrize("strategy", ["final", "episode", "future", *GoalSelectionStrategy])
+def test_strategies_go_by_name_and_by_constant(strategy):
+    buffer, _ = pair(1, strategy)
+    named = strategy if isinstance(strategy, str) else strategy.name.lower()
+    assert buffer.goal_selection_strategy == named
+
+
 # --- through their models -------------------------------------------------------------------------
 
 
@@ -334,25 +411,35 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
         DummyVecEnv([point_reach] * 2),
         n_sampled_goal=10**9,
         goal_selection_strategy="episode",
+        copy_info_dict=True,
         seed=3,
         compute_terminated=lambda achieved, desired, infos: achieved[:, 0] > 0,
     )
     model.learn(60)
     model.save(tmp_path / "model")
     model.save_replay_buffer(tmp_path / "buffer")
-    assert (tmp_path / "buffer.pkl").stat().st_size < 35_000, "only what has been written"
+    assert (tmp_path / "buffer.pkl").stat().st_size < 45_000, "only what has been written"
     with pytest.raises(ValueError, match="without its environment; call set_env"):
         pickle.loads((tmp_path / "buffer.pkl").read_bytes()).sample(4)
 
     env = DummyVecEnv([lambda: point_reach(0.15)] * 2)
     other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
     assert other.replay_buffer.size() == 0
-    with pytest.warns(UserWarning, match="open episodes") if truncate else nullcontext():
+    words = "last trajectory in the replay buffer will be truncated: open episodes"
+    with pytest.warns(UserWarning, match=words) if truncate else nullcontext():
         other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=truncate)
     assert not other.replay_buffer.full and other.replay_buffer.pos == 30
     assert other.replay_buffer.size() == (60 if truncate else 56)
     ours, theirs = model.replay_buffer, other.replay_buffer
     assert theirs.buffer.episodes.n_open == ([0, 0] if truncate else [2, 2])
+    for name in ("observations", "next_observations"):
+        for key, values in getattr(ours, name).items():
+            np.testing.assert_array_equal(getattr(theirs, name)[key][:30], values[:30])
+    for name in ("actions", "rewards"):
+        np.testing.assert_array_equal(getattr(theirs, name)[:30], getattr(ours, name)[:30])
+    # What was cut has ended with its last step, as theirs has.
+    np.testing.assert_array_equal(theirs.dones[:29], ours.dones[:29])
+    assert (theirs.dones[29] == truncate).all() and not ours.dones[29].any()
     if not truncate:
         a, b = ours.sample(200), theirs.sample(200)
         assert torch.equal(a.observations["desired_goal"], b.observations["desired_goal"])

@@ -140,6 +140,8 @@ def test_the_actor_that_ships_learns_on_with_a_new_critic():
 
 def test_another_environment_than_it_was_trained_in_must_fit(trained):
     path = next((trained / "policies").rglob("*.pt"))
-    with pytest.raises(ValueError, match=r"env: PredatorPrey-v0 has observations of 9 numbers"):
+    with pytest.raises(
+        ValueError, match=r"env: PredatorPrey-v0 has observations of 9 numbers and 3 action"
+    ):
         hindsight.load(path, "PredatorPrey-v0")
     assert json.loads(load(path)["spec"])["environment"]["id"] == "PointReach-v0"

@@ -52,11 +52,11 @@ gym.register("PointEnds-v0", Point, max_episode_steps=50)
 
 def test_sac_learns_a_goal_that_ends_the_episode_with_a_reward_of_one():
     """At a temperature of 1 it avoids that goal: nothing within 5 000 steps."""
-    model = SAC("PointEnds-v0", her="future", seeds=2, evaluate_every=2500, log_interval=500)
+    model = SAC("PointEnds-v0", her="future", seeds=1, evaluate_every=2500, log_interval=500)
     model.workers = 0
     model.learn(2500)
     tested = model.curves().query("phase == 'evaluation' and env_steps == 2500")
-    assert len(tested) == 2 and tested.success_rate.min() >= 0.95
+    assert len(tested) == 1 and tested.success_rate.min() >= 0.95
 
 
 def test_a_temperature_at_which_living_on_is_worth_more_than_the_goal_is_told():

@@ -77,11 +77,9 @@ def test_a_rule_that_changes_a_little_is_seen(section, keys, one_that_holds):
     assert not compare(name, other).holds
 
 
-@pytest.mark.parametrize(
-    "keys", [{"learning_rate": 3.3e-4}, {"gamma": 0.985}, {"tau": 0.006}, {"batch_size": 255}]
-)
-def test_so_it_is_off_policy(keys):
+def test_so_it_is_off_policy():
     """Of a cell with more than a thousand updates in its first iteration; chaos excuses no rule."""
+    keys = {"batch_size": 255}  # of all keys the one whose change is smallest: of 256
     name, spec = next(
         (name, spec)
         for name, spec in KINDS.items()

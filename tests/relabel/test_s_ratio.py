@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
@@ -25,6 +25,7 @@ from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
+from tests.examples import quick
 
 CPU = torch.device("cpu")
 G = 2  # numbers in a goal
@@ -32,9 +33,6 @@ FAR = 1000.0  # where the goals of episodes lie that fail
 SHARES = [i / 20 for i in range(21)]
 DISTANCES = [1.1, 1.5, 2.0, 4.0, 8.0]
 
-quick = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 
 # --- how many of each kind ------------------------------------------------------------------------
 
@@ -322,7 +320,7 @@ def assert_failure(case: Case, copies: Trajectories, run: int, e: Episode, away:
 
 
 @given(cases(), FAILURES)
-@quick
+@quick(60)
 def test_described_is_the_walk_over_episodes(case, failures):
     kind, away = failures
     spec = HindsightSpec(s_ratio=0.5, failures=kind, failure_distance=away, fidelity="described")
@@ -379,7 +377,7 @@ def test_described_is_the_walk_over_episodes(case, failures):
 
 
 @given(cases(), FAILURES, st.sampled_from(["described", "released"]))
-@quick
+@quick(60)
 def test_a_target_among_others_is_that_target_alone(case, failures, fidelity):
     """Bit for bit, though the others have other episodes, other draws and other targets."""
     spec = HindsightSpec(
@@ -563,7 +561,7 @@ def released_lists(case: Case) -> list[list[list[Entry]]]:
 
 
 @given(cases())
-@quick
+@quick(60)
 def test_released_is_the_authors_algorithm(case):
     real, copies = case.balanced(HindsightSpec(s_ratio=0.5))
     steps = case.rollout.rewards.shape[2]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -27,15 +27,12 @@ from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
+from tests.examples import quick
 from tests.relabel.test_s_ratio import SHARES, assert_best, choices
 
 CPU = torch.device("cpu")
 SPEC = PPOSpec(gamma=0.9, gae_lambda=0.8)
 RUNS = 2
-
-quick = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 
 
 @dataclass
@@ -172,7 +169,7 @@ def estimated(case: Case, paths: Trajectories) -> Tensor:
 
 
 @given(cases())
-@quick
+@quick(40)
 def test_what_follows_is_of_the_same_episode(case):
     """Also where the next one has begun; its goal is that of the step."""
     rollout, g = case.rollout, case.g
@@ -182,7 +179,7 @@ def test_what_follows_is_of_the_same_episode(case):
 
 
 @given(cases())
-@quick
+@quick(40)
 def test_real_steps(case):
     """Whatever ends an episode; the rollout's cut end is followed by its own value."""
     paths = Trajectories.real(case.rollout)
@@ -206,7 +203,7 @@ def test_real_steps(case):
 
 
 @given(cases(), st.sampled_from(["final", "episode"]), st.integers(1, 3))
-@quick
+@quick(40)
 def test_described_copies_are_what_the_environment_would_have_shown(case, strategy, k):
     spec = HindsightSpec(strategy=strategy, k=k, fidelity="described")
     rollout = case.rollout
@@ -232,7 +229,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
 
 
 @given(cases(), st.sampled_from(["final", "episode"]))
-@quick
+@quick(40)
 def test_described_copies_can_be_cut_at_their_success(case, strategy):
     """... which then ends them, terminated; without a success nothing is different."""
     rollout = case.rollout
@@ -260,7 +257,7 @@ def test_described_copies_can_be_cut_at_their_success(case, strategy):
 
 
 @given(cases(), st.sampled_from(["final", "future", "episode"]), st.integers(1, 2))
-@quick
+@quick(40)
 def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
     """One list per environment, goals and rewards of before the action, never cut at a success."""
     spec = HindsightSpec(strategy=strategy, k=k)
@@ -314,7 +311,7 @@ def assert_failure(
 
 
 @given(cases(), st.sampled_from(SHARES), st.booleans())
-@quick
+@quick(40)
 def test_described_shares_of_success(case, share, targeted):
     """Successes are those of last steps; failures go on where the episode itself had ended."""
     targeted &= not case.ends_with_success
@@ -361,7 +358,7 @@ def after_first_draw(rollout: Rollout) -> Draws:
 
 
 @given(cases(), st.sampled_from(SHARES), st.sampled_from(["released", "described"]))
-@quick
+@quick(40)
 def test_a_run_among_others_is_that_run_alone(case, share, fidelity):
     spec = HindsightSpec(s_ratio=share, fidelity=fidelity)
 

@@ -43,6 +43,13 @@ def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after
     return np.concatenate(parts, axis=-1)
 
 
+def observed(transition: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
+    """An observation as a dictionary, with the transition's own goal."""
+    prefix = "next " if after else ""
+    names = {"achieved_goal": "achieved", "desired_goal": "desired", "observation": "rest"}
+    return {key: numbers(transition, prefix + name) for key, name in names.items()}
+
+
 def stored_reward(transition: np.ndarray) -> np.ndarray:
     """[...]: what the environment gave."""
     return (0.5 + np.asarray(transition)).astype(np.float32)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.transitions import Batch
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.replay import GOAL_STRATEGIES
+from tests.examples import quick
 from tests.replay.numbered import (
     ACTION,
     GOAL,
@@ -33,9 +33,6 @@ from tests.replay.numbered import (
 )
 
 ROW = RowLayout.of(OBS, GOAL, ACTION)
-quick = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 
 
 def reward(achieved, desired, ends):
@@ -144,7 +141,7 @@ relabellings = st.builds(
 )
 
 
-@quick
+@quick(60)
 @given(
     how=relabellings,
     runs=st.integers(1, 3),
@@ -172,7 +169,7 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
     assert something or steps <= slots
 
 
-@quick
+@quick(60)
 @given(st.sampled_from(GOAL_STRATEGIES), st.integers(1, 3), st.integers(0, 10**6))
 def test_every_transition_and_every_goal_is_equally_probable(strategy, envs, seed):
     """Equally spaced numbers meet each transition once, and each of its possible goals once."""
@@ -208,46 +205,6 @@ def whole_episodes(lengths: list[int], how: Relabelling, size: int = 1000) -> Re
         buffer.add_episodes(torch.from_numpy(rows))
         first += length
     return buffer
-
-
-def number_of(goal: np.ndarray) -> np.ndarray:
-    """The transition that achieved goals [..., GOAL]."""
-    return np.floor(goal[..., 0] / 10).astype(int)
-
-
-def test_future_is_uniform_over_the_rest_of_the_episode_with_the_step_itself():
-    """Chi-square for every step of an episode of seven, among others."""
-    buffer = whole_episodes([5, 7, 3], Relabelling("future", k=4))
-    rng = np.random.default_rng(1)
-    batch = buffer.sample(rng.random((1, 60_000, 3)), reward)
-    number = number_of(batch.obs[0].numpy())
-    desired = batch.obs[0].numpy()[:, GOAL : 2 * GOAL]
-    relabelled = (desired != numbers(number, "desired")).any(-1)
-    goal = number_of(desired)
-    assert set(goal[relabelled & (number == 11)]) == {11}
-    for step in range(5, 11):
-        goals = goal[relabelled & (number == step)]
-        assert goals.min() == step and goals.max() == 11, "its own goal and the last are among them"
-        counts = np.bincount(goals, minlength=12)[step:12]
-        assert stats.chisquare(counts).pvalue > 1e-3, (step, counts)
-
-
-@pytest.mark.parametrize("k", [0, 1, 4, 8])
-def test_k_of_k_plus_one_are_relabelled(k):
-    buffer = whole_episodes([50] * 4, Relabelling("final", k=k))
-    batch = buffer.sample(np.random.default_rng(0).random((1, 20_000, 3)), reward)
-    number = number_of(batch.obs[0].numpy())
-    own = (batch.obs[0].numpy()[:, GOAL : 2 * GOAL] == numbers(number, "desired")).all(-1)
-    assert stats.binomtest(int((~own).sum()), 20_000, k / (k + 1)).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("strategy", ["final", "future", "episode"])
-def test_an_episode_of_one_step_has_one_goal(strategy):
-    buffer = whole_episodes([1, 1, 1], Relabelling(strategy, k=10**9))
-    batch = buffer.sample(np.random.default_rng(0).random((1, 30, 3)), reward)
-    number = number_of(batch.obs[0].numpy())
-    np.testing.assert_array_equal(batch.obs[0], observation(number, number))
-    assert set(number) == {0, 1, 2}
 
 
 def test_among_a_million_transitions_each_is_as_likely_as_another():

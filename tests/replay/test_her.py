@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -19,6 +19,7 @@ import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.io.files import FileError
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
+from tests.examples import quick
 from tests.replay.numbered import (
     ACTION,
     GOAL,
@@ -27,12 +28,10 @@ from tests.replay.numbered import (
     Transition,
     draw,
     numbers,
+    observed,
     stored_reward,
 )
 
-quick = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 ROOT = Path(__file__).parents[2]
 
 
@@ -59,12 +58,6 @@ class Numbered:
     def compute_terminated(self, achieved, desired, infos):
         assert len(infos) == len(achieved)
         return (achieved == desired).all(-1)
-
-
-def observed(number: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
-    prefix = "next " if after else ""
-    names = ("achieved_goal", "achieved"), ("desired_goal", "desired"), ("observation", "rest")
-    return {key: numbers(number, prefix + name) for key, name in names}
 
 
 def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None) -> None:
@@ -101,7 +94,7 @@ def check(sample, expected, fidelity: str) -> None:
     np.testing.assert_array_equal(sample.terminated, terminated)
 
 
-@quick
+@quick(40)
 @given(
     strategy=st.sampled_from(GOAL_STRATEGIES),
     fidelity=st.sampled_from(["described", "released"]),

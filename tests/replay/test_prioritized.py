@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from hindsight.replay.buffer import Relabelling, RowLayout
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree, annealed
+from tests.examples import quick
 from tests.replay.numbered import ACTION, GOAL, OBS, numbers, observation, stored_reward
 
 ROW = RowLayout.of(OBS, GOAL, ACTION)
-quick = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 
 
 def reward(achieved, desired, ends):
@@ -32,7 +30,7 @@ class Narrow(SumTree):
     HIGHEST = 16
 
 
-@quick
+@quick(80)
 @given(
     kind=st.sampled_from([SumTree, Narrow]),
     leaves=st.integers(1, 600),
@@ -199,7 +197,7 @@ def test_what_has_left_is_not_sampled_and_cannot_be_brought_back():
     assert set(number_of(batch.obs[0])) == set(range(4, 12))
 
 
-@quick
+@quick(80)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(0, 10**6))
 def test_priorities_follow_their_transitions(lengths, seed):
     """Against a dictionary from transition to priority, through wrap-around and updates."""

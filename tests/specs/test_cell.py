@@ -12,6 +12,7 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.plan import Plan
 
+BITS = {"id": "BitFlipping-v0"}
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 
 
@@ -29,7 +30,7 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "published"
         ({"algorithm": {"hidden": [64, 0]}}, ["algorithm.hidden.1", "0"]),
         (
             {
-                "environment": {"id": "BitFlipping-v0"},
+                "environment": BITS,
                 "hindsight": {"fidelity": "described", "inside": 0.9},
             },
             ["inside needs goals that lie in a box", "those of BitFlipping-v0 do not"],
@@ -47,6 +48,28 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "published"
             ["hindsight.k: 2000000 is not allowed"],
         ),
         ({"algorithm": {"name": "sac", "buffer_size": 10**9}}, ["buffer_size"]),
+        # What does not fit together.
+        ({"environment": BITS, "algorithm": {"name": "sac"}}, ["needs continuous actions"]),
+        ({"algorithm": {"name": "dqn"}}, ["needs discrete actions"]),
+        (
+            {"environment": BITS, "algorithm": {"exploration": "squashed"}},
+            ["exploration and sigma_init need continuous actions"],
+        ),
+        (
+            {"environment": BITS, "algorithm": {"sigma_init": 0.5}},
+            ["exploration and sigma_init need continuous actions"],
+        ),
+        (
+            {
+                "environment": BITS,
+                "hindsight": {"s_ratio": 0.5, "failures": "targeted", "fidelity": "described"},
+            },
+            ["BitFlipping-v0 has none: set failures untargeted"],
+        ),
+        ({"algorithm": {"name": "sac"}, "hindsight": {}}, ["sac uses replay"]),
+        ({"replay": {}}, ["ppo uses hindsight"]),
+        ({"hindsight": {"clone": True, "until_success": 0.5}}, ["until_success has no effect"]),
+        ({"hindsight": {"copies": "failed", "s_ratio": 0.5}}, ["without copies 'failed'"]),
     ],
 )
 def test_impossible_values_are_told_in_one_sentence(values, named):
@@ -63,6 +86,11 @@ def test_equal_specifications_have_one_name():
     assert default.name == CellSpec(algorithm={"gamma": 0.99}).name
     assert default.name != CellSpec(algorithm={"gamma": 0.98}).name
     assert default.name != CellSpec(hindsight={}).name
+    # Defaults are left out of a hash, but not which environment and algorithm they are of.
+    sac, point = {"name": "sac"}, {"id": "PointReach-v0"}
+    kinds = ({}, {"algorithm": sac}, {"algorithm": sac, "environment": point})
+    specs = [CellSpec(**kind) for kind in (*kinds, {"algorithm": {"name": "td3"}})]
+    assert len({spec.hash for spec in specs}) == len(specs)
 
 
 def test_final_has_one_copy():

@@ -4,7 +4,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -70,11 +69,6 @@ SPEC = CellSpec.model_validate(
         "evaluation": {"points": 3, "episodes": 5},
     }
 )
-
-
-def curves(path: Path) -> pd.DataFrame:
-    """All but the clocks."""
-    return pd.read_parquet(path).drop(columns=["wall_seconds", "cpu_seconds"])
 
 
 class Interruption(Exception):

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from hindsight.training.cell import Execution, prepare_process, train_cell
-from tests.training.small import SPEC, curves, interrupted
+from tests.curves import curves
+from tests.training.small import SPEC, interrupted
 from tests.training.test_golden import CELLS, trained
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")

@@ -1,8 +1,5 @@
 """Runs whose parameters become no numbers: they end there, by name, and change nobody else."""
 
-import subprocess
-import sys
-
 import pandas as pd
 import pytest
 import torch
@@ -14,6 +11,8 @@ from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.commands import hindsight
+from tests.curves import CLOCKS
 from tests.training.small import SPEC
 
 FEW = {"steps": 64 * 6, "evaluation": EvaluationSpec(points=6, episodes=5)}
@@ -28,7 +27,6 @@ SAC = CellSpec.model_validate(
         "evaluation": {"points": 6, "episodes": 5},
     }
 )
-CLOCKS = ["wall_seconds", "cpu_seconds"]
 
 
 @pytest.fixture(params=[PPO, SAC], ids=["ppo", "sac"])
@@ -94,10 +92,8 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
 
 
 def test_a_cell_of_which_every_run_diverges_says_so(tmp_path):
-    program = "from hindsight.cli import main; main()"
-    command = [sys.executable, "-c", program, "train", "learning_rate=1e6", "--seeds", "2"]
-    command += ["--steps", "512", "hidden=8", "n_steps=128", "--out", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["train", "learning_rate=1e6", "--seeds", "2", "--steps", "512", "hidden=8"]
+    ran = hindsight(*command, "n_steps=128", "--out", str(tmp_path), cwd=tmp_path)
     assert ran.returncode == 1
     assert "error: every run diverged" in ran.stderr and "2 runs diverged (seed 0" in ran.stderr
     assert "Traceback" not in ran.stderr

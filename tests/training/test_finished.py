@@ -18,8 +18,9 @@ from hindsight.specs.plan import read_spec, spec_document
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.curves import curves
 from tests.training import small
-from tests.training.small import curves, interrupted
+from tests.training.small import interrupted
 
 SPEC = small.SPEC.model_copy(update={"steps": 64 * 6})
 

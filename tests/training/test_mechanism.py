@@ -157,8 +157,6 @@ def test_clones_need_copies(learned: list[Samples]) -> None:
     runs.updater = ppo
     runs.iterate()
     assert torch.equal(runs.rows, before)
-    with pytest.raises(ValueError, match="until_success has no effect"):
-        cell(clone=True, until_success=0.5)
 
 
 def test_a_dense_reward_is_the_distance_gained(learned: list[Samples]) -> None:
@@ -180,8 +178,3 @@ def test_a_dense_reward_is_the_distance_gained(learned: list[Samples]) -> None:
             assert float(gained[t]) == pytest.approx(float(distance[t] - distance[t + 1]), abs=1e-5)
         else:  # no move is longer than the diagonal of the action box
             assert abs(float(gained[t])) <= math.sqrt(3) + 1e-5
-
-
-def test_a_ratio_of_successes_chooses_its_own_copies() -> None:
-    with pytest.raises(ValueError, match="without copies 'failed'"):
-        cell(copies="failed", s_ratio=0.5)

@@ -146,46 +146,6 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
     assert columns["hindsight"].tolist() == [0] and not torch.equal(switching.rows, plain.rows)
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"environment": BITS, "algorithm": {"name": "sac"}}, "needs continuous actions"),
-        ({"algorithm": {"name": "dqn"}}, "needs discrete actions"),
-        (
-            {"environment": BITS, "algorithm": {"exploration": "squashed"}},
-            "exploration and sigma_init need continuous actions",
-        ),
-        (
-            {"environment": BITS, "algorithm": {"sigma_init": 0.5}},
-            "exploration and sigma_init need continuous actions",
-        ),
-        (
-            {
-                "environment": BITS,
-                "hindsight": {"s_ratio": 0.5, "failures": "targeted", "fidelity": "described"},
-            },
-            "BitFlipping-v0 has none: set failures untargeted",
-        ),
-        ({"algorithm": {"name": "sac"}, "hindsight": {}}, "sac uses replay"),
-        ({"replay": {}}, "ppo uses hindsight"),
-    ],
-)
-def test_what_does_not_fit_together_is_told(values, words):
-    with pytest.raises(ValueError, match=words):
-        CellSpec(**values)
-
-
-def test_kinds_have_names_of_their_own():
-    """Defaults are left out of a hash, but not which environment and algorithm they are of."""
-    specs = [
-        CellSpec(),
-        CellSpec(algorithm={"name": "sac"}),
-        CellSpec(environment={"id": "PointReach-v0"}, algorithm={"name": "sac"}),
-        CellSpec(algorithm={"name": "td3"}),
-    ]
-    assert len({spec.hash for spec in specs}) == len(specs)
-
-
 def test_double_dqn_with_hindsight_learns_to_flip_eight_bits():
     """The acceptance test of hindsight, in 2 500 steps, where exploration alone fails."""
     rates = {}

@@ -109,42 +109,6 @@ def test_algorithms_are_paired(collected):
     assert n > 10 and torch.equal(beginnings[0][:n, :6], beginnings[1][:n, :6])
 
 
-# --- leaving the axis -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variant", ["ppo", "released-future-k2", "described"])
-def test_runs_that_leave_change_nothing_for_those_that_stay(variant, monkeypatch):
-    monkeypatch.setattr(PredatorPrey, "BLOCK", 5)
-    spec = cell(VARIANTS[variant], n_epochs=3)
-    whole, part = runs(spec, 1, 2, 3, 4), runs(spec, 1, 2, 3, 4)
-    for each in (whole, part):
-        each.iterate()
-    kept = torch.tensor([3, 1])
-    part.select(kept)
-    assert part.seeds == [4, 2]
-    expected, columns = whole.iterate(), part.iterate()
-    torch.testing.assert_close(part.optimiser.rows, whole.optimiser.rows[kept], rtol=0, atol=1e-5)
-    assert_same(columns, {n: v[kept] for n, v in expected.items()}, rtol=1e-3, atol=1e-5)
-    assert torch.equal(part.env.episode, whole.env.episode[kept])
-    evaluated = {n: v[kept] for n, v in whole.evaluate().items()}
-    assert_same(part.evaluate(), evaluated, rtol=1e-5, atol=1e-5)
-
-
-# --- interruption ---------------------------------------------------------------------------------
-
-
-def test_a_checkpoint_of_fewer_runs_resumes(monkeypatch):
-    spec = cell(n_epochs=2)
-    whole = runs(spec, 7, 8, 9)
-    whole.iterate()
-    whole.select(torch.tensor([2, 0]))
-    saved = through_a_file(whole.state_dict())
-    resumed = runs(spec, 9, 7)
-    resumed.load_state_dict(saved)
-    assert_same(whole.iterate(), resumed.iterate())
-    assert_same(whole.evaluate(), resumed.evaluate())
-
-
 # --- evaluation -----------------------------------------------------------------------------------
 
 
@@ -158,15 +122,6 @@ def test_evaluation_does_not_disturb_training():
         often.evaluate()
     assert torch.equal(often.optimiser.rows, never.optimiser.rows)
     assert torch.equal(often.env.state, never.env.state)
-
-
-def test_evaluation_episodes_are_not_those_of_training():
-    spec = cell()
-    one = runs(spec, 1)
-    training = one.env.beginnings[0, 0, :, :6]
-    for state in one.evaluation_env.state[0, :, :6]:
-        assert not (training == state).all(-1).any()
-    assert one.evaluation_env.state[0, :, 0].unique().numel() == spec.evaluation.episodes
 
 
 def test_evaluation_counts_as_a_plain_loop_does(monkeypatch):

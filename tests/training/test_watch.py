@@ -27,7 +27,6 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.policies import initial_row, policy_of
-from hindsight.training.policy_files import read_policy
 from hindsight.training.watch import (
     animate,
     choose_headless,
@@ -115,23 +114,6 @@ def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    """A policy file of two runs: number 2 idles, number 7 hunts."""
-    spec, path = cell("attract"), tmp_path / "policies" / "cell.pt"
-    rows = torch.stack([0 * hunter(spec), hunter(spec)])
-    save(path, {"spec": spec.model_dump_json(), "seeds": [2, 7], "rows": rows})
-    return path
-
-
-def test_a_policy_is_read_by_its_seed(policy: Path) -> None:
-    spec, row = read_policy(policy, 7)
-    assert spec == cell("attract")
-    assert torch.equal(row, hunter(spec))
-    with pytest.raises(FileError, match=r"has no run 3; choose from \[2, 7\]"):
-        read_policy(policy, 3)
-
-
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
     spec, sources = cell("repel"), []
     for name, gain in [("hunts", 3.0), ("idles", 0.0)]:
@@ -174,18 +156,6 @@ def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
         with pytest.raises(FileError, match=r"film\.mp4: MP4 needs ffmpeg, .* choose \.gif"):
             animate(film(spec, hunter(spec), 1), path)
         assert not list(tmp_path.iterdir())
-
-
-def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
-    spec, path = cell(), tmp_path / "file.pt"
-    cut = {"spec": spec.model_dump_json(), "seeds": [0], "rows": hunter(spec)[None, :-1]}
-    for saved, words in (
-        ({"spec": "{}"}, "is not a policy file"),
-        (cut, "its parameters do not m"),
-    ):
-        save(path, saved)
-        with pytest.raises(FileError, match=rf"file\.pt: {words}"):
-            read_policy(path, 0)
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
