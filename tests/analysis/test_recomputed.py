@@ -125,10 +125,11 @@ class Run(NamedTuple):
 Place = tuple[str, str, str]  # arm, level, condition
 
 
-#: What is read of a cell.
+#: The columns that are read of a cell, here and in test_findings.
 COLUMNS = {
     "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
-    "updates", "cpu_seconds",
+    "updates", "cpu_seconds", "log_std", "log_std_before", "relabelled_advantage",
+    "relabelled_share", "relabelled_z_squared",
 }  # fmt: skip
 
 
