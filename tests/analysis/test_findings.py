@@ -329,6 +329,16 @@ def test_the_recipe_on_other_tasks(findings: str, plan: Plan) -> None:
     )
     facts.append("PPO-HER succeeds in {:.0%} and the recipe in {:.0%}".format(*ends[3:]))
     facts = [fact.replace("%", " %") for fact in facts]
+    first = [
+        np.array([
+            run.tests.loc[run.tests["success_rate"] >= 0.75 - EPSILON, "env_steps"].min()
+            for run in runs[arm, "", "PointMaze"].values()
+        ])
+        for arm in ("recipe (whole)", "PPO")
+    ]  # fmt: skip
+    assert all(np.isnan(steps).sum() == 1 and len(steps) == 4 for steps in first)
+    steps = [thousands(float(np.median(np.nan_to_num(steps, nan=np.inf)))) for steps in first]
+    facts.append("gets to 75 % after {} steps, PPO after {}".format(*steps))
     all_there(chapter(findings, "On other tasks"), facts)
 
 
