@@ -39,20 +39,20 @@ def test_a_whole_file_is_read_in_order(path: Path) -> None:
     assert cell.path == path
     assert cell.budget == 20 * N_STEPS
     assert cell.clock_column == "cpu_seconds"
-    assert set(COLUMNS) - {"phase"} <= set(cell.curves.columns)
-    lengths = cell.curves.groupby("seed").size()
+    assert set(COLUMNS) - {"phase"} <= set(pd.DataFrame(cell.training).columns)
+    lengths = pd.DataFrame(cell.training).groupby("seed").size()
     # Seed 0 is first perfect at its last step; seed 2 at its first, and ends 1.3 times later.
     assert lengths.to_dict() == {0: 20, 1: 20, 2: 2}
     assert cell.metadata["runs"][2]["perfect_step"] == N_STEPS
-    assert cell.curves["policy_entropy"].notna().all()
-    assert cell.evaluations["policy_entropy"].isna().all()
-    order = cell.curves[["seed", "env_steps"]]
+    assert pd.DataFrame(cell.training)["policy_entropy"].notna().all()
+    assert pd.DataFrame(cell.tests)["policy_entropy"].isna().all()
+    order = pd.DataFrame(cell.training)[["seed", "env_steps"]]
     assert order.equals(order.sort_values(["seed", "env_steps"]))
 
 
 def test_columns_that_older_files_lack_are_there_without_values(path: Path) -> None:
     cell = load_cell(path)
-    for rows in (cell.curves, cell.evaluations):
+    for rows in (pd.DataFrame(cell.training), pd.DataFrame(cell.tests)):
         assert rows[list(OPTIONAL)].isna().all().all()
 
 
@@ -60,16 +60,16 @@ def test_columns_of_newer_files_are_kept(path: Path) -> None:
     rows = pq.read_table(path).to_pandas()
     rows["hindsight"] = np.where(rows["phase"] == "train", 1.0, np.nan).astype(np.float32)
     cell = load_cell(rewrite(path, rows))
-    assert (cell.curves["hindsight"] == 1.0).all()
-    assert cell.curves["reward_entropy"].isna().all()
+    assert (pd.DataFrame(cell.training)["hindsight"] == 1.0).all()
+    assert pd.DataFrame(cell.training)["reward_entropy"].isna().all()
 
 
 def test_rows_may_come_in_any_order(path: Path) -> None:
     whole = load_cell(path)
     shuffled = pq.read_table(path).to_pandas().sample(frac=1.0, random_state=1)
     again = load_cell(rewrite(path, shuffled))
-    pd.testing.assert_frame_equal(again.curves, whole.curves)
-    pd.testing.assert_frame_equal(again.evaluations, whole.evaluations)
+    pd.testing.assert_frame_equal(pd.DataFrame(again.training), pd.DataFrame(whole.training))
+    pd.testing.assert_frame_equal(pd.DataFrame(again.tests), pd.DataFrame(whole.tests))
 
 
 def test_wall_time_is_the_clock_of_a_gpu(path: Path) -> None:

@@ -388,7 +388,9 @@ def test_how_many_runs_of_sac_learn_with_either_network(findings: str, plan: Pla
     ppo = steps_of(network, "PPO-HER (3 × 512)").groupby(level=0).median()
     learned_by_sac = large[np.isfinite(large)]
     assert len(learned_by_sac) == 6 and (learned_by_sac < ppo[learned_by_sac.index]).all()
-    assert "In the six conditions that it learns, it still needs fewer steps than PPO-HER" in text
+    assert (
+        "In the six conditions that it learns, SAC-HER still needs fewer steps than PPO-HER" in text
+    )
 
 
 def test_the_recipe_can_be_typed(findings: str) -> None:

@@ -198,14 +198,14 @@ def test_nothing_is_told_before_an_episode_has_finished(cell):
         rows.loc[first, ["return_mean", "success_rate", "episode_length"]] = np.nan
         return rows
 
-    assert load_cell(changed(cell, early)).curves["return_mean"].isna().sum() == 4
+    assert np.isnan(load_cell(changed(cell, early)).training["return_mean"]).sum() == 4
 
 
 def test_the_last_row_of_a_run_that_diverged_may_hold_no_number(cell):
     runs = about(cell)["runs"]
     runs[0]["ended"] = "diverged"
     last = put("return_mean", np.nan, "train", 9)(pq.read_table(cell).to_pandas())
-    assert load_cell(rewrite(cell, last, runs=runs)).curves["return_mean"].isna().sum() == 1
+    assert np.isnan(load_cell(rewrite(cell, last, runs=runs)).training["return_mean"]).sum() == 1
 
 
 @pytest.mark.parametrize(

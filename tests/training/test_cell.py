@@ -29,8 +29,8 @@ def whole(tmp_path_factory):
 
 def test_the_file_is_what_analysis_wants(tmp_path):
     cell = load_cell(train_cell(SPEC, tmp_path))
-    assert list(cell.curves.groupby("seed").size()) == [12, 12, 12]
-    assert list(cell.evaluations.groupby("seed").size()) == [3, 3, 3]
+    assert list(pd.DataFrame(cell.training).groupby("seed").size()) == [12, 12, 12]
+    assert list(pd.DataFrame(cell.tests).groupby("seed").size()) == [3, 3, 3]
     assert cell.metadata["spec"] == SPEC.model_dump(mode="json")
     assert [run["end_step"] for run in cell.metadata["runs"]] == [SPEC.steps] * 3
     assert not list((tmp_path / "checkpoints").rglob("*.pt"))

@@ -71,14 +71,18 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     assert sorted(load(tmp_path / "poisoned/policies" / f"{file_name(spec)}.pt")["seeds"]) == [0, 2]
 
     # It counts as failing every episode from then on.
-    mine = cell.curves[cell.curves.seed == 1]
+    rows, tests = pd.DataFrame(cell.training), pd.DataFrame(cell.tests)
+    mine = rows[rows.seed == 1]
     grid = [spec.iteration_steps * i for i in range(1, 7)]
-    assert mine.env_steps.tolist() == grid == cell.curves[cell.curves.seed == 0].env_steps.tolist()
+    assert mine.env_steps.tolist() == grid == rows[rows.seed == 0].env_steps.tolist()
     assert (mine.success_rate[3:] == 0).all()
     assert (
-        mine.return_mean[3:] == cell.curves[cell.curves.env_steps <= step].return_mean.min()
+        mine.return_mean[3:]
+        == pd.DataFrame(cell.training)[
+            pd.DataFrame(cell.training).env_steps <= step
+        ].return_mean.min()
     ).all()
-    tests = cell.evaluations[cell.evaluations.seed == 1]
+    tests = tests[tests.seed == 1]
     assert tests.env_steps.tolist() == grid and (tests.success_rate[2:] == 0).all()
 
     found = pd.read_parquet(path)

@@ -8,12 +8,10 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.io.checksums import about, is_whole, read_table
@@ -77,16 +75,6 @@ class Cell:
     training: Columns
     tests: Columns
     metadata: dict[str, Any]
-
-    @cached_property
-    def curves(self) -> pd.DataFrame:
-        """The rows of training."""
-        return pd.DataFrame(self.training)
-
-    @cached_property
-    def evaluations(self) -> pd.DataFrame:
-        """The rows of tests."""
-        return pd.DataFrame(self.tests)
 
     @property
     def clock_column(self) -> str:
@@ -174,10 +162,10 @@ def _failing_once_diverged(cell: Cell) -> Cell:
                 name: cell.training[name][last]
                 for name in ("seed", "wall_seconds", "cpu_seconds", "episodes")
             }
-            told = {"env_steps": later, "iteration": later // every, "return_mean": worst,
-                    "success_rate": 0.0, **kept}  # fmt: skip
+            known = {"env_steps": later, "iteration": later // every, "return_mean": worst,
+                     "success_rate": 0.0, **kept}  # fmt: skip
             parts.append({
-                name: np.full(len(later), told.get(name, np.nan), values.dtype)
+                name: np.full(len(later), known.get(name, np.nan), values.dtype)
                 for name, values in rows.items()
             })  # fmt: skip
         whole = {name: np.concatenate([part[name] for part in parts]) for name in rows}

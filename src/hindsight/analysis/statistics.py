@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ FLIPS = 20_000
 EXACT_UP_TO = 12
 FEWEST_SEEDS = 5
 #: The normal distribution's quantile at 0.975.
-NORMAL_95 = 1.959963984540054
+NORMAL_95 = NormalDist().inv_cdf(0.975)
 
 
 class Interval(NamedTuple):
