@@ -199,7 +199,7 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
         f"larger by {near(corrected, hers, end) - z:.3f}",
         f"rests fades to {near(corrected_push, resting, 100_000):.3f}",
         f"return reaches {near(returns, runs['failed'], end):.2f}",
-        f"at {near(column('relabelled_z_squared'), runs['failed'], end):.2f}. The product",
+        f"at {near(column('relabelled_z_squared'), runs['failed'], end):.2f}. Second, the product",
         f"to {np.exp(near(log_std, runs['weighted'], 100_000)):.2f} after 100 000 steps",
         f"return ends at {near(returns, runs['weighted'], end):.2f}",
         f"a return of {near(returns, runs[RECIPE], 100_000):.2f} after 100 000 steps, "
@@ -267,8 +267,8 @@ def test_how_the_recipe_was_chosen_and_tested(findings: str, plan: Plan, tested:
     assert np.isfinite(steps_of(tested, RECIPE)).all() and short[RECIPE] == 0
     facts = [
         f"return of 0.8 after {spelled(RECIPE)} steps",
-        f"took {spelled('weighted, switched off')}, PPO-HER-2-PPO {spelled('switched off')}, "
-        f"and of PPO-HER's {never.size} runs {never.sum()} [never",
+        f"took {spelled('weighted, switched off')} and PPO-HER-2-PPO {spelled('switched off')}. "
+        f"Of PPO-HER's {never.size} runs, {never.sum()} [never",
         f"every one of its {len(steps_of(tested, RECIPE))} runs learns",
         f"In {short['PPO-HER']} runs of PPO-HER and in {short['PPO']} of plain PPO",
     ]
