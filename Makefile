@@ -1,4 +1,4 @@
-# ARGS are handed on:  make replicate ARGS="--config preset=smoke"
+# ARGS are passed on:  make replicate ARGS="--config preset=smoke"
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,20 +7,20 @@ ARGS ?=
 
 .PHONY: help docs replicate figures test verify-published test-slurm fresh lint bench faults lock
 
-# What there is; the times are of two cores, without the set-up, once.
+# Times are for two cores, without the set-up, which the first target does once.
 help:
-	@echo "make figures           redraw every published figure, table and verdict: two minutes"
+	@echo "make figures           redraw every published figure, table and verdict: a minute or two"
 	@echo "make replicate         train the preset of config.yaml, draw, judge: 20 minutes for laptop"
 	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: two minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
-	@echo "make test              lint, and pass the tests"
+	@echo "make test              lint, then run all tests"
 	@echo "make lint              ruff, mypy, Snakemake's linter and formatter"
-	@echo "make docs              build the documentation's site into site/: a minute"
+	@echo "make docs              build the documentation site in site/: a minute"
 	@echo "make bench             measure speed, compared with Stable-Baselines3"
 	@echo "make faults            inject more than 260 faults, and write docs/survival.md"
-	@echo "make fresh             the first commands, or the Dockerfile's, on a bare Debian, as root"
-	@echo "make test-slurm        run through a real SLURM on this machine, as root: seven minutes"
-	@echo "make lock              pin what is installed: requirements.lock, environment.yml"
+	@echo "make fresh             try README's commands, or the Dockerfile's, on a bare Debian, as root"
+	@echo "make test-slurm        test with a real SLURM on this machine, as root: ten minutes"
+	@echo "make lock              pin the installed packages in requirements.lock, environment.yml"
 
 replicate: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
@@ -28,7 +28,7 @@ replicate: .venv/ready
 figures: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) --published -- $(ARGS)
 
-# A process per core; the tests of one file stay together, for what they share is made once, and the
+# One process per core.  The tests of one file stay in one process, because they share fixtures, and the
 # longest files come first (tests/conftest.py).
 test: .venv/ready lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -36,7 +36,7 @@ test: .venv/ready lint
 test-slurm: .venv/ready
 	$(BIN)/python -m pytest -m slurm tests/slurm --durations=0 -rs $(ARGS)
 
-# Today's code against the published numbers: the first iterations of one cell of each kind.
+# Compare today's code with the published numbers: the first iterations of one cell of each kind.
 verify-published: .venv/ready
 	$(BIN)/hindsight verify-published $(ARGS)
 
@@ -50,8 +50,8 @@ lint: .venv/ready
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 
-# The documentation's site, by packages of its own in an environment of their own.  A warning is an
-# error, which --quiet would hide; the variable silences the theme's word about its own future alone.
+# The documentation site has its own packages, in their own virtual environment.  Warnings are errors, so
+# --quiet would hide why it failed; the variable silences only the theme's notice about its own future.
 docs: .venv/docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build $(ARGS)
 
@@ -69,7 +69,7 @@ bench: .venv/ready
 faults: .venv/ready
 	$(BIN)/python -m tests.faults.inject --out docs/survival.md $(ARGS)
 
-# One file pins everything: what is installed here becomes requirements.lock and environment.yml.
+# Pin what is installed here, in requirements.lock and environment.yml.
 lock:
 	$(BIN)/pip freeze --exclude-editable --exclude hindsight-rl | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/" > requirements.lock
 	sed -i '/^  - pip:/q' environment.yml

@@ -73,7 +73,8 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
     assert (tmp_path / "p.gif").exists() and done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last == (
-        "error: figures and reports need the package jinja2: pip install hindsight-rl[report]"
+        "error: figures and reports need the package jinja2: "
+        "pip install jinja2 markdown-it-py seaborn"
     )
 
 

@@ -24,7 +24,8 @@ def _print_version(requested: bool) -> None:
 
 
 app = typer.Typer(
-    help="Hindsight replay for reinforcement learning, and a replication of PPO-HER and MEHER.",
+    help="Hindsight replay for reinforcement learning, and a replication of PPO-HER and MEHER. "
+    "To begin, type: hindsight train --her final --steps 40000",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -35,11 +36,17 @@ what, how, writes = (
     for panel in ("What is trained", "How", "What is written")
 )
 ConfigOption = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="key=value, as in Snakemake; repeatable")
+    list[str] | None,
+    typer.Option(
+        "--config", "-c", help="overrides a key of config.yaml, such as preset=smoke; repeatable"
+    ),
 ]
 NamedOption = Annotated[
     str | None,
-    typer.Option(help="the policy's environment, module:Name-v0, if its module must be imported"),
+    typer.Option(
+        help="the policy's environment, if it is neither built in nor gymnasium-robotics': "
+        "PandaReach-v3, module:Name-v0"
+    ),
 ]
 #: Packages of the optional dependency group `report`.
 REPORT = ("jinja2", "markdown_it", "seaborn")
@@ -85,7 +92,7 @@ def main() -> None:
                 raise
             raise SpecError(
                 f"figures and reports need the package {error.name}: "
-                "pip install hindsight-rl[report]"
+                "pip install jinja2 markdown-it-py seaborn"
             ) from None
     except (SpecError, EnvironmentFailure, FileError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
@@ -130,10 +137,11 @@ def _config(pairs: list[str] | None) -> Any:
 def plan(
     config: ConfigOption = None,
     jobs: Annotated[
-        list[int] | None, typer.Option(min=1, help="cluster jobs that run at a time; repeatable")
+        list[int] | None,
+        typer.Option(min=1, help="estimate the time with this many jobs at once; repeatable"),
     ] = None,
 ) -> None:
-    """Show what a configuration trains: cells, runs, estimated time, memory and disk."""
+    """Show what a configuration would train: cells, runs, estimated time, memory and disk."""
     from rich.console import Console
     from rich.table import Table
 
@@ -195,36 +203,42 @@ def train(
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
     her: Annotated[
-        str, what(help="hindsight strategy: final, future, episode, random, or none")
+        str,
+        what(help="hindsight goals: final, future, episode or random; none: no hindsight"),
     ] = "none",
     env: Annotated[
-        str, what(help="environment: a built-in one, or a gymnasium id such as module:Name-v0")
+        str, what(help="environment: a gymnasium id, such as FetchReach-v4, or module:Name-v0")
     ] = "PredatorPrey-v0",
     preset: Annotated[
         str | None, what(help="named settings: recommended (for ppo) or robotics (for sac)")
     ] = None,
     seeds: Annotated[
-        int | None, what(help="number of runs; default: 16, or 4 in a gymnasium environment")
+        int | None,
+        what(help="number of runs; default: 16, or 4 in an environment that is not built in"),
     ] = None,
     steps: Annotated[int, what(help="environment steps of each run")] = 200_000,
     device: Annotated[str, how(help="cpu or cuda")] = "cpu",
     workers: Annotated[
         int | None,
-        how(min=0, help="processes that step a gymnasium environment; default: one per core"),
+        how(
+            min=0,
+            help="processes that step an environment that is not built in; default: one per core",
+        ),
     ] = None,
-    again: Annotated[bool, how("--again", help="retrain even if results exist")] = False,
-    out: Annotated[Path, writes(help="folder of the results")] = Path("results"),
+    again: Annotated[bool, how("--again", help="train again even if results exist")] = False,
+    out: Annotated[Path, writes(help="folder for the results")] = Path("results"),
     tensorboard: Annotated[
         Path | None,
         writes(help="folder for TensorBoard curves, named as in Stable-Baselines3"),
     ] = None,
     checkpoint_every: Annotated[
-        int | None, writes(min=1, help="steps of each run between additional saves of the policies")
+        int | None,
+        writes(min=1, help="also save the policies every so many steps of each run"),
     ] = None,
 ) -> None:
-    """Train one algorithm in one condition, without Snakemake; writes the same files.
+    """Train one algorithm in one environment, several seeds side by side.
 
-    Continues an interrupted training, and shows the results if training has finished.
+    The same command continues an interrupted training, and shows the results of a finished one.
     """
     from hindsight.library.train import files_of, outcome, spec_of, to_come
 
@@ -239,7 +253,7 @@ def train(
     if trained and not again:
         typer.echo("already trained by the same code; --again retrains it")
         if tensorboard is not None or checkpoint_every is not None:
-            typer.echo("--tensorboard and --checkpoint-every need a training: add --again")
+            typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
         # An interrupted training is continued, also with --again.
         for path in files.values() if trained else ():
@@ -328,7 +342,7 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 
 @app.command()
 def watch(
-    policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
+    policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
     out: Annotated[
         Path, typer.Argument(help="the animation: .gif, or .mp4 if ffmpeg is installed")
     ],
@@ -339,7 +353,7 @@ def watch(
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
     env: NamedOption = None,
 ) -> None:
-    """Write an animation of a trained policy's episodes."""
+    """Film episodes of a trained policy."""
     _must_have_memory()
     from hindsight.training.watch import animate, film_policy
 
@@ -352,7 +366,7 @@ def watch(
 
 @app.command()
 def evaluate(
-    policy: Annotated[Path, typer.Argument(help="a file below results/policies")],
+    policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
     keys: Annotated[
         list[str] | None,
         typer.Argument(
@@ -369,8 +383,8 @@ def evaluate(
     env: Annotated[
         str | None,
         typer.Option(
-            help="another environment than the one trained in; always name your own, as "
-            "module:Name-v0"
+            help="environment, if not the one trained in, or if it is neither built in nor "
+            "gymnasium-robotics': PandaReach-v3, module:Name-v0"
         ),
     ] = None,
 ) -> None:
@@ -420,11 +434,16 @@ def export(
 
 @app.command()
 def replicate(
-    arguments: Annotated[list[str] | None, typer.Argument(help="arguments for snakemake")] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="arguments for snakemake, after two dashes: -- --config preset=smoke"),
+    ] = None,
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",
-    published: Annotated[bool, typer.Option(help="draw the published results")] = False,
+    published: Annotated[
+        bool, typer.Option(help="show the published results, train nothing")
+    ] = False,
 ) -> None:
-    """Run the whole workflow with a progress display, and list which claims were reproduced."""
+    """Train what is missing, draw the figures, judge the claims, and list the verdicts."""
     _must_have_memory()  # otherwise every job fails
     from hindsight.pipeline.replicate import run
 
@@ -447,11 +466,13 @@ def schema(
 def publish(
     config: ConfigOption = None,
     trained: Annotated[
-        Path, typer.Option("--from", help="folder of results that holds the trained cells")
+        Path, typer.Option("--from", help="results folder that holds the trained cells")
     ] = Path("results"),
     policy: Annotated[
         list[Path] | None,
-        typer.Option(help="curves written by `hindsight train`; publishes only the policy"),
+        typer.Option(
+            help="curves written by `hindsight train`: publish only their policy; repeatable"
+        ),
     ] = None,
     env: NamedOption = None,
 ) -> None:
@@ -475,7 +496,7 @@ def clean(
     ] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
 ) -> None:
-    """List or remove results that another version of the code trained."""
+    """List results that another version of the code trained; --yes removes them."""
     from hindsight.pipeline.project import clean as left_over
 
     paths = left_over(out)
@@ -491,7 +512,7 @@ def clean(
 @app.command()
 def verify_published(
     everything: Annotated[
-        bool, typer.Option("--all", help="check every cell, not just one of each kind")
+        bool, typer.Option("--all", help="check every cell, not just one of each kind; takes long")
     ] = False,
 ) -> None:
     """Retrain the first iterations of published cells and compare the numbers."""
@@ -563,7 +584,8 @@ def draw(
 @app.command()
 def figures(
     names: Annotated[
-        list[str] | None, typer.Argument(help="names of figures; default: all")
+        list[str] | None,
+        typer.Argument(help="names of figures, such as ppo_her_fig2; default: all"),
     ] = None,
     paper: Annotated[
         bool, typer.Option("--paper", help="PDF only, 3.3 or 6.9 inches wide, 8 pt, no titles")
@@ -573,7 +595,7 @@ def figures(
     ),
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
-    """Draw figures from existing tables, as in the report or for a paper."""
+    """Draw figures from existing tables, as in the report or, with --paper, for a paper."""
     from hindsight.figures import draw, names_there
 
     there = names_there(tables)
