@@ -1,8 +1,8 @@
-"""What makes of docs/, README.md and REPLICATION.md a site: links that leave docs/ stay true.
+"""Turn docs/, README.md and REPLICATION.md into a site, keeping links that leave docs/ valid.
 
-The pages are written to be read in the repository.  Here a link to one of them leads to its page,
-and one to any other file to that file, which the site then holds in the same place.  A notebook
-becomes a page.
+The pages are written to be read in the repository.  On the site, a link to one of them leads to its
+page.  A link to any other file leads to a copy of that file, at the same path in the site.  A
+notebook becomes a page.
 """
 
 import base64
@@ -16,21 +16,21 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 APPENDIX = sorted(ROOT.glob("results/published/appendix/*.md"))
-#: Pages that lie outside docs/, by their name here.
+#: Pages that lie outside docs/, by their names on the site.
 OUTSIDE = {
     "index.md": "README.md",
     **{name: name for name in ("REPLICATION.md", "CONTRIBUTING.md", "CHANGELOG.md")},
     **{path: path for path in (page.relative_to(ROOT).as_posix() for page in APPENDIX)},
 }
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
-#: A link or an image, whole.
+#: A whole link or image.
 WHOLE = re.compile(r"!?\[([^\]]*)\]\(([^)\s#:]+)\)")
-#: The page of verdicts, where `make figures` has made it.
+#: The page of verdicts, if `make figures` has made it.
 PAGE = "figures/published/report.html"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Pages from outside docs/, notebooks as pages, and every file that a page links to."""
+    """Add pages from outside docs/, notebooks as pages, and every file that a page links to."""
     for name, path in OUTSIDE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         if name == "index.md" and (ROOT / PAGE).exists():
@@ -51,18 +51,18 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links as they are on the site."""
+    """Rewrite links for the site."""
     here = page.file.src_uri
 
     def without_absent(found: re.Match[str]) -> str:
-        """Not every figure is in the repository: `make figures` draws them all."""
+        """Drop links to figures that are not there: only `make figures` draws them all."""
         path = placed(here, found[2])
         absent = path.startswith("figures/") and not (ROOT / path).exists()
         return found[1] if absent else found[0]
 
     def moved(found: re.Match[str]) -> str:
         path = placed(here, found[2])
-        if is_held(path):  # of a file that is no page, a line is no place
+        if is_held(path):  # a line number makes sense in pages only
             return f"{found[1]}{relative(here, path)})"
         inside = page_of(path)
         target = found[2] if inside is None else relative(here, inside)
@@ -72,18 +72,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def placed(page: str, target: str) -> str:
-    """Where a page's link leads, as a path in the repository."""
+    """Return the path in the repository to which a page's link leads."""
     folder = posixpath.dirname(OUTSIDE.get(page, f"docs/{page}"))
     return posixpath.normpath(posixpath.join(folder, target))
 
 
 def is_held(path: str) -> bool:
-    """Whether the site holds this file of the repository as it is."""
+    """Whether the site has an unchanged copy of this file of the repository."""
     return page_of(path) is None and not path.startswith("docs/") and (ROOT / path).is_file()
 
 
 def page_of(path: str) -> str | None:
-    """The site's page, or file below docs/, of a file of the repository, if it has one."""
+    """Return the site's page, or file below docs/, for a file of the repository, if any."""
     for name, outside in OUTSIDE.items():
         if path == outside:
             return name
@@ -93,12 +93,12 @@ def page_of(path: str) -> str | None:
 
 
 def relative(page: str, target: str) -> str:
-    """A link from one of the site's files to another."""
+    """Return a link from one of the site's files to another."""
     return posixpath.relpath(target, posixpath.dirname(page) or ".")
 
 
 def notebook(path: Path) -> tuple[str, dict[str, bytes]]:
-    """A notebook's cells and what they gave, as Markdown, and its pictures by name."""
+    """Return a notebook's cells and their outputs as Markdown, and its pictures by name."""
     parts, pictures = [], {}
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         text = "".join(cell["source"])
