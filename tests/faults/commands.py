@@ -49,7 +49,7 @@ VALUES = [
     plan("a bracket that is not closed", "seeds=[1", "--config seeds=[1: is not YAML"),
     plan("a newline in a value", "preset=sm\noke", "preset"),
     plan("a newline in a key", 'select={"a\nb": {}}', "select"),
-    plan("10^9 seeds", f"seeds={10**9}", "seeds: 1000000000 is not allowed"),
+    plan("a thousand million seeds", f"seeds={10**9}", "seeds: 1000000000 is not allowed"),
     plan("10^23 steps", f"steps={10**23}", "steps"),
     plan("a key given twice", "evaluation={points: 2, points: 3}", "'points' is given twice"),
     plan("brackets within brackets", "seeds=" + "[" * 60 + "]" * 60, "nested"),
@@ -282,9 +282,9 @@ def exits(lab: Lab) -> str:
 
 
 FAULTS: dict[str, Callable[[Lab], str]] = {
-    "command line: an invalid value": partial(mistaken, mistakes=VALUES),
-    "command line: a flag that does not apply": partial(mistaken, mistakes=FLAGS),
-    "command line: the same training twice": trained_twice,
+    "typed: a value that cannot be": partial(mistaken, mistakes=VALUES),
+    "typed: a flag that does not apply": partial(mistaken, mistakes=FLAGS),
+    "typed: train, twice": trained_twice,
     "config.yaml: cannot be read": unreadable,
     "specification: damaged": damaged_specification,
     "started: with closed streams": closed_streams,

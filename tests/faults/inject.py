@@ -196,26 +196,22 @@ def main() -> int:
 
 PAGE = """# What it survives
 
-What happens to your work if a process is killed, the disk fills up, or a file is damaged? The same
-command continues, and ends with the same results.
-
 We injected {count} faults, with `{command}` (`make faults`). After each there was no traceback,
-no process left behind and no lock in the way. The same command then finished without help. Its
-curves and policies were equal, bit for bit, to those of an undisturbed run (except for clocks).
-The table says what happened, with the number of times in parentheses. *Set aside* means that the
-file was renamed; *refused* means that the command named the mistake and ended. `make test-slurm`
-tests what a cluster does to its jobs ([details](cluster.md#when-things-die)).
+no process left behind and no lock in the way. The same command then finished without help, and
+curves and policies were equal, bit for bit, to those of an undisturbed run (except for
+clocks). `make test-slurm` tests what a cluster does to its jobs
+([details](cluster.md)).
 
 {table}
 
 ## What cannot be detected
 
-A results file carries a checksum of its content. If someone changes numbers and recomputes the
-checksum, that is noticed only if the numbers contradict each other or the specification: a
+A results file carries a checksum of its content. A person who changes numbers and recomputes the
+checksum is caught only if the numbers contradict each other or the specification: a
 return that does not follow from the success rate, two seeds that are equal, a run that ends
 early without a reason, a missing last evaluation, a time that the runs cannot have taken.
-Plausible numbers pass. But `hindsight verify-published` retrains the first iterations of published
-cells and compares.
+Plausible numbers pass. `hindsight verify-published` retrains the first iterations of published
+cells.
 """
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class Harmful:
 
 def foreign(path: Path, rng: random.Random) -> str:
     torch.save({"identity": Harmful()}, path)
-    return "a malicious pickle instead"
+    return "a foreign object instead"
 
 
 def misfit(path: Path, rng: random.Random) -> str:
@@ -154,7 +154,7 @@ def damaged_checkpoint(lab: Lab, how: Callable | None = None) -> str:
     demand(not (lab.folder / "harmed").exists(), "code from a checkpoint was run")
     if "continued at" in process.said:
         demand(how in (flip, scribble, cut), f"{told}, and continued")
-        return f"{told}: without effect" if before else "empty"
+        return f"{told}: of no consequence" if before else "empty"
     named = f"{file_name(lab.spec)}.pt" in process.said
     demand(named and "set aside" in process.said, process.said)
     return f"{told}: set aside, retrained"
@@ -240,7 +240,7 @@ def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) ->
         demand(len(set(about)) == 1, "metadata changed, and used")
         left.unlink()
         path.unlink()
-        return f"{told}: without effect"
+        return f"{told}: of no consequence"
     (line,) = process.said.splitlines() or [""]
     demand(line.startswith("error: ") and path.name in line, f"no sentence: {process.said}")
     demand("set aside" in line and not path.exists(), f"not set aside: {line}")
@@ -271,7 +271,7 @@ def damaged_table(lab: Lab) -> str:
     process = lab.start("claims", str(plan.parents[1] / "tables/claims.json"))
     if path.name == "record.json" and process.wait() == 0:
         # The record of the checksums is text: a changed word of it may mean nothing to a reader.
-        return f"{told} in record.json: without effect"
+        return f"{told} in record.json: of no consequence"
     process.wait()
     names = process.said
     demand(names.startswith("error: ") and len(names.splitlines()) == 1, f"no sentence: {names}")
