@@ -595,7 +595,7 @@ def figures(
     ),
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
-    """Draw figures from existing tables, as in the report or, with --paper, for a paper."""
+    """Draw figures from existing tables, as in the report or for a paper."""
     from hindsight.figures import draw, names_there
 
     there = names_there(tables)
