@@ -389,9 +389,9 @@ def test_sizes_may_be_whole_floats_and_types_have_a_default():
         HindsightReplayBuffer(True, env, 5, lambda s, a, g: 0, fidelity="released")
 
 
-@pytest.mark.parametrize("call", range(1, 7))
-def test_functions_that_raise_leave_the_episode_going_on(call):
-    """Whichever of the calls at its end it is; then it ends as if nothing had been."""
+@pytest.mark.parametrize("call", [1, 2])
+def test_functions_that_raise_leave_the_episode_open(call):
+    """The first call is for the episode itself, the second for its copies."""
     calls = [0, 0]
 
     def raising(next_state, action, goal):
@@ -400,27 +400,24 @@ def test_functions_that_raise_leave_the_episode_going_on(call):
             raise ZeroDivisionError("the user's own")
         return reward_func(next_state, action, goal)
 
-    buffer, never = (
-        buffer_of(30, 5, reward_func=function, strategy="random", prioritized=True)
-        for function in (raising, reward_func)
-    )
-    for each in (buffer, never):
-        fill(each, [4, 3, 5])
-        for i in range(4):
-            each.add(**step(i, done=i == 3))
+    buffer = buffer_of(30, 5, reward_func=raising, strategy="random", prioritized=True)
+    fill(buffer, [4, 3, 5])
+    buffer.add(**step(np.arange(4), done=np.arange(4) == 3))
     before = buffer.get_all_transitions()
     calls[:] = 0, call
     with pytest.raises(ZeroDivisionError):
         buffer.on_episode_end(OWN)
-    after = buffer.get_all_transitions()
-    for name, values in before.items():
-        np.testing.assert_array_equal(values, after[name])
-    calls[1] = 0
-    for each in (buffer, never):
-        each.on_episode_end(OWN)
-    a, b = buffer.sample(64), never.sample(64)
-    for name, values in a.items():
-        np.testing.assert_array_equal(values, b[name])
+    for name, values in buffer.get_all_transitions().items():
+        np.testing.assert_array_equal(values, before[name])
+    buffer.on_episode_end(OWN)
+    number, goal = decode(buffer.get_all_transitions())
+    assert number[-20:].tolist() == [0, 1, 2, 3] * 5 and (goal[-16:] >= 0).all()
+
+
+def image(buffer: HindsightReplayBuffer) -> list[bytes]:
+    """What the buffer holds."""
+    state = buffer.ring.state_dict()
+    return [np.asarray(state[name]).tobytes() for name in ("rows", "before", "elapsed", "oldest")]
 
 
 @pytest.mark.parametrize(
@@ -442,15 +439,14 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
     buffer = buffer_of()
     fill(buffer, [3])
     buffer.add(**step(3, done=False))
-    before = buffer.episodes.open_rows(0).copy()
+    before = image(buffer)
     with pytest.raises(ValueError, match=message):
         buffer.add(**{**step(4, done=False), **change})
     wanting = step(4, done=False)
     del wanting["act"]
     with pytest.raises(ValueError, match=r"add: .* is not allowed; its arguments must be"):
         buffer.add(**wanting)
-    np.testing.assert_array_equal(buffer.episodes.open_rows(0), before)
-    assert buffer.get_stored_size() == 15
+    assert image(buffer) == before
 
 
 def test_episode_ends_that_cannot_be():
@@ -479,7 +475,7 @@ def test_episode_ends_that_cannot_be():
             broken.add(**step(i, done=i == 3))
         with pytest.raises(ValueError, match=message):
             broken.on_episode_end(OWN)
-        assert broken.get_stored_size() == 0 and len(broken.episodes.open_rows(0)) == 4
+        assert broken.get_stored_size() == 0 and broken.ring.elapsed.item() == 4
     buffer.on_episode_end(OWN)
     with pytest.raises(ValueError, match="there are no priorities"):
         buffer.get_max_priority()

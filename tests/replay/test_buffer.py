@@ -33,6 +33,7 @@ from tests.replay.numbered import (
 )
 
 ROW = RowLayout.of(OBS, GOAL, ACTION)
+OVER = np.ones((1, 1), bool)
 
 
 def reward(achieved, desired, ends):
@@ -202,7 +203,7 @@ def whole_episodes(lengths: list[int], how: Relabelling, size: int = 1000) -> Re
         rows[..., ROW.next_obs] = observation(number, after=True)
         rows[..., ROW.actions] = numbers(number, "action")
         rows[..., ROW.reward] = stored_reward(number)
-        buffer.add_episodes(torch.from_numpy(rows))
+        buffer.add_rows(rows, OVER)
         first += length
     return buffer
 
@@ -211,7 +212,7 @@ def test_among_a_million_transitions_each_is_as_likely_as_another():
     """Numbers of single precision would meet some of them three times and others once."""
     row = RowLayout.of(2, 1, 1)
     buffer = ReplayBuffer(1, 1, 1_000_000, row, Relabelling())
-    buffer.add_episodes(torch.zeros(1, 1, 1_000_000, row.width))
+    buffer.add_rows(torch.zeros(1, 1, 1_000_000, row.width), OVER)
     index = buffer.choose((np.arange(2_000_000)[None] + 0.5) / 2_000_000)
     assert (np.bincount(index[0], minlength=1_000_000) == 2).all()
 
@@ -364,17 +365,7 @@ def test_errors_leave_the_buffer_as_it_was():
     step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
     with pytest.raises(ValueError, match="success: None is not allowed"):
         buffer.add(*step)
-    with pytest.raises(ValueError, match="11 steps is not allowed; it must have 1 to 10"):
-        buffer.add_episodes(torch.zeros(1, 1, 11, ROW.width))
     assert len(buffer) == buffer.position == 0
-    buffer.add(*step, flag)
-    with pytest.raises(
-        ValueError, match=r"rows: shape \(1, 1, 2, 1\) is not allowed; it must be \(1, 1,"
-    ):
-        buffer.add_episodes(torch.zeros(1, 1, 2, 1))
-    with pytest.raises(ValueError, match="while another episode is open"):
-        buffer.add_episodes(torch.zeros(1, 1, 2, ROW.width))
-    assert buffer.position == 1 and buffer.elapsed.item() == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ whatever goal it had when its TD error delta was measured.
 """
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -143,23 +142,6 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         # Changes to leaves that `_catch_up` makes together: run, leaf, value.
         self._waiting: list[tuple[Index, Index, NDArray[np.float64]]] = []
 
-    def add_episodes(self, rows: Tensor) -> None:
-        """As `ReplayBuffer.add_episodes`."""
-        super().add_episodes(rows)
-        steps = rows.shape[2]
-        for run, env in np.ndindex(*self.elapsed.shape):
-            self._wait(run, env, self.position - steps, steps, float(self.largest[run]))
-
-    def undo(self, steps: int) -> Callable[[], None]:
-        """As `ReplayBuffer.undo`, priorities included."""
-        take_back, n_waiting = super().undo(steps), len(self._waiting)
-
-        def take_back_priorities() -> None:
-            take_back()
-            del self._waiting[n_waiting:]
-
-        return take_back_priorities
-
     def sample_prioritized(
         self, uniform: Numbers, reward: Reward, beta: float
     ) -> tuple[Batch, Index]:
@@ -184,7 +166,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         leaf = self._tree.draw(uniform)
         run = np.arange(len(leaf))[:, None]
         probability = self._tree.leaves[run, leaf] / self._tree.total()[:, None]
-        weight = (count[:, None] * probability) ** -beta
+        weight = (count[:, None] * probability) ** -float(beta)
         weight /= weight.max(1, keepdims=True)
         return leaf + run * self._slots_per_run, self._on_device(weight.astype(np.float32))
 
