@@ -517,7 +517,7 @@ class Bare(gymnasium.Env):
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
         ({"n_envs": 0}, "n_envs: 0 is not allowed"),
-        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it must be a Dict"),
+        ({"observation_space": Box(0, 1, (2,))}, "observation_space: .* it must be a dictionary"),
         ({"env": None}, "env: None is not allowed; pass an environment, whose compute_rew"),
         ({"env": DummyVecEnv([Bare])}, "compute_reward: None is not allowed, because the environ"),
         (

@@ -29,7 +29,7 @@ from hindsight.replay.fields import (
     truth,
 )
 from hindsight.specs.base import Fidelity
-from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
+from hindsight.specs.replay import GoalStrategy
 
 #: (next states [n, ...], actions [n, ...], goals [n, ...]) -> [n]
 OfStates = Callable[[Array, Array, Array], Any]
@@ -119,9 +119,7 @@ class HindsightReplayBuffer(FieldBuffer):
         """
         size, max_episode_len = _whole(size), _whole(max_episode_len)
         additional_goals = _whole(additional_goals)
-        check_choice("strategy", strategy, GOAL_STRATEGIES)
         check_choice("relabel_at", relabel_at, get_args(RelabelAt))
-        check_count("size", size, 1)
         check_count("additional_goals", additional_goals, 0)
         check_count("max_episode_len", max_episode_len, 1)
         if max_episode_len > size:
@@ -260,17 +258,15 @@ class HindsightReplayBuffer(FieldBuffer):
         if n == 0:
             return
         desired = np.asarray(goal)
-        if desired.size == int(np.prod(self.goal_shape)) and desired.ndim == 0:
-            desired = desired.reshape(self.goal_shape)  # a single number may lack its axis
-        if desired.shape != (n, *self.goal_shape):
-            if desired.shape != self.goal_shape:
-                raise ValueError(
-                    f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
-                )
-            desired = np.broadcast_to(desired, (n, *self.goal_shape))
+        if desired.ndim == 0:
+            desired = desired[None]  # a single number may lack its axis
+        if desired.shape not in (self.goal_shape, (n, *self.goal_shape)):
+            raise ValueError(
+                f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
+            )
         slots = np.arange(ring.position - n, ring.position) % ring.n_slots
         rows = ring.gather(slots).numpy()
-        self.fields["goal"].write(rows, desired)
+        self.fields["goal"].write(rows, np.broadcast_to(desired, (n, *self.goal_shape)))
         if self._goal is not None:
             achieved = np.asarray(self._goal(self.fields[self._next_state].read(rows)))
             if achieved.shape != (n, *self.goal_shape):

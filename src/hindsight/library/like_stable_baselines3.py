@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
-from gymnasium.spaces import Dict, Discrete, Space
+from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
 from hindsight.replay.fields import Array, Rows, truth
@@ -95,22 +95,14 @@ class HerReplayBuffer:
                 f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; this buffer "
                 "always stores both observations"
             )
-        if not isinstance(observation_space, Dict):
-            raise ValueError(
-                f"observation_space: {observation_space} is not allowed; it must be a Dict"
-            )
-        strategy: Any = str(
-            getattr(goal_selection_strategy, "name", goal_selection_strategy)
-        ).lower()
+        strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy).lower()
         check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
         check_count("n_sampled_goal", n_sampled_goal, 0)
-        check_count("n_envs", n_envs, 1)
         self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
         self.goal_selection_strategy: EpisodeStrategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
         self._seed = seed
-        self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
         self.buffer = HindsightReplayBuffer(
             buffer_size,
             _seen(env, observation_space, action_space, n_envs),
@@ -119,9 +111,10 @@ class HerReplayBuffer:
             fidelity=fidelity,
             compute_terminated=compute_terminated,
             copy_infos=copy_info_dict,
-            rest="drop",
             seed=seed,
         )
+        spaces = self.buffer.observation_space
+        self._discrete = [key for key in GOAL_KEYS if isinstance(spaces[key], Discrete)]
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots

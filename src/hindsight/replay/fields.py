@@ -68,10 +68,16 @@ class Field:
 
 
 def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any]]) -> dict[str, Field]:
-    """Fields of these names, shapes and types, in columns side by side."""
+    """Fields of these names, shapes and types, in columns side by side.
+
+    Raises:
+        ValueError: two fields have the same name.
+    """
     fields: dict[str, Field] = {}
     first = 0
     for name, shape, dtype in parts:
+        if name in fields:
+            raise ValueError(f"{name!r} is not allowed: another part of a transition has that name")
         columns = slice(first, first + int(np.prod(shape)))
         fields[name] = Field(name, columns, shape, np.dtype(dtype))
         first = columns.stop

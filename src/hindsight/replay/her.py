@@ -41,11 +41,6 @@ OfGoals = Callable[[Array, Array, Any], Any]
 
 #: The environment's methods that a buffer calls.
 NAMES = ("compute_reward", "compute_terminated")
-#: Fields that a transition may have beside those of `info_keys`.
-TAKEN = (
-    *GOAL_KEYS, *(f"next {key}" for key in GOAL_KEYS), "action", "reward", "terminated", "failed",
-    "rest",
-)  # fmt: skip
 
 
 class Sample(NamedTuple):
@@ -158,7 +153,7 @@ class HindsightReplayBuffer(FieldBuffer):
         self._reward: OfGoals | None
         self._terminated: OfGoals | None
         self.set_env(env)
-        self._keys = _info_keys(info_keys)
+        self._keys = tuple(info_keys)
         if copy_infos and self._keys:
             raise ValueError(
                 "info_keys: not allowed together with copy_infos=True, which keeps every key"
@@ -425,20 +420,6 @@ def _one_each(infos: Any, n: int) -> Array:
     kept = np.empty(n, object)
     kept[:] = [dict(info or {}) for info in given]
     return kept
-
-
-def _info_keys(keys: Sequence[str]) -> tuple[str, ...]:
-    """Check `info_keys`; raise ValueError for a name that cannot be a field."""
-    if isinstance(keys, str):
-        raise ValueError(f"info_keys: {keys!r} is not allowed; it must be a tuple, ({keys!r},)")
-    names = tuple(keys)
-    for i, name in enumerate(names):
-        if not isinstance(name, str) or name in TAKEN or name in names[:i]:
-            raise ValueError(
-                f"info_keys: {name!r} is not allowed; names must be strings, all different, and "
-                f"none of {', '.join(sorted(TAKEN))}"
-            )
-    return names
 
 
 def goal_fields(
