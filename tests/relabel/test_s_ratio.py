@@ -26,6 +26,7 @@ from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick
+from tests.relabel.reference import segments
 
 CPU = torch.device("cpu")
 G = 2  # numbers in a goal
@@ -86,21 +87,6 @@ def test_quota_is_the_best_of_all_choices():
         assert copies - can_fail <= as_success <= copies
         assert kept <= successes + as_success and failed <= failures + copies - as_success
         assert_best(share, (kept, failed), possible[case[:4]])
-
-
-def test_quota_by_hand():
-    """2 successes and 8 failures, copied: enough of each kind up to S = 0.6, then failures go."""
-    n = torch.ones(4, dtype=torch.int64)
-    target = torch.tensor([0.1, 0.5, 0.8, 1.0])
-    quota = s_ratio.quota(target, 2 * n, 8 * n, 10 * n, 10 * n)
-    assert quota.success_copies.tolist() == [0, 8, 10, 10]
-    assert quota.successes.tolist() == [2, 10, 12, 12]
-    assert quota.failures.tolist() == [18, 10, 3, 0]
-    # No copy can fail: at S = 0.1 one success in nine is left.
-    quota = s_ratio.quota(target, 2 * n, 8 * n, 10 * n, 0 * n)
-    assert quota.success_copies.tolist() == [10] * 4
-    assert quota.successes.tolist() == [1, 8, 12, 12]
-    assert quota.failures.tolist() == [8, 8, 3, 0]
 
 
 # --- rollouts -------------------------------------------------------------------------------------
@@ -218,17 +204,6 @@ TENSORS = [field.name for field in fields(Trajectories) if field.name != "cuts"]
 FAILURES = st.sampled_from([("untargeted", 1.1), *(("targeted", d) for d in DISTANCES)])
 
 
-def segments(rollout: Rollout, run: int, env: int) -> list[tuple[int, int]]:
-    """First and last step of each segment of one environment."""
-    starts = rollout.starts[run, env].tolist()
-    firsts = [0, *(t for t in range(1, len(starts)) if starts[t])]
-    return list(zip(firsts, [*(f - 1 for f in firsts[1:]), len(starts) - 1], strict=True))
-
-
-def whole(rollout: Rollout, run: int, env: int, a: int, b: int) -> bool:
-    return bool(rollout.starts[run, env, a] and rollout.terminated[run, env, b])
-
-
 # --- described ------------------------------------------------------------------------------------
 
 
@@ -271,8 +246,8 @@ def episodes_of(case: Case, spec: HindsightSpec) -> list[list[Episode]]:
         [
             (env, a, b)
             for env in range(rollout.rewards.shape[1])
-            for a, b in segments(rollout, run, env)
-            if whole(rollout, run, env, a, b)
+            for a, b, whole in segments(rollout, run, env)
+            if whole
         ]
         for run in range(len(case.seeds))
     ]
@@ -350,8 +325,8 @@ def test_described_is_the_walk_over_episodes(case, failures):
         heads = [
             bool(rollout.success[run, env, b])
             for env in range(rollout.rewards.shape[1])
-            for a, b in segments(rollout, run, env)
-            if rollout.terminated[run, env, b] and not whole(rollout, run, env, a, b)
+            for a, b, whole in segments(rollout, run, env)
+            if rollout.terminated[run, env, b] and not whole
         ]
         kept, outcomes = [0, 0], [0, 0]
         for e in episodes:
@@ -374,29 +349,6 @@ def test_described_is_the_walk_over_episodes(case, failures):
         assert_best(float(np.float32(case.target[run])), (kept[0], kept[1]), possible)
         # The column of the log also counts the ends of episodes that began before the rollout.
         assert logged[:, run].tolist() == [kept[0] + sum(heads), sum(kept) + len(heads)]
-
-
-@given(cases(), FAILURES, st.sampled_from(["described", "released"]))
-@quick(60)
-def test_a_target_among_others_is_that_target_alone(case, failures, fidelity):
-    """Bit for bit, though the others have other episodes, other draws and other targets."""
-    spec = HindsightSpec(
-        s_ratio=0.5, failures=failures[0], failure_distance=failures[1], fidelity=fidelity
-    )
-    together = case.balanced(spec)
-    for run in range(len(case.seeds)):
-        part = slice(run, run + 1)
-        alone = Case(
-            case.rollout.select(torch.tensor([run])),
-            case.box,
-            case.distance,
-            case.target[part],
-            case.seeds[part],
-            case.iteration,
-        ).balanced(spec)
-        for one, among in zip(alone, together, strict=True):
-            for name in TENSORS:
-                assert torch.equal(getattr(one, name), getattr(among, name)[part])
 
 
 def straight(n: int, succeeds: bool) -> tuple[np.ndarray, bool]:
@@ -513,7 +465,7 @@ def released_lists(case: Case) -> list[list[list[Entry]]]:
         terminal = [
             float(rollout.rewards[run, env, b])
             for env in range(envs)
-            for a, b in parts[env]
+            for a, b, _ in parts[env]
             if rollout.starts[run, env, a] and b < steps - 1
         ]
         # Without an episode to go by, A is 1/2 (the authors' mean of nothing is not a number).
@@ -531,7 +483,7 @@ def released_lists(case: Case) -> list[list[list[Entry]]]:
                 )
                 for t in range(steps)
             ]
-            for a, b in parts[env]:
+            for a, b, _ in parts[env]:
                 is_final = coins[run, env, a] < probability
                 for t in range(a, b + 1):
                     anywhere = (2 * goals[run, env, t] - 1) * np.float32(case.box)
@@ -591,21 +543,6 @@ def test_surplus_is_the_authors_formula(target):
         assert min(left) >= 0 and off(exact, left) <= 1 + 1e-5
 
 
-def test_a_head_and_a_last_trajectory_are_never_dropped():
-    """One environment: a head, episodes that fail, and the last copy; S = 1 drops the others."""
-    task = task_of(10.0, 0.5)
-    episodes = [straight(2, False), straight(3, False), straight(2, False)]
-    rollout = rollout_of([[episodes]], 7, [[False]], task)
-    draws, spec = Draws([0], 1, CPU), HindsightSpec(s_ratio=1.0)
-    real, copies = s_ratio.released(rollout, spec, task, torch.ones(1), draws)
-    assert real.valid[0, 0].tolist() == [True] * 2 + [False] * 5
-    assert copies.valid.all()
-    # S = 0: all copies but the last count as successes, and go.
-    real, copies = s_ratio.released(rollout, spec, task, torch.zeros(1), draws)
-    assert real.valid.all()
-    assert copies.valid[0, 0].tolist() == [False] * 5 + [True] * 2
-
-
 @pytest.fixture(scope="module")
 def untrained() -> tuple[PredatorPrey, Rollout]:
     """Rollouts of 2048 steps of sixteen untrained policies in the default environment."""
@@ -641,14 +578,3 @@ def test_released_shares_are_those_measured_on_the_authors_code(untrained, targe
                     rewarded.append(bool((paths.rewards[run, 0, a:b] == 1).any()))
         shares.append(np.mean(rewarded))
     assert low - 0.02 <= np.mean(shares) <= high + 0.02
-
-
-@pytest.mark.parametrize("target", [0.0, 0.3, 0.5, 0.7, 1.0])
-@pytest.mark.parametrize("kind", ["untargeted", "targeted"])
-def test_described_shares_are_the_targets(untrained, target, kind):
-    env, rollout = untrained
-    spec = HindsightSpec(s_ratio=target, failures=kind, fidelity="described")
-    targets, draws = torch.full((len(env.seeds),), target), Draws(env.seeds, 1, CPU)
-    real, copies = s_ratio.described(rollout, spec, env.task, targets, draws)
-    successes, ended = success_counts(real) + success_counts(copies)
-    assert ((successes - target * ended).abs() <= 0.5 + 1e-3).all()

@@ -25,7 +25,6 @@ from tests.replay.numbered import (
     Expected,
     Slots,
     Transition,
-    candidates,
     draw,
     numbers,
     observation,
@@ -170,44 +169,6 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
     assert something or steps <= slots
 
 
-@quick(60)
-@given(st.sampled_from(GOAL_STRATEGIES), st.integers(1, 3), st.integers(0, 10**6))
-def test_every_transition_and_every_goal_is_equally_probable(strategy, envs, seed):
-    """Equally spaced numbers meet each transition once, and each of its possible goals once."""
-    both = Both.of(1, envs, 9, Relabelling(strategy, k=4), seed)
-    for _ in range(int(both.rng.integers(10, 30))):
-        both.step(0.4)
-    episodes = [episode for slots in both.lists[0] for episode in slots.finished()]
-    places = [(episode, i) for episode in episodes for i in range(len(episode))]
-    index = both.buffer.choose(np.linspace(0, 1, len(places), endpoint=False)[None] + 1e-9)
-    rows = both.buffer.gather(index)[0].numpy()
-    expected = [episode[i].number for episode, i in places]
-    np.testing.assert_array_equal(rows[:, ROW.obs], observation(np.array(expected)))
-    for at, (episode, i) in zip(index[0], places, strict=True):
-        allowed = [t.number for t in candidates(episodes, episode, i, strategy)]
-        m = len(allowed)
-        uniform = np.linspace(0, 1, m, endpoint=False)[None] + 1e-9
-        chosen = both.buffer.gather(both.buffer.goal_index(np.full((1, m), at), uniform))
-        goals = chosen[0].numpy()[:, ROW.next_achieved]
-        np.testing.assert_array_equal(goals, numbers(np.array(allowed), "next achieved"))
-
-
-def whole_episodes(lengths: list[int], how: Relabelling, size: int = 1000) -> ReplayBuffer:
-    """A buffer of one environment with episodes of these lengths, none of which terminates."""
-    buffer = ReplayBuffer(1, 1, size, ROW, how)
-    first = 0
-    for length in lengths:
-        number = first + np.arange(length)
-        rows = np.zeros((1, 1, length, ROW.width), np.float32)
-        rows[..., ROW.obs] = observation(number)
-        rows[..., ROW.next_obs] = observation(number, after=True)
-        rows[..., ROW.actions] = numbers(number, "action")
-        rows[..., ROW.reward] = stored_reward(number)
-        buffer.add_rows(rows, OVER)
-        first += length
-    return buffer
-
-
 def test_among_a_million_transitions_each_is_as_likely_as_another():
     """Numbers of single precision would meet some of them three times and others once."""
     row = RowLayout.of(2, 1, 1)
@@ -236,20 +197,6 @@ def test_a_run_alone_samples_the_same_as_among_others(strategy):
         expected = getattr(together, name)[1]
         torch.testing.assert_close(getattr(batch, name)[0], expected, rtol=0, atol=0)
         torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
-
-
-def test_whole_episodes_are_the_same_as_their_steps():
-    """Also where they wrap around, and where one takes the place of several."""
-    how = Relabelling("episode", k=1)
-    for lengths in ([3, 4, 2, 6, 5, 1, 7], [2] * 9 + [10] + [1] * 4, [10, 10, 3]):
-        episodes = whole_episodes(lengths, how, size=10)
-        lists = Slots(10, 10)
-        last = set(np.cumsum(lengths) - 1)
-        for number in range(sum(lengths)):
-            lists.add(Transition(number, False, False), number in last)
-        uniform = np.random.default_rng(0).random((1, 50, 3))
-        expected = [[draw([lists], u, "episode", 1) for u in uniform[0].tolist()]]
-        compare(episodes.sample(uniform, reward), expected, how)
 
 
 def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
@@ -339,17 +286,6 @@ def test_predator_prey_by_hand(strategy, fidelity):
     if strategy in ("episode", "random"):
         wanted |= {(True, False, False), (True, True, False)}
     assert wanted <= seen
-
-
-def test_what_is_not_relabelled_stays_as_the_environment_gave_it():
-    how = Relabelling("future", k=0, terminates_on_success=True)
-    both = Both.of(1, 1, 30, how)
-    for _ in range(30):
-        both.step(0.4)
-    uniform = both.rng.random((1, 200, 3))
-    batch = both.buffer.sample(uniform, lambda *_: pytest.fail("no reward is asked for"))
-    compare(batch, both.expected(uniform), how)
-    assert batch.terminated.any() and not batch.terminated.all()
 
 
 def test_errors_leave_the_buffer_as_it_was():

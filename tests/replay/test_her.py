@@ -276,23 +276,6 @@ def test_goals_of_other_shapes_and_actions_without_one():
     assert sample.obs["achieved_goal"].shape == (30, 2, 3)
 
 
-def test_priorities():
-    buffer = HindsightReplayBuffer(50, Numbered(), k=0, prioritized=True, alpha=1.0, seed=0)
-    for i in range(10):
-        add(buffer, np.array(i), False, i % 5 == 4)
-    sample = buffer.sample(50, beta=1.0)
-    assert (np.bincount(sample.indexes) == 5).all()
-    np.testing.assert_allclose(sample.weights, 1)
-    first = np.unique(sample.indexes, return_index=True)[1]
-    buffer.update_priorities(sample.indexes[first], np.arange(10) - 4.5)
-    sample = buffer.sample(1000, beta=1.0)
-    share = np.abs(np.arange(10) - 4.5)
-    share /= share.sum()
-    number = np.floor(sample.obs["achieved_goal"][:, 0] / 10).astype(int)
-    assert np.abs(np.bincount(number, minlength=10) - 1000 * share).max() < 2
-    np.testing.assert_allclose(sample.weights, share.min() / share[number], rtol=1e-4)
-
-
 def test_no_other_generator_is_touched():
     before = pickle.dumps(np.random.get_state()), torch.get_rng_state()  # noqa: NPY002
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0)

@@ -80,14 +80,6 @@ def test_rounding_does_not_select_a_leaf_of_another_node():
     assert (tree.draw(np.full((500, 1), np.nextafter(1, 0))) == 15).all()
 
 
-def test_a_million_leaves_have_three_levels():
-    tree = SumTree(2, 1_000_000)
-    assert len(tree.levels) == 3
-    tree.set(np.array([0, 1, 1]), np.array([999_999, 123_456, 654_321]), [1.0, 1.0, 3.0])
-    drawn = tree.draw(np.full((2, 4), 0.5))
-    assert drawn.tolist() == [[999_999] * 4, [123_456, 654_321, 654_321, 654_321]]
-
-
 # --- the buffer -----------------------------------------------------------------------------------
 
 
@@ -165,18 +157,6 @@ def two(buffer: PrioritizedReplayBuffer, *errors: float):
     runs = len(buffer.elapsed)
     index = np.arange(len(errors))[None] + np.arange(runs)[:, None] * buffer.n_slots
     return index, np.tile(errors, (runs, 1))
-
-
-def test_new_transitions_have_the_largest_priority_so_far():
-    """Algorithm 1, line 6: also after the transition with that priority was dropped."""
-    buffer = filled([2], size=4)
-    buffer.update_priorities(*two(buffer, 9.0, 0.5))
-    add_episode(buffer, 2, 2)
-    p9, p05 = (9 + 1e-6) ** 0.6, (0.5 + 1e-6) ** 0.6
-    np.testing.assert_allclose(priorities(buffer), [p9, p05, p9, p9])
-    buffer.update_priorities(*two(buffer, 0.5, 0.5, 0.5, 0.5))
-    add_episode(buffer, 4, 2)
-    np.testing.assert_allclose(priorities(buffer), [p9, p9, p05, p05])
 
 
 def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
