@@ -226,7 +226,7 @@ class HindsightReplayBuffer(FieldBuffer):
                 f"an episode of {length} steps is not allowed; it must have 1 to "
                 f"{self.max_episode_len}"
             )
-        rows = np.zeros((steps, self.row.width), np.float32)
+        given: dict[str, Array] = {}
         for field in self._given:
             values = np.asarray(kwargs[field.name])
             # A single number may lack its axis, and a single step the axis of steps.
@@ -234,9 +234,8 @@ class HindsightReplayBuffer(FieldBuffer):
                 values = values.reshape(steps, *field.shape)
             if field.name == self._done:
                 values = truth(field.name, values, (steps, *field.shape))
-            field.write(rows, values)
-        check_finite(rows, self.fields)
-        self._store(rows, over=False)
+            given[field.name] = values
+        self._store(self._written((steps,), given), over=False)
 
     def _store(self, rows: Rows, over: bool) -> None:
         self.ring.add_rows(rows[None, None], np.array([[over]]))

@@ -184,6 +184,14 @@ class FieldBuffer:
         """Number of transitions that can be sampled: those of finished episodes."""
         return int(self.ring.finished().sum())
 
+    def _written(self, shape: tuple[int, ...], values: Mapping[str, Any]) -> Rows:
+        """Rows [*shape, width] of these fields, 0 in others; ValueError if a value does not fit."""
+        rows = np.zeros((*shape, self.row.width), np.float32)
+        for name, value in values.items():
+            self.fields[name].write(rows, value)
+        check_finite(rows, self.fields)
+        return rows
+
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
         """Rewards [n] of the actions of rows [n, width] under the rows' goals, and successes [n].
 

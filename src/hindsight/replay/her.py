@@ -27,7 +27,6 @@ from hindsight.replay.fields import (
     Field,
     FieldBuffer,
     Rows,
-    check_finite,
     check_function,
     judged,
     laid_out,
@@ -301,27 +300,22 @@ class HindsightReplayBuffer(FieldBuffer):
         infos: Any,
     ) -> None:
         """Add steps with leading axes `shape`; `over`, [env] or []: they end an episode."""
-        fields, row, ring = self.fields, self.row, self.ring
-        rows = np.empty((*shape, row.width), np.float32)
+        values: dict[str, Any] = {"action": actions, "reward": rewards, "terminated": terminated}
         for given, which in ((obs, ""), (next_obs, "next ")):
             for key in GOAL_KEYS:
                 if key not in given:
                     raise ValueError(
                         f"{which}{key}: missing from the observation, which has {sorted(given)}"
                     )
-                fields[which + key].write(rows, given[key])
-        fields["action"].write(rows, actions)
-        fields["reward"].write(rows, rewards)
-        rows[..., row.terminated] = terminated
-        rows[..., row.failed :] = 0.0  # `_complete` fills in what depends on the environment
+                values[which + key] = given[key]
         for key in self._keys:
             if infos is None or key not in infos:
                 raise ValueError(f"info: {key!r} is missing, but info_keys names it")
-            fields[key].write(rows, infos[key])
-        check_finite(rows, fields)
-        rows = rows.reshape(ring.n_envs, -1, row.width)
+            values[key] = infos[key]
+        ring, width = self.ring, self.row.width
+        rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
         kept = None if self._infos is None else _one_each(infos, rows.shape[0] * rows.shape[1])
-        self._complete(rows.reshape(-1, row.width), kept)
+        self._complete(rows.reshape(-1, width), kept)
         if self._infos is not None and kept is not None:
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
             self._infos[:, slots] = kept.reshape(ring.n_envs, -1)
