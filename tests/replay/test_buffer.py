@@ -1,4 +1,4 @@
-"""The core against a buffer of plain lists that draws by the same random numbers."""
+"""The ring against a buffer of plain lists that draws with the same random numbers."""
 
 import copy
 import math
@@ -12,10 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.transitions import Batch
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.examples import quick
 from tests.replay.numbered import (
@@ -36,14 +34,14 @@ OVER = np.ones((1, 1), bool)
 
 
 def reward(achieved, desired, ends):
-    """A reward that shows both goals and whether the episode ends, and success where they agree."""
+    """A reward that depends on both goals and the end of the episode; success if they are equal."""
     value = achieved[..., 0] - 2 * desired[..., 1] + 100_000 * ends
     return value, (achieved == desired).all(-1)
 
 
 @dataclass
 class Both:
-    """The buffer and the lists [run][env], filled alike; numbers count all transitions."""
+    """The buffer and the lists [run][env], filled with the same numbered transitions."""
 
     buffer: ReplayBuffer
     lists: list[list[Slots]]
@@ -60,7 +58,7 @@ class Both:
         return cls(buffer, lists, np.random.default_rng(seed))
 
     def step(self, ends: float) -> None:
-        """A step of every environment; an episode ends with probability `ends`, in some way."""
+        """A step of every environment; an episode ends with probability `ends`."""
         shape = len(self.lists), len(self.lists[0])
         number = self.count + np.arange(math.prod(shape)).reshape(shape)
         self.count += number.size
@@ -78,7 +76,7 @@ class Both:
             self.lists[place[0]][place[1]].add(transition, over)
 
     def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
-        """What the lists draw by `uniform` [run, sample, 3]."""
+        """What the lists draw with `uniform` [run, sample, 3]."""
         how = self.buffer.relabelling
         return [
             [draw(slots, u, how.strategy, how.k) for u in numbers_of_run]
@@ -101,7 +99,7 @@ def add(buffer, number, terminated, truncated, success) -> None:
 
 
 def terminates(e: Expected, how: Relabelling) -> bool:
-    """Whether a transition is terminated under its goal, written as a table of cases."""
+    """Whether a transition is terminated under its goal."""
     if e.goal == -1 or how.fidelity == "released":
         return e.transition.terminated
     if not how.terminates_on_success:
@@ -111,7 +109,7 @@ def terminates(e: Expected, how: Relabelling) -> bool:
 
 
 def ends_anyway(e: Expected, how: Relabelling) -> bool:
-    """Whether the reward for a new goal is told that the episode ends."""
+    """Whether the reward function gets to know that the episode ends under any goal."""
     if how.fidelity == "released" or not e.transition.terminated:
         return False
     return not (how.terminates_on_success and e.transition.success)
@@ -152,7 +150,7 @@ relabellings = st.builds(
     seed=st.integers(0, 10**6),
 )
 def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, seed):
-    """Unfinished and overlong episodes, wrap-around, runs and environments out of step."""
+    """With unfinished and overlong episodes, overwritten slots and several environments."""
     both = Both.of(runs, envs, slots, how, seed)
     something = False
     for _ in range(steps):
@@ -170,7 +168,7 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
 
 
 def test_among_a_million_transitions_each_is_as_likely_as_another():
-    """Numbers of single precision would meet some of them three times and others once."""
+    """Numbers in single precision would draw some of them three times and others once."""
     row = RowLayout.of(2, 1, 1)
     buffer = ReplayBuffer(1, 1, 1_000_000, row, Relabelling())
     buffer.add_rows(torch.zeros(1, 1, 1_000_000, row.width), OVER)
@@ -210,7 +208,7 @@ def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
 )
 @pytest.mark.parametrize("steps", [6, 25])
 def test_it_continues_where_it_was_saved(steps, copied):
-    """Before it is full, too, where not all that it holds has been written."""
+    """Also before every slot has been written."""
     how = Relabelling("random", k=3, terminates_on_success=True)
     both = Both.of(2, 2, 15, how)
     for _ in range(steps):
@@ -233,59 +231,6 @@ def test_discrete_actions_are_integers():
     batch = buffer.sample((np.arange(10) / 10)[None, :, None].repeat(2, 0).repeat(3, 2), reward)
     assert batch.actions.dtype == torch.int64
     assert batch.actions.tolist() == [list(range(10))] * 2
-
-
-@pytest.mark.parametrize("fidelity", ["described", "released"])
-@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_predator_prey_by_hand(strategy, fidelity):
-    """Rewards and terminations of relabelled transitions from the environment's rules.
-
-    An episode there terminates by interception, or, with reward -1, after the step limit; both must
-    be in the batch for the test to mean anything.
-    """
-    r = 2.0
-    spec = PredatorPreySpec(n_dims=2, grid_size=5.0, interception_distance=r, max_steps=6)
-    env = PredatorPrey(spec, [0, 1], 2)
-    how = Relabelling(strategy, 2, terminates_on_success=True, fidelity=fidelity)
-    buffer = ReplayBuffer(2, 2, 400, RowLayout.of(6, 2, 2), how)
-    rng = np.random.default_rng(0)
-    env.prepare_rollout(0, 150)
-    ways = {}  # how a transition ended, by its next achieved goal
-    for _ in range(150):
-        obs, desired = env.state.clone(), env.state[..., 2:4].clone()
-        actions = torch.from_numpy(rng.uniform(-1, 1, (2, 2, 2)).astype(np.float32))
-        done = env.step(actions)
-        rewards = torch.where(done.success, 1.0, torch.where(done.terminated, -1.0, 0.0))
-        next_obs = torch.cat([done.next_achieved, desired + 0.25, obs[..., 4:]], dim=-1)
-        cut = torch.zeros_like(done.terminated)
-        buffer.add(obs, actions, rewards, next_obs, done.terminated, cut, done.success)
-        for place in np.ndindex(2, 2):
-            key = tuple(done.next_achieved[place].tolist())
-            ways[key] = (bool(done.terminated[place]), bool(done.success[place]))
-    uniform = rng.random((2, 3000, 3))
-    batch = buffer.sample(uniform, env.task.reward)
-    seen = set()
-    relabelled = uniform[..., 1] < 2 / 3
-    for place in zip(*relabelled.nonzero(), strict=True):
-        achieved = tuple(batch.next_obs[place][:2].tolist())
-        goal = batch.obs[place][2:4].tolist()
-        assert batch.next_obs[place][2:4].tolist() == goal
-        terminated, success = ways[achieved]
-        failed = terminated and not success
-        reached = math.dist(achieved, goal) <= r
-        reward = float(batch.rewards[place])
-        if fidelity == "described":
-            assert reward == (1 if reached else -1 if failed else 0)
-            assert bool(batch.terminated[place]) == (reached or failed)
-        else:
-            assert reward == (1 if reached else 0)
-            assert bool(batch.terminated[place]) == terminated
-        seen.add((terminated, success, reached))
-    # A last step reaches its own goal under `final`, and nearly so under `future`.
-    wanted = {(False, False, True), (True, False, True), (True, True, True), (False, False, False)}
-    if strategy in ("episode", "random"):
-        wanted |= {(True, False, False), (True, True, False)}
-    assert wanted <= seen
 
 
 def test_errors_leave_the_buffer_as_it_was():
@@ -318,7 +263,7 @@ def test_errors_leave_the_buffer_as_it_was():
     ],
 )
 def test_shapes_that_would_shift_or_spread(name, shape, wanted):
-    """Columns that are too few move those after them; sizes of 1 spread over runs."""
+    """Too few columns would shift those after them, and sizes of 1 would be broadcast."""
     buffer = ReplayBuffer(2, 3, 30, ROW, Relabelling(terminates_on_success=True))
     flag = torch.zeros(2, 3, dtype=torch.bool)
     step = {"obs": torch.zeros(2, 3, OBS), "actions": torch.zeros(2, 3, ACTION)}

@@ -1,4 +1,4 @@
-"""The buffer for NumPy against plain lists that draw by the same generator, and its errors."""
+"""The NumPy buffer against plain lists that draw with the same generator, and its errors."""
 
 import copy
 import pickle
@@ -38,7 +38,7 @@ def box(n: int) -> Box:
 
 
 class Numbered:
-    """What a buffer asks of environments whose transitions carry their number."""
+    """The part of an environment that a buffer uses, for numbered transitions."""
 
     def __init__(self, n_envs: int | None = None) -> None:
         goals = {"achieved_goal": box(GOAL), "desired_goal": box(GOAL)}
@@ -48,10 +48,10 @@ class Numbered:
             self.num_envs = n_envs
 
     def compute_reward(self, achieved, desired, infos):
-        """Shows both goals, and what was handed over with them."""
+        """Depends on both goals and on the info."""
         assert achieved.dtype == desired.dtype == np.float32
-        handed = [info.get("extra", 0.0) for info in infos]
-        return achieved[:, 0] - 2 * desired[:, 1] + 1e5 * np.array(handed)
+        extra = [info.get("extra", 0.0) for info in infos]
+        return achieved[:, 0] - 2 * desired[:, 1] + 1e5 * np.array(extra)
 
     def compute_terminated(self, achieved, desired, infos):
         assert len(infos) == len(achieved)
@@ -111,7 +111,7 @@ def check(sample, expected, fidelity: str) -> None:
     seed=st.integers(0, 10**6),
 )
 def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, seed):
-    """Environments out of step, wrap-around, whole episodes in between, open episodes."""
+    """With environments out of step, whole episodes in between, and overwritten slots."""
     rng, generator = np.random.default_rng(seed), np.random.default_rng(seed)
     buffer = HindsightReplayBuffer(
         envs * slots, Numbered(envs), strategy=strategy, k=k, fidelity=fidelity, seed=seed
@@ -146,7 +146,7 @@ def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, se
 # --- environments ---------------------------------------------------------------------------------
 
 
-def test_infos_travel_along():
+def test_infos_are_kept_with_their_transitions():
     buffer = HindsightReplayBuffer(50, Numbered(), k=10**9, info_keys=("extra",), seed=0)
     for i in range(20):
         add(buffer, np.array(i), False, i % 5 == 4, {"extra": i / 2, "other": "x"})
@@ -158,7 +158,7 @@ def test_infos_travel_along():
 
 
 def test_predator_prey_fails_at_its_limit_whatever_the_goal():
-    """`info["timed_out"]` tells the environment's own reward of it; the time limit terminates."""
+    """`compute_reward` reads `info["timed_out"]`; the step limit terminates an episode."""
     env = gymnasium.make("PredatorPrey-v0", n_dims=2, grid_size=5.0, max_steps=4)
     buffer = HindsightReplayBuffer(
         2000,
@@ -189,7 +189,7 @@ def test_predator_prey_fails_at_its_limit_whatever_the_goal():
 
 
 def test_gymnasium_environments_one_and_several():
-    """Types are those of the spaces; the environment's own methods are found under wrappers."""
+    """Types are those of the spaces; methods of environments are found through wrappers."""
 
     def make():
         return gymnasium.make("BitFlipping-v0", n_bits=4)
@@ -226,8 +226,8 @@ def test_gymnasium_environments_one_and_several():
 
 
 @pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
-def test_environments_that_reset_within_a_step_are_refused(mode):
-    """Their next observation may be a reset's; gymnasium's default is one of them."""
+def test_environments_that_reset_within_a_step_are_an_error(mode):
+    """Their next observation may be that after a reset; so it is by default in gymnasium."""
 
     def make():
         return gymnasium.make("BitFlipping-v0", n_bits=4)
@@ -242,8 +242,8 @@ def test_environments_that_reset_within_a_step_are_refused(mode):
         HindsightReplayBuffer(50, wrapped)
 
 
-def test_goals_of_other_shapes_and_actions_without_one():
-    """Spaces of pictures, single numbers and choices come out as they went in."""
+def test_goals_and_actions_of_other_spaces():
+    """Images, choices and bits come out as they went in."""
     env = Numbered()
     env.observation_space = Dict(
         {
@@ -285,7 +285,7 @@ def test_no_other_generator_is_touched():
     assert torch.equal(torch.get_rng_state(), before[1])
 
 
-def test_a_cut_trajectory_is_sampled_and_what_follows_begins_another():
+def test_a_truncated_episode_is_sampled_and_the_next_step_begins_another():
     buffer = HindsightReplayBuffer(50, Numbered(2), strategy="final", k=10**9, seed=0)
     for i in range(3):
         add(buffer, np.array([2 * i, 2 * i + 1]), np.zeros(2, bool), np.zeros(2, bool))
@@ -326,12 +326,12 @@ def test_a_cut_trajectory_is_sampled_and_what_follows_begins_another():
         ({"info_keys": ("a", "a")}, "'a' is not allowed: another part of a transition has"),
     ],
 )
-def test_buffers_that_cannot_be(arguments, message):
+def test_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         HindsightReplayBuffer(**{"size": 10, "env": Numbered(), **arguments})
 
 
-def test_environments_that_cannot_be():
+def test_invalid_environments():
     class Bare:
         observation_space, action_space = Numbered().observation_space, box(2)
 
@@ -393,7 +393,7 @@ def test_environments_that_cannot_be():
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
+def test_an_invalid_step_leaves_the_buffer_as_it_was(change, message):
     buffer = HindsightReplayBuffer(50, Numbered(), info_keys=("extra",), seed=0)
     for i in range(7):
         add(buffer, np.array(i), False, i == 4, {"extra": 0.0})
@@ -420,7 +420,7 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
 
 
 class Failing(Numbered):
-    """Raises at a call of a method of its own, counted from 1."""
+    """Its reward function raises at call number `fails_at`."""
 
     calls, fails_at = 0, 0
 
@@ -447,7 +447,7 @@ def test_a_function_that_raises_leaves_the_buffer_as_it_was(rest):
     assert buffer.ring.position == 30 and everything(buffer) != before
 
 
-def test_whole_episodes_that_cannot_be():
+def test_invalid_whole_episodes():
     buffer = HindsightReplayBuffer(3, Numbered(), seed=0)
     add_whole(buffer, np.arange(2), True)
     before = everything(buffer)
@@ -482,14 +482,14 @@ def test_an_episode_longer_than_the_buffer_is_stored_in_pieces():
         ("yes", ".* for 8 goals"),
     ],
 )
-def test_functions_that_return_what_is_no_number_for_each_goal(name, returned, message):
+def test_functions_must_return_a_number_for_each_goal(name, returned, message):
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0, **{name: lambda *_: returned})
     add(buffer, np.array(0), False, True)
     with pytest.raises(ValueError, match=f"{name}: it returned {message}"):
         buffer.sample(8)
 
 
-def test_samples_that_cannot_be():
+def test_invalid_samples_and_priorities():
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0)
     with pytest.raises(ValueError, match="nothing to sample: no episode is finished; set learning"):
         buffer.sample(4)
@@ -530,7 +530,7 @@ def some(seed: int = 0, **arguments) -> HindsightReplayBuffer:
 
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_it_continues_where_it_was_saved(tmp_path, prioritized):
-    """Open episodes, priorities and the generator included."""
+    """With open episodes, priorities and the generator."""
     buffer, other = some(prioritized=prioritized), some(5, prioritized=prioritized)
     if prioritized:
         buffer.update_priorities(buffer.sample(5).indexes, np.arange(5))
@@ -552,9 +552,9 @@ def test_it_continues_where_it_was_saved(tmp_path, prioritized):
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
 def test_it_can_be_copied_and_pickled(copied):
-    """What was added, prioritised and drawn since is that of the original, which does not notice.
+    """Original and copy then behave alike.
 
-    Functions that were given travel along; an environment is given back.
+    Functions passed in are copied; the environment has to be set again.
     """
     buffer = some(prioritized=True, compute_terminated=lambda a, d, i: (a == d).all(-1))
     other = copied(buffer)
@@ -580,7 +580,7 @@ def test_it_can_be_copied_and_pickled(copied):
 
 
 class Wider(Numbered):
-    """One number more in an observation."""
+    """Observations have one number more."""
 
     def __init__(self, n_envs: int) -> None:
         super().__init__(n_envs)
@@ -589,7 +589,7 @@ class Wider(Numbered):
 
 
 class Payload:
-    """Code that a careless loader would run: it leaves a file behind."""
+    """Code that an unsafe loader would run: it writes a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -606,7 +606,7 @@ def flipped(path: Path) -> None:
 
 
 def rewritten(path: Path, keep: bool = True, **arrays) -> None:
-    """With other arrays in it, beside those that it has or alone."""
+    """Write other arrays into a file, beside those that it has or instead of them."""
     with np.load(path) as file:
         kept = dict(file) if keep else {}
     with path.open("wb") as file:
@@ -623,12 +623,12 @@ def trace(path: Path) -> Payload:
     return Payload(path.with_name("trace"))
 
 
-#: What becomes of a file, so that it is none of ours.
+#: Ways to damage a file.
 DAMAGE = {
     "missing": Path.unlink,
     "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "flipped": flipped,
-    "text": lambda path: path.write_text("a letter, and not a short one"),
+    "text": lambda path: path.write_text("a text of another kind"),
     "pickle": lambda path: path.write_bytes(pickle.dumps(trace(path))),
     "objects": lambda path: rewritten(path, False, header=np.array([trace(path)], dtype=object)),
     "short": shortened,
@@ -638,7 +638,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_files_that_are_none_leave_the_buffer_as_it_was(tmp_path, kind):
+def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, kind):
     path = tmp_path / "buffer.npz"
     some().save(path)
     DAMAGE[kind](path)
@@ -680,7 +680,7 @@ def test_files_of_another_buffer(tmp_path, made, other, message):
     assert len(buffer) == 0
 
 
-def test_numbers_of_numpy_are_the_same_numbers(tmp_path):
+def test_arguments_may_be_numbers_of_numpy(tmp_path):
     HindsightReplayBuffer(size=30, **PRIORITIES).save(tmp_path / "buffer.npz")
     numbers_ = {"size": np.int64(30), **PRIORITIES, "alpha": np.float32(0.5)}
     same = HindsightReplayBuffer(**numbers_)
