@@ -38,9 +38,6 @@ from hindsight.specs.replay import GoalStrategy
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
 
-#: The environment's methods that a buffer calls.
-NAMES = ("compute_reward", "compute_terminated")
-
 
 class Sample(NamedTuple):
     """A batch of transitions; observations are dictionaries of arrays [sample, ...]."""
@@ -148,9 +145,8 @@ class HindsightReplayBuffer(FieldBuffer):
             known = compute_terminated or method_of(env, "compute_terminated")
             fidelity = "released" if known is None else "described"
         self._recomputes = fidelity == "described" and k != 0
-        self._given: tuple[OfGoals | None, ...] = compute_reward, compute_terminated
-        self._reward: OfGoals | None
-        self._terminated: OfGoals | None
+        #: Functions passed in, which go before the environment's methods of the same names.
+        self._given = {"compute_reward": compute_reward, "compute_terminated": compute_terminated}
         self.set_env(env)
         self._keys = tuple(info_keys)
         if copy_infos and self._keys:
@@ -189,35 +185,33 @@ class HindsightReplayBuffer(FieldBuffer):
                 f"env: {mode} is not allowed, because next_obs must be the observation after the "
                 "step, not after a reset; make it with autoreset_mode=AutoresetMode.DISABLED"
             )
-        reward, ends = (
-            method_of(env, name) if function is None else function
-            for name, function in zip(NAMES, self._given, strict=True)
-        )
-        if reward is None:
+        found = {
+            name: method_of(env, name) if function is None else function
+            for name, function in self._given.items()
+        }
+        if found["compute_reward"] is None:
             raise ValueError(
                 "compute_reward: None is not allowed, because the environment has no such method"
             )
-        if self._recomputes and ends is None:
+        if self._recomputes and found["compute_terminated"] is None:
             raise ValueError(
                 "compute_terminated: None is not allowed, because the environment has no such "
                 "method; pass a function that tells which goals terminate an episode, or "
                 "fidelity='released' to keep terminations as stored"
             )
-        for name, found in zip(NAMES, (reward, ends), strict=True):
-            if found is not None:
-                check_function(name, found, "(achieved goals, desired goals, infos)")
-        self._reward, self._terminated = reward, ends
+        for name, function in found.items():
+            if function is not None:
+                check_function(name, function, "(achieved goals, desired goals, infos)")
+        self._functions = found
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without the environment, but with the functions that were passed in."""
         # cloudpickle, because they may be lambdas.
-        given = cloudpickle.dumps(self._given)
-        return vars(self) | {"_given": given, "_reward": None, "_terminated": None}
+        return vars(self) | {"_given": cloudpickle.dumps(self._given), "_functions": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._given = pickle.loads(state["_given"])
-        self._reward, self._terminated = self._given
+        self._given = self._functions = pickle.loads(state["_given"])
 
     def add(
         self,
@@ -390,7 +384,8 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _of_goals(self, rows: Rows, infos: Any) -> tuple[Array, Array]:
         """As `_outcome`; `infos` [n] are those of the steps, if they are kept."""
-        if self._reward is None or (self._recomputes and self._terminated is None):
+        reward, ends = self._functions.items()
+        if reward[1] is None or (self._recomputes and ends[1] is None):
             raise ValueError(
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
@@ -402,8 +397,7 @@ class HindsightReplayBuffer(FieldBuffer):
         if self._keys:
             columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
-        ends = ("compute_terminated", self._terminated) if self._recomputes else None
-        return judged(n, (achieved, desired, infos), ("compute_reward", self._reward), ends)
+        return judged(n, (achieved, desired, infos), reward, ends if self._recomputes else None)
 
 
 def _one_each(infos: Any, n: int) -> Array:
