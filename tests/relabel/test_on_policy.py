@@ -145,7 +145,7 @@ def described_copies(
 
 
 def relabelled(rollout: Rollout, spec: HindsightSpec, uniform: Tensor) -> Trajectories:
-    """Copies, by which neither the rollout nor the draws are changed."""
+    """Copies; making them changes neither the rollout nor the draws."""
     given = {"uniform": uniform, **{n: x for n, x in vars(rollout).items() if x is not None}}
     before = {name: x.clone() for name, x in given.items()}
     paths = on_policy.relabel(rollout, spec, TASK, uniform)
@@ -320,6 +320,6 @@ def test_a_released_copy_of_a_random_walk_is_rewarded_too_often():
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_described_future_and_episode_are_one(k):
-    """A copy is cut at its first success, so what lies behind its goal makes no difference."""
+    """A copy is cut at its first success, so steps after its goal make no difference."""
     future = HindsightSpec(strategy="future", k=k, fidelity="described")
     assert future == HindsightSpec(strategy="episode", k=k, fidelity="described")

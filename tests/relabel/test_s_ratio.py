@@ -1,8 +1,8 @@
 """Shares of successes against plain loops and brute force, written from the papers' description.
 
-The references walk over lists of episodes, one run at a time, and receive the same uniform draws.
-Episodes are walks on a lattice whose outcomes and cut ends are drawn, so that rollouts without a
-success, without a failure and without a whole episode come up as well.
+The references walk over lists of episodes, one run at a time, with the same uniform draws.
+Episodes are walks on a lattice with random outcomes, so some rollouts have no success, no failure
+or no whole episode.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def off(share: float, kept: tuple[int, int]) -> float:
 
 
 def assert_best(share: float, found: tuple[int, int], possible: set[tuple[int, int]]) -> None:
-    """`found` meets the share to within rounding, and no larger choice comes as near."""
+    """`found` meets the share to within rounding, and no larger choice is as close."""
     assert found in possible
     most = max(map(sum, possible))
     if not any(s for s, _ in possible) or not any(f for _, f in possible):
@@ -142,7 +142,7 @@ def rollout_of(
 
 
 def walk(rng: np.random.Generator, steps: int, box: float) -> np.ndarray:
-    """Points [steps + 1, 2] on the lattice and in the box, never twice in a row the same."""
+    """Points [steps + 1, 2] on the lattice and in the box, each different from the one before."""
     points = [rng.integers(-1, 2, G).astype(np.float32)]
     while len(points) <= steps:
         new = points[-1] + MOVES[rng.integers(len(MOVES))]
@@ -173,7 +173,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Several runs and environments; outcomes all alike or mixed; the ends cut or not."""
+    """Several runs and environments, with equal or mixed outcomes, cut at the end or not."""
     runs, envs, steps = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 20))
     box = draw(st.sampled_from([3.0, 10.0]))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
@@ -216,7 +216,7 @@ def points_of(rollout: Rollout, run: int, env: int, a: int, b: int) -> list[list
 def failure_goal(
     case: Case, spec: HindsightSpec, run: int, points: list[list[float]], numbers: np.ndarray
 ) -> list[float] | None:
-    """The first of a hundred goals that lies in the box and that no point comes near."""
+    """The first of a hundred goals that is in the box and far from every point."""
     r = case.distance
     for u in numbers:
         goal = [(2 * x - 1) * case.box for x in u]
@@ -264,7 +264,7 @@ def episodes_of(case: Case, spec: HindsightSpec) -> list[list[Episode]]:
 
 
 def assert_success(case: Case, copies: Trajectories, run: int, e: Episode) -> None:
-    """The copy strives for where the episode ended and ends, with +1, where it first is there."""
+    """The copy pursues the episode's last point and ends, with +1, when it first reaches it."""
     r, points = case.distance, points_of(case.rollout, run, e.env, e.a, e.b)
     reached = [math.dist(p, points[-1]) <= r for p in points[1:]]
     n = reached.index(True) + 1
@@ -278,7 +278,7 @@ def assert_success(case: Case, copies: Trajectories, run: int, e: Episode) -> No
 
 
 def assert_failure(case: Case, copies: Trajectories, run: int, e: Episode, away: float) -> None:
-    """The copy, whole, strives for one goal that no point comes near, and ends with -1."""
+    """The whole copy pursues one goal, which no point comes near, and ends with -1."""
     r, points = case.distance, points_of(case.rollout, run, e.env, e.a, e.b)
     n, here = e.b + 1 - e.a, slice(e.a, e.b + 1)
     goals = copies.obs[run, e.env, here, G : 2 * G].tolist()
@@ -369,7 +369,7 @@ def copied(
     return s_ratio.described(rollout, spec, task, torch.full((seeds,), target), draws)
 
 
-def test_who_is_dropped_and_who_is_a_success_is_drawn():
+def test_dropped_episodes_and_successes_are_random():
     """Twelve episodes in 600 runs: each is dropped, and copied as a success, equally often."""
     seeds, lengths = 600, [1 + i % 3 for i in range(12)]
     firsts = np.cumsum([0, *lengths[:-1]])
@@ -444,7 +444,7 @@ def trajectories(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def dropped(target: float, successes: int, failures: int) -> tuple[int, int]:
-    """The authors' formula: how many successes, or else failures, are thrown away."""
+    """The authors' formula: how many successes, or else failures, are dropped."""
     total = successes + failures
     count = 0 if target == 1 else int((target * total + failures - total) / (target - 1 + 1e-8))
     if target == 1 or count < 0:

@@ -147,7 +147,7 @@ def estimated(case: Case, paths: Trajectories) -> Tensor:
 @given(cases())
 @quick(40)
 def test_what_follows_is_of_the_same_episode(case):
-    """Also where the next one has begun; its goal is that of the step."""
+    """Also if the next episode has begun; its goal is that of the step."""
     rollout, g = case.rollout, case.g
     assert torch.equal(rollout.cuts.next_obs[..., :g], rollout.next_achieved)
     goals = rollout.obs[..., g : 2 * g]
@@ -157,7 +157,7 @@ def test_what_follows_is_of_the_same_episode(case):
 @given(cases())
 @quick(40)
 def test_real_steps(case):
-    """Whatever ends an episode; the rollout's cut end is followed by its own value."""
+    """Whatever ends an episode; what the rollout cuts is followed by its own value."""
     paths = Trajectories.real(case.rollout)
     advantage, steps = estimated(case, paths), paths.rewards.shape[-1]
     for run, env in np.ndindex(*paths.rewards.shape[:2]):
@@ -207,7 +207,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
 @given(cases(), st.sampled_from(["final", "episode"]))
 @quick(40)
 def test_described_copies_can_be_cut_at_their_success(case, strategy):
-    """... which then ends them, terminated; without a success nothing is different."""
+    """The success then terminates them; without one, nothing changes."""
     rollout = case.rollout
     uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], 1)
     whole, cut = (
@@ -235,7 +235,7 @@ def test_described_copies_can_be_cut_at_their_success(case, strategy):
 @given(cases(), st.sampled_from(["final", "future", "episode"]), st.integers(1, 2))
 @quick(40)
 def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
-    """One list per environment, goals and rewards of before the action, never cut at a success."""
+    """One list per environment, with goals and rewards from before the action."""
     spec = HindsightSpec(strategy=strategy, k=k)
     rollout = case.rollout
     uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], spec.k)
@@ -255,7 +255,7 @@ def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
 def assert_failure(
     case: Case, copies: Trajectories, advantage: Tensor, run: int, env: int, a: int, b: int
 ) -> None:
-    """One goal, there is such a goal, no step achieves it, and what follows has a value."""
+    """The copy has one goal of the space, which no step achieves, and is bootstrapped."""
     goal = copies.obs[run, env, a, case.g : 2 * case.g].numpy()
     points = [
         case.rollout.obs[run, env, a, : case.g].numpy(),
@@ -271,7 +271,7 @@ def assert_failure(
 @given(cases(), st.sampled_from(SHARES), st.booleans())
 @quick(40)
 def test_described_shares_of_success(case, share, targeted):
-    """Successes are those of last steps; failures go on where the episode itself had ended."""
+    """The last step decides on success; failures are bootstrapped where the episode ended."""
     targeted &= not case.rules.success_ends
     spec = HindsightSpec(
         s_ratio=share, fidelity="described", failures="targeted" if targeted else "untargeted"
@@ -342,7 +342,7 @@ def test_a_run_among_others_is_that_run_alone(case, share, fidelity, targeted):
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_where_success_does_not_end_it_the_last_step_counts(ends):
-    """Three trajectories: a success amid, one at the end, and a cut one that has no end."""
+    """Three trajectories: a success in the middle, one at the end, and one that is cut."""
     success = torch.tensor([[[True, False, False, True, True]]])
     over = torch.tensor([[[False, True, False, True, False]]])
     nothing, there = torch.zeros(1, 1, 5, 1), torch.ones(1, 1, 5, dtype=torch.bool)
