@@ -151,7 +151,7 @@ def test_an_episode_that_achieves_its_goal_does_not_end_other_goals():
 
 
 @pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_relabelled_at_sampling_as_plain_lists_draw(strategy):
+def test_relabelling_at_sampling_is_that_of_plain_lists(strategy):
     """Each transition is stored once; both use the same random numbers."""
     buffer = buffer_of(12, 8, strategy=strategy, additional_goals=2, relabel_at="sampling")
     generator, slots, number = np.random.default_rng(0), Slots(12, 12), 0
@@ -349,7 +349,7 @@ ARRAYS = [
         *(({"env_dict": {**ENV, **change}}, message) for change, message in ARRAYS),
     ],
 )
-def test_buffers_that_cannot_be(changes, message):
+def test_invalid_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         buffer_of(**changes)
     if changes.get("terminated_func", "given") is None:
@@ -420,7 +420,7 @@ def image(buffer: HindsightReplayBuffer) -> list[bytes]:
         ({"more": 1}, r"add: \['act', 'done', 'more', .*\] is not allowed; its arguments must be"),
     ],
 )
-def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
+def test_an_invalid_step_leaves_the_buffer_as_it_was(change, message):
     buffer = buffer_of()
     fill(buffer, [3])
     buffer.add(**step(3, done=False))
@@ -434,7 +434,7 @@ def test_steps_that_cannot_be_leave_the_buffer_as_it_was(change, message):
     assert image(buffer) == before
 
 
-def test_episode_ends_that_cannot_be():
+def test_invalid_goals_and_functions():
     buffer = buffer_of()
     buffer.add(**step(np.arange(19), done=np.zeros(19)))
     with pytest.raises(ValueError, match="an episode of 21 steps is not allowed; it must have"):
