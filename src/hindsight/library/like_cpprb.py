@@ -35,6 +35,8 @@ from hindsight.specs.replay import GoalStrategy
 OfStates = Callable[[Array, Array, Array], Any]
 
 RelabelAt = Literal["sampling", "episode_end"]
+#: The shape and the type of each array of a step, by name.
+Arrays = Mapping[str, tuple[tuple[int, ...], Any]]
 #: Names that `env_dict` may not use: arrays that the buffer adds to a transition or a sample.
 MADE = {"goal", "achieved goal", "rew", "ended", "failed", "weights", "indexes"}
 #: The arguments of reward and termination functions, for error messages.
@@ -120,6 +122,7 @@ class HindsightReplayBuffer(FieldBuffer):
         size, max_episode_len = _whole(size), _whole(max_episode_len)
         additional_goals = _whole(additional_goals)
         check_choice("relabel_at", relabel_at, get_args(RelabelAt))
+        check_count("size", size, 1)
         check_count("additional_goals", additional_goals, 0)
         check_count("max_episode_len", max_episode_len, 1)
         if max_episode_len > size:
@@ -128,10 +131,8 @@ class HindsightReplayBuffer(FieldBuffer):
                 f"{max_episode_len}"
             )
         check_function("reward_func", reward_func, ABOUT)
-        if goal_func is not None:
-            check_function("goal_func", goal_func, "states")
-        if terminated_func is not None:
-            check_function("terminated_func", terminated_func, ABOUT)
+        check_function("goal_func", goal_func, "states", optional=True)
+        check_function("terminated_func", terminated_func, ABOUT, optional=True)
         self.max_episode_len, self.strategy = max_episode_len, strategy
         self.additional_goals = k = 1 if strategy == "final" else additional_goals
         self._reward, self._goal, self._terminated = reward_func, goal_func, terminated_func
@@ -161,7 +162,7 @@ class HindsightReplayBuffer(FieldBuffer):
         )
 
     def _layout(
-        self, arrays: Mapping[str, Mapping[str, Any]], goal_shape: int | Sequence[int] | None
+        self, arrays: Arrays, goal_shape: int | Sequence[int] | None
     ) -> tuple[dict[str, Field], RowLayout, tuple[int, ...]]:
         """Fields of a transition, their row, and the shape of a goal; ValueError if unfit."""
         state, next_state, done = self._state, self._next_state, self._done
@@ -170,7 +171,7 @@ class HindsightReplayBuffer(FieldBuffer):
                 raise ValueError(f"env_dict: {name!r} is missing; it has {sorted(arrays)}")
         for name in sorted(MADE & set(arrays)):
             raise ValueError(f"env_dict: {name!r} is not allowed; the buffer adds it by itself")
-        shapes = {name: array["shape"] for name, array in arrays.items()}
+        shapes = {name: shape for name, (shape, _) in arrays.items()}
         if shapes[next_state] != shapes[state]:
             raise ValueError(
                 f"{next_state}: shape {shapes[next_state]} is not allowed; it must be that of "
@@ -186,8 +187,8 @@ class HindsightReplayBuffer(FieldBuffer):
             )
         fields = laid_out(
             [
-                *((name, array["shape"], array["dtype"]) for name, array in arrays.items()),
-                ("goal", goal, arrays[state]["dtype"]),
+                *((name, shape, dtype) for name, (shape, dtype) in arrays.items()),
+                ("goal", goal, arrays[state][1]),
                 ("achieved goal", goal if self._goal is not None else (0,), np.float32),
                 *((name, (1,), np.float32) for name in ("rew", "ended", "failed")),
             ]
@@ -372,8 +373,8 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
-    """Check `env_dict` and complete its shapes and types; raise ValueError if it is invalid.
+def _arrays(env_dict: Any, default: Any) -> Arrays:
+    """Shape and type of each array of `env_dict`; raise ValueError if it is invalid.
 
     `default` is the type of arrays that have none; None: float32.
     """
@@ -385,14 +386,14 @@ def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
             raise ValueError(
                 f'{name}: {of!r} is not allowed; it must be a dictionary with "shape" and "dtype"'
             )
-        given = of.get("dtype", np.float32 if default is None else default)
+        given = of.get("dtype", default)
         try:
-            dtype: np.dtype[Any] | None = np.dtype(given)
+            dtype = np.dtype(np.float32 if given is None else given)
         except TypeError:
-            dtype = None
-        if dtype is None or dtype.kind not in "fiub":
+            dtype = np.dtype(object)
+        if dtype.kind not in "fiub":
             raise ValueError(f"{name}: dtype {given!r} is not allowed; it must be a numeric type")
-        arrays[name] = {"shape": _shape(name, of.get("shape", 1)), "dtype": dtype}
+        arrays[name] = _shape(name, of.get("shape", 1)), dtype
     return arrays
 
 

@@ -113,9 +113,9 @@ def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
     return array.astype(bool)
 
 
-def check_function(name: str, value: Any, what: str) -> None:
-    """Raise ValueError unless `value` is callable; `what` names its arguments."""
-    if not callable(value):
+def check_function(name: str, value: Any, what: str, *, optional: bool = False) -> None:
+    """Raise ValueError unless `value` is callable (optional: or None); `what` are its arguments."""
+    if not callable(value) and not (optional and value is None):
         raise ValueError(f"{name}: {value!r} is not allowed; it must be a function of {what}")
 
 

@@ -200,8 +200,7 @@ class HindsightReplayBuffer(FieldBuffer):
                 "fidelity='released' to keep terminations as stored"
             )
         for name, function in found.items():
-            if function is not None:
-                check_function(name, function, "(achieved goals, desired goals, infos)")
+            check_function(name, function, "(achieved goals, desired goals, infos)", optional=True)
         self._functions = found
 
     def __getstate__(self) -> dict[str, Any]:
