@@ -116,7 +116,13 @@ def number_of(obs: torch.Tensor) -> np.ndarray:
 def everything(buffer: PrioritizedReplayBuffer, beta: float = 0.5):
     """So many samples that each transition with a share of 1 in 1000 is among them."""
     uniform = np.random.default_rng(0).random((len(buffer.elapsed), 4000, 3))
-    return buffer.sample_prioritized(uniform, reward, beta)
+    return sampled(buffer, uniform, beta)
+
+
+def sampled(buffer: PrioritizedReplayBuffer, uniform: np.ndarray, beta: float):
+    """A batch and its indices."""
+    index, weight = buffer.draw(uniform[..., 0], beta)
+    return buffer.sample_at(index, uniform[..., 1:], reward, weight), index
 
 
 def test_probabilities_and_weights_are_the_papers():
@@ -191,7 +197,7 @@ def test_priorities_follow_their_transitions(lengths, seed):
         steps = first = first + length
         episodes = [e for e in episodes if e[0] >= steps - 16]
         known = {i: known.get(i, largest) for episode in episodes for i in episode}
-        batch, index = buffer.sample_prioritized(rng.random((1, 40, 3)), reward, 1.0)
+        batch, index = sampled(buffer, rng.random((1, 40, 3)), 1.0)
         number = number_of(batch.obs[0])
         assert set(number) <= set(known)
         share = np.array([known[i] for i in number]) / sum(known.values())
@@ -224,12 +230,12 @@ def test_runs_have_their_own_priorities():
     together.update_priorities(index, errors)
     alone.update_priorities(index[:1], errors[1:2])
     uniform = np.random.default_rng(1).random((3, 50, 3))
-    three, _ = together.sample_prioritized(uniform, reward, 0.4)
-    one, _ = alone.sample_prioritized(uniform[1:2], reward, 0.4)
+    three = together.sample(uniform, reward)
+    one = alone.sample(uniform[1:2], reward)
     torch.testing.assert_close(three.obs[1], one.obs[0])
     torch.testing.assert_close(three.weight[1], one.weight[0])
     together.select(torch.tensor([1]))
-    kept, _ = together.sample_prioritized(uniform[1:2], reward, 0.4)
+    kept = together.sample(uniform[1:2], reward)
     torch.testing.assert_close(kept.obs, one.obs)
     add_episode(together, 9, 3)
     add_episode(alone, 9, 3)
@@ -243,14 +249,14 @@ def test_it_continues_where_it_was_saved():
     for each in (buffer, other):
         add_episode(each, 9, 6)
     uniform = np.random.default_rng(1).random((1, 50, 3))
-    (a, i), (b, j) = (each.sample_prioritized(uniform, reward, 0.4) for each in (buffer, other))
+    (a, i), (b, j) = (sampled(each, uniform, 0.4) for each in (buffer, other))
     np.testing.assert_array_equal(i, j)
     torch.testing.assert_close(a.obs, b.obs)
     torch.testing.assert_close(a.weight, b.weight)
     for each in (buffer, other):
         each.clear()
         with pytest.raises(ValueError, match="nothing to sample"):
-            each.sample_prioritized(uniform, reward, 0.4)
+            each.sample(uniform, reward)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +271,7 @@ def test_an_invalid_beta_is_an_error(beta):
     with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
         annealed(beta, 0.5)
     with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
-        filled([5]).sample_prioritized(np.zeros((1, 2, 3)), reward, beta)
+        filled([5]).sample(np.zeros((1, 2, 3)), reward, beta)
 
 
 def test_errors_leave_the_priorities_as_they_were():

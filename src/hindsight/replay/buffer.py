@@ -407,17 +407,26 @@ class ReplayBuffer:
             terminated = (native[..., row.failed] > 0) | success
             put(native[..., row.terminated], relabelled, terminated)
 
-    def sample(self, uniform: Numbers, reward: Reward) -> Batch:
+    def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor | None]:
+        """Draw transitions as `choose`; returns indices [run, sample] and importance weights.
+
+        Weights are None: all transitions are equally likely, whatever `beta` is.
+        """
+        return self.choose(uniform), None
+
+    def sample(self, uniform: Numbers, reward: Reward, beta: float = 0.4) -> Batch:
         """Sample a batch [run, sample] from finished episodes, partly relabelled.
 
         Args:
             uniform: [run, sample, 3]: which transition, whether relabelled, which goal.
             reward: the environment's reward function.
+            beta: exponent of the importance weights if there are priorities; 1 corrects fully.
 
         Raises:
             ValueError: a run has no finished episode.
         """
-        return self.sample_at(self.choose(uniform[..., 0]), uniform[..., 1:], reward)
+        index, weight = self.draw(uniform[..., 0], beta)
+        return self.sample_at(index, uniform[..., 1:], reward, weight)
 
     def sample_at(
         self, index: Index, uniform: Numbers, reward: Reward, weight: Tensor | None = None

@@ -207,12 +207,8 @@ class FieldBuffer:
         """
         check_count("batch_size", batch_size, 1)
         uniform = self.rng.random((1, batch_size, 3))
-        weight = None
-        if isinstance(self.ring, PrioritizedReplayBuffer):
-            index, weights = self.ring.choose_prioritized(uniform[..., 0], beta)
-            weight = weights[0].numpy()
-        else:
-            index = self.ring.choose(uniform[..., 0])
+        index, weights = self.ring.draw(uniform[..., 0], beta)
+        weight = None if weights is None else weights[0].numpy()
         return self._read(index[0], uniform[0, :, 1:]), weight, index[0]
 
     def _read(self, index: Index, uniform: Numbers) -> Rows:

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from hindsight.replay.buffer import Index, Numbers, ReplayBuffer, Reward
-from hindsight.replay.transitions import Batch
+from hindsight.replay.buffer import Index, Numbers, ReplayBuffer
 
 #: The smallest priority^alpha; positive, because 0 marks a leaf that cannot be sampled.
 LEAST = 1e-200
@@ -142,24 +141,12 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         # Changes to leaves that `_catch_up` makes together: run, leaf, value.
         self._waiting: list[tuple[Index, Index, NDArray[np.float64]]] = []
 
-    def sample_prioritized(
-        self, uniform: Numbers, reward: Reward, beta: float
-    ) -> tuple[Batch, Index]:
-        """Sample a batch with importance weights; returns it and its indices [run, sample].
-
-        Args:
-            uniform: [run, sample, 3]: which transition, whether relabelled, which goal.
-            reward: the environment's reward function.
-            beta: exponent of the weights, from 0 (no correction) to 1 (full correction).
+    def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor]:
+        """Draw transitions by priority; returns indices and weights, both [run, sample].
 
         Raises:
-            ValueError: a run has no finished episode.
+            ValueError: a run has no finished episode, or `beta` is not in [0, 1].
         """
-        index, weight = self.choose_prioritized(uniform[..., 0], beta)
-        return self.sample_at(index, uniform[..., 1:], reward, weight), index
-
-    def choose_prioritized(self, uniform: Numbers, beta: float) -> tuple[Index, Tensor]:
-        """Draw transitions by priority; returns indices and weights, both [run, sample]."""
         check_share("beta", beta)
         count = self._check_can_sample()
         self._catch_up()
