@@ -688,12 +688,6 @@ def test_arguments_may_be_numbers_of_numpy(tmp_path):
     same.save(tmp_path / "buffer.npz")
 
 
-def test_a_file_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot be written"):
-        some().save(tmp_path / "file" / "buffer.npz")
-
-
 # --- the page -------------------------------------------------------------------------------------
 
 
