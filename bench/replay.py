@@ -161,7 +161,7 @@ def axis(adds: bool = False) -> Turn:
     buffer = ReplayBuffer(RUNS, 1, slots, row, Relabelling("future", 4))
     episode = torch.from_numpy(RNG.random((RUNS, 1, EPISODE, row.width), np.float32))
     while RUNS * buffer.position < STORED:
-        buffer.add_episodes(episode)
+        buffer.add_rows(episode, np.ones((RUNS, 1), bool))
     # Numbers are drawn for many updates at a time, as the training loop does.
     numbers, number = RNG.random((64, RUNS, BATCH, 3)), count(1)
     obs, action = torch.rand(RUNS, 1, 2 * GOAL + REST), torch.rand(RUNS, 1, ACTION)

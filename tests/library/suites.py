@@ -1,4 +1,4 @@
-"""Run another library's own tests with our class in place of theirs, from a path that is given:
+"""Run another library's own tests, at a given path, with our class in place of theirs:
 
     python -m tests.library.suites cpprb-11.0.0/test/test_HER.py
     python -m tests.library.suites stable-baselines3/tests/test_her.py
@@ -16,7 +16,7 @@ from hindsight.training.cell import prepare_process
 
 
 def exchange() -> None:
-    """Let the libraries that are installed give out our classes under their names."""
+    """Replace the installed libraries' classes by ours."""
     with suppress(ImportError):
         import cpprb
 

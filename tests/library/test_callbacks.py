@@ -1,4 +1,4 @@
-"""What `hindsight train` keeps beside curves: best policies, policies on the way, TensorBoard."""
+"""Optional outputs of `hindsight train`: best and intermediate policies, TensorBoard."""
 
 import re
 import sys
@@ -34,7 +34,7 @@ ONCE = Execution()
 
 
 class Recorder:
-    """In place of torch's writer."""
+    """A stand-in for torch's SummaryWriter."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.folder, self.first, self.closed = folder, step, False
@@ -62,11 +62,11 @@ def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
         at = saved["seeds"].index(seed)
         assert saved["steps"][at] == own.env_steps
         assert saved["scores"][at] == pytest.approx([own.success_rate, own.return_mean])
-    # It is a policy file like any other, and not the last one where training went down again.
+    # It is a policy file like any other; where later evaluations were worse, not the last policy.
     assert evaluate_policy(best, n_episodes=5, run=2).returns.shape == (5,)
     last = load(tmp_path / "policies" / f"{file_name(SPEC)}.pt")
     early = [i for i, steps in enumerate(saved["steps"]) if steps < SPEC.steps]
-    assert early, "a setting in which some run is best before its end"
+    assert early, "in these settings some run is best before its end"
     assert not any(torch.equal(saved["rows"][i], last["rows"][i]) for i in early)
 
 
@@ -89,7 +89,7 @@ def test_the_best_survive_an_interruption(tmp_path):
     assert undisturbed == found
 
 
-def test_a_file_of_another_training_is_written_over(tmp_path):
+def test_a_file_of_another_training_is_overwritten(tmp_path):
     best, other = tmp_path / "best.pt", SPEC.model_copy(update={"steps": 64 * 4})
     train_cell(other, tmp_path, callbacks=[KeepBest(best, other)])
     train_cell(SPEC, tmp_path, callbacks=[KeepBest(best, SPEC)])
@@ -99,13 +99,13 @@ def test_a_file_of_another_training_is_written_over(tmp_path):
     assert load(best)["seeds"] == [0, 1, 2]
 
 
-def test_policies_on_the_way_are_those_of_their_step(tmp_path):
+def test_intermediate_policies_are_those_of_their_step(tmp_path):
     train_cell(SPEC, tmp_path, ONCE, callbacks=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
     steps = {int(path.stem) for path in (tmp_path / "way").glob("*.pt")}
     assert steps == {256, 448}  # the first iterations to pass 200 and 400
     saved = load(tmp_path / "way/256.pt")
     assert saved["seeds"] == [0, 1, 2] and saved["steps"] == [256] * 3
-    # As if training had ended there.
+    # The same as if training had ended there.
     short = SPEC.model_copy(update={"steps": 256})
     train_cell(short, tmp_path)
     torch.testing.assert_close(

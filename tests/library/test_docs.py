@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(page: str, count: int) -> str:
-    """The text of a page, all of whose programs run one after the other."""
+    """Run all programs of a page, one after the other; returns its text."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     assert len(blocks) == count
@@ -60,7 +60,7 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
     assert columns <= set(model.curves())
 
 
-def test_the_code_of_the_page_about_a_persons_own_environment_runs(tmp_path, monkeypatch):
+def test_the_code_of_the_page_about_your_own_environment_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
         run("your-environment", 3)

@@ -1,4 +1,4 @@
-"""Every policy file, whoever wrote it, is a model that acts, is exported and learns on."""
+"""Policy files of every origin are loaded as models that act, are exported and learn on."""
 
 import json
 import warnings
@@ -22,9 +22,9 @@ from tests.library.test_policy import observations
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "results/published/policies").rglob("*.pt"))
-#: One of each way of training that ships (that all do what they say: test_shipped_policies).
+#: One policy of each arm that ships (test_shipped_policies evaluates all).
 ONE_OF_EACH = {path.stem.partition("-lr")[0]: path for path in SHIPPED}
-#: What `hindsight train` needs to leave files of every kind.
+#: Options with which `hindsight train` writes files of every kind.
 TRAIN = [
     "train", "--algorithm", "sac", "--env", "PointReach-v0", "--her", "future", "--seeds", "2",
     "--steps", "120", "hidden=8", "evaluation_episodes=2", "--checkpoint-every", "60",
@@ -41,7 +41,7 @@ def same_through_onnx(model: hindsight.library.model.Model, folder: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_what_ships_is_a_model(kind, tmp_path):
+def test_policies_that_ship_are_models(kind, tmp_path):
     path, env = ONE_OF_EACH[kind], None
     if path.parent.name.startswith("Panda"):
         pytest.importorskip("panda_gym")
@@ -67,7 +67,7 @@ def trained(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["policies", "best", "steps"])
-def test_what_the_command_trains_is_a_model(kind, trained, tmp_path):
+def test_policies_that_the_command_writes_are_models(kind, trained, tmp_path):
     path = next((trained / kind).rglob("*.pt"))
     model = hindsight.load(path)
     saved = load(path)
@@ -85,7 +85,7 @@ def test_what_the_command_trains_is_a_model(kind, trained, tmp_path):
     )
 
 
-def test_the_shell_exports(trained, tmp_path):
+def test_the_command_exports(trained, tmp_path):
     path = next((trained / "policies").rglob("*.pt"))
     done = CliRunner().invoke(cli.app, ["export", str(path), str(tmp_path / "p.onnx"), "--run=1"])
     assert done.exit_code == 0, done.output
@@ -95,8 +95,8 @@ def test_the_shell_exports(trained, tmp_path):
     np.testing.assert_allclose(found, model.predict(obs, run=1)[0], rtol=1e-5, atol=1e-5)
 
 
-def test_a_file_of_the_best_learns_on_from_the_checkpoint_beside_it(tmp_path):
-    """What an interrupted training would have become, to the bit."""
+def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoint(tmp_path):
+    """As the training itself would have, to the bit."""
     spec = CellSpec.model_validate(
         {"environment": {"id": "PointReach-v0"}, "seeds": 2, "steps": 180, "early_end": None,
          "algorithm": {"name": "sac", "hidden": [8], "log_interval": 60, "learning_starts": 50},
@@ -131,7 +131,7 @@ def test_a_file_of_the_best_learns_on_from_the_checkpoint_beside_it(tmp_path):
         hindsight.load(out / "checkpoints" / f"{file_name(spec)}.pt")
 
 
-def test_the_actor_that_ships_learns_on_with_a_new_critic():
+def test_an_actor_that_ships_learns_on_with_a_new_critic():
     (path,) = [p for p in SHIPPED if "random-static" in str(p) and "ppo-her" in p.name][:1]
     with pytest.warns(UserWarning, match="so does the critic"):
         model = PPO.load(path).learn(2048)

@@ -1,4 +1,4 @@
-"""A policy to take home: the module, torch.export and ONNX Runtime do as the run axis does."""
+"""Exported policies: the module, torch.export and ONNX Runtime act as in training."""
 
 import warnings
 from typing import Any
@@ -47,7 +47,7 @@ def observations(model: Model, n: int = 200) -> dict[str, np.ndarray]:
 
 
 def on_the_run_axis(model: Model, obs: dict[str, np.ndarray]) -> np.ndarray:
-    """[run, n, ...]: what the loop would do, scaled as the loop's workers scale it."""
+    """Actions [run, n, ...] as in training, scaled as its workers scale them."""
     flat = np.concatenate([obs[key].reshape(len(obs[key]), -1) for key in GOAL_KEYS], axis=1)
     seen = torch.from_numpy(flat).expand(3, *flat.shape).contiguous()
     chosen = policy_of(model.spec, model._rows["best"])(seen).numpy()
@@ -70,7 +70,7 @@ def test_all_forms_of_a_policy_agree_with_the_run_axis(model, tmp_path):
     run = 2
     program = torch.export.load(model.export(tmp_path / "p.pt2", run)).module()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nothing is traced that should not be
+        warnings.simplefilter("error")  # such as the tracer's
         session = onnxruntime.InferenceSession(model.export(tmp_path / "p.onnx", run))
     assert [x.name for x in session.get_inputs()] == list(obs)
     for n in (1, 3, 200):
@@ -90,7 +90,7 @@ def test_a_policy_is_an_ordinary_module(model):
     assert torch.equal(policy(obs), again(obs))
 
 
-def test_actions_come_out_as_the_space_has_them(model):
+def test_actions_belong_to_the_action_space(model):
     obs = observations(model, 4)
     space = model._spaces[1]
     single, nothing = model.predict({key: value[0] for key, value in obs.items()}, run=0)
@@ -101,6 +101,6 @@ def test_actions_come_out_as_the_space_has_them(model):
     assert space.contains(drawn)
 
 
-def test_another_ending_is_told(model, tmp_path):
+def test_an_unknown_ending_is_an_error(model, tmp_path):
     with pytest.raises(FileError, match=r"exported as \.onnx or \.pt2"):
         model.export(tmp_path / "policy.h5")

@@ -1,4 +1,4 @@
-"""Settings that nobody has to type: they are those that the pages name, and they learn."""
+"""Presets and defaults are the documented ones, and learn."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ gym.register("PointEnds-v0", Point, max_episode_steps=50)
 
 
 def test_sac_learns_a_goal_that_ends_the_episode_with_a_reward_of_one():
-    """At a temperature of 1 it avoids that goal: nothing within 5 000 steps."""
+    """At a temperature of 1 it avoids the goal, and learns nothing within 5 000 steps."""
     model = SAC("PointEnds-v0", her="future", seeds=1, evaluate_every=2500, log_interval=500)
     model.workers = 0
     model.learn(2500)
@@ -59,7 +59,7 @@ def test_sac_learns_a_goal_that_ends_the_episode_with_a_reward_of_one():
     assert len(tested) == 1 and tested.success_rate.min() >= 0.95
 
 
-def test_a_temperature_at_which_living_on_is_worth_more_than_the_goal_is_told():
+def test_a_temperature_that_makes_avoiding_the_goal_worthwhile_is_noted():
     assert SAC("PointEnds-v0", **SMALL).notes == ()
     (note,) = SAC("PointEnds-v0", ent_coef="auto", **SMALL).notes
     # two actions, log 2 each, over 1 - 0.95
@@ -76,7 +76,7 @@ def test_the_temperature_of_our_own_environments_is_the_papers():
 
 
 @pytest.mark.parametrize("name", presets())
-def test_every_preset_is_one_model_and_command_and_says_what_it_was_tuned_on(name):
+def test_a_preset_is_the_same_for_model_and_command(name):
     kinds = {"ppo": PPO, "sac": SAC}
     about = presets()[name]
     assert len(about["tuned_on"]) > 20
@@ -95,14 +95,14 @@ def test_every_preset_is_one_model_and_command_and_says_what_it_was_tuned_on(nam
         assert (typed.algorithm, typed.hindsight or typed.replay) == parts
 
 
-def test_what_is_given_beside_a_preset_wins():
+def test_settings_override_a_preset():
     model = SAC("PointReach-v0", preset="robotics", epsilon=0.1, her="final", **SMALL)
     assert model.spec.algorithm.epsilon == 0.1  # type: ignore[attr-defined]
     assert model.spec.replay is not None and model.spec.replay.strategy == "final"
     assert SAC("PointReach-v0", preset="robotics", her=None, **SMALL).spec.replay.strategy is None  # type: ignore[union-attr]
 
 
-def test_a_preset_that_there_is_not_is_told():
+def test_an_unknown_preset_is_an_error():
     with pytest.raises(SpecError, match=r"unknown preset 'robotic'; did you mean 'robotics'\?"):
         SAC("PointReach-v0", preset="robotic")
     with pytest.raises(SpecError, match="'robotics' was tuned for sac, not for ppo"):

@@ -1,13 +1,10 @@
-"""Relabelling against plain loops, written from the papers' description and not from the code.
+"""Relabelling in predator-prey against plain loops (`reference`), with a value function of its own.
 
-The reference makes lists of entries, one environment at a time, and runs the recurrence of
-generalised advantage estimation over them with a value function of its own.  Both sides receive the
-same uniform draws.  Achieved goals differ from their successors in every step: a fixture in which
-they do not is blind to a goal or reward taken one step off.
+Achieved goals differ from their successors in every step: otherwise a goal or reward taken one step
+off would go unnoticed.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -23,12 +20,23 @@ from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from tests.examples import quick
+from tests.relabel.reference import (
+    GAMMA,
+    LAMBDA,
+    Entry,
+    Rules,
+    advantages,
+    described_copy,
+    released_advantages,
+    released_list,
+    segments,
+)
 
-GAMMA, LAMBDA = 0.9, 0.8
 G = 2  # numbers in a goal
 R = 1.0  # interception distance
 RUNS = 2
 TASK = Intercepting(PredatorPreySpec(n_dims=G, interception_distance=R))
+RULES = Rules(G, R, rewards=(0.0, 1.0), success_ends=True)
 WEIGHTS = np.array([0.31, -0.17, 0.23, 0.11, -0.29, 0.07], np.float32)
 
 
@@ -109,83 +117,16 @@ def cases(draw: st.DrawFn) -> tuple[Rollout, Tensor, int]:
 # --- the reference --------------------------------------------------------------------------------
 
 
-@dataclass
-class Entry:
-    """One relabelled sample."""
-
-    obs: np.ndarray
-    action: np.ndarray
-    reward: float
-    start: bool
-    success: bool
-
-
-def segments(starts: np.ndarray) -> list[tuple[int, int]]:
-    """First and last step of each segment of one environment."""
-    firsts = [0, *(t for t in range(1, len(starts)) if starts[t])]
-    return list(zip(firsts, [*(f - 1 for f in firsts[1:]), len(starts) - 1], strict=True))
-
-
-def with_desired(obs: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    changed = obs.copy()
-    changed[G : 2 * G] = goal
-    return changed
-
-
-def moves_away(goals: list[np.ndarray]) -> bool:
-    return any(math.dist(goal, goals[0]) > 0.01 for goal in goals)
-
-
-def released_list(
-    rollout: Rollout, run: int, env: int, spec: HindsightSpec, uniform: Tensor
-) -> tuple[list[Entry], list[int]]:
-    """The list of copies of one environment, and the place in the rollout of each (t k + copy)."""
-    obs, actions = rollout.obs[run, env].numpy(), rollout.actions[run, env].numpy()
-    entries, places = [], []
-    parts = segments(rollout.starts[run, env].numpy())
-    if spec.only_if_moved:
-        parts = [(a, b) for a, b in parts[:-1] if moves_away([obs[t, :G] for t in range(a, b + 1)])]
-    for a, b in parts:
-        for t in range(a, b + 1):
-            for copy in range(spec.k):
-                u = float(uniform[run, env, t, copy])
-                lowest = {"final": b, "future": t, "episode": a}[spec.strategy]
-                chosen = lowest + math.floor(u * (b - lowest + 1))
-                goal = obs[chosen, :G]
-                success = math.dist(obs[t, :G], goal) <= R
-                entries.append(
-                    Entry(with_desired(obs[t], goal), actions[t], float(success), t == a, success)
-                )
-                places.append(t * spec.k + copy)
-    return entries, places
-
-
-def released_advantages(entries: list[Entry]) -> list[float]:
-    """One pass over the list; behind its last entry stands nothing, or else its own value."""
-    values = [float(value(e.obs)) for e in entries]
-    result, running = [0.0] * len(entries), 0.0
-    for i in reversed(range(len(entries))):
-        last = i == len(entries) - 1
-        stops = entries[i].success if last else entries[i + 1].start
-        following = 0.0 if stops else values[i if last else i + 1]
-        delta = entries[i].reward + GAMMA * following - values[i]
-        running = delta + (0.0 if stops else GAMMA * LAMBDA * running)
-        result[i] = running
-    return result
-
-
 def described_copies(
     rollout: Rollout, run: int, env: int, copy: int, spec: HindsightSpec, uniform: Tensor
 ) -> list[tuple[int, list[Entry]]]:
     """(first step, entries) of copy number `copy` of every episode of one environment."""
-    obs, actions = rollout.obs[run, env].numpy(), rollout.actions[run, env].numpy()
     following = rollout.next_achieved[run, env].numpy()
     result = []
-    for a, b in segments(rollout.starts[run, env].numpy()):
-        if not (rollout.starts[run, env, a] and rollout.terminated[run, env, b]):
-            continue
-        away = [t for t in range(a, b + 1) if math.dist(following[t], obs[a, :G]) > 0.01]
-        if spec.only_if_moved and not away:
+    for a, b, whole in segments(rollout, run, env):
+        began = rollout.obs[run, env, a, :G].numpy()
+        away = [t for t in range(a, b + 1) if math.dist(following[t], began) > 0.01]
+        if not whole or (spec.only_if_moved and not away):
             continue
         u = float(uniform[run, env, a, copy])
         choices = away if spec.moved_goals else list(range(a, b + 1))
@@ -193,35 +134,18 @@ def described_copies(
             choices = [t for t in choices if t == b]
         if not choices:
             continue
-        goal, entries = following[choices[math.floor(u * len(choices))]], []
+        goal = following[choices[math.floor(u * len(choices))]]
         if spec.inside is not None and max(map(abs, goal)) > spec.inside * BOX:
             continue
-        for t in range(a, b + 1):
-            success = math.dist(following[t], goal) <= R
-            entries.append(
-                Entry(with_desired(obs[t], goal), actions[t], float(success), t == a, success)
-            )
-            if success:
-                break
-        result.append((a, entries))
+        result.append((a, described_copy(rollout, run, env, (a, b), goal, RULES)))
     return result
-
-
-def proper_advantages(entries: list[Entry]) -> list[float]:
-    """Of one trajectory that ends, terminated, with its last entry."""
-    values = [float(value(e.obs)) for e in entries] + [0.0]
-    result, running = [], 0.0
-    for i in reversed(range(len(entries))):
-        running = entries[i].reward + GAMMA * values[i + 1] - values[i] + GAMMA * LAMBDA * running
-        result.append(running)
-    return result[::-1]
 
 
 # --- comparison -----------------------------------------------------------------------------------
 
 
 def relabelled(rollout: Rollout, spec: HindsightSpec, uniform: Tensor) -> Trajectories:
-    """Copies, by which neither the rollout nor the draws are changed."""
+    """Copies; making them changes neither the rollout nor the draws."""
     given = {"uniform": uniform, **{n: x for n, x in vars(rollout).items() if x is not None}}
     before = {name: x.clone() for name, x in given.items()}
     paths = on_policy.relabel(rollout, spec, TASK, uniform)
@@ -267,12 +191,12 @@ def test_released_equals_the_loops(case, strategy, only_if_moved):
     assert paths.rewards.shape[2] == steps
     for run in range(RUNS):
         for env in range(rollout.rewards.shape[1]):
-            entries, places = released_list(rollout, run, env, spec, uniform)
+            entries, places = released_list(rollout, run, env, spec, uniform, RULES)
             assert only_if_moved or len(entries) == steps
             assert_entries(paths, (run, env), entries, places)
             if not entries:
                 continue
-            expected, known = released_advantages(entries), len(entries)
+            expected, known = released_advantages(entries, value), len(entries)
             # Under the filter `episode` may end the list without a success.  The authors' pass
             # then runs on over the unused zeros of a buffer too large, so that next to nothing
             # follows: what follows the last trajectory is left open here.
@@ -308,7 +232,7 @@ def test_described_equals_the_loops(
                 copies = described_copies(rollout, run, env, copy, spec, uniform)
                 entries = [e for _, each in copies for e in each]
                 at = [first + i for first, each in copies for i in range(len(each))]
-                expected = [a for _, each in copies for a in proper_advantages(each)]
+                expected = [a for _, each in copies for a in advantages(each, value, 0.0)]
                 if after_contact:  # what comes before is not learned from
                     kept = [i for i, t in enumerate(at) if touched(rollout, run, env, t)]
                     entries, at, expected = ([x[i] for i in kept] for x in (entries, at, expected))
@@ -351,16 +275,6 @@ def test_hand_computed_copies():
     assert middle.obs[0, 0, :2, G].tolist() == [20.0, 20.0]
     assert middle.rewards[0, 0, :2].tolist() == [0, 1]
     assert middle.valid[0, 0].tolist() == [True, True, False]
-
-
-def test_copies_of_a_segment_that_the_rollout_cut_begin_trajectories_too():
-    """A rollout that begins amid an episode: all k copies of its first step are starts."""
-    terminated = np.array([[[False, True, False, False]]] * RUNS)
-    still = np.zeros_like(terminated)
-    rollout = make_rollout(terminated, np.zeros((RUNS, 1), bool), still, 0)
-    spec = HindsightSpec(strategy="future", k=2)
-    paths = relabelled(rollout, spec, torch.full((RUNS, 1, 4, 2), 0.99))
-    assert paths.ends[0, 0].tolist() == [True, False, False, True, True, False, False, True]
 
 
 def drawn(seeds: list[int], iteration: int, rollout: Rollout, k: int) -> torch.Tensor:
@@ -406,6 +320,6 @@ def test_a_released_copy_of_a_random_walk_is_rewarded_too_often():
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_described_future_and_episode_are_one(k):
-    """A copy is cut at its first success, so what lies behind its goal makes no difference."""
+    """A copy is cut at its first success, so steps after its goal make no difference."""
     future = HindsightSpec(strategy="future", k=k, fidelity="described")
     assert future == HindsightSpec(strategy="episode", k=k, fidelity="described")

@@ -1,8 +1,8 @@
 """Shares of successes against plain loops and brute force, written from the papers' description.
 
-The references walk over lists of episodes, one run at a time, and receive the same uniform draws.
-Episodes are walks on a lattice whose outcomes and cut ends are drawn, so that rollouts without a
-success, without a failure and without a whole episode come up as well.
+The references walk over lists of episodes, one run at a time, with the same uniform draws.
+Episodes are walks on a lattice with random outcomes, so some rollouts have no success, no failure
+or no whole episode.
 """
 
 import itertools
@@ -26,6 +26,7 @@ from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick
+from tests.relabel.reference import segments
 
 CPU = torch.device("cpu")
 G = 2  # numbers in a goal
@@ -54,7 +55,7 @@ def off(share: float, kept: tuple[int, int]) -> float:
 
 
 def assert_best(share: float, found: tuple[int, int], possible: set[tuple[int, int]]) -> None:
-    """`found` meets the share to within rounding, and no larger choice comes as near."""
+    """`found` meets the share to within rounding, and no larger choice is as close."""
     assert found in possible
     most = max(map(sum, possible))
     if not any(s for s, _ in possible) or not any(f for _, f in possible):
@@ -86,21 +87,6 @@ def test_quota_is_the_best_of_all_choices():
         assert copies - can_fail <= as_success <= copies
         assert kept <= successes + as_success and failed <= failures + copies - as_success
         assert_best(share, (kept, failed), possible[case[:4]])
-
-
-def test_quota_by_hand():
-    """2 successes and 8 failures, copied: enough of each kind up to S = 0.6, then failures go."""
-    n = torch.ones(4, dtype=torch.int64)
-    target = torch.tensor([0.1, 0.5, 0.8, 1.0])
-    quota = s_ratio.quota(target, 2 * n, 8 * n, 10 * n, 10 * n)
-    assert quota.success_copies.tolist() == [0, 8, 10, 10]
-    assert quota.successes.tolist() == [2, 10, 12, 12]
-    assert quota.failures.tolist() == [18, 10, 3, 0]
-    # No copy can fail: at S = 0.1 one success in nine is left.
-    quota = s_ratio.quota(target, 2 * n, 8 * n, 10 * n, 0 * n)
-    assert quota.success_copies.tolist() == [10] * 4
-    assert quota.successes.tolist() == [1, 8, 12, 12]
-    assert quota.failures.tolist() == [8, 8, 3, 0]
 
 
 # --- rollouts -------------------------------------------------------------------------------------
@@ -156,7 +142,7 @@ def rollout_of(
 
 
 def walk(rng: np.random.Generator, steps: int, box: float) -> np.ndarray:
-    """Points [steps + 1, 2] on the lattice and in the box, never twice in a row the same."""
+    """Points [steps + 1, 2] on the lattice and in the box, each different from the one before."""
     points = [rng.integers(-1, 2, G).astype(np.float32)]
     while len(points) <= steps:
         new = points[-1] + MOVES[rng.integers(len(MOVES))]
@@ -187,7 +173,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Several runs and environments; outcomes all alike or mixed; the ends cut or not."""
+    """Several runs and environments, with equal or mixed outcomes, cut at the end or not."""
     runs, envs, steps = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 20))
     box = draw(st.sampled_from([3.0, 10.0]))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
@@ -218,17 +204,6 @@ TENSORS = [field.name for field in fields(Trajectories) if field.name != "cuts"]
 FAILURES = st.sampled_from([("untargeted", 1.1), *(("targeted", d) for d in DISTANCES)])
 
 
-def segments(rollout: Rollout, run: int, env: int) -> list[tuple[int, int]]:
-    """First and last step of each segment of one environment."""
-    starts = rollout.starts[run, env].tolist()
-    firsts = [0, *(t for t in range(1, len(starts)) if starts[t])]
-    return list(zip(firsts, [*(f - 1 for f in firsts[1:]), len(starts) - 1], strict=True))
-
-
-def whole(rollout: Rollout, run: int, env: int, a: int, b: int) -> bool:
-    return bool(rollout.starts[run, env, a] and rollout.terminated[run, env, b])
-
-
 # --- described ------------------------------------------------------------------------------------
 
 
@@ -241,7 +216,7 @@ def points_of(rollout: Rollout, run: int, env: int, a: int, b: int) -> list[list
 def failure_goal(
     case: Case, spec: HindsightSpec, run: int, points: list[list[float]], numbers: np.ndarray
 ) -> list[float] | None:
-    """The first of a hundred goals that lies in the box and that no point comes near."""
+    """The first of a hundred goals that is in the box and far from every point."""
     r = case.distance
     for u in numbers:
         goal = [(2 * x - 1) * case.box for x in u]
@@ -271,8 +246,8 @@ def episodes_of(case: Case, spec: HindsightSpec) -> list[list[Episode]]:
         [
             (env, a, b)
             for env in range(rollout.rewards.shape[1])
-            for a, b in segments(rollout, run, env)
-            if whole(rollout, run, env, a, b)
+            for a, b, whole in segments(rollout, run, env)
+            if whole
         ]
         for run in range(len(case.seeds))
     ]
@@ -289,7 +264,7 @@ def episodes_of(case: Case, spec: HindsightSpec) -> list[list[Episode]]:
 
 
 def assert_success(case: Case, copies: Trajectories, run: int, e: Episode) -> None:
-    """The copy strives for where the episode ended and ends, with +1, where it first is there."""
+    """The copy pursues the episode's last point and ends, with +1, when it first reaches it."""
     r, points = case.distance, points_of(case.rollout, run, e.env, e.a, e.b)
     reached = [math.dist(p, points[-1]) <= r for p in points[1:]]
     n = reached.index(True) + 1
@@ -303,7 +278,7 @@ def assert_success(case: Case, copies: Trajectories, run: int, e: Episode) -> No
 
 
 def assert_failure(case: Case, copies: Trajectories, run: int, e: Episode, away: float) -> None:
-    """The copy, whole, strives for one goal that no point comes near, and ends with -1."""
+    """The whole copy pursues one goal, which no point comes near, and ends with -1."""
     r, points = case.distance, points_of(case.rollout, run, e.env, e.a, e.b)
     n, here = e.b + 1 - e.a, slice(e.a, e.b + 1)
     goals = copies.obs[run, e.env, here, G : 2 * G].tolist()
@@ -350,8 +325,8 @@ def test_described_is_the_walk_over_episodes(case, failures):
         heads = [
             bool(rollout.success[run, env, b])
             for env in range(rollout.rewards.shape[1])
-            for a, b in segments(rollout, run, env)
-            if rollout.terminated[run, env, b] and not whole(rollout, run, env, a, b)
+            for a, b, whole in segments(rollout, run, env)
+            if rollout.terminated[run, env, b] and not whole
         ]
         kept, outcomes = [0, 0], [0, 0]
         for e in episodes:
@@ -376,29 +351,6 @@ def test_described_is_the_walk_over_episodes(case, failures):
         assert logged[:, run].tolist() == [kept[0] + sum(heads), sum(kept) + len(heads)]
 
 
-@given(cases(), FAILURES, st.sampled_from(["described", "released"]))
-@quick(60)
-def test_a_target_among_others_is_that_target_alone(case, failures, fidelity):
-    """Bit for bit, though the others have other episodes, other draws and other targets."""
-    spec = HindsightSpec(
-        s_ratio=0.5, failures=failures[0], failure_distance=failures[1], fidelity=fidelity
-    )
-    together = case.balanced(spec)
-    for run in range(len(case.seeds)):
-        part = slice(run, run + 1)
-        alone = Case(
-            case.rollout.select(torch.tensor([run])),
-            case.box,
-            case.distance,
-            case.target[part],
-            case.seeds[part],
-            case.iteration,
-        ).balanced(spec)
-        for one, among in zip(alone, together, strict=True):
-            for name in TENSORS:
-                assert torch.equal(getattr(one, name), getattr(among, name)[part])
-
-
 def straight(n: int, succeeds: bool) -> tuple[np.ndarray, bool]:
     """A short episode in the corner."""
     return np.array([(9.0, 9.0 - 0.25 * i) for i in range(n + 1)], np.float32), succeeds
@@ -417,7 +369,7 @@ def copied(
     return s_ratio.described(rollout, spec, task, torch.full((seeds,), target), draws)
 
 
-def test_who_is_dropped_and_who_is_a_success_is_drawn():
+def test_dropped_episodes_and_successes_are_random():
     """Twelve episodes in 600 runs: each is dropped, and copied as a success, equally often."""
     seeds, lengths = 600, [1 + i % 3 for i in range(12)]
     firsts = np.cumsum([0, *lengths[:-1]])
@@ -492,7 +444,7 @@ def trajectories(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def dropped(target: float, successes: int, failures: int) -> tuple[int, int]:
-    """The authors' formula: how many successes, or else failures, are thrown away."""
+    """The authors' formula: how many successes, or else failures, are dropped."""
     total = successes + failures
     count = 0 if target == 1 else int((target * total + failures - total) / (target - 1 + 1e-8))
     if target == 1 or count < 0:
@@ -513,7 +465,7 @@ def released_lists(case: Case) -> list[list[list[Entry]]]:
         terminal = [
             float(rollout.rewards[run, env, b])
             for env in range(envs)
-            for a, b in parts[env]
+            for a, b, _ in parts[env]
             if rollout.starts[run, env, a] and b < steps - 1
         ]
         # Without an episode to go by, A is 1/2 (the authors' mean of nothing is not a number).
@@ -531,7 +483,7 @@ def released_lists(case: Case) -> list[list[list[Entry]]]:
                 )
                 for t in range(steps)
             ]
-            for a, b in parts[env]:
+            for a, b, _ in parts[env]:
                 is_final = coins[run, env, a] < probability
                 for t in range(a, b + 1):
                     anywhere = (2 * goals[run, env, t] - 1) * np.float32(case.box)
@@ -591,21 +543,6 @@ def test_surplus_is_the_authors_formula(target):
         assert min(left) >= 0 and off(exact, left) <= 1 + 1e-5
 
 
-def test_a_head_and_a_last_trajectory_are_never_dropped():
-    """One environment: a head, episodes that fail, and the last copy; S = 1 drops the others."""
-    task = task_of(10.0, 0.5)
-    episodes = [straight(2, False), straight(3, False), straight(2, False)]
-    rollout = rollout_of([[episodes]], 7, [[False]], task)
-    draws, spec = Draws([0], 1, CPU), HindsightSpec(s_ratio=1.0)
-    real, copies = s_ratio.released(rollout, spec, task, torch.ones(1), draws)
-    assert real.valid[0, 0].tolist() == [True] * 2 + [False] * 5
-    assert copies.valid.all()
-    # S = 0: all copies but the last count as successes, and go.
-    real, copies = s_ratio.released(rollout, spec, task, torch.zeros(1), draws)
-    assert real.valid.all()
-    assert copies.valid[0, 0].tolist() == [False] * 5 + [True] * 2
-
-
 @pytest.fixture(scope="module")
 def untrained() -> tuple[PredatorPrey, Rollout]:
     """Rollouts of 2048 steps of sixteen untrained policies in the default environment."""
@@ -641,14 +578,3 @@ def test_released_shares_are_those_measured_on_the_authors_code(untrained, targe
                     rewarded.append(bool((paths.rewards[run, 0, a:b] == 1).any()))
         shares.append(np.mean(rewarded))
     assert low - 0.02 <= np.mean(shares) <= high + 0.02
-
-
-@pytest.mark.parametrize("target", [0.0, 0.3, 0.5, 0.7, 1.0])
-@pytest.mark.parametrize("kind", ["untargeted", "targeted"])
-def test_described_shares_are_the_targets(untrained, target, kind):
-    env, rollout = untrained
-    spec = HindsightSpec(s_ratio=target, failures=kind, fidelity="described")
-    targets, draws = torch.full((len(env.seeds),), target), Draws(env.seeds, 1, CPU)
-    real, copies = s_ratio.described(rollout, spec, env.task, targets, draws)
-    successes, ended = success_counts(real) + success_counts(copies)
-    assert ((successes - target * ended).abs() <= 0.5 + 1e-3).all()

@@ -1,12 +1,13 @@
 """Relabelling where a time limit truncates, against plain loops: a point mass and bits.
 
-The rollouts are of the environments themselves, the references walk over them step by step with the
-rules of each task, and values are those of the same network.  Points are near each other and bits
-few, so that goals are achieved by chance; every step's achieved goal differs from its successor.
+Rollouts come from the environments themselves, and values from the same network.  Points are near
+each other and bits few, so that goals are achieved by chance; each step's achieved goal differs
+from the next one's.
 """
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,22 +29,35 @@ from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick
+from tests.relabel.reference import (
+    GAMMA,
+    LAMBDA,
+    Entry,
+    Rules,
+    Value,
+    advantages,
+    described_copy,
+    released_advantages,
+    released_list,
+    segments,
+    with_desired,
+)
 from tests.relabel.test_s_ratio import SHARES, assert_best, choices
 
 CPU = torch.device("cpu")
-SPEC = PPOSpec(gamma=0.9, gae_lambda=0.8)
+SPEC = PPOSpec(gamma=GAMMA, gae_lambda=LAMBDA)
 RUNS = 2
 
 
 @dataclass
 class Case:
-    """A rollout that begins amid episodes, and who made it."""
+    """A rollout that may begin in the middle of episodes, its environment and its agent."""
 
     env: Any
     agent: ppo.ActorCritic
     rows: Tensor
     rollout: Rollout
-    threshold: float  # 0 for bits, which are equal or not
+    rules: Rules
 
     @property
     def ends_with_success(self) -> bool:
@@ -53,23 +67,12 @@ class Case:
     def g(self) -> int:
         return self.env.goal_size
 
-    def value(self, run: int, obs: np.ndarray) -> float:
+    def value(self, run: int) -> Value:
+        return partial(self._value, run)
+
+    def _value(self, run: int, obs: np.ndarray) -> float:
         value = self.agent.split(self.rows[run : run + 1])[1]
         return float(self.agent.value(value, torch.from_numpy(obs)[None, None])[0, 0, 0])
-
-    def achieves(self, achieved: np.ndarray, goal: np.ndarray) -> bool:
-        return math.dist(achieved, goal) <= self.threshold
-
-    def segments(self, run: int, env: int) -> list[tuple[int, int, bool]]:
-        """First and last step of each, and whether it is a whole episode."""
-        starts = self.rollout.starts[run, env].tolist()
-        over = self.rollout.terminated | self.rollout.cuts.truncated
-        firsts = [0, *(t for t in range(1, len(starts)) if starts[t])]
-        lasts = [*(f - 1 for f in firsts[1:]), len(starts) - 1]
-        return [
-            (a, b, bool(starts[a] and over[run, env, b]))
-            for a, b in zip(firsts, lasts, strict=True)
-        ]
 
 
 @st.composite
@@ -94,45 +97,18 @@ def cases(draw: st.DrawFn) -> Case:
     if before:
         ppo.collect(env, agent, rows, noise[:before])
     rollout = ppo.collect(env, agent, rows, noise[3:])
-    return Case(env, agent, rows, rollout, 0.0 if discrete else 0.11)
-
-
-@dataclass
-class Entry:
-    obs: np.ndarray
-    reward: float
-    success: bool
-
-
-def towards(case: Case, obs: Tensor, goal: np.ndarray) -> np.ndarray:
-    changed = obs.numpy().copy()
-    changed[case.g : 2 * case.g] = goal
-    return changed
-
-
-def proper_advantages(case: Case, run: int, entries: list[Entry], after: float) -> list[float]:
-    """Of one trajectory, behind which there is a value (0 where it has terminated)."""
-    values = [*(case.value(run, e.obs) for e in entries), after]
-    result, running = [0.0] * len(entries), 0.0
-    for t in reversed(range(len(entries))):
-        delta = entries[t].reward + SPEC.gamma * values[t + 1] - values[t]
-        running = result[t] = delta + SPEC.gamma * SPEC.gae_lambda * running
-    return result
+    rules = Rules(env.goal_size, 0.0 if discrete else 0.11, (-1.0, 0.0), success_ends=discrete)
+    return Case(env, agent, rows, rollout, rules)
 
 
 def copy_of(
     case: Case, run: int, env: int, a: int, b: int, goal: np.ndarray
 ) -> tuple[list[Entry], float]:
-    """An episode under another goal as the environment would have shown it; the value behind it."""
-    rollout, entries = case.rollout, []
-    for t in range(a, b + 1):
-        success = case.achieves(rollout.next_achieved[run, env, t].numpy(), goal)
-        obs = towards(case, rollout.obs[run, env, t], goal)
-        entries.append(Entry(obs, 0.0 if success else -1.0, success))
-        if success and case.ends_with_success:
-            return entries, 0.0
-    last = towards(case, rollout.cuts.next_obs[run, env, b], goal)
-    return entries, case.value(run, last)
+    """An episode under another goal, and the value that follows it."""
+    entries = described_copy(case.rollout, run, env, (a, b), goal, case.rules)
+    if entries[-1].success and case.rules.success_ends:
+        return entries, 0.0
+    return entries, case.value(run)(with_desired(case.rollout.cuts.next_obs[run, env, b], goal))
 
 
 def assert_copy(
@@ -156,7 +132,7 @@ def assert_copy(
     assert paths.ends[run, path, here].tolist() == [False] * (n - 1) + [True]
     np.testing.assert_allclose(
         advantage[run, path, here].numpy(),
-        proper_advantages(case, run, entries, after),
+        advantages(entries, case.value(run), after),
         rtol=0,
         atol=2e-5,
     )
@@ -171,7 +147,7 @@ def estimated(case: Case, paths: Trajectories) -> Tensor:
 @given(cases())
 @quick(40)
 def test_what_follows_is_of_the_same_episode(case):
-    """Also where the next one has begun; its goal is that of the step."""
+    """Also if the next episode has begun; its goal is that of the step."""
     rollout, g = case.rollout, case.g
     assert torch.equal(rollout.cuts.next_obs[..., :g], rollout.next_achieved)
     goals = rollout.obs[..., g : 2 * g]
@@ -181,22 +157,22 @@ def test_what_follows_is_of_the_same_episode(case):
 @given(cases())
 @quick(40)
 def test_real_steps(case):
-    """Whatever ends an episode; the rollout's cut end is followed by its own value."""
+    """Whatever ends an episode; what the rollout cuts is followed by its own value."""
     paths = Trajectories.real(case.rollout)
     advantage, steps = estimated(case, paths), paths.rewards.shape[-1]
     for run, env in np.ndindex(*paths.rewards.shape[:2]):
-        for a, b, _ in case.segments(run, env):
+        for a, b, _ in segments(case.rollout, run, env):
             obs, rewards = case.rollout.obs[run, env].numpy(), paths.rewards[run, env].tolist()
-            entries = [Entry(obs[t], rewards[t], False) for t in range(a, b + 1)]
+            entries = [Entry(obs[t], obs, rewards[t], False, t == a) for t in range(a, b + 1)]
             after = 0.0
             if case.rollout.cuts.truncated[run, env, b]:
-                after = case.value(run, case.rollout.cuts.next_obs[run, env, b].numpy())
+                after = case.value(run)(case.rollout.cuts.next_obs[run, env, b].numpy())
             elif not case.rollout.terminated[run, env, b]:
                 assert b == steps - 1
-                after = case.value(run, case.rollout.last_obs[run, env].numpy())
+                after = case.value(run)(case.rollout.last_obs[run, env].numpy())
             np.testing.assert_allclose(
                 advantage[run, env, a : b + 1].numpy(),
-                proper_advantages(case, run, entries, after),
+                advantages(entries, case.value(run), after),
                 rtol=0,
                 atol=2e-5,
             )
@@ -213,7 +189,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
     counted = np.zeros((2, RUNS))
     for run, env, copy in np.ndindex(*rollout.rewards.shape[:2], spec.k):
         path = env * spec.k + copy
-        for a, b, whole in case.segments(run, env):
+        for a, b, whole in segments(case.rollout, run, env):
             if not whole:
                 assert not paths.valid[run, path, a : b + 1].any()
                 continue
@@ -231,7 +207,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(case, strate
 @given(cases(), st.sampled_from(["final", "episode"]))
 @quick(40)
 def test_described_copies_can_be_cut_at_their_success(case, strategy):
-    """... which then ends them, terminated; without a success nothing is different."""
+    """The success then terminates them; without one, nothing changes."""
     rollout = case.rollout
     uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], 1)
     whole, cut = (
@@ -245,7 +221,7 @@ def test_described_copies_can_be_cut_at_their_success(case, strategy):
     )
     advantage = estimated(case, cut)
     for run, env in np.ndindex(*rollout.rewards.shape[:2]):
-        for a, b, complete in case.segments(run, env):
+        for a, b, complete in segments(case.rollout, run, env):
             if not complete:
                 assert not cut.valid[run, env, a : b + 1].any()
                 continue
@@ -259,7 +235,7 @@ def test_described_copies_can_be_cut_at_their_success(case, strategy):
 @given(cases(), st.sampled_from(["final", "future", "episode"]), st.integers(1, 2))
 @quick(40)
 def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
-    """One list per environment, goals and rewards of before the action, never cut at a success."""
+    """One list per environment, with goals and rewards from before the action."""
     spec = HindsightSpec(strategy=strategy, k=k)
     rollout = case.rollout
     uniform = Draws([3, 4], 1, CPU)(*rollout.rewards.shape[1:], spec.k)
@@ -267,43 +243,25 @@ def test_released_copies_end_at_a_truncation_without_a_value(case, strategy, k):
     advantage = estimated(case, paths)
     assert paths.valid.all()
     for run, env in np.ndindex(*rollout.rewards.shape[:2]):
-        achieved = rollout.obs[run, env, :, : case.g].numpy()
-        entries, begins = [], []
-        for a, b, _ in case.segments(run, env):
-            for t in range(a, b + 1):
-                for copy in range(spec.k):
-                    lowest = {"final": b, "future": t, "episode": a}[strategy]
-                    u = float(uniform[run, env, t, copy])
-                    goal = achieved[lowest + math.floor(u * (b - lowest + 1))]
-                    success = case.achieves(achieved[t], goal)
-                    obs = towards(case, rollout.obs[run, env, t], goal)
-                    entries.append(Entry(obs, 0.0 if success else -1.0, success))
-                    begins.append(t == a)
+        entries, _ = released_list(rollout, run, env, spec, uniform, case.rules)
         assert paths.rewards[run, env].tolist() == [e.reward for e in entries]
         np.testing.assert_array_equal(
             paths.obs[run, env].numpy(), np.array([e.obs for e in entries])
         )
-        # From a beginning to the next; the last one by its own value, unless it succeeds.
-        expected: list[float] = []
-        while len(expected) < len(entries):
-            first = len(expected)
-            last = next((i for i in range(first + 1, len(entries)) if begins[i]), len(entries)) - 1
-            at_end = last == len(entries) - 1 and not entries[last].success
-            after = case.value(run, entries[last].obs) if at_end else 0.0
-            expected += proper_advantages(case, run, entries[first : last + 1], after)
+        expected = released_advantages(entries, case.value(run))
         np.testing.assert_allclose(advantage[run, env].numpy(), expected, rtol=0, atol=2e-5)
 
 
 def assert_failure(
     case: Case, copies: Trajectories, advantage: Tensor, run: int, env: int, a: int, b: int
 ) -> None:
-    """One goal, there is such a goal, no step achieves it, and what follows has a value."""
+    """The copy has one goal of the space, which no step achieves, and is bootstrapped."""
     goal = copies.obs[run, env, a, case.g : 2 * case.g].numpy()
     points = [
         case.rollout.obs[run, env, a, : case.g].numpy(),
         *case.rollout.next_achieved[run, env, a : b + 1].numpy(),
     ]
-    assert not any(case.achieves(point, goal) for point in points)
+    assert not any(case.rules.achieves(point, goal) for point in points)
     assert case.env.task.contains(torch.from_numpy(goal))
     expected = copy_of(case, run, env, a, b, goal)
     assert len(expected[0]) == b - a + 1 and expected[1] != 0
@@ -313,8 +271,8 @@ def assert_failure(
 @given(cases(), st.sampled_from(SHARES), st.booleans())
 @quick(40)
 def test_described_shares_of_success(case, share, targeted):
-    """Successes are those of last steps; failures go on where the episode itself had ended."""
-    targeted &= not case.ends_with_success
+    """The last step decides on success; failures are bootstrapped where the episode ended."""
+    targeted &= not case.rules.success_ends
     spec = HindsightSpec(
         s_ratio=share, fidelity="described", failures="targeted" if targeted else "untargeted"
     )
@@ -326,14 +284,14 @@ def test_described_shares_of_success(case, share, targeted):
     for run in range(RUNS):
         kept, outcomes, failing = [0, 0], [0, 0], 0
         for env in range(rollout.rewards.shape[1]):
-            for a, b, whole in case.segments(run, env):
+            for a, b, whole in segments(case.rollout, run, env):
                 if not whole:
                     assert real.valid[run, env, a : b + 1].all()
                     assert not copies.valid[run, env, a : b + 1].any()
                     continue
                 reached = rollout.next_achieved[run, env, b].numpy()
                 desired = rollout.obs[run, env, b, case.g : 2 * case.g].numpy()
-                succeeded = case.achieves(reached, desired)
+                succeeded = case.rules.achieves(reached, desired)
                 outcomes[not succeeded] += 1
                 failing += bool(can_fail[run, env, a])
                 kept[not succeeded] += bool(real.valid[run, env, a : b + 1].all())
@@ -357,10 +315,13 @@ def after_first_draw(rollout: Rollout) -> Draws:
     return draw
 
 
-@given(cases(), st.sampled_from(SHARES), st.sampled_from(["released", "described"]))
-@quick(40)
-def test_a_run_among_others_is_that_run_alone(case, share, fidelity):
-    spec = HindsightSpec(s_ratio=share, fidelity=fidelity)
+@given(cases(), st.sampled_from(SHARES), st.sampled_from(["released", "described"]), st.booleans())
+@quick(60)
+def test_a_run_among_others_is_that_run_alone(case, share, fidelity, targeted):
+    targeted &= not case.rules.success_ends
+    spec = HindsightSpec(
+        s_ratio=share, fidelity=fidelity, failures="targeted" if targeted else "untargeted"
+    )
 
     def balanced(runs: list[int]) -> tuple[Trajectories, Trajectories]:
         index = torch.tensor(runs)
@@ -381,7 +342,7 @@ def test_a_run_among_others_is_that_run_alone(case, share, fidelity):
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_where_success_does_not_end_it_the_last_step_counts(ends):
-    """Three trajectories: a success amid, one at the end, and a cut one that has no end."""
+    """Three trajectories: a success in the middle, one at the end, and one that is cut."""
     success = torch.tensor([[[True, False, False, True, True]]])
     over = torch.tensor([[[False, True, False, True, False]]])
     nothing, there = torch.zeros(1, 1, 5, 1), torch.ones(1, 1, 5, dtype=torch.bool)

@@ -1,7 +1,7 @@
 """Transitions that carry their number in every field, and a replay buffer of plain lists.
 
-The numbers show any misalignment: a field's value is 10 x the transition's number + the field's +
-the component's eighth.  Nothing a transition leads to is what the next one begins with.
+A field's value is 10 x the transition's number + the field's number + the component / 8, so that a
+test notices any misalignment.  No observation after an action equals the next one before an action.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ def numbers(transition: np.ndarray, name: str) -> np.ndarray:
 
 
 def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after: bool = False):
-    """An observation [..., OBS], with the goal that transition `goal` achieved where it is not -1.
+    """An observation [..., OBS], whose desired goal transition `goal` has achieved (-1: its own).
 
-    after: the one after the action.
+    after: the observation after the action.
     """
     prefix = "next " if after else ""
     desired = numbers(transition, prefix + "desired")
@@ -51,7 +51,7 @@ def observed(transition: np.ndarray, *, after: bool = False) -> dict[str, np.nda
 
 
 def stored_reward(transition: np.ndarray) -> np.ndarray:
-    """[...]: what the environment gave."""
+    """The environment's rewards [...]."""
     return (0.5 + np.asarray(transition)).astype(np.float32)
 
 
@@ -66,7 +66,7 @@ class Transition:
 
 @dataclass
 class Slots:
-    """An environment's episodes as lists; the oldest leaves when its first step is overwritten."""
+    """An environment's episodes as lists; one is dropped once its first step is overwritten."""
 
     size: int
     longest: int  # an episode is cut after so many steps
@@ -92,7 +92,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Expected:
-    """A sampled transition as it must come out."""
+    """A sampled transition as it is expected."""
 
     transition: Transition
     goal: int  # the number of the transition whose achieved goal is desired, or -1: its own goal
@@ -101,7 +101,7 @@ class Expected:
 def candidates(
     episodes: Sequence[list[Transition]], episode: list[Transition], i: int, strategy: str
 ) -> list[Transition]:
-    """Whose goals may replace that of step i, each as likely as another (HER, section 4.5)."""
+    """Transitions whose goals may replace that of step i, equally likely (HER, section 4.5)."""
     if strategy == "final":
         return episode[-1:]
     if strategy == "future":
@@ -114,7 +114,7 @@ def candidates(
 def draw(
     environments: Sequence[Slots], uniform: Sequence[float], strategy: str, k: int
 ) -> Expected:
-    """A transition of one run by three numbers in [0, 1)."""
+    """The transition of a run that three numbers in [0, 1) select."""
     episodes = [episode for slots in environments for episode in slots.finished()]
     places = [(episode, i) for episode in episodes for i in range(len(episode))]
     episode, i = places[int(uniform[0] * len(places))]

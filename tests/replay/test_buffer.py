@@ -1,4 +1,4 @@
-"""The core against a buffer of plain lists that draws by the same random numbers."""
+"""The ring against a buffer of plain lists that draws with the same random numbers."""
 
 import copy
 import math
@@ -12,10 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.transitions import Batch
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.examples import quick
 from tests.replay.numbered import (
@@ -25,7 +23,6 @@ from tests.replay.numbered import (
     Expected,
     Slots,
     Transition,
-    candidates,
     draw,
     numbers,
     observation,
@@ -33,17 +30,18 @@ from tests.replay.numbered import (
 )
 
 ROW = RowLayout.of(OBS, GOAL, ACTION)
+OVER = np.ones((1, 1), bool)
 
 
 def reward(achieved, desired, ends):
-    """A reward that shows both goals and whether the episode ends, and success where they agree."""
+    """A reward that depends on both goals and the end of the episode; success if they are equal."""
     value = achieved[..., 0] - 2 * desired[..., 1] + 100_000 * ends
     return value, (achieved == desired).all(-1)
 
 
 @dataclass
 class Both:
-    """The buffer and the lists [run][env], filled alike; numbers count all transitions."""
+    """The buffer and the lists [run][env], filled with the same numbered transitions."""
 
     buffer: ReplayBuffer
     lists: list[list[Slots]]
@@ -60,7 +58,7 @@ class Both:
         return cls(buffer, lists, np.random.default_rng(seed))
 
     def step(self, ends: float) -> None:
-        """A step of every environment; an episode ends with probability `ends`, in some way."""
+        """A step of every environment; an episode ends with probability `ends`."""
         shape = len(self.lists), len(self.lists[0])
         number = self.count + np.arange(math.prod(shape)).reshape(shape)
         self.count += number.size
@@ -78,7 +76,7 @@ class Both:
             self.lists[place[0]][place[1]].add(transition, over)
 
     def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
-        """What the lists draw by `uniform` [run, sample, 3]."""
+        """What the lists draw with `uniform` [run, sample, 3]."""
         how = self.buffer.relabelling
         return [
             [draw(slots, u, how.strategy, how.k) for u in numbers_of_run]
@@ -101,7 +99,7 @@ def add(buffer, number, terminated, truncated, success) -> None:
 
 
 def terminates(e: Expected, how: Relabelling) -> bool:
-    """Whether a transition is terminated under its goal, written as a table of cases."""
+    """Whether a transition is terminated under its goal."""
     if e.goal == -1 or how.fidelity == "released":
         return e.transition.terminated
     if not how.terminates_on_success:
@@ -111,7 +109,7 @@ def terminates(e: Expected, how: Relabelling) -> bool:
 
 
 def ends_anyway(e: Expected, how: Relabelling) -> bool:
-    """Whether the reward for a new goal is told that the episode ends."""
+    """Whether the reward function gets to know that the episode ends under any goal."""
     if how.fidelity == "released" or not e.transition.terminated:
         return False
     return not (how.terminates_on_success and e.transition.success)
@@ -152,7 +150,7 @@ relabellings = st.builds(
     seed=st.integers(0, 10**6),
 )
 def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, seed):
-    """Unfinished and overlong episodes, wrap-around, runs and environments out of step."""
+    """With unfinished and overlong episodes, overwritten slots and several environments."""
     both = Both.of(runs, envs, slots, how, seed)
     something = False
     for _ in range(steps):
@@ -169,49 +167,11 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
     assert something or steps <= slots
 
 
-@quick(60)
-@given(st.sampled_from(GOAL_STRATEGIES), st.integers(1, 3), st.integers(0, 10**6))
-def test_every_transition_and_every_goal_is_equally_probable(strategy, envs, seed):
-    """Equally spaced numbers meet each transition once, and each of its possible goals once."""
-    both = Both.of(1, envs, 9, Relabelling(strategy, k=4), seed)
-    for _ in range(int(both.rng.integers(10, 30))):
-        both.step(0.4)
-    episodes = [episode for slots in both.lists[0] for episode in slots.finished()]
-    places = [(episode, i) for episode in episodes for i in range(len(episode))]
-    index = both.buffer.choose(np.linspace(0, 1, len(places), endpoint=False)[None] + 1e-9)
-    rows = both.buffer.gather(index)[0].numpy()
-    expected = [episode[i].number for episode, i in places]
-    np.testing.assert_array_equal(rows[:, ROW.obs], observation(np.array(expected)))
-    for at, (episode, i) in zip(index[0], places, strict=True):
-        allowed = [t.number for t in candidates(episodes, episode, i, strategy)]
-        m = len(allowed)
-        uniform = np.linspace(0, 1, m, endpoint=False)[None] + 1e-9
-        chosen = both.buffer.gather(both.buffer.goal_index(np.full((1, m), at), uniform))
-        goals = chosen[0].numpy()[:, ROW.next_achieved]
-        np.testing.assert_array_equal(goals, numbers(np.array(allowed), "next achieved"))
-
-
-def whole_episodes(lengths: list[int], how: Relabelling, size: int = 1000) -> ReplayBuffer:
-    """A buffer of one environment with episodes of these lengths, none of which terminates."""
-    buffer = ReplayBuffer(1, 1, size, ROW, how)
-    first = 0
-    for length in lengths:
-        number = first + np.arange(length)
-        rows = np.zeros((1, 1, length, ROW.width), np.float32)
-        rows[..., ROW.obs] = observation(number)
-        rows[..., ROW.next_obs] = observation(number, after=True)
-        rows[..., ROW.actions] = numbers(number, "action")
-        rows[..., ROW.reward] = stored_reward(number)
-        buffer.add_episodes(torch.from_numpy(rows))
-        first += length
-    return buffer
-
-
 def test_among_a_million_transitions_each_is_as_likely_as_another():
-    """Numbers of single precision would meet some of them three times and others once."""
+    """Numbers in single precision would draw some of them three times and others once."""
     row = RowLayout.of(2, 1, 1)
     buffer = ReplayBuffer(1, 1, 1_000_000, row, Relabelling())
-    buffer.add_episodes(torch.zeros(1, 1, 1_000_000, row.width))
+    buffer.add_rows(torch.zeros(1, 1, 1_000_000, row.width), OVER)
     index = buffer.choose((np.arange(2_000_000)[None] + 0.5) / 2_000_000)
     assert (np.bincount(index[0], minlength=1_000_000) == 2).all()
 
@@ -237,20 +197,6 @@ def test_a_run_alone_samples_the_same_as_among_others(strategy):
         torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
 
 
-def test_whole_episodes_are_the_same_as_their_steps():
-    """Also where they wrap around, and where one takes the place of several."""
-    how = Relabelling("episode", k=1)
-    for lengths in ([3, 4, 2, 6, 5, 1, 7], [2] * 9 + [10] + [1] * 4, [10, 10, 3]):
-        episodes = whole_episodes(lengths, how, size=10)
-        lists = Slots(10, 10)
-        last = set(np.cumsum(lengths) - 1)
-        for number in range(sum(lengths)):
-            lists.add(Transition(number, False, False), number in last)
-        uniform = np.random.default_rng(0).random((1, 50, 3))
-        expected = [[draw([lists], u, "episode", 1) for u in uniform[0].tolist()]]
-        compare(episodes.sample(uniform, reward), expected, how)
-
-
 def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
     other = ReplayBuffer(2, 2, 30, ROW, buffer.relabelling)
     other.load_state_dict(buffer.state_dict())
@@ -262,7 +208,7 @@ def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
 )
 @pytest.mark.parametrize("steps", [6, 25])
 def test_it_continues_where_it_was_saved(steps, copied):
-    """Before it is full, too, where not all that it holds has been written."""
+    """Also before every slot has been written."""
     how = Relabelling("random", k=3, terminates_on_success=True)
     both = Both.of(2, 2, 15, how)
     for _ in range(steps):
@@ -287,70 +233,6 @@ def test_discrete_actions_are_integers():
     assert batch.actions.tolist() == [list(range(10))] * 2
 
 
-@pytest.mark.parametrize("fidelity", ["described", "released"])
-@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_predator_prey_by_hand(strategy, fidelity):
-    """Rewards and terminations of relabelled transitions from the environment's rules.
-
-    An episode there terminates by interception, or, with reward -1, after the step limit; both must
-    be in the batch for the test to mean anything.
-    """
-    r = 2.0
-    spec = PredatorPreySpec(n_dims=2, grid_size=5.0, interception_distance=r, max_steps=6)
-    env = PredatorPrey(spec, [0, 1], 2)
-    how = Relabelling(strategy, 2, terminates_on_success=True, fidelity=fidelity)
-    buffer = ReplayBuffer(2, 2, 400, RowLayout.of(6, 2, 2), how)
-    rng = np.random.default_rng(0)
-    env.prepare_rollout(0, 150)
-    ways = {}  # how a transition ended, by its next achieved goal
-    for _ in range(150):
-        obs, desired = env.state.clone(), env.state[..., 2:4].clone()
-        actions = torch.from_numpy(rng.uniform(-1, 1, (2, 2, 2)).astype(np.float32))
-        done = env.step(actions)
-        rewards = torch.where(done.success, 1.0, torch.where(done.terminated, -1.0, 0.0))
-        next_obs = torch.cat([done.next_achieved, desired + 0.25, obs[..., 4:]], dim=-1)
-        cut = torch.zeros_like(done.terminated)
-        buffer.add(obs, actions, rewards, next_obs, done.terminated, cut, done.success)
-        for place in np.ndindex(2, 2):
-            key = tuple(done.next_achieved[place].tolist())
-            ways[key] = (bool(done.terminated[place]), bool(done.success[place]))
-    uniform = rng.random((2, 3000, 3))
-    batch = buffer.sample(uniform, env.task.reward)
-    seen = set()
-    relabelled = uniform[..., 1] < 2 / 3
-    for place in zip(*relabelled.nonzero(), strict=True):
-        achieved = tuple(batch.next_obs[place][:2].tolist())
-        goal = batch.obs[place][2:4].tolist()
-        assert batch.next_obs[place][2:4].tolist() == goal
-        terminated, success = ways[achieved]
-        failed = terminated and not success
-        reached = math.dist(achieved, goal) <= r
-        reward = float(batch.rewards[place])
-        if fidelity == "described":
-            assert reward == (1 if reached else -1 if failed else 0)
-            assert bool(batch.terminated[place]) == (reached or failed)
-        else:
-            assert reward == (1 if reached else 0)
-            assert bool(batch.terminated[place]) == terminated
-        seen.add((terminated, success, reached))
-    # A last step reaches its own goal under `final`, and nearly so under `future`.
-    wanted = {(False, False, True), (True, False, True), (True, True, True), (False, False, False)}
-    if strategy in ("episode", "random"):
-        wanted |= {(True, False, False), (True, True, False)}
-    assert wanted <= seen
-
-
-def test_what_is_not_relabelled_stays_as_the_environment_gave_it():
-    how = Relabelling("future", k=0, terminates_on_success=True)
-    both = Both.of(1, 1, 30, how)
-    for _ in range(30):
-        both.step(0.4)
-    uniform = both.rng.random((1, 200, 3))
-    batch = both.buffer.sample(uniform, lambda *_: pytest.fail("no reward is asked for"))
-    compare(batch, both.expected(uniform), how)
-    assert batch.terminated.any() and not batch.terminated.all()
-
-
 def test_errors_leave_the_buffer_as_it_was():
     how = Relabelling("future", terminates_on_success=True)
     with pytest.raises(ValueError, match="size: 3 is not allowed; it must be at least 4"):
@@ -364,17 +246,7 @@ def test_errors_leave_the_buffer_as_it_was():
     step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
     with pytest.raises(ValueError, match="success: None is not allowed"):
         buffer.add(*step)
-    with pytest.raises(ValueError, match="11 steps is not allowed; it must have 1 to 10"):
-        buffer.add_episodes(torch.zeros(1, 1, 11, ROW.width))
     assert len(buffer) == buffer.position == 0
-    buffer.add(*step, flag)
-    with pytest.raises(
-        ValueError, match=r"rows: shape \(1, 1, 2, 1\) is not allowed; it must be \(1, 1,"
-    ):
-        buffer.add_episodes(torch.zeros(1, 1, 2, 1))
-    with pytest.raises(ValueError, match="while another episode is open"):
-        buffer.add_episodes(torch.zeros(1, 1, 2, ROW.width))
-    assert buffer.position == 1 and buffer.elapsed.item() == 1
 
 
 @pytest.mark.parametrize(
@@ -391,7 +263,7 @@ def test_errors_leave_the_buffer_as_it_was():
     ],
 )
 def test_shapes_that_would_shift_or_spread(name, shape, wanted):
-    """Columns that are too few move those after them; sizes of 1 spread over runs."""
+    """Too few columns would shift those after them, and sizes of 1 would be broadcast."""
     buffer = ReplayBuffer(2, 3, 30, ROW, Relabelling(terminates_on_success=True))
     flag = torch.zeros(2, 3, dtype=torch.bool)
     step = {"obs": torch.zeros(2, 3, OBS), "actions": torch.zeros(2, 3, ACTION)}

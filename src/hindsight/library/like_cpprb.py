@@ -10,36 +10,40 @@ Differences from cpprb: terminations are recomputed for the new goal by `termina
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 
-from hindsight.replay.buffer import Relabelling, RowLayout, check_choice, check_count
-from hindsight.replay.episodes import (
+from hindsight.relabel import goals
+from hindsight.replay.buffer import Index, Relabelling, RowLayout, check_choice, check_count
+from hindsight.replay.fields import (
     Array,
-    EpisodeBuffer,
     Field,
-    RelabelAt,
+    FieldBuffer,
     Rows,
     check_finite,
     check_function,
-    per_row,
+    judged,
+    laid_out,
     truth,
 )
 from hindsight.specs.base import Fidelity
-from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
+from hindsight.specs.replay import GoalStrategy
 
 #: (next states [n, ...], actions [n, ...], goals [n, ...]) -> [n]
 OfStates = Callable[[Array, Array, Array], Any]
 
+RelabelAt = Literal["sampling", "episode_end"]
+#: The shape and the type of each array of a step, by name.
+Arrays = Mapping[str, tuple[tuple[int, ...], Any]]
 #: Names that `env_dict` may not use: arrays that the buffer adds to a transition or a sample.
 MADE = {"goal", "achieved goal", "rew", "ended", "failed", "weights", "indexes"}
 #: The arguments of reward and termination functions, for error messages.
 ABOUT = "(next states, actions, goals)"
 
 
-class HindsightReplayBuffer:
+class HindsightReplayBuffer(FieldBuffer):
     """Hindsight replay for any environment, with the interface of cpprb.
 
         buffer = HindsightReplayBuffer(
@@ -117,64 +121,91 @@ class HindsightReplayBuffer:
         """
         size, max_episode_len = _whole(size), _whole(max_episode_len)
         additional_goals = _whole(additional_goals)
-        check_choice("strategy", strategy, GOAL_STRATEGIES)
+        check_choice("relabel_at", relabel_at, get_args(RelabelAt))
+        check_count("size", size, 1)
         check_count("additional_goals", additional_goals, 0)
         check_count("max_episode_len", max_episode_len, 1)
-        for name, function, what in (
-            ("reward_func", reward_func, ABOUT),
-            ("goal_func", goal_func, "states"),
-            ("terminated_func", terminated_func, ABOUT),
-        ):
-            if function is not None or name == "reward_func":
-                check_function(name, function, what)
-        env_dict = _arrays(env_dict, default_dtype)
-        for name in (state, action, next_state):
-            if name not in env_dict:
-                raise ValueError(f"env_dict: {name!r} is missing; it has {sorted(env_dict)}")
-        for name in sorted(MADE & set(env_dict)):
-            raise ValueError(f"env_dict: {name!r} is not allowed; the buffer adds it by itself")
-        self.max_episode_len = max_episode_len
-        self.strategy = strategy
-        self.additional_goals = 1 if strategy == "final" else additional_goals
+        if max_episode_len > size:
+            raise ValueError(
+                f"size: {size} is not allowed; it must be at least max_episode_len, "
+                f"{max_episode_len}"
+            )
+        check_function("reward_func", reward_func, ABOUT)
+        check_function("goal_func", goal_func, "states", optional=True)
+        check_function("terminated_func", terminated_func, ABOUT, optional=True)
+        self.max_episode_len, self.strategy = max_episode_len, strategy
+        self.additional_goals = k = 1 if strategy == "final" else additional_goals
         self._reward, self._goal, self._terminated = reward_func, goal_func, terminated_func
-        self._next_state, self._action = next_state, action
-        recomputes = fidelity == "described" and self.additional_goals > 0 and done in env_dict
+        self._state, self._action, self._next_state, self._done = state, action, next_state, done
+        arrays = _arrays(env_dict, default_dtype)
+        recomputes = fidelity == "described" and k > 0 and done in arrays
         if recomputes and terminated_func is None:
             raise ValueError(
                 f"terminated_func: None is not allowed, because {done!r} is recomputed for new "
                 f"goals; pass a function, or fidelity='released' to keep {done!r} as stored"
             )
-        state_shape = env_dict[state]["shape"]
-        if env_dict[next_state]["shape"] != state_shape:
-            raise ValueError(
-                f"{next_state}: shape {env_dict[next_state]['shape']} is not allowed; it must be "
-                f"that of {state}, {state_shape}"
-            )
-        self.goal_shape = state_shape if goal_shape is None else _shape("goal_shape", goal_shape)
-        if goal_func is None and self.goal_shape != state_shape:
-            raise ValueError(
-                f"goal_shape: {self.goal_shape} is not allowed without a goal_func; it must be "
-                f"that of a state, {state_shape}"
-            )
-        names = {"state": state, "action": action, "next_state": next_state, "done": done}
-        self._fields, row = _layout(env_dict, self.goal_shape, names, goal_func is not None)
-        self._given = [self._fields[name] for name in env_dict]
-        self._n_state = int(np.prod(state_shape))
-        self._state, self._done = state, done
-        self.episodes = EpisodeBuffer(
+        fields, row, self.goal_shape = self._layout(arrays, goal_shape)
+        self._given = [fields[name] for name in arrays]
+        #: Copies of an episode's steps that are stored when it ends.
+        self._copies = k if relabel_at == "episode_end" else 0
+        super().__init__(
             size,
             1,
-            self._fields,
+            fields,
             row,
-            Relabelling(strategy, self.additional_goals, recomputes, fidelity),
-            self._outcome,
-            relabel_at=relabel_at,
+            Relabelling(strategy, k - self._copies, recomputes, fidelity),
+            longest=max_episode_len + 1,  # `on_episode_end` ends it before
             prioritized=prioritized,
             alpha=alpha,
             eps=eps,
-            max_episode_len=max_episode_len,
             seed=seed,
         )
+
+    def _layout(
+        self, arrays: Arrays, goal_shape: int | Sequence[int] | None
+    ) -> tuple[dict[str, Field], RowLayout, tuple[int, ...]]:
+        """Fields of a transition, their row, and the shape of a goal; ValueError if unfit."""
+        state, next_state, done = self._state, self._next_state, self._done
+        for name in (state, self._action, next_state):
+            if name not in arrays:
+                raise ValueError(f"env_dict: {name!r} is missing; it has {sorted(arrays)}")
+        for name in sorted(MADE & set(arrays)):
+            raise ValueError(f"env_dict: {name!r} is not allowed; the buffer adds it by itself")
+        shapes = {name: shape for name, (shape, _) in arrays.items()}
+        if shapes[next_state] != shapes[state]:
+            raise ValueError(
+                f"{next_state}: shape {shapes[next_state]} is not allowed; it must be that of "
+                f"{state}, {shapes[state]}"
+            )
+        if shapes.get(done, (1,)) != (1,):
+            raise ValueError(f"{done}: shape {shapes[done]} is not allowed; it must be (1,)")
+        goal = shapes[state] if goal_shape is None else _shape("goal_shape", goal_shape)
+        if self._goal is None and goal != shapes[state]:
+            raise ValueError(
+                f"goal_shape: {goal} is not allowed without a goal_func; it must be that of a "
+                f"state, {shapes[state]}"
+            )
+        fields = laid_out(
+            [
+                *((name, shape, dtype) for name, (shape, dtype) in arrays.items()),
+                ("goal", goal, arrays[state][1]),
+                ("achieved goal", goal if self._goal is not None else (0,), np.float32),
+                *((name, (1,), np.float32) for name in ("rew", "ended", "failed")),
+            ]
+        )
+        columns = {name: field.columns for name, field in fields.items()}
+        row = RowLayout(
+            width=columns["failed"].stop,
+            obs=columns[state],
+            next_obs=columns[next_state],
+            desired=(columns["goal"],),
+            next_achieved=columns[next_state if self._goal is None else "achieved goal"],
+            actions=columns[self._action],
+            reward=columns["rew"].start,
+            terminated=columns.get(done, columns["ended"]).start,
+            failed=columns["failed"].start,
+        )
+        return fields, row, goal
 
     def add(self, **kwargs: Any) -> None:
         """Add a step, or several with a leading axis, as keyword arguments named in `env_dict`.
@@ -188,8 +219,15 @@ class HindsightReplayBuffer:
             raise ValueError(
                 f"add: {sorted(kwargs)} is not allowed; its arguments must be {sorted(names)}"
             )
-        steps = max(np.asarray(kwargs[self._state]).size // self._n_state, 1)
-        rows = np.zeros((steps, self.episodes.row.width), np.float32)
+        of_one = int(np.prod(self.fields[self._state].shape))
+        steps = max(np.asarray(kwargs[self._state]).size // of_one, 1)
+        length = int(self.ring.elapsed[0, 0]) + steps
+        if length > self.max_episode_len:
+            raise ValueError(
+                f"an episode of {length} steps is not allowed; it must have 1 to "
+                f"{self.max_episode_len}"
+            )
+        given: dict[str, Array] = {}
         for field in self._given:
             values = np.asarray(kwargs[field.name])
             # A single number may lack its axis, and a single step the axis of steps.
@@ -197,9 +235,11 @@ class HindsightReplayBuffer:
                 values = values.reshape(steps, *field.shape)
             if field.name == self._done:
                 values = truth(field.name, values, (steps, *field.shape))
-            field.write(rows, values)
-        check_finite(rows, self._fields)
-        self.episodes.add(rows[None])
+            given[field.name] = values
+        self._store(self._written((steps,), given), over=False)
+
+    def _store(self, rows: Rows, over: bool) -> None:
+        self.ring.add_rows(rows[None, None], np.array([[over]]))
 
     def on_episode_end(self, goal: Any) -> None:
         """End the episode, so that it can be sampled.  Does nothing if no episode is open.
@@ -213,31 +253,56 @@ class HindsightReplayBuffer:
             ValueError: the goal has another shape or is not finite, or a function returned an
                 invalid result.
         """
-        rows = self.episodes.open_rows(0)
-        n = len(rows)
+        ring, row = self.ring, self.row
+        n = int(ring.elapsed[0, 0])
         if n == 0:
             return
         desired = np.asarray(goal)
-        if desired.size == int(np.prod(self.goal_shape)) and desired.ndim == 0:
-            desired = desired.reshape(self.goal_shape)  # a single number may lack its axis
-        if desired.shape != (n, *self.goal_shape):
-            if desired.shape != self.goal_shape:
-                raise ValueError(
-                    f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
-                )
-            desired = np.broadcast_to(desired, (n, *self.goal_shape))
-        self._fields["goal"].write(rows, desired)
+        if desired.ndim == 0:
+            desired = desired[None]  # a single number may lack its axis
+        if desired.shape not in (self.goal_shape, (n, *self.goal_shape)):
+            raise ValueError(
+                f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
+            )
+        slots = np.arange(ring.position - n, ring.position) % ring.n_slots
+        rows = ring.gather(slots).numpy()
+        self.fields["goal"].write(rows, np.broadcast_to(desired, (n, *self.goal_shape)))
         if self._goal is not None:
-            achieved = np.asarray(self._goal(self._fields[self._next_state].read(rows)))
+            achieved = np.asarray(self._goal(self.fields[self._next_state].read(rows)))
             if achieved.shape != (n, *self.goal_shape):
                 raise ValueError(
                     f"goal_func: it returned shape {achieved.shape} for {n} states, which is not "
                     f"allowed; it must return {(n, *self.goal_shape)}"
                 )
-            self._fields["achieved goal"].write(rows, achieved)
-        check_finite(rows, self._fields)
-        rows[:, self.episodes.row.reward] = self._outcome(rows)[0]
-        self.episodes.end_episodes([0])
+            self.fields["achieved goal"].write(rows, achieved)
+        check_finite(rows, self.fields)
+        reward, success = self._outcome(rows, slots)
+        rows[:, row.reward] = reward
+        rows[:, row.failed] = (rows[:, row.terminated] > 0) & ~success
+        ring.replace(slots, torch.from_numpy(rows))
+        copies = self._copies_of(rows, slots)  # the last that may raise
+        ring.end_episodes()
+        for copy in copies:
+            self._store(copy, over=True)
+
+    def _copies_of(self, rows: Rows, slots: Index) -> Sequence[Rows]:
+        """Copies [step, width] of the open episode with other goals, which may be its own."""
+        ring, k, n = self.ring, self._copies, len(rows)
+        if not k:
+            return []
+        step = np.tile(np.arange(n), k)
+        uniform = self.rng.random(len(step))
+        if self.strategy == "random":
+            oldest = int(ring._oldest[0, 0])
+            source = (oldest + (uniform * (ring.position - oldest)).astype(int)) % ring.n_slots
+        else:
+            of_episode = goals.STRATEGIES[self.strategy](step, step, n - step)
+            source = slots[goals.drawn(of_episode, uniform)]
+        copies = rows[step]
+        copies[:, self.row.desired[0]] = ring.gather(source).numpy()[:, self.row.next_achieved]
+        every = np.ones(len(copies), bool)
+        ring.settle(torch.from_numpy(copies), every, *self._outcome(copies, source))
+        return np.split(copies, k)
 
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, Array]:
         """Sample a batch; returns the arrays of `env_dict`, "goal", and "rew" [sample, 1], by name.
@@ -251,10 +316,8 @@ class HindsightReplayBuffer:
         Raises:
             ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
         """
-        # cpprb accepts NumPy's booleans, which cannot be negated.
-        exponent = float(beta) if isinstance(beta, np.bool_) else beta
-        rows, weights, indexes = self.episodes.sample(batch_size, exponent)
-        batch = self._read(rows)
+        rows, weights, indexes = self._drawn(batch_size, beta)
+        batch = self._named(rows)
         if weights is not None:
             batch |= {"weights": weights, "indexes": indexes}
         return batch
@@ -272,61 +335,37 @@ class HindsightReplayBuffer:
         numbers = np.asarray(indexes)
         if numbers.dtype.kind == "f" and (numbers == np.trunc(numbers)).all():
             numbers = numbers.astype(np.int64)
-        self.episodes.update_priorities(numbers, priorities)
+        super().update_priorities(numbers, priorities)
 
     def get_max_priority(self) -> float:
         """Return the largest |TD error| so far; 1 if none is larger, or if alpha is 0."""
-        buffer = self.episodes.with_priorities
-        largest = float(buffer.largest[0])
-        return 1.0 if largest == 1 else largest ** (1 / buffer.alpha) - buffer.eps
+        ring = self._prioritized
+        largest = float(ring.largest[0])
+        return 1.0 if largest == 1 else largest ** (1 / ring.alpha) - ring.eps
 
     def get_stored_size(self) -> int:
         """Return the number of transitions that can be sampled; it grows when an episode ends."""
-        return len(self.episodes)
+        return len(self)
 
     def get_buffer_size(self) -> int:
         """Return the capacity in transitions."""
-        return self.episodes.size
+        return self.ring.n_slots
 
     def get_all_transitions(self, shuffle: bool = False) -> dict[str, Array]:
         """Return all transitions that can be sampled, oldest first or shuffled."""
-        rows = self.episodes.all_rows()
-        return self._read(self.episodes.rng.permutation(rows) if shuffle else rows)
+        rows = self.ring.gather(self.ring.stored()).numpy()
+        return self._named(self.rng.permutation(rows) if shuffle else rows)
 
-    def clear(self) -> None:
-        """Forget every transition."""
-        self.episodes.clear()
-
-    def save(self, path: str | Path) -> None:
-        """Write transitions, open episode, priorities and generator; FileError if it fails."""
-        self.episodes.save(Path(path))
-
-    def load(self, path: str | Path) -> None:
-        """Restore a file that `save` wrote, into a buffer made with the same arguments.
-
-        Runs no code from the file.
-
-        Raises:
-            FileError: the file is damaged or from a buffer with other settings.  This buffer is
-                then unchanged.
-        """
-        self.episodes.load(Path(path))
-
-    def _read(self, rows: Rows) -> dict[str, Array]:
-        fields = [*self._given, self._fields["goal"], self._fields["rew"]]
+    def _named(self, rows: Rows) -> dict[str, Array]:
+        fields = [*self._given, self.fields["goal"], self.fields["rew"]]
         return {field.name: field.read(rows) for field in fields}
 
-    def _outcome(self, rows: Rows) -> tuple[Array, Array]:
-        """Compute rewards and terminations of the rows' actions under the rows' goals."""
-        n = len(rows)
+    def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
         names = (self._next_state, self._action, "goal")
-        arguments = [self._fields[name].read(rows) for name in names]
-        reward = per_row("reward_func", self._reward(*arguments), n)
-        reward = reward.astype(np.float32, copy=False)
-        if not self.episodes.relabelling.terminates_on_success:
-            return reward, np.zeros(n, bool)
-        assert self._terminated is not None
-        return reward, per_row("terminated_func", self._terminated(*arguments), n).astype(bool)
+        arguments = [self.fields[name].read(rows) for name in names]
+        recomputes = self.ring.relabelling.terminates_on_success
+        ends = ("terminated_func", self._terminated) if recomputes else None
+        return judged(len(rows), arguments, ("reward_func", self._reward), ends)
 
 
 def _whole(value: Any) -> Any:
@@ -334,8 +373,8 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
-    """Check `env_dict` and complete its shapes and types; raise ValueError if it is invalid.
+def _arrays(env_dict: Any, default: Any) -> Arrays:
+    """Shape and type of each array of `env_dict`; raise ValueError if it is invalid.
 
     `default` is the type of arrays that have none; None: float32.
     """
@@ -347,14 +386,14 @@ def _arrays(env_dict: Any, default: Any) -> dict[str, dict[str, Any]]:
             raise ValueError(
                 f'{name}: {of!r} is not allowed; it must be a dictionary with "shape" and "dtype"'
             )
-        given = of.get("dtype", np.float32 if default is None else default)
+        given = of.get("dtype", default)
         try:
-            dtype: np.dtype[Any] | None = np.dtype(given)
+            dtype = np.dtype(np.float32 if given is None else given)
         except TypeError:
-            dtype = None
-        if dtype is None or dtype.kind not in "fiub":
+            dtype = np.dtype(object)
+        if dtype.kind not in "fiub":
             raise ValueError(f"{name}: dtype {given!r} is not allowed; it must be a numeric type")
-        arrays[name] = {"shape": _shape(name, of.get("shape", 1)), "dtype": dtype}
+        arrays[name] = _shape(name, of.get("shape", 1)), dtype
     return arrays
 
 
@@ -366,47 +405,3 @@ def _shape(name: str, shape: Any) -> tuple[int, ...]:
             f"{name}: shape {shape!r} is not allowed; it must be whole numbers, 1 or more"
         )
     return tuple(int(size) for size in sizes)
-
-
-def _layout(
-    env_dict: Mapping[str, Mapping[str, Any]],
-    goal_shape: tuple[int, ...],
-    names: Mapping[str, str],
-    has_goal_func: bool,
-) -> tuple[dict[str, Field], RowLayout]:
-    """Lay out the fields of a transition: the arrays of `env_dict` and those that the buffer adds.
-
-    `names` maps state, action, next_state and done to their names in `env_dict`.
-    """
-    fields: dict[str, Field] = {}
-    width = 0
-
-    def append(name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> slice:
-        nonlocal width
-        columns = slice(width, width + int(np.prod(shape)))
-        fields[name] = Field(name, columns, shape, np.dtype(dtype))
-        width = columns.stop
-        return columns
-
-    for name, of in env_dict.items():
-        append(name, of["shape"], of["dtype"])
-    goal = append("goal", goal_shape, fields[names["state"]].dtype)
-    next_state = fields[names["next_state"]].columns
-    achieved = append("achieved goal", goal_shape) if has_goal_func else next_state
-    reward = append("rew", (1,)).start
-    done = fields.get(names["done"]) or Field("done", append("ended", (1,)), (1,), np.dtype(bool))
-    if done.shape != (1,):
-        raise ValueError(f"{done.name}: shape {done.shape} is not allowed; it must be (1,)")
-    failed = append("failed", (1,)).start
-    row = RowLayout(
-        width=width,
-        obs=fields[names["state"]].columns,
-        next_obs=next_state,
-        desired=(goal,),
-        next_achieved=achieved,
-        actions=fields[names["action"]].columns,
-        reward=reward,
-        terminated=done.columns.start,
-        failed=failed,
-    )
-    return fields, row

@@ -4,23 +4,22 @@ Stable-Baselines3's algorithms accept it: `replay_buffer_class=HerReplayBuffer`.
 generator in the same state, it draws exactly the samples that theirs draws, in the same order.
 
 Differences: if the environment has a `compute_terminated`, terminations are recomputed for the new
-goal, unless `fidelity="released"`; with several environments, a full buffer drops some episodes a
-little earlier; and `save` does not write a pickle.  For priorities and the strategy `random` use
-`replay.her.HindsightReplayBuffer`.
+goal, unless `fidelity="released"`; and `save` does not write a pickle.  For priorities and the
+strategy `random` use `replay.her.HindsightReplayBuffer`.
 """
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
-from gymnasium.spaces import Dict, Discrete, Space
+from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
-from hindsight.replay.episodes import Array, Rows, truth
+from hindsight.replay.fields import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import EpisodeStrategy
@@ -43,8 +42,7 @@ class HerReplayBuffer:
         model = SAC("MultiInputPolicy", env, replay_buffer_class=HerReplayBuffer)
 
     Arrays such as `dones` have Stable-Baselines3's layout: one row per step of all environments, 0
-    where nothing is stored.  They are assembled on access, because this buffer stores each episode
-    contiguously.  After `load` they start with the open episodes.
+    where nothing is stored.  They are assembled on access.
     """
 
     def __init__(
@@ -97,51 +95,31 @@ class HerReplayBuffer:
                 f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; this buffer "
                 "always stores both observations"
             )
-        if not isinstance(observation_space, Dict):
-            raise ValueError(
-                f"observation_space: {observation_space} is not allowed; it must be a Dict"
-            )
-        strategy = str(getattr(goal_selection_strategy, "name", goal_selection_strategy)).lower()
+        strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy).lower()
         check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
         check_count("n_sampled_goal", n_sampled_goal, 0)
-        check_count("n_envs", n_envs, 1)
         self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
-        self.goal_selection_strategy = strategy
+        self.goal_selection_strategy: EpisodeStrategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
         self._seed = seed
-        self._discrete = [key for key, s in observation_space.items() if isinstance(s, Discrete)]
         self.buffer = HindsightReplayBuffer(
             buffer_size,
             _seen(env, observation_space, action_space, n_envs),
-            strategy=strategy,  # type: ignore[arg-type]
+            strategy=strategy,
             k=n_sampled_goal,
             fidelity=fidelity,
             compute_terminated=compute_terminated,
             copy_infos=copy_info_dict,
-            rest="drop",
             seed=seed,
         )
+        spaces = self.buffer.observation_space
+        self._discrete = [key for key in GOAL_KEYS if isinstance(spaces[key], Discrete)]
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
-        self.buffer_size = max(buffer_size // n_envs, 1)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Start counting steps, beginning with those of the open episodes."""
-        n_open, ring = self.buffer.episodes.n_open, self.buffer.episodes.buffer
-        self._steps = max(n_open)
-        self._begins = [self._steps - n for n in n_open]
-        shape = self.buffer_size, self.n_envs
-        #: For each step [row, env], of its finished episode: the number of the first step (counted
-        #: like `_steps`), the ring position of that step, and the length; -1 without an episode.
-        self._first, self._position = np.full(shape, -1), np.full(shape, -1)
-        self._length = np.full(shape, -1, np.int32)
-        #: The step's own slot in the ring.
-        self._slot = np.full(shape, -1, np.int32)
-        #: Ring positions of loaded transitions, whose rows in the arrays are unknown.
-        self._loaded = ring.position - len(self.buffer), ring.position
-        self._can_be_sampled: Array | None = None
+        self.buffer_size = self.buffer.ring.n_slots
+        #: What can be sampled, in Stable-Baselines3's order, and the state of the ring it is of.
+        self._order: tuple[bytes, Array] = (b"", np.zeros(0, int))
 
     def set_env(self, env: Any) -> None:
         """Set the environment, which a pickled buffer lacks; see the argument `env`.
@@ -155,12 +133,12 @@ class HerReplayBuffer:
     @property
     def pos(self) -> int:
         """The row of the arrays that the next step will fill."""
-        return self._steps % self.buffer_size
+        return self.buffer.ring.position % self.buffer_size
 
     @property
     def full(self) -> bool:
         """Whether every row of the arrays has been filled once."""
-        return self._steps >= self.buffer_size
+        return self.buffer.ring.position >= self.buffer_size
 
     def add(
         self,
@@ -189,13 +167,7 @@ class HerReplayBuffer:
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
         action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
         info: Any = infos if self.copy_info_dict else {}
-        position = self.buffer.episodes.buffer.position
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
-        # Overwriting the first step of an episode drops the whole episode.
-        if (self._first[self.pos] == self._steps - self.buffer_size).any():
-            self._can_be_sampled = None
-        self._steps += 1
-        self._note_ends(np.flatnonzero(over), position)
 
     def sample(self, batch_size: int, env: Any = None) -> ReplaySamples:
         """Sample a batch, partly relabelled.
@@ -226,130 +198,98 @@ class HerReplayBuffer:
         Relabelled transitions come last, and their goals are drawn after all transitions.
         """
         check_count("batch_size", batch_size, 1)
-        episodes = self.buffer.episodes
         draw: Any = np.random
         if self._seed is not None:  # shares the state of the buffer's generator, which is saved
-            draw = np.random.RandomState(episodes.rng.bit_generator)
-        places = self._sampled_from()
-        index = places[draw.randint(0, len(places), batch_size)]  # same as `choice`, but faster
+            draw = np.random.RandomState(self.buffer.rng.bit_generator)
+        stored = self._stored()
+        index = stored[draw.randint(0, len(stored), batch_size)]  # same as `choice`, but faster
         share = 1 - 1 / (self.n_sampled_goal + 1)
         relabelled, others = np.split(index, [int(share * batch_size)])
         uniform = np.zeros((batch_size, 2))
         uniform[: len(others), 0] = 1.0  # never relabelled
-        count = episodes.candidates(relabelled)
         if self.goal_selection_strategy != "final":
+            _, count = self.buffer.ring.candidates(self.goal_selection_strategy, relabelled)
             uniform[len(others) :, 1] = (draw.randint(0, count) + 0.5) / count
         return self.buffer.sample_at(np.concatenate([others, relabelled]), uniform)
 
-    def _sampled_from(self) -> Array:
-        """Return the ring slots that can be sampled, in Stable-Baselines3's order."""
-        if self._can_be_sampled is None:
-            ring = self.buffer.episodes.buffer
-            first, end = self._loaded
-            loaded = np.arange(max(first, ring.position - len(self.buffer)), end) % ring.n_slots
-            slots = self._slots()
-            self._can_be_sampled = np.concatenate([loaded, slots[slots >= 0]])
-        if not len(self._can_be_sampled):
+    def _stored(self) -> Array:
+        """What can be sampled, as indices into the ring, in Stable-Baselines3's order."""
+        ring = self.buffer.ring
+        state = ring._oldest.tobytes() + ring.finished().tobytes()
+        if self._order[0] != state:
+            row, env = self._finished().nonzero()
+            self._order = state, env * ring.n_slots + row
+        if not len(self._order[1]):
             raise ValueError(NOTHING_TO_SAMPLE.format(""))
-        return self._can_be_sampled
+        return self._order[1]
 
-    def _slots(self) -> Array:
-        """Return the ring slot of each step [row, env]; -1 if it is not stored (any more)."""
-        oldest = self.buffer.episodes.buffer.position - len(self.buffer)
-        there = (self._first >= self._steps - self.buffer_size) & (self._position >= oldest)
-        return np.where(there, self._slot, -1)
-
-    def _note_ends(self, envs: Iterable[int], position: int) -> None:
-        """Record that these environments' finished episodes are in the ring from `position` on."""
-        for env in map(int, envs):
-            first, steps = self._begins[env], self._steps - self._begins[env]
-            if steps:
-                places = self._places(first)
-                gone = steps - len(places)  # steps of an episode that is longer than the arrays
-                self._first[places, env] = first + gone
-                self._position[places, env] = position + gone
-                self._length[places, env] = len(places)
-                slots = position + np.arange(gone, steps)
-                self._slot[places, env] = slots % self.buffer.episodes.buffer.n_slots
-                position += steps
-                self._can_be_sampled = None
-            self._begins[env] = self._steps
+    def _finished(self) -> Array:
+        """Whether a step of a finished episode is stored there, [row, env] bool."""
+        ring = self.buffer.ring
+        there = np.zeros(ring.n_envs * ring.n_slots, bool)
+        there[ring.stored()] = True
+        return there.reshape(ring.n_envs, ring.n_slots).T
 
     @property
     def observations(self) -> dict[str, Array]:
         """Observations by key, [row, env, ...]."""
-        return self._all(0)
+        return {key: self._array(key) for key in GOAL_KEYS}
 
     @property
     def next_observations(self) -> dict[str, Array]:
         """Next observations by key, [row, env, ...]."""
-        return self._all(self.buffer.episodes.row.next_obs.start)
+        return {key: self._array(f"next {key}") for key in GOAL_KEYS}
 
     @property
     def actions(self) -> Array:
         """Actions, [row, env, action]."""
-        rows, field = self._rows(), self.buffer.episodes.fields["action"]
-        flat = field.read(rows.reshape(-1, rows.shape[-1]))
-        return _single(flat.reshape(*rows.shape[:2], -1))
+        return _single(self._array("action").reshape(self.buffer_size, self.n_envs, -1))
 
     @property
     def rewards(self) -> Array:
         """Rewards as stored, [row, env]."""
-        return self._rows()[..., self.buffer.episodes.row.reward]
+        return self._array("reward")
 
     @property
     def dones(self) -> Array:
         """1 where an episode ended, else 0, [row, env]."""
-        last = (self._position + self._length - 1) % self.buffer.episodes.buffer.n_slots
-        return (self._slots() == last).astype(np.float32)
+        return (self._finished() & (self.buffer.ring._left[0].T == 1)).astype(np.float32)
 
     @property
     def timeouts(self) -> Array:
         """1 where a time limit, or `truncate_last_trajectory`, ended an episode, [row, env]."""
-        return self.dones * (self._rows()[..., self.buffer.episodes.row.terminated] == 0)
+        return self.dones * (self._array("terminated") == 0)
 
     @property
     def ep_length(self) -> Array:
         """Length of the finished episode that a step belongs to, else 0, [row, env]."""
-        return np.where(self._slots() >= 0, self._length, 0)
+        ring = self.buffer.ring
+        return np.where(self._finished(), (ring._before + ring._left)[0].T, 0)
 
     @property
     def _current_ep_start(self) -> Array:
         """Rows in which the open episodes began, [env]."""
-        return np.array(self._begins, np.int64) % self.buffer_size
+        return (self.buffer.ring.position - self.buffer.ring.elapsed[0]) % self.buffer_size
 
-    def _places(self, first: int) -> Array:
-        """Return the rows of all steps from number `first` on that have not been overwritten."""
-        return np.arange(max(first, self._steps - self.buffer_size), self._steps) % self.buffer_size
-
-    def _rows(self) -> Rows:
-        """Return the stored rows in Stable-Baselines3's layout, [row, env, width]."""
-        episodes, slots = self.buffer.episodes, self._slots()
-        rows = np.zeros((self.buffer_size, self.n_envs, episodes.row.width), np.float32)
-        there = slots >= 0
-        rows[there] = episodes.buffer.gather(slots[there]).numpy()
-        for env, first in enumerate(self._begins):
-            places, stored = self._places(first), episodes.open_rows(env)
-            rows[places, env] = stored[len(stored) - len(places) :]
-        return rows
-
-    def _all(self, first: int) -> dict[str, Array]:
-        rows = self._rows()
-        flat = rows[..., first:].reshape(rows.shape[0] * rows.shape[1], -1)
-        fields = self.buffer.episodes.fields
-        read = self._out({key: fields[key].read(flat) for key in GOAL_KEYS})
-        return {key: o.reshape(*rows.shape[:2], *o.shape[1:]) for key, o in read.items()}
+    def _array(self, name: str) -> Array:
+        """A field as stored, [row, env, ...]; 0 in rows that have not been filled."""
+        ring, field = self.buffer.ring, self.buffer.fields[name]
+        rows: Rows = ring._rows[0, :, : len(ring)].transpose(0, 1).numpy()
+        values = field.read(rows.reshape(-1, rows.shape[-1]))
+        if name.removeprefix("next ") in self._discrete:
+            values = values[:, None]
+        array = np.zeros((self.buffer_size, self.n_envs, *values.shape[1:]), values.dtype)
+        array[: len(ring)] = values.reshape(len(ring), self.n_envs, *values.shape[1:])
+        return array
 
     def truncate_last_trajectory(self) -> None:
         """End the open episodes as if a time limit had cut them, with a warning."""
-        if any(self.buffer.episodes.n_open):
+        if self.buffer.ring.elapsed.any():
             warnings.warn(
                 "The last trajectory in the replay buffer will be truncated: open episodes end now",
                 stacklevel=2,
             )
-        position = self.buffer.episodes.buffer.position
         self.buffer.truncate_last_trajectory()
-        self._note_ends(range(self.n_envs), position)
 
     def size(self) -> int:
         """Return the number of transitions that can be sampled."""
@@ -358,7 +298,6 @@ class HerReplayBuffer:
     def reset(self) -> None:
         """Forget every transition."""
         self.buffer.clear()
-        self._begin()
 
     def save(self, path: str | Path) -> None:
         """Write the buffer to a file; see `replay.her.HindsightReplayBuffer.save`."""
@@ -367,7 +306,6 @@ class HerReplayBuffer:
     def load(self, path: str | Path) -> None:
         """Restore a file that `save` wrote; see `replay.her.HindsightReplayBuffer.load`."""
         self.buffer.load(path)
-        self._begin()
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Reshape observations of discrete spaces to [env]."""

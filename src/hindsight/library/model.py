@@ -153,6 +153,8 @@ class Model:
         self._file: PolicyFile | None = None
         self._resumes: dict[str, Any] | None = None
         self._steps = 0
+        #: The step of the last evaluation, and how long those of this call of `learn` took.
+        self._tested, self._test_seconds = 0, 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [(-np.inf, -np.inf)] * len(self.seeds)
@@ -215,47 +217,53 @@ class Model:
         if progress:
             print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
         runs = self._started()
-        first, each = runs.env_steps, runs.rollout_steps
-        whole = -(-total_timesteps // each) * each
-        target = first + whole
-        if whole > 1.1 * total_timesteps:
-            key = "n_steps" if self.spec.algorithm.on_policy else "log_interval"
-            warnings.warn(
-                f"learn({total_timesteps}) trains {whole:,} steps, because a run learns in whole "
-                f"iterations of {each:,} steps ({key} times n_envs)",
-                stacklevel=2,
-            )
-        began, testing = time.monotonic(), 0.0
+        first, began = runs.env_steps, time.monotonic()
+        target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
         # Schedules run from the very first step to the last step of this call.
         runs.spec = self.spec.model_copy(update={"steps": target})
-        tested = first
+        self._tested, self._test_seconds = first, 0.0
         with ExitStack() as stack:
             tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             if board is not None:
                 self._board = stack.enter_context(closing(board))
                 stack.callback(setattr, self, "_board", None)
             while runs.env_steps < target:
-                columns = runs.iterate()
-                self._steps = runs.env_steps
-                self._note(runs, "train", columns)
-                self._rows["last"] = runs.rows.detach().cpu().clone()
-                if self._steps - tested >= self.evaluate_every or self._steps >= target:
-                    tested = self._steps
-                    testing += self._test(runs)
-                n, done = len(self.seeds), self._steps - first
-                seconds = float(runs.clock.wall.sum()) * done / self._steps
-                name = self.spec.environment.id
-                tell(Progress.of_iteration(name, n * done, n * (target - first), seconds, columns))
+                tell(self._iterate(runs, first, target))
                 if False in [each(self) for each in callbacks]:
                     break
-            if tested < self._steps:
-                testing += self._test(runs)
+            if self._tested < self._steps:
+                self._test(runs)
         if progress:
-            share = testing / max(time.monotonic() - began, 1e-9)
+            share = self._test_seconds / max(time.monotonic() - began, 1e-9)
             episodes = self.spec.evaluation.episodes
             line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
+
+    def _whole_iterations(self, steps: int, each: int) -> int:
+        """Round up to iterations of `each` steps; warn if that adds more than a tenth."""
+        whole = -(-steps // each) * each
+        if whole > 1.1 * steps:
+            key = "n_steps" if self.spec.algorithm.on_policy else "log_interval"
+            warnings.warn(
+                f"learn({steps}) trains {whole:,} steps, because a run learns in whole "
+                f"iterations of {each:,} steps ({key} times n_envs)",
+                stacklevel=3,
+            )
+        return whole
+
+    def _iterate(self, runs: Runs, first: int, target: int) -> Progress:
+        """Train for one iteration, evaluate if due; returns the progress since step `first`."""
+        columns = runs.iterate()
+        self._steps = runs.env_steps
+        self._note(runs, "train", columns)
+        self._rows["last"] = runs.rows.detach().cpu().clone()
+        if self._steps - self._tested >= self.evaluate_every or self._steps >= target:
+            self._test(runs)
+        n, done = len(self.seeds), self._steps - first
+        seconds = float(runs.clock.wall.sum()) * done / self._steps
+        name = self.spec.environment.id
+        return Progress.of_iteration(name, n * done, n * (target - first), seconds, columns)
 
     def _started(self) -> Runs:
         """Return the runs, created or restored on the first call."""
@@ -332,18 +340,18 @@ class Model:
         for columns in self._columns.values():
             columns.clear()
 
-    def _test(self, runs: Runs) -> float:
-        """Evaluate every run and keep its parameters if they are the best; returns the seconds."""
+    def _test(self, runs: Runs) -> None:
+        """Evaluate every run and keep its parameters if they are the best."""
         began = time.monotonic()
         found = runs.evaluate()
-        took = time.monotonic() - began
+        self._test_seconds += time.monotonic() - began
+        self._tested = self._steps
         self._note(runs, "evaluation", found)
         scores = zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
         for i, score in enumerate(scores):
             if score >= self._scores[i]:
                 self._scores[i] = score
                 self._rows["best"][i] = self._rows["last"][i]
-        return took
 
     def _note(self, runs: Runs, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
         """Record the columns [run] of an iteration or an evaluation."""

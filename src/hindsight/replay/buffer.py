@@ -28,7 +28,7 @@ from torch import Tensor
 from hindsight.relabel import goals
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import FIDELITIES, Fidelity
-from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
+from hindsight.specs.replay import GOAL_STRATEGIES, EpisodeStrategy, GoalStrategy
 from hindsight.streams import Purpose, stream
 
 Numbers = NDArray[np.float64]
@@ -47,6 +47,9 @@ NOTHING_TO_SAMPLE = (
 #: (achieved goals after the actions [run, sample, goal], desired goals, whether the episode ends
 #: there whatever its goal [run, sample]) -> (rewards [run, sample], successes [run, sample])
 Reward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+#: (rows [..., width], their transitions [...]) -> (rewards [...] of their actions under the rows'
+#: goals, whether the actions achieve these goals [...] bool)
+Outcome = Callable[[Tensor, Index], tuple[Native, Native]]
 
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
@@ -157,9 +160,8 @@ class ReplayBuffer:
 
     All environments of all runs add a step at the same time.  The slots of an environment are a
     ring: step p of the buffer is stored in slot p % n_slots.  When the first slot of an episode is
-    overwritten, the whole episode is dropped.  An episode longer than half the slots would be
-    dropped before it finishes, so it is stored in pieces of that length, as if a time limit had cut
-    it.
+    overwritten, the whole episode is dropped.  A longer episode than `longest` is stored in pieces
+    of that length, as if a time limit had cut it.
     """
 
     def __init__(
@@ -170,10 +172,14 @@ class ReplayBuffer:
         row: RowLayout,
         relabelling: Relabelling,
         *,
+        longest: int | None = None,
         discrete_actions: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
         """Allocate `size` transitions per run, `size // n_envs` for each environment.
+
+        By default `longest` is half of an environment's slots: until a longer episode finishes,
+        there might be nothing to sample.
 
         Raises:
             ValueError: `n_envs` or `size` is not a positive whole number, or an environment would
@@ -181,12 +187,13 @@ class ReplayBuffer:
         """
         check_count("n_envs", n_envs, 1)
         check_count("size", size, 1)
-        self.n_slots = size // n_envs
+        self.n_slots = int(size // n_envs)
         if self.n_slots < 2:
             raise ValueError(
                 f"size: {size!r} is not allowed; it must be at least {2 * n_envs}, two transitions "
                 "for each environment"
             )
+        self.longest = self.n_slots // 2 if longest is None else longest
         self.n_envs, self.row, self.relabelling = n_envs, row, relabelling
         self.discrete_actions, self.device = discrete_actions, torch.device(device)
         slots = (n_runs, n_envs, self.n_slots)
@@ -208,6 +215,7 @@ class ReplayBuffer:
         """Set what depends on the runs on the axis; call it whenever they change."""
         runs, envs, slots = self._left.shape
         self._first_slot = np.arange(runs * envs).reshape(runs, envs) * slots
+        self._native_rows = self._native(self._rows)
         self._flat_rows = self._rows.view(-1, self.row.width)
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
         self._flat_before, self._flat_left = self._before.reshape(-1), self._left.reshape(-1)
@@ -220,7 +228,7 @@ class ReplayBuffer:
         runs, envs, slots = self._left.shape
         sizes = {"n_runs": runs, "n_envs": envs, "size": envs * slots, "row": self.row}
         kinds = {"discrete_actions": self.discrete_actions, "device": self.device}
-        return {**sizes, "relabelling": self.relabelling, **kinds}
+        return {**sizes, "relabelling": self.relabelling, "longest": self.longest, **kinds}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy only the slots that have been written."""
@@ -278,65 +286,44 @@ class ReplayBuffer:
             failed = terminated
         else:
             failed = terminated & ~success
-        self._make_room(1)
-        slot = self.position % self.n_slots
         ends = [rewards, terminated, failed, *([] if rest is None else [rest])]
         row = torch.cat([obs, next_obs, actions, torch.stack(ends, dim=-1)], dim=-1)
-        self._rows[:, :, slot, : row.shape[-1]] = row
-        self._before[:, :, slot] = self.elapsed
-        self.elapsed += 1
-        self.position += 1
-        over = (terminated | truncated).cpu().numpy() | (self.elapsed >= self.n_slots // 2)
+        self.add_rows(row[:, :, None], (terminated | truncated).cpu().numpy())
+
+    def add_rows(self, rows: Native, over: NDArray[np.bool_]) -> None:
+        """Add steps of every environment, which continue its open episode.
+
+        Args:
+            rows: [run, env, step, width]; no episode may get more steps than there are slots.
+            over: [run, env] whether the environment's episode ends with the last of these steps.
+        """
+        steps = rows.shape[2]
+        self._make_room(steps)
+        slots = self._slots(self.position, steps)
+        self._native_rows[:, :, slots] = self._native(rows)
+        self._before[:, :, slots] = self.elapsed[..., None] + np.arange(steps)
+        self.elapsed += steps
+        self.position += steps
+        over = over | (self.elapsed >= self.longest)
         if over.any():
             self._finish(over)
 
-    def add_episodes(self, rows: Tensor) -> None:
-        """Add one finished episode per environment, all of the same length.
-
-        Args:
-            rows: [run, env, step, width].
-
-        Raises:
-            ValueError: `rows` has another shape or more steps than there are slots, or an episode
-                is open.
-        """
-        shape, (runs, envs) = tuple(rows.shape), self.elapsed.shape
-        if len(shape) != 4 or shape[:2] + shape[3:] != (runs, envs, self.row.width):
-            raise ValueError(
-                f"rows: shape {shape} is not allowed; it must be "
-                f"({runs}, {envs}, steps, {self.row.width})"
-            )
-        steps = shape[2]
-        if not 0 < steps <= self.n_slots:
-            raise ValueError(
-                f"an episode of {steps} steps is not allowed; it must have 1 to {self.n_slots}"
-            )
-        if self.elapsed.any():
-            raise ValueError("whole episodes cannot be added while another episode is open")
-        self._make_room(steps)
-        slots = self._slots(self.position, steps)
-        self._rows[:, :, slots] = rows
-        self._before[:, :, slots] = np.arange(steps)
-        self._left[:, :, slots] = np.arange(steps, 0, -1)
-        self.position += steps
-
-    def undo(self, steps: int) -> Callable[[], None]:
-        """Return a function that removes whole episodes added after this call, `steps` at most."""
-        slots = self._slots(self.position, min(steps, self.n_slots))
-        rows = self._rows[:, :, slots].clone()
-        before, left = self._before[:, :, slots].copy(), self._left[:, :, slots].copy()
-        position, oldest = self.position, self._oldest.copy()
-
-        def take_back() -> None:
-            self._rows[:, :, slots] = rows
-            self._before[:, :, slots], self._left[:, :, slots] = before, left
-            self.position, self._oldest = position, oldest
-
-        return take_back
+    def end_episodes(self) -> None:
+        """End the open episodes as if a time limit had cut them."""
+        self._finish(self.elapsed > 0)
 
     def finished(self) -> NDArray[np.int64]:
         """Number of transitions that can be sampled, [run, env]."""
         return self.position - self.elapsed - self._oldest
+
+    def stored(self) -> Index:
+        """Transitions that can be sampled, one environment after another, oldest first."""
+        places = zip(
+            self._oldest.ravel(), self.finished().ravel(), self._first_slot.ravel(), strict=True
+        )
+        return np.concatenate(
+            [first + np.arange(oldest, oldest + n) % self.n_slots for oldest, n, first in places]
+        )
 
     def choose(self, uniform: Numbers) -> Index:
         """Draw transitions of finished episodes uniformly within each run.
@@ -364,25 +351,29 @@ class ReplayBuffer:
         rows = self._flat_rows.index_select(0, self._on_device(index.ravel()))
         return rows.view(*index.shape, self.row.width)
 
-    def relabel(self, rows: Tensor, index: Index, uniform: Numbers) -> Native:
-        """Give some rows another goal, in place; `settle` then updates reward and termination.
+    def replace(self, index: Index, rows: Tensor) -> None:
+        """Overwrite the rows of the transitions `index` [n] by `rows` [n, width]."""
+        self._flat_rows[self._on_device(index)] = rows
+
+    def read(self, index: Index, uniform: Numbers, outcome: Outcome) -> Tensor:
+        """Copy the rows [..., width] of the transitions `index` [...], partly relabelled.
 
         Args:
-            rows: [run, sample, width] from `gather`; a single run may omit its axis.
-            index: [run, sample], their transitions.
+            index: [run, sample]; a single run may omit its axis.
             uniform: [run, sample, 2]: whether a row is relabelled, and with which goal.
-
-        Returns:
-            Which rows are relabelled, [run, sample] bool, for `settle`.
+            outcome: rewards and successes of the rows under their new goals.
         """
-        k = self.relabelling.k
+        rows = self.gather(index)
+        if not (k := self.relabelling.k):
+            return rows
         relabelled = self._native(self._on_device(uniform[..., 0] < k / (k + 1)))
         source = self._on_device(self.goal_index(index, uniform[..., 1]).ravel())
         goal = self._native(self._flat_next_achieved.index_select(0, source))
         goal, native = goal.reshape(*index.shape, goal.shape[-1]), self._native(rows)
         for columns in self.row.desired:
             put(native[..., columns], relabelled[..., None], goal)
-        return relabelled
+        self.settle(rows, relabelled, *outcome(rows, index))
+        return rows
 
     def goal_index(self, index: Index, uniform: Numbers) -> Index:
         """Choose the transitions [run, sample] whose achieved goals replace the desired ones."""
@@ -390,16 +381,20 @@ class ReplayBuffer:
         if strategy == "random":
             return self.choose(uniform.reshape(len(self.elapsed), -1)).reshape(index.shape)
         slot = index % self.n_slots
-        before, left = self._flat_before.take(index), self._flat_left.take(index)
-        chosen = goals.drawn(goals.STRATEGIES[strategy](slot, before, left), uniform)
+        chosen = goals.drawn(self.candidates(strategy, index), uniform)
         return chosen % self.n_slots + (index - slot)
+
+    def candidates(self, strategy: EpisodeStrategy, index: Index) -> goals.Candidates:
+        """First slot, and number, of the steps whose goals each transition `index` may get."""
+        before, left = self._flat_before.take(index), self._flat_left.take(index)
+        return goals.STRATEGIES[strategy](index % self.n_slots, before, left)
 
     def settle(self, rows: Tensor, relabelled: Native, reward: Native, success: Native) -> None:
         """Set rewards and terminations of relabelled rows, in place (see `Relabelling`).
 
         Args:
             rows: [run, sample, width].
-            relabelled: [run, sample] bool from `relabel`.
+            relabelled: [run, sample] bool, which rows have a new goal.
             reward: [run, sample], of the rows' actions under their new goals.
             success: [run, sample] bool, whether these actions achieve the new goals.
         """
@@ -412,17 +407,26 @@ class ReplayBuffer:
             terminated = (native[..., row.failed] > 0) | success
             put(native[..., row.terminated], relabelled, terminated)
 
-    def sample(self, uniform: Numbers, reward: Reward) -> Batch:
+    def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor | None]:
+        """Draw transitions as `choose`; returns indices [run, sample] and importance weights.
+
+        Weights are None: all transitions are equally likely, whatever `beta` is.
+        """
+        return self.choose(uniform), None
+
+    def sample(self, uniform: Numbers, reward: Reward, beta: float = 0.4) -> Batch:
         """Sample a batch [run, sample] from finished episodes, partly relabelled.
 
         Args:
             uniform: [run, sample, 3]: which transition, whether relabelled, which goal.
             reward: the environment's reward function.
+            beta: exponent of the importance weights if there are priorities; 1 corrects fully.
 
         Raises:
             ValueError: a run has no finished episode.
         """
-        return self.sample_at(self.choose(uniform[..., 0]), uniform[..., 1:], reward)
+        index, weight = self.draw(uniform[..., 0], beta)
+        return self.sample_at(index, uniform[..., 1:], reward, weight)
 
     def sample_at(
         self, index: Index, uniform: Numbers, reward: Reward, weight: Tensor | None = None
@@ -431,13 +435,14 @@ class ReplayBuffer:
 
         The batch's tensors are views of one tensor of rows.
         """
-        rows, row = self.gather(index), self.row
-        if self.relabelling.k:
-            relabelled = self.relabel(rows, index, uniform)
+        row = self.row
+
+        def outcome(rows: Tensor, index: Index) -> tuple[Tensor, Tensor]:
             failed = rows[..., row.failed] > 0
             ends = torch.zeros_like(failed) if self.relabelling.fidelity == "released" else failed
-            outcome = reward(rows[..., row.next_achieved], rows[..., row.desired[0]], ends)
-            self.settle(rows, relabelled, *outcome)
+            return reward(rows[..., row.next_achieved], rows[..., row.desired[0]], ends)
+
+        rows = self.read(index, uniform, outcome)
         actions = rows[..., row.actions]
         return Batch(
             rows[..., row.obs],

@@ -6,7 +6,6 @@ of those libraries.
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,16 +14,22 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode
 
-from hindsight.replay.buffer import Relabelling, RowLayout, check_choice
-from hindsight.replay.episodes import (
+from hindsight.replay.buffer import (
+    Index,
+    Numbers,
+    Relabelling,
+    RowLayout,
+    check_choice,
+    check_count,
+)
+from hindsight.replay.fields import (
     Array,
-    EpisodeBuffer,
     Field,
-    RelabelAt,
+    FieldBuffer,
     Rows,
-    check_finite,
     check_function,
-    per_row,
+    judged,
+    laid_out,
     truth,
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
@@ -32,15 +37,6 @@ from hindsight.specs.replay import GoalStrategy
 
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
-
-#: The environment's methods that a buffer calls.
-NAMES = ("compute_reward", "compute_terminated")
-#: The largest count that a float32 holds exactly.
-EXACT = 2**24
-#: The field that holds the position of a step's info in `_infos`.
-INFO = "number of the info"
-#: Fields of every transition, which `info_keys` may not name.
-TAKEN = {*GOAL_KEYS, *(f"next {key}" for key in GOAL_KEYS), "action", "reward", "terminated"}
 
 
 class Sample(NamedTuple):
@@ -71,7 +67,7 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
     return getattr(env, name, None)
 
 
-class HindsightReplayBuffer:
+class HindsightReplayBuffer(FieldBuffer):
     """Hindsight experience replay (Andrychowicz et al. 2017) for a goal environment.
 
         buffer = HindsightReplayBuffer(100_000, env, strategy="future", k=4, seed=0)
@@ -80,7 +76,8 @@ class HindsightReplayBuffer:
 
     Only finished episodes are sampled.  A sampled transition is relabelled with probability
     k / (k + 1); see `buffer.Relabelling` for its new goal, reward and termination.  Numbers are
-    stored as float32 and returned in the types of the environment's spaces.
+    stored as float32 and returned in the types of the environment's spaces.  An episode with more
+    steps than the buffer has room for, in each of its environments, is stored in pieces.
     """
 
     def __init__(
@@ -96,16 +93,14 @@ class HindsightReplayBuffer:
         info_keys: Sequence[str] = (),
         copy_infos: bool = False,
         rest: Literal["keep", "drop"] = "drop",
-        relabel_at: RelabelAt = "sampling",
         prioritized: bool = False,
         alpha: float = 0.6,
-        max_episode_len: int | None = None,
         seed: int | None = None,
     ) -> None:
         """Create an empty buffer.
 
         Args:
-            size: capacity in transitions.
+            size: capacity in transitions, of all environments together.
             env: the environment, or a vector environment, of gymnasium or Stable-Baselines3.  Its
                 observations are dictionaries of `achieved_goal`, `desired_goal` and `observation`.
                 A gymnasium vector environment must not reset by itself
@@ -125,18 +120,14 @@ class HindsightReplayBuffer:
             rest: what happens to the part of a reward that `compute_reward` does not explain, such
                 as a penalty for a crash: "keep" pays it under every goal, "drop" only under the
                 transition's own goal.
-            relabel_at: "sampling" stores each transition once and draws a new goal each time it is
-                sampled; "episode_end" stores k relabelled copies of it as well.
             prioritized: proportional prioritised replay (Schaul et al. 2016).
             alpha: exponent of the priorities, from 0 (uniform) to 1.
-            max_episode_len: longest episode allowed, in steps.  None: `size`.
             seed: seed of the buffer's own random generator.  None: an arbitrary seed.
 
         Raises:
             ValueError: an argument is invalid; the message gives its name, its value and what is
                 allowed.
         """
-        several = hasattr(env, "num_envs")
         spaces, action_space = (
             getattr(env, f"single_{name}", None) or getattr(env, name, None)
             for name in ("observation_space", "action_space")
@@ -146,49 +137,39 @@ class HindsightReplayBuffer:
                 f"env: {env!r} is not allowed; it must be an environment, with observation_space "
                 "and action_space"
             )
-        self._one_env = not several
+        n_envs = getattr(env, "num_envs", 1)
+        check_count("size", size, 1)
+        check_count("n_envs", n_envs, 1)
+        check_choice("rest", rest, ("keep", "drop"))
         if fidelity is None:
             known = compute_terminated or method_of(env, "compute_terminated")
             fidelity = "released" if known is None else "described"
         self._recomputes = fidelity == "described" and k != 0
-        self._given: tuple[OfGoals | None, ...] = compute_reward, compute_terminated
-        self._reward: OfGoals | None
-        self._terminated: OfGoals | None
+        #: Functions passed in, which go before the environment's methods of the same names.
+        self._given = {"compute_reward": compute_reward, "compute_terminated": compute_terminated}
         self.set_env(env)
+        self._keys = tuple(info_keys)
+        if copy_infos and self._keys:
+            raise ValueError(
+                "info_keys: not allowed together with copy_infos=True, which keeps every key"
+            )
         self.observation_space, self.action_space = spaces, action_space
-        self._keys = _info_keys(info_keys)
-        #: A ring of the infos of stored steps, by the number in field `INFO`; None: none are kept.
-        self._infos: list[Any] | None = None
-        if copy_infos:
-            if self._keys:
-                raise ValueError(
-                    "info_keys: not allowed together with copy_infos=True, which keeps every key"
-                )
-            room = int(size) * ((env.num_envs if several else 1) + 1)
-            if room > EXACT:
-                raise ValueError(
-                    f"copy_infos: True is not allowed for a buffer of this size, which must keep "
-                    f"{room:,} infos; at most {EXACT:,} can be kept"
-                )
-            self._infos, self._keys = [{}] * room, (INFO,)
-        self._n_infos = 0
-        check_choice("rest", rest, ("keep", "drop"))
-        keeps_rest = rest == "keep" and k != 0
-        self._fields, row = goal_fields(spaces, action_space, self._keys, keeps_rest)
-        relabelling = Relabelling(strategy, k, self._recomputes, fidelity)
-        self.episodes = EpisodeBuffer(
+        super().__init__(
             size,
-            env.num_envs if several else 1,
-            self._fields,
-            row,
-            relabelling,
-            self._outcome,
-            relabel_at=relabel_at,
+            n_envs,
+            *goal_fields(spaces, action_space, self._keys, rest == "keep" and k != 0),
+            Relabelling(strategy, k, self._recomputes, fidelity),
+            longest=size // n_envs,
             prioritized=prioritized,
             alpha=alpha,
-            max_episode_len=max_episode_len,
             seed=seed,
         )
+        #: Leading axes of a step's arrays: none, or [env].
+        self._before = (n_envs,) if hasattr(env, "num_envs") else ()
+        #: The infos of stored steps, [env, slot]; None: none are kept.
+        self._infos: Array | None = None
+        if copy_infos:
+            self._infos = np.empty((n_envs, self.ring.n_slots), object)
 
     def set_env(self, env: Any) -> None:
         """Use this environment's `compute_reward` and `compute_terminated`, unless passed in.
@@ -204,39 +185,32 @@ class HindsightReplayBuffer:
                 f"env: {mode} is not allowed, because next_obs must be the observation after the "
                 "step, not after a reset; make it with autoreset_mode=AutoresetMode.DISABLED"
             )
-        reward, ends = (
-            method_of(env, name) if function is None else function
-            for name, function in zip(NAMES, self._given, strict=True)
-        )
-        if reward is None:
+        found = {
+            name: method_of(env, name) if function is None else function
+            for name, function in self._given.items()
+        }
+        if found["compute_reward"] is None:
             raise ValueError(
                 "compute_reward: None is not allowed, because the environment has no such method"
             )
-        if self._recomputes and ends is None:
+        if self._recomputes and found["compute_terminated"] is None:
             raise ValueError(
                 "compute_terminated: None is not allowed, because the environment has no such "
                 "method; pass a function that tells which goals terminate an episode, or "
                 "fidelity='released' to keep terminations as stored"
             )
-        for name, found in zip(NAMES, (reward, ends), strict=True):
-            if found is not None:
-                check_function(name, found, "(achieved goals, desired goals, infos)")
-        self._reward, self._terminated = reward, ends
+        for name, function in found.items():
+            check_function(name, function, "(achieved goals, desired goals, infos)", optional=True)
+        self._functions = found
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without the environment, but with the functions that were passed in."""
         # cloudpickle, because they may be lambdas.
-        given = cloudpickle.dumps(self._given)
-        return vars(self) | {"_given": given, "_reward": None, "_terminated": None}
+        return vars(self) | {"_given": cloudpickle.dumps(self._given), "_functions": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._given = pickle.loads(state["_given"])
-        self._reward, self._terminated = self._given
-
-    def __len__(self) -> int:
-        """Number of transitions that can be sampled: those of finished episodes."""
-        return len(self.episodes)
+        self._given = self._functions = pickle.loads(state["_given"])
 
     def add(
         self,
@@ -264,15 +238,11 @@ class HindsightReplayBuffer:
             info: the step's info; it must contain the `info_keys`.
 
         Raises:
-            ValueError: a shape or type is wrong, a number is not finite, a key is missing, or the
-                episode is too long.
+            ValueError: a shape or type is wrong, a number is not finite, or a key is missing.
         """
-        before = () if self._one_env else (self.episodes.n_envs,)
-        rows = np.empty((*before, self.episodes.row.width), np.float32)
-        self._write(rows, obs, action, reward, next_obs, terminated, info)
-        over = truth("truncated", truncated, before) | (rows[..., self.episodes.row.terminated] > 0)
-        ending = [env for env, ends in enumerate(over.ravel().tolist()) if ends]
-        self.episodes.add(rows.reshape(-1, 1, self.episodes.row.width), ending)
+        ends = truth("terminated", terminated, self._before)
+        over = truth("truncated", truncated, self._before) | ends
+        self._add(self._before, obs, action, reward, next_obs, ends, over, info)
 
     def add_episode(
         self,
@@ -283,7 +253,9 @@ class HindsightReplayBuffer:
         terminated: bool,
         infos: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a whole episode, as arrays with a leading axis [step]; open episodes stay open.
+        """Add a whole episode, as arrays with a leading axis [step].
+
+        Of a vector environment, add one episode of each, with leading axes [env, step].
 
         Args:
             obs: the observations before the actions.
@@ -294,15 +266,53 @@ class HindsightReplayBuffer:
             infos: arrays [step] of the `info_keys`; with `copy_infos`, one dictionary per step.
 
         Raises:
-            ValueError: as `add`.
+            ValueError: as `add`; or an episode is open, or longer than the buffer.
         """
-        steps = np.asarray(rewards).size
-        self.episodes.check_length(steps)
-        rows = np.empty((steps, self.episodes.row.width), np.float32)
-        ends = np.zeros(steps, bool)
-        ends[-1:] = truth("terminated", terminated, ())
-        self._write(rows, obs, actions, rewards, next_obs, ends, infos)
-        self.episodes.add_episodes([rows])
+        if self.ring.elapsed.any():
+            raise ValueError("whole episodes cannot be added while another episode is open")
+        steps, room = np.asarray(rewards).size // self.ring.n_envs, self.ring.n_slots
+        if not 0 < steps <= room:
+            raise ValueError(
+                f"an episode of {steps} steps is not allowed; it must have 1 to {room}"
+            )
+        ends = np.zeros((*self._before, steps), bool)
+        last = truth("terminated", terminated, self._before)
+        ends[..., -1:] = last[..., None]
+        over = np.ones_like(last)
+        self._add(ends.shape, obs, actions, rewards, next_obs, ends, over, infos)
+
+    def _add(
+        self,
+        shape: tuple[int, ...],
+        obs: Mapping[str, Any],
+        actions: Any,
+        rewards: Any,
+        next_obs: Mapping[str, Any],
+        terminated: Array,
+        over: Array,
+        infos: Any,
+    ) -> None:
+        """Add steps with leading axes `shape`; `over`, [env] or []: they end an episode."""
+        values: dict[str, Any] = {"action": actions, "reward": rewards, "terminated": terminated}
+        for given, which in ((obs, ""), (next_obs, "next ")):
+            for key in GOAL_KEYS:
+                if key not in given:
+                    raise ValueError(
+                        f"{which}{key}: missing from the observation, which has {sorted(given)}"
+                    )
+                values[which + key] = given[key]
+        for key in self._keys:
+            if infos is None or key not in infos:
+                raise ValueError(f"info: {key!r} is missing, but info_keys names it")
+            values[key] = infos[key]
+        ring, width = self.ring, self.row.width
+        rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
+        kept = None if self._infos is None else _one_each(infos, rows.shape[0] * rows.shape[1])
+        self._complete(rows.reshape(-1, width), kept)
+        if self._infos is not None and kept is not None:
+            slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
+            self._infos[:, slots] = kept.reshape(ring.n_envs, -1)
+        ring.add_rows(rows[None], over.reshape(1, ring.n_envs))
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample a batch with replacement, partly relabelled.
@@ -314,39 +324,33 @@ class HindsightReplayBuffer:
         Raises:
             ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
         """
-        return self._out(*self.episodes.sample(batch_size, beta))
+        return self._out(*self._drawn(batch_size, beta))
 
-    def sample_at(self, indexes: Array, uniform: Array) -> Sample:
-        """Return the batch of given transitions; see `EpisodeBuffer.sample_at`."""
-        return self._out(self.episodes.sample_at(indexes, uniform), None, indexes)
+    def sample_at(self, indexes: Index, uniform: Numbers) -> Sample:
+        """Return the batch of given transitions.
 
-    def _out(self, rows: Rows, weights: Array | None, indexes: Array) -> Sample:
-        fields = self._fields
+        Args:
+            indexes: [sample], as `sample` returned them.
+            uniform: [sample, 2] in [0, 1): whether each is relabelled, and with which of the goals
+                that it may get.
+        """
+        return self._out(self._read(indexes, uniform), None, indexes)
+
+    def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
+        fields = self.fields
         return Sample(
             {key: fields[key].read(rows) for key in GOAL_KEYS},
             fields["action"].read(rows),
-            rows[:, self.episodes.row.reward],
+            rows[:, self.row.reward],
             {key: fields[f"next {key}"].read(rows) for key in GOAL_KEYS},
-            rows[:, self.episodes.row.terminated] > 0,
+            rows[:, self.row.terminated] > 0,
             weights,
             indexes,
         )
 
-    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
-        """Update the priorities of sampled transitions from their TD errors [sample].
-
-        Raises:
-            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
-        """
-        self.episodes.update_priorities(indexes, td_errors)
-
     def truncate_last_trajectory(self) -> None:
         """End the open episodes as if a time limit had cut them, for example after a restart."""
-        self.episodes.end_episodes(range(self.episodes.n_envs))
-
-    def clear(self) -> None:
-        """Forget every transition."""
-        self.episodes.clear()
+        self.ring.end_episodes()
 
     def save(self, path: str | Path) -> None:
         """Write transitions, open episodes, priorities and the generator to a file.
@@ -360,102 +364,49 @@ class HindsightReplayBuffer:
                 "save: a buffer with copy_infos=True cannot be saved, because an info may hold any "
                 "object; pickle the buffer, or use info_keys to keep only numbers"
             )
-        self.episodes.save(Path(path))
+        super().save(path)
 
-    def load(self, path: str | Path) -> None:
-        """Restore a file that `save` wrote, into a buffer made with the same arguments.
+    def _complete(self, rows: Rows, infos: Array | None) -> None:
+        """Fill in what of rows [n, width] depends on the environment's functions."""
+        row, terminated = self.row, rows[:, self.row.terminated] > 0
+        rows[:, row.failed] = terminated
+        if row.rest is None and not (self._recomputes and terminated.any()):
+            return
+        reward, success = self._of_goals(rows, infos)
+        rows[:, row.failed] = terminated & ~success
+        if row.rest is not None:
+            beyond = ~np.isclose(reward, rows[:, row.reward], rtol=1e-4, atol=1e-6)
+            rows[:, row.rest] = np.where(beyond, rows[:, row.reward] - reward, 0)
 
-        Runs no code from the file.
+    def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
+        return self._of_goals(rows, None if self._infos is None else self._infos.take(index))
 
-        Raises:
-            FileError: the file is damaged or from a buffer with other settings.  This buffer is
-                then unchanged.
-        """
-        self.episodes.load(Path(path))
-
-    def _write(
-        self,
-        rows: Rows,
-        obs: Mapping[str, Any],
-        actions: Any,
-        rewards: Any,
-        next_obs: Mapping[str, Any],
-        terminated: Any,
-        info: Mapping[str, Any] | None,
-    ) -> None:
-        """Write steps [...] into rows [..., width]; raise ValueError if they do not fit."""
-        fields = self._fields
-        for given, which in ((obs, ""), (next_obs, "next ")):
-            for key in GOAL_KEYS:
-                if key not in given:
-                    raise ValueError(
-                        f"{which}{key}: missing from the observation, which has {sorted(given)}"
-                    )
-                fields[which + key].write(rows, given[key])
-        fields["action"].write(rows, actions)
-        fields["reward"].write(rows, rewards)
-        rows[..., self.episodes.row.terminated] = truth("terminated", terminated, rows.shape[:-1])
-        last = rows.shape[-1] - len(self._keys)
-        rows[..., self.episodes.row.failed : last] = 0.0  # `add_episodes` fills these in
-        if self._infos is not None:
-            self._keep_infos(rows, info)
-        for key in self._keys if self._infos is None else ():
-            if info is None or key not in info:
-                raise ValueError(f"info: {key!r} is missing, but info_keys names it")
-            fields[key].write(rows, info[key])
-        check_finite(rows, fields)
-
-    def _keep_infos(self, rows: Rows, info: Any) -> None:
-        """Store the infos of steps [...], one dictionary per step."""
-        assert self._infos is not None
-        numbers = (self._n_infos + np.arange(rows[..., 0].size)) % len(self._infos)
-        self._n_infos += len(numbers)
-        infos = [info] if isinstance(info, Mapping) or info is None else list(info)
-        if len(infos) != len(numbers):
-            raise ValueError(
-                f"infos: {len(infos)} dictionaries are not allowed; there must be {len(numbers)}"
-            )
-        for number, one in zip(numbers, infos, strict=True):
-            self._infos[number] = dict(one or {})
-        self._fields[INFO].write(rows, numbers.reshape(rows.shape[:-1]))
-
-    def _outcome(self, rows: Rows) -> tuple[Array, Array]:
-        """Compute rewards and terminations of the rows' actions under the rows' goals."""
-        if self._reward is None or (self._recomputes and self._terminated is None):
+    def _of_goals(self, rows: Rows, infos: Any) -> tuple[Array, Array]:
+        """As `_outcome`; `infos` [n] are those of the steps, if they are kept."""
+        reward, ends = self._functions.items()
+        if reward[1] is None or (self._recomputes and ends[1] is None):
             raise ValueError(
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
         n = len(rows)
-        achieved = self._fields["next achieved_goal"].read(rows)
-        desired = self._fields["desired_goal"].read(rows)
-        infos: list[Any] = [{}] * n
-        if self._infos is not None:
-            numbers = rows[:, self._fields[INFO].columns.start].astype(int)
-            infos = [self._infos[number] for number in numbers]
-        elif self._keys:
-            columns = (rows[:, self._fields[key].columns.start].tolist() for key in self._keys)
+        achieved = self.fields["next achieved_goal"].read(rows)
+        desired = self.fields["desired_goal"].read(rows)
+        if infos is None:
+            infos = [{}] * n
+        if self._keys:
+            columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
-        reward = per_row("compute_reward", self._reward(achieved, desired, infos), n)
-        reward = reward.astype(np.float32, copy=False)
-        if not self.episodes.relabelling.terminates_on_success:
-            return reward, np.zeros(n, bool)
-        assert self._terminated is not None
-        ended = per_row("compute_terminated", self._terminated(achieved, desired, infos), n)
-        return reward, ended.astype(bool)
+        return judged(n, (achieved, desired, infos), reward, ends if self._recomputes else None)
 
 
-def _info_keys(keys: Sequence[str]) -> tuple[str, ...]:
-    """Check `info_keys`; raise ValueError for a name that cannot be a field."""
-    if isinstance(keys, str):
-        raise ValueError(f"info_keys: {keys!r} is not allowed; it must be a tuple, ({keys!r},)")
-    names = tuple(keys)
-    for i, name in enumerate(names):
-        if not isinstance(name, str) or name in TAKEN or name in names[:i]:
-            raise ValueError(
-                f"info_keys: {name!r} is not allowed; names must be strings, all different, and "
-                f"none of {', '.join(sorted(TAKEN))}"
-            )
-    return names
+def _one_each(infos: Any, n: int) -> Array:
+    """Copies [n] of the infos of n steps; raise ValueError if there are more or fewer."""
+    given = [infos] if isinstance(infos, Mapping) or infos is None else list(infos)
+    if len(given) != n:
+        raise ValueError(f"infos: {len(given)} dictionaries are not allowed; there must be {n}")
+    kept = np.empty(n, object)
+    kept[:] = [dict(info or {}) for info in given]
+    return kept
 
 
 def goal_fields(
@@ -485,28 +436,18 @@ def goal_fields(
             f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; it must be that "
             f"of achieved_goal, {spaces['achieved_goal'].shape}"
         )
-    fields: dict[str, Field] = {}
-    column = 0
-    for key in GOAL_KEYS:
-        shape, dtype = spaces[key].shape, spaces[key].dtype
-        assert shape is not None and dtype is not None
-        fields[key] = Field(key, _columns(column, shape), shape, dtype)
-        column = fields[key].columns.stop
-    goal, shape = fields["achieved_goal"].columns.stop, action_space.shape
-    assert shape is not None and action_space.dtype is not None
-    for key in GOAL_KEYS:
-        at = fields[key].columns
-        columns = slice(column + at.start, column + at.stop)
-        fields[f"next {key}"] = replace(fields[key], name=f"next {key}", columns=columns)
-    row = RowLayout.of(column, goal, int(np.prod(shape)), len(info_keys), has_rest)
-    fields["action"] = Field("action", row.actions, shape, action_space.dtype)
-    number = np.dtype(np.float32)
-    for i, name in enumerate(("reward", "terminated")):
-        fields[name] = Field(name, _columns(row.reward + i, ()), (), number)
-    for i, name in enumerate(info_keys):
-        fields[name] = Field(name, _columns(row.width - len(info_keys) + i, ()), (), number)
-    return fields, row
-
-
-def _columns(first: int, shape: tuple[int, ...]) -> slice:
-    return slice(first, first + int(np.prod(shape)))
+    own: list[Any] = [(key, spaces[key].shape, spaces[key].dtype) for key in GOAL_KEYS]
+    names = ("reward", "terminated", "failed", *(("rest",) if has_rest else ()), *info_keys)
+    fields = laid_out(
+        [
+            *own,
+            *((f"next {key}", shape, dtype) for key, shape, dtype in own),
+            ("action", action_space.shape or (), action_space.dtype),
+            *((name, (), np.float32) for name in names),
+        ]
+    )
+    goal, size, actions = (
+        fields[name].columns for name in ("achieved_goal", "next achieved_goal", "action")
+    )
+    n_actions = actions.stop - actions.start
+    return fields, RowLayout.of(size.start, goal.stop, n_actions, len(info_keys), has_rest)

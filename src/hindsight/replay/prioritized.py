@@ -7,7 +7,6 @@ whatever goal it had when its TD error delta was measured.
 """
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from hindsight.replay.buffer import Index, Numbers, ReplayBuffer, Reward
-from hindsight.replay.transitions import Batch
+from hindsight.replay.buffer import Index, Numbers, ReplayBuffer
 
 #: The smallest priority^alpha; positive, because 0 marks a leaf that cannot be sampled.
 LEAST = 1e-200
@@ -143,48 +141,19 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         # Changes to leaves that `_catch_up` makes together: run, leaf, value.
         self._waiting: list[tuple[Index, Index, NDArray[np.float64]]] = []
 
-    def add_episodes(self, rows: Tensor) -> None:
-        """As `ReplayBuffer.add_episodes`."""
-        super().add_episodes(rows)
-        steps = rows.shape[2]
-        for run, env in np.ndindex(*self.elapsed.shape):
-            self._wait(run, env, self.position - steps, steps, float(self.largest[run]))
-
-    def undo(self, steps: int) -> Callable[[], None]:
-        """As `ReplayBuffer.undo`, priorities included."""
-        take_back, n_waiting = super().undo(steps), len(self._waiting)
-
-        def take_back_priorities() -> None:
-            take_back()
-            del self._waiting[n_waiting:]
-
-        return take_back_priorities
-
-    def sample_prioritized(
-        self, uniform: Numbers, reward: Reward, beta: float
-    ) -> tuple[Batch, Index]:
-        """Sample a batch with importance weights; returns it and its indices [run, sample].
-
-        Args:
-            uniform: [run, sample, 3]: which transition, whether relabelled, which goal.
-            reward: the environment's reward function.
-            beta: exponent of the weights, from 0 (no correction) to 1 (full correction).
+    def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor]:
+        """Draw transitions by priority; returns indices and weights, both [run, sample].
 
         Raises:
-            ValueError: a run has no finished episode.
+            ValueError: a run has no finished episode, or `beta` is not in [0, 1].
         """
-        index, weight = self.choose_prioritized(uniform[..., 0], beta)
-        return self.sample_at(index, uniform[..., 1:], reward, weight), index
-
-    def choose_prioritized(self, uniform: Numbers, beta: float) -> tuple[Index, Tensor]:
-        """Draw transitions by priority; returns indices and weights, both [run, sample]."""
         check_share("beta", beta)
         count = self._check_can_sample()
         self._catch_up()
         leaf = self._tree.draw(uniform)
         run = np.arange(len(leaf))[:, None]
         probability = self._tree.leaves[run, leaf] / self._tree.total()[:, None]
-        weight = (count[:, None] * probability) ** -beta
+        weight = (count[:, None] * probability) ** -float(beta)
         weight /= weight.max(1, keepdims=True)
         return leaf + run * self._slots_per_run, self._on_device(weight.astype(np.float32))
 

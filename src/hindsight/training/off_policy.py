@@ -262,14 +262,12 @@ class OffPolicyRuns(Runs):
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
         """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""
-        reward, buffer = self.env.task.reward, self.buffer
-        if isinstance(buffer, PrioritizedReplayBuffer):
-            beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
-            batch, index = buffer.sample_prioritized(uniform, reward, beta)
-            diagnostics = self._learn(batch, noise)
-            buffer.update_priorities(index, diagnostics.td_error.cpu().numpy())
-        else:
-            diagnostics = self._learn(buffer.sample(uniform, reward), noise)
+        beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
+        index, weight = self.buffer.draw(uniform[..., 0], beta)
+        batch = self.buffer.sample_at(index, uniform[..., 1:], self.env.task.reward, weight)
+        diagnostics = self._learn(batch, noise)
+        if isinstance(self.buffer, PrioritizedReplayBuffer):
+            self.buffer.update_priorities(index, diagnostics.td_error.cpu().numpy())
         for name, values in self._diagnostics.items():
             if name != "reward_rest":
                 values.append(getattr(diagnostics, name))

@@ -1,0 +1,321 @@
+"""Replay buffers for NumPy: transitions of named arrays, a generator and files of their own."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hindsight.io.files import FileError, must_be_stored, reason, write_whole
+from hindsight.replay.buffer import (
+    Index,
+    Numbers,
+    Relabelling,
+    ReplayBuffer,
+    RowLayout,
+    check_count,
+)
+from hindsight.replay.prioritized import PrioritizedReplayBuffer
+
+Array = NDArray[Any]
+Rows = NDArray[np.float32]
+#: A function of the user's, after its name in error messages.
+UserFunction = tuple[str, Callable[..., Any] | None]
+
+#: Marks files written by `FieldBuffer.save`.
+FORMAT = "hindsight replay buffer 3"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a transition: its public name, its columns in a row, its shape and type.
+
+    The buffer stores every number as float32; `read` returns the field's own type.
+    """
+
+    name: str
+    columns: slice
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def write(self, rows: Rows, values: Any) -> None:
+        """Write `values` [..., *shape] into rows [..., width]; ValueError if they do not fit."""
+        array = np.asarray(values)
+        before = rows.shape[:-1]
+        if array.shape != before + self.shape or array.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{self.name}: {_described(array)} is not allowed; "
+                f"it must be numbers of shape {before + self.shape}"
+            )
+        part = array if len(self.shape) == 1 else array.reshape(*before, -1)
+        rows[..., self.columns] = part
+        if array.dtype.kind in "iu" and (changed := rows[..., self.columns] != part).any():
+            raise ValueError(
+                f"{self.name}: {part[changed][0]} is not allowed; float32 cannot hold it exactly"
+            )
+
+    def read(self, rows: Rows) -> Array:
+        """Read [n, *shape] from rows [n, width]; a view if possible."""
+        part = rows[:, self.columns]
+        if len(self.shape) != 1:
+            part = part.reshape(len(rows), *self.shape)
+        return part if part.dtype == self.dtype else part.astype(self.dtype)
+
+
+def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any]]) -> dict[str, Field]:
+    """Fields of these names, shapes and types, in columns side by side.
+
+    Raises:
+        ValueError: two fields have the same name.
+    """
+    fields: dict[str, Field] = {}
+    first = 0
+    for name, shape, dtype in parts:
+        if name in fields:
+            raise ValueError(f"{name!r} is not allowed: another part of a transition has that name")
+        columns = slice(first, first + int(np.prod(shape)))
+        fields[name] = Field(name, columns, shape, np.dtype(dtype))
+        first = columns.stop
+    return fields
+
+
+def _described(array: Array) -> str:
+    return f"an array of shape {array.shape} and type {array.dtype}"
+
+
+def check_finite(rows: Rows, fields: Mapping[str, Field]) -> None:
+    """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
+    if np.isfinite(rows).all():
+        return
+    for field in fields.values():
+        values = rows[..., field.columns]
+        bad = values[~np.isfinite(values)]
+        if bad.size:
+            raise ValueError(f"{field.name}: {bad[0]} is not allowed; every number must be finite")
+
+
+def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
+    """Convert booleans, or numbers 0 and 1, to bool [*shape]; ValueError for anything else."""
+    array = np.asarray(values)
+    if array.shape != shape or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name}: {_described(array)} is not allowed; it must be booleans of shape {shape}"
+        )
+    if array.dtype.kind == "b":
+        return array
+    if (bad := array[(array != 0) & (array != 1)]).size:
+        raise ValueError(f"{name}: {bad[0]} is not allowed; it must be true or false, or 1 or 0")
+    return array.astype(bool)
+
+
+def check_function(name: str, value: Any, what: str, *, optional: bool = False) -> None:
+    """Raise ValueError unless `value` is callable (optional: or None); `what` are its arguments."""
+    if not callable(value) and not (optional and value is None):
+        raise ValueError(f"{name}: {value!r} is not allowed; it must be a function of {what}")
+
+
+def judged(
+    n: int, arguments: Sequence[Any], reward: UserFunction, ended: UserFunction | None
+) -> tuple[Array, Array]:
+    """Rewards [n] float32 and terminations [n] bool of n steps; without `ended`, none terminates.
+
+    Raises:
+        ValueError: a function did not return one finite number per goal.
+    """
+    rewards = _per_row(*reward, arguments, n).astype(np.float32, copy=False)
+    if ended is None:
+        return rewards, np.zeros(n, bool)
+    return rewards, _per_row(*ended, arguments, n).astype(bool)
+
+
+def _per_row(name: str, function: Any, arguments: Sequence[Any], n: int) -> Array:
+    """What a user's function returns for n goals, [n]."""
+    array = np.asarray(function(*arguments))
+    if array.size != n or array.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{name}: it returned {_described(array)} for {n} goals, which is not allowed; "
+            "it must return one number for each goal"
+        )
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32, copy=False)
+        if not np.isfinite(array).all():
+            bad = array[~np.isfinite(array)][0]
+            raise ValueError(
+                f"{name}: it returned {bad}, which is not allowed; every number must be finite"
+            )
+    return array.reshape(n)
+
+
+class FieldBuffer:
+    """One learner's ring of transitions, in rows of named fields, with functions of its user's.
+
+    A subclass writes rows, and computes their outcomes with the user's functions.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        n_envs: int,
+        fields: Mapping[str, Field],
+        row: RowLayout,
+        relabelling: Relabelling,
+        longest: int,
+        *,
+        prioritized: bool,
+        alpha: float,
+        eps: float = 1e-6,
+        seed: int | None,
+    ) -> None:
+        if seed is not None:
+            check_count("seed", seed, 0)
+        self.fields, self.row = dict(fields), row
+        self.rng = np.random.default_rng(seed)
+        kind: Any = ReplayBuffer
+        if prioritized:
+            kind = partial(PrioritizedReplayBuffer, alpha=alpha, eps=eps)
+        self.ring: ReplayBuffer = kind(1, n_envs, size, row, relabelling, longest=longest)
+
+    def __len__(self) -> int:
+        """Number of transitions that can be sampled: those of finished episodes."""
+        return int(self.ring.finished().sum())
+
+    def _written(self, shape: tuple[int, ...], values: Mapping[str, Any]) -> Rows:
+        """Rows [*shape, width] of these fields, 0 in others; ValueError if a value does not fit."""
+        rows = np.zeros((*shape, self.row.width), np.float32)
+        for name, value in values.items():
+            self.fields[name].write(rows, value)
+        check_finite(rows, self.fields)
+        return rows
+
+    def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
+        """Rewards [n] of the actions of rows [n, width] under the rows' goals, and successes [n].
+
+        A success terminates the episode by achieving the goal.  `index` [n]: their transitions.
+        """
+        raise NotImplementedError
+
+    def _drawn(self, batch_size: int, beta: float) -> tuple[Rows, Array | None, Index]:
+        """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices.
+
+        Raises:
+            ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
+        """
+        check_count("batch_size", batch_size, 1)
+        uniform = self.rng.random((1, batch_size, 3))
+        index, weights = self.ring.draw(uniform[..., 0], beta)
+        weight = None if weights is None else weights[0].numpy()
+        return self._read(index[0], uniform[0, :, 1:]), weight, index[0]
+
+    def _read(self, index: Index, uniform: Numbers) -> Rows:
+        """Read rows [sample, width] of transitions, partly relabelled; see `ReplayBuffer.read`."""
+        rows = self.ring.read(index, uniform, lambda rows, at: self._outcome(rows.numpy(), at))
+        return rows.numpy()
+
+    def update_priorities(self, indexes: Any, td_errors: Any) -> None:
+        """Update the priorities of sampled transitions from their TD errors [sample].
+
+        Raises:
+            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
+        """
+        index, errors = np.asarray(indexes), np.asarray(td_errors, np.float64)
+        ring = self._prioritized
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise ValueError(
+                f"indexes: {_described(index)} is not allowed; they must be the indexes of a sample"
+            )
+        ring.update_priorities(index[None].astype(np.int64), errors.reshape(1, -1))
+
+    @property
+    def _prioritized(self) -> PrioritizedReplayBuffer:
+        """The ring; raises ValueError if it has no priorities."""
+        if not isinstance(self.ring, PrioritizedReplayBuffer):
+            raise ValueError("there are no priorities: the buffer was made with prioritized=False")
+        return self.ring
+
+    def clear(self) -> None:
+        """Forget every transition; the random generator keeps its state."""
+        self.ring.clear()
+
+    def save(self, path: str | Path) -> None:
+        """Write transitions, open episodes, priorities and the generator, but no functions.
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        header = {
+            "format": FORMAT,
+            "rng": self.rng.bit_generator.state,
+            "settings": self._settings(),
+        }
+        arrays = {name: np.asarray(value) for name, value in self.ring.state_dict().items()}
+        text = np.array(json.dumps(header, default=float))
+
+        def write(beside: Path) -> None:
+            with beside.open("wb") as file:
+                np.savez(file, allow_pickle=False, header=text, **arrays)
+
+        write_whole(Path(path), write)
+
+    def load(self, path: str | Path) -> None:
+        """Restore a file that `save` wrote, into a buffer made with the same arguments.
+
+        Runs no code from the file.
+
+        Raises:
+            FileError: the file is damaged or from a buffer with other settings.  This buffer is
+                then unchanged.
+        """
+        ring = type(self.ring)(**self.ring.made_with)
+        rng = np.random.default_rng()
+        try:
+            must_be_stored(Path(path))
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            header = json.loads(str(arrays.pop("header")))
+            if header["format"] != FORMAT:
+                raise ValueError("it has another format")
+            self._must_match(path, header["settings"])
+            rng.bit_generator.state = header["rng"]
+            state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            ring.load_state_dict({**state, "position": int(arrays["position"])})
+            # Assignment silently broadcasts an array of size 1, so compare all shapes and types.
+            same = {name: np.asarray(value) for name, value in ring.state_dict().items()}
+            if _shapes(same) != _shapes(arrays):
+                raise ValueError("an array is missing or has another shape")
+        except FileError:
+            raise
+        except Exception as error:  # a file of another kind can make NumPy raise anything
+            why = reason(error)
+            raise FileError(f"{path}: is damaged or not a replay buffer: {why}") from error
+        self.ring, self.rng = ring, rng
+
+    def _settings(self) -> dict[str, Any]:
+        """Settings that a file and the buffer that loads it must share."""
+        ring = self.ring
+        fields = {f.name: [f.columns.start, f.columns.stop] for f in self.fields.values()}
+        return {
+            "size": ring.n_envs * ring.n_slots,
+            "n_envs": ring.n_envs,
+            **asdict(ring.relabelling),
+            "alpha": getattr(ring, "alpha", "none"),
+            **{f"field {name!r} in columns": columns for name, columns in fields.items()},
+        }
+
+    def _must_match(self, path: str | Path, theirs: dict[str, Any]) -> None:
+        """Raise FileError if a file's settings are not this buffer's."""
+        ours = self._settings()
+        for key in [*ours, *theirs]:
+            one, other = theirs.get(key, "none"), ours.get(key, "none")
+            if one != other:
+                raise FileError(
+                    f"{path}: was saved from a buffer with {key} {one}, but this one has {other}"
+                )
+
+
+def _shapes(arrays: Mapping[str, Array]) -> dict[str, Any]:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
