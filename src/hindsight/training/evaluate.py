@@ -18,7 +18,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, one_sentence
 from hindsight.specs.gymnasium import registered
 from hindsight.specs.spaces import action_of, row_of, size
-from hindsight.training.policies import policy_of, random_policy_of
+from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
@@ -201,10 +201,7 @@ def actor_of(
     spaces, space = env.observation_space, env.action_space
     assert isinstance(spaces, Dict) and isinstance(space, Box | Discrete)
     seen = {key: spaces[key] for key in spec.environment.keys}
-    rows = row[None]
-    choose = policy_of(spec, rows)
-    if generator is not None:
-        choose = random_policy_of(spec, rows, generator)
+    choose = policy_of(spec, row[None], generator)
 
     @torch.no_grad()
     def act(obs: Mapping[str, Any]) -> Any:
