@@ -1,7 +1,6 @@
 """Predator-prey with an object to push, against a loop in plain Python, and its other wrappers."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,16 +10,10 @@ import torch
 from matplotlib.colors import to_rgb
 from torch import Tensor
 
-from hindsight.algorithms.ppo import ActorCritic
-from hindsight.envs.episodes import load_episodes, save_episodes
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import PREDATOR, PREY, PUSHED
 from hindsight.envs.wrapper import GoalEnv
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
-from hindsight.training.on_policy import OnPolicyRuns
-from hindsight.training.watch import animate, film, play
 
 
 def spec_of(**keys: Any) -> PredatorPreySpec:
@@ -161,73 +154,6 @@ def test_a_picture_shows_all_three_where_they_are(n: int) -> None:
         assert count(before, look["color"]) > 10 and count(after, look["color"]) > 10
     for look in (PREDATOR, PUSHED):  # both have come a long way
         assert count(after, look["color"]) > count(before, look["color"]) + 15
-
-
-# --- watch ----------------------------------------------------------------------------------------
-
-
-def cell(prey: Prey = "static", **environment: Any) -> CellSpec:
-    where = spec_of(prey=prey, grid_size=5.0, max_steps=20, **environment)
-    return CellSpec(environment=where, algorithm=PPOSpec(hidden=(4,)))
-
-
-def pusher(spec: CellSpec, gain: float = 3.0) -> Tensor:
-    """A policy with mean action gain * (prey - object), or nearly: for when it is touched."""
-    n, small = spec.environment.n_dims, 1e-3
-    agent = ActorCritic.of(4 * n, n, spec.algorithm.hidden)
-    row = torch.zeros(1, agent.policy.n_parameters + agent.value.n_parameters + n)
-    (_, first), (_, second) = agent.policy.layers(agent.split(row)[0])
-    for axis in range(n):
-        first[0, axis, axis], first[0, axis, n + axis] = -small, small
-        second[0, axis, axis] = gain / small
-    return row[0]
-
-
-@pytest.mark.parametrize("prey", ["static", "repel", "random_direction"])
-@pytest.mark.parametrize("n", [2, 3])
-def test_the_episodes_are_those_of_the_evaluation(prey: Prey, n: int) -> None:
-    spec = cell(prey, n_dims=n, interception_distance=2.0)
-    runs = OnPolicyRuns(spec, [4], "cpu")
-    runs.optimiser.rows.copy_(pusher(spec)[None])
-    beginnings = runs.evaluation_env.state[0].clone()
-    evaluated = runs.evaluate()
-    episodes = play(spec, pusher(spec), spec.evaluation.episodes, seed=4)
-    lengths = [episode.steps for episode in episodes]
-    caught = np.mean([episode.caught for episode in episodes])
-    assert float(evaluated["success_rate"][0]) == pytest.approx(caught)
-    assert 0 < caught < 1, "the predator must meet the object by chance"
-    assert float(evaluated["episode_length"][0]) == pytest.approx(np.mean(lengths))
-    for episode, first in zip(episodes, beginnings, strict=True):
-        assert episode.pushed is not None
-        thing, at, _, predator = first.numpy().reshape(4, n)
-        np.testing.assert_array_equal(episode.pushed[0], thing)
-        np.testing.assert_array_equal(episode.prey[0], at)
-        np.testing.assert_array_equal(episode.predator[0], predator)
-        # Where it moved it was touched, and went as the predator did but for the walls.
-        moves, ways = np.diff(episode.pushed, axis=0), np.diff(episode.predator, axis=0)
-        gaps = np.linalg.norm(episode.pushed - episode.predator, axis=1)[:-1]
-        for t in range(episode.steps):
-            if gaps[t] > 2 + 1e-4:
-                assert not moves[t].any()
-            elif gaps[t] < 2 - 1e-4:
-                held = np.clip(episode.pushed[t] + ways[t], -5, 5)
-                np.testing.assert_allclose(episode.pushed[t + 1], held, atol=1e-4)
-        # The policy acts on what was seen.
-        seen = 3 * (episode.prey - episode.pushed)[:-1]
-        moved = np.clip(episode.predator[:-1] + np.clip(seen, -1, 1), -5, 5)
-        np.testing.assert_allclose(episode.predator[1:], moved, atol=2e-3)
-
-
-def test_what_was_played_can_be_kept_and_filmed(tmp_path: Path) -> None:
-    spec = cell("repel", n_dims=2, interception_distance=2.0)
-    episodes = play(spec, pusher(spec), 2)
-    save_episodes(tmp_path / "episodes.npz", episodes)
-    for one, other in zip(load_episodes(tmp_path / "episodes.npz"), episodes, strict=True):
-        np.testing.assert_array_equal(one.pushed, other.pushed)
-        np.testing.assert_array_equal(one.predator, other.predator)
-        assert one.caught == other.caught
-    animate(film(spec, pusher(spec), 1), tmp_path / "film.gif")
-    assert (tmp_path / "film.gif").stat().st_size > 1000
 
 
 def test_the_reference_draws_as_many_numbers() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hindsight.algorithms.sac import Diagnostics, State
 from hindsight.io.compiled import compiled, entry_point, for_each_run
-from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, input_gradient, norm
+from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, norm
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
@@ -139,6 +139,7 @@ def _action_gradient(
     """
     (n, n_actions), n_obs, each = actions.shape, obs.shape[1], len(critics) // 2
     q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
+    nothing = np.empty(0, np.float32)
     for i in range(2):
         _beside(obs, actions, layers[i])
         q[i] = forward(critics[i * each : (i + 1) * each], sizes, n, layers[i], n, True)[:, 0]
@@ -150,7 +151,7 @@ def _action_gradient(
             is_least = not q[i, k] > q[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
         row = critics[i * each : (i + 1) * each]
-        d = input_gradient(row, sizes, n, layers[i], n, True, delta)
+        d = backward(row, sizes, n, layers[i], n, True, delta, nothing)
         for k in range(n):
             for j in range(n_actions):
                 d_actions[k, j] += d[k, n_obs + j]

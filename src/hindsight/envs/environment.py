@@ -15,6 +15,8 @@ from hindsight.specs.base import EnvironmentSpec
 class Environment(ABC):
     """Vectorised environments [run, env] of one specification, which reset automatically."""
 
+    spec: EnvironmentSpec
+    device: torch.device
     state: Tensor  # [run, env, obs]: achieved goal, desired goal, observation
     elapsed: Tensor  # [run, env] steps of the current episode
     observation_size: int  # size of `state`'s last dimension

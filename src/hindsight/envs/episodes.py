@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -71,13 +71,6 @@ class Episode:
             return False
         distance = np.linalg.norm(self.achieved[-1] - self.prey[-2])
         return bool(distance <= self.interception_distance)
-
-    def until(self, step: int) -> "Episode":
-        """The first `step` steps of the episode."""
-        pushed = None if self.pushed is None else self.pushed[: step + 1]
-        return replace(
-            self, predator=self.predator[: step + 1], prey=self.prey[: step + 1], pushed=pushed
-        )
 
 
 def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:

@@ -119,8 +119,10 @@ def backward(
     relu: bool,
     delta: Numbers,
     grad: Numbers,
-) -> None:
+) -> Numbers:
     """Write the gradient with respect to `row` into `grad`; call `forward` first.
+
+    If `grad` is empty, return the gradient [n, in] with respect to the inputs instead.
 
     Args:
         row, sizes, n, layers, most, relu: as in `forward`.
@@ -135,42 +137,22 @@ def backward(
         place -= n_out * (n_in + 1)
         at -= most * n_in
         d = delta[here, : n * n_out].reshape(n, n_out)
-        x = layers[at : at + n * n_in].reshape(n, n_in)
-        d_bias = grad[place : place + n_out]
         weights = slice(place + n_out, place + n_out * (n_in + 1))
-        np.dot(d.T, x, grad[weights].reshape(n_out, n_in))
-        d_bias[:] = 0
-        for sample in range(n):
-            for j in range(n_out):
-                d_bias[j] += d[sample, j]
-        if i > 0:
+        if len(grad):
+            x = layers[at : at + n * n_in].reshape(n, n_in)
+            np.dot(d.T, x, grad[weights].reshape(n_out, n_in))
+            d_bias = grad[place : place + n_out]
+            d_bias[:] = 0
+            for sample in range(n):
+                for j in range(n_out):
+                    d_bias[j] += d[sample, j]
+        if i > 0 or not len(grad):
             here = 1 - here
             before = delta[here, : n * n_in]
             np.dot(d, row[weights].reshape(n_out, n_in), before.reshape(n, n_in))
-            _activation_gradient(before, layers[at : at + n * n_in], relu)
-
-
-@compiled
-def input_gradient(
-    row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool, delta: Numbers
-) -> Numbers:
-    """The gradient [n, in] with respect to the inputs; arguments as in `backward`."""
-    last = len(sizes) - 2
-    place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
-    here = 0
-    before = delta[here, : n * sizes[-1]]
-    for i in range(last, -1, -1):
-        n_in, n_out = sizes[i], sizes[i + 1]
-        place -= n_out * (n_in + 1)
-        at -= most * n_in
-        d = delta[here, : n * n_out].reshape(n, n_out)
-        here = 1 - here
-        before = delta[here, : n * n_in]
-        weight = row[place + n_out : place + n_out * (n_in + 1)].reshape(n_out, n_in)
-        np.dot(d, weight, before.reshape(n, n_in))
-        if i > 0:
-            _activation_gradient(before, layers[at : at + n * n_in], relu)
-    return before.reshape(n, sizes[0])
+            if i > 0:
+                _activation_gradient(before, layers[at : at + n * n_in], relu)
+    return delta[here, : n * sizes[0]].reshape(n, sizes[0])
 
 
 @compiled

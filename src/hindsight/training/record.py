@@ -225,18 +225,17 @@ class Record:
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
                 return None
             runs = self._continue(saved, workers)
-        except DamagedError as error:
+        except (
+            DamagedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError,
+        ) as error:  # fmt: skip
             set_aside(path)
-            print(f"{error}; set aside, training starts from scratch", file=sys.stderr)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
-            set_aside(path)
-            why = f"does not fit its cell ({reason(error)})"
-            print(f"{path}: {why}; set aside, training starts from scratch", file=sys.stderr)
-        else:
-            at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
-            print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
-            return runs
-        return None
+            damaged = isinstance(error, DamagedError)
+            why = error if damaged else f"{path}: does not fit its cell ({reason(error)})"
+            print(f"{why}; set aside, training starts from scratch", file=sys.stderr)
+            return None
+        at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
+        print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
+        return runs
 
     def _continue(self, saved: dict[str, Any], workers: int | None) -> Runs | None:
         """Restore a checkpoint completely, or raise and change nothing; returns its runs."""

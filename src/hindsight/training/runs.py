@@ -3,7 +3,7 @@
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
+from hindsight.envs.step import Step
 from hindsight.io.compiled import ENABLED
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, module_of
@@ -144,7 +145,7 @@ class Runs(ABC):
         env, test = self.end_test_env, self.spec.end_test
         if env is None or test is None or self.env_steps % test.every:
             return [False] * len(self.seeds)
-        returns, _, _ = self._play(env, first=self.env_steps // test.every)
+        returns, _, _ = play(env, self.policy(), first=self.env_steps // test.every)
         return (returns.mean(1) >= 1).tolist()
 
     def episodes(self) -> dict[str, Tensor]:
@@ -167,38 +168,10 @@ class Runs(ABC):
             **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
         }
 
-    @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
         """Play the fixed evaluation episodes with deterministic actions; returns columns [run]."""
-        played = self._play(self.evaluation_env, self.rounds)
+        played = play(self.evaluation_env, self.policy(), self.rounds)
         return self._columns(played.mean(2) / self.rounds)
-
-    @torch.no_grad()
-    def _play(self, env: Environment, rounds: int = 1, first: int = 0) -> Tensor:
-        """Play `rounds` episodes in each environment, from episode number `first` on.
-
-        Returns the sums of return, success and steps over these episodes, [3, run, env].
-        """
-        act, longest = self.policy(), self.spec.environment.step_limit
-        env.rewind(first)
-        env.prepare_rollout(first, longest)
-        g, shape = env.goal_size, env.elapsed.shape
-        left = torch.full(shape, rounds, device=self.device)
-        returns, success, length = sums = torch.zeros(3, *shape, device=self.device)
-        for _ in range(longest * rounds):
-            going = left > 0
-            desired = env.state[..., g : 2 * g].clone()
-            step = env.step(act(env.state))
-            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
-            if step.rest is not None:
-                reward = reward + step.rest
-            returns += going * reward
-            length += going
-            over = going & (step.terminated | step.truncated)
-            # If success does not end an episode, the last step decides.
-            success += over & step.success
-            left -= over.long()
-        return sums
 
     def select(self, runs: Tensor) -> None:
         """Keep only the runs with these indices."""
@@ -235,6 +208,42 @@ class Runs(ABC):
             part.load_state_dict(saved[name])
         for name in OF_RUNS:
             setattr(self, name, list(saved[name]))
+
+
+@torch.no_grad()
+def play(
+    env: Environment,
+    policy: Policy,
+    rounds: int = 1,
+    first: int = 0,
+    look: Callable[[Step], None] = lambda step: None,
+) -> Tensor:
+    """Play `rounds` episodes in each environment, from episode number `first` on.
+
+    look: called with every step.
+
+    Returns the sums of return, success and steps over these episodes, [3, run, env].
+    """
+    longest, g, shape = env.spec.step_limit, env.goal_size, env.elapsed.shape
+    env.rewind(first)
+    env.prepare_rollout(first, longest)
+    left = torch.full(shape, rounds, device=env.device)
+    returns, success, length = sums = torch.zeros(3, *shape, device=env.device)
+    for _ in range(longest * rounds):
+        going = left > 0
+        desired = env.state[..., g : 2 * g].clone()
+        step = env.step(policy(env.state))
+        look(step)
+        reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
+        if step.rest is not None:
+            reward = reward + step.rest
+        returns += going * reward
+        length += going
+        over = going & (step.terminated | step.truncated)
+        # If success does not end an episode, the last step decides.
+        success += over & step.success
+        left -= over.long()
+    return sums
 
 
 def runs_of(

@@ -28,6 +28,7 @@ from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
+from hindsight.training.runs import play
 
 #: MuJoCo's rendering backends that need no screen.
 HEADLESS = ("egl", "osmesa")
@@ -42,8 +43,7 @@ class Filmed:
     caught: bool  # whether the episode succeeded
 
 
-@torch.no_grad()
-def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
+def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
     """Play predator-prey's evaluation episodes with a run's mean actions; returns the positions.
 
     Args:
@@ -52,17 +52,13 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         episodes: number of episodes.
         seed: seed of the episodes.
     """
-    act, where = policy_of(spec, row[None]), spec.environment
+    policy, where = policy_of(spec, row[None]), spec.environment
     if not isinstance(where, PredatorPreySpec):
         raise SpecError(f"only PredatorPrey-v0 has a predator and a prey; this is {where.id}")
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
-    n, longest = where.n_dims, where.step_limit
-    env.prepare_rollout(0, longest)
-    seen, length = [env.state[0].clone()], torch.full((episodes,), longest)
-    for t in range(1, longest + 1):
-        step = env.step(act(env.state))
-        seen.append(step.next_obs[0].clone())
-        length = torch.where(step.terminated[0] & (length > t), t, length)
+    n = where.n_dims
+    seen = [env.state[0].clone()]
+    _, _, lengths = play(env, policy, look=lambda step: seen.append(step.next_obs[0].clone()))
     paths = torch.stack(seen, 1).numpy()
     achieved, prey = paths[..., :n], paths[..., n : 2 * n]
     pushes = where.pushes_object
@@ -72,7 +68,7 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             predator[e, :end], prey[e, :end], where.grid_size, where.interception_distance,
             where.prey, achieved[e, :end] if pushes else None,
         )
-        for e, end in enumerate((1 + length).tolist())
+        for e, end in enumerate((1 + lengths[0].long()).tolist())
     ]  # fmt: skip
 
 
@@ -160,7 +156,7 @@ def choose_headless(where: EnvironmentSpec) -> None:
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """Write one episode per policy file: the longest of eight, if possible a successful one."""
-    played = [play(*read_policy(path), 8) for path in policies]
+    played = [play_hunts(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 
