@@ -229,9 +229,10 @@ class Record:
             DamagedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError,
         ) as error:  # fmt: skip
             set_aside(path)
-            damaged = isinstance(error, DamagedError)
-            why = error if damaged else f"{path}: does not fit its cell ({reason(error)})"
-            print(f"{why}; set aside, training starts from scratch", file=sys.stderr)
+            told = f"{path}: does not fit its cell ({reason(error)})"
+            if isinstance(error, DamagedError):
+                told = str(error)
+            print(f"{told}; set aside, training starts from scratch", file=sys.stderr)
             return None
         at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
         print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
