@@ -4,7 +4,6 @@ The update itself is held to Stable-Baselines3 in `test_ppo_parity`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,34 +180,6 @@ def test_ratios_begin_at_one(hindsight):
 
 
 # --- runs -----------------------------------------------------------------------------------------
-
-
-def test_runs_of_different_counts_equal_each_alone():
-    """Different numbers of valid samples, different ends of the update: still no influence."""
-    seeds = [1, 2, 3]
-    spec = PPOSpec(n_steps=200, n_epochs=5, batch_size=32, target_kl=0.001)
-    rates = torch.tensor([1e-3, 3e-5, 3e-3])
-    agent, rows = agent_and_rows(seeds)
-    _, rollout = collected(agent, rows, seeds, spec)
-    samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
-    for run, count in enumerate((200, 117, 33)):
-        unlucky = torch.randperm(200, generator=torch.Generator().manual_seed(run))[count:]
-        samples.valid[run, unlucky] = False
-    together = Adam(rows.clone(), rates)
-    order = ppo.orders(seeds, 1, samples.valid, spec.n_epochs)
-    d = ppo.update(agent, together, samples, order, spec)
-    assert len(set(d.updates.tolist())) == 3
-    for run, seed in enumerate(seeds):
-        only = slice(run, run + 1)
-        of_run = {name: x[only] for name, x in vars(samples).items() if isinstance(x, Tensor)}
-        part = replace(samples, **of_run)
-        alone = Adam(rows[only].clone(), rates[only])
-        single = ppo.orders([seed], 1, part.valid, spec.n_epochs)
-        d_alone = ppo.update(agent, alone, part, single, spec)
-        torch.testing.assert_close(together.rows[run], alone.rows[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(together.steps[run], alone.steps[0])
-        for name, value in vars(d).items():
-            torch.testing.assert_close(value[run], getattr(d_alone, name)[0], rtol=1e-4, atol=1e-6)
 
 
 # --- probe environments ---------------------------------------------------------------------------

@@ -14,17 +14,6 @@ from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 
-
-def axis_at(
-    bits: list[int], goal: list[int], max_steps: int | None = None, continuous: bool = False
-) -> BitFlipping:
-    """One environment with these bits and this goal."""
-    spec = BitFlippingSpec(n_bits=len(bits), max_steps=max_steps, continuous=continuous)
-    env = BitFlipping(spec, [0])
-    env.state.copy_(torch.tensor([*bits, *goal, *bits]))
-    return env
-
-
 bit_lists = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 
 
@@ -38,28 +27,6 @@ def bits_and_goal(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     for place in draw(st.lists(st.integers(0, len(bits) - 1), max_size=2)):
         goal[place] = 1 - goal[place]
     return bits, goal
-
-
-@settings(max_examples=200, deadline=None)
-@given(bits_and_goal(), st.data())
-def test_an_action_flips_its_bit_and_no_other(
-    start: tuple[list[int], list[int]], data: st.DataObject
-) -> None:
-    bits, goal = start
-    n = len(bits)
-    env = axis_at(bits, goal, max_steps=5)
-    i = data.draw(st.integers(0, n - 1))
-    step = env.step(torch.tensor([[i]]))
-    flipped = [1 - b if j == i else b for j, b in enumerate(bits)]
-    assert step.next_achieved.tolist() == [[flipped]]
-    assert step.next_obs.tolist() == [[[*flipped, *goal, *flipped]]]
-    # Reward if and only if equal; then it is over, and only then.
-    desired = torch.tensor([[goal]]).float()
-    reward, success = env.task.reward(step.next_achieved, desired, step.terminated)
-    solved = flipped == goal
-    assert float(reward) == (0.0 if solved else -1.0)
-    assert bool(success) == bool(step.success) == bool(step.terminated) == solved
-    assert not step.truncated
 
 
 @settings(max_examples=100, deadline=None)

@@ -94,30 +94,6 @@ def test_steps_are_those_of_the_reference(
         state = after.copy()
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    spec=st.builds(
-        PointReachSpec,
-        range=st.floats(0.1, 100),
-        max_speed=st.floats(0.01, 100),
-        dt=st.floats(0.001, 1),
-        action_scale=st.floats(0.1, 1000),
-        max_steps=st.integers(1, 40),
-    ),
-    seed=st.integers(0, 2**32),
-)
-def test_positions_and_speeds_keep_their_bounds(spec: PointReachSpec, seed: int) -> None:
-    env = PointReach(spec, [seed], 5)
-    box, top = np.float32(spec.range), np.float32(spec.max_speed)
-    generator = np.random.default_rng(seed)
-    for _ in range(60):
-        assert (env.state[..., :6].abs() <= box).all()
-        assert (env.state[..., 6:].abs() <= top).all()
-        force = torch.from_numpy(generator.normal(0, 2, (1, 5, 2)).astype(np.float32))
-        obs = env.step(force).next_obs
-        assert (obs[..., :6].abs() <= box).all() and (obs[..., 6:].abs() <= top).all()
-
-
 def test_episodes_begin_at_rest_anywhere_in_the_square() -> None:
     spec = PointReachSpec(range=2.0)
     assert spec.step_limit == 50

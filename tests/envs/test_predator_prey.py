@@ -19,7 +19,6 @@ from hindsight.envs.prey import (
     described_orthogonal,
     n_uniform,
     numbers_of,
-    released_orthogonal,
     velocities,
 )
 from hindsight.envs.step import SUCCESS, TERMINATED
@@ -278,28 +277,6 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
         assert speed.max() <= v_max * (1 + 1e-6)
     else:
         np.testing.assert_allclose(speed, v_max, rtol=1e-5)
-
-
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_where_predator_and_prey_coincide(fidelity: str) -> None:
-    nowhere = torch.zeros(1000, 3)
-    for prey, speed in [("attract", 3**0.5 / 2), ("repel", 3**0.5 / 2), ("straight_away", 0.0)]:
-        velocity = directions(prey, nowhere, drawn(3, 1000), fidelity)  # type: ignore[arg-type]
-        found = torch.linalg.vector_norm(velocity, dim=-1)
-        np.testing.assert_allclose(found.numpy(), speed, rtol=1e-5)
-
-
-def test_released_orthogonal_by_hand() -> None:
-    v = np.array([0.0, 2.0, 0.0, -1.0], np.float32)
-    numbers = numbers_of(drawn(4, 2000).numpy())
-    o = torch.from_numpy(np.array([released_orthogonal(v, one) for one in numbers]))
-    # Only entries 1 and 3 can be replaced; the sum without the last index is 2 u_1, so that
-    # u_1 becomes -u_1, or else u_3 becomes 2 u_1.
-    first = o[:, 1] < 0
-    assert (first | torch.isclose(o[:, 3], 2 * o[:, 1])).all()
-    assert float(first.float().mean()) == pytest.approx(0.5, abs=0.05)
-    assert (o[:, [0, 2]] >= 0).all()
-    np.testing.assert_allclose(torch.linalg.vector_norm(o, dim=-1).numpy(), 5**0.5, rtol=1e-5)
 
 
 def play(

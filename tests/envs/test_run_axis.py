@@ -149,20 +149,6 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
     return Played(torch.stack(states), together, torch.stack(rewards))
 
 
-def test_shapes_and_kinds(case: Case) -> None:
-    env = case.make(SEEDS, 3)
-    played = play(env, case.actions, 5)
-    shape, g = (5, 4, 3), env.goal_size
-    assert played.states.shape == played.steps.next_obs.shape == (*shape, env.observation_size)
-    assert played.steps.next_achieved.shape == (*shape, g)
-    for flag in (played.steps.terminated, played.steps.truncated, played.steps.success):
-        assert flag.shape == shape and flag.dtype == torch.bool
-    if env.n_choices is None:
-        assert case.actions(env, 0).shape == (4, 3, env.action_size)
-    else:
-        assert case.actions(env, 0).shape == (4, 3) and env.action_size == 1
-
-
 def test_the_next_observation_belongs_to_the_episode_of_the_step(case: Case) -> None:
     """Where an episode goes on it is the next state; where one is over it is not the next's."""
     env = case.make(SEEDS, 3)

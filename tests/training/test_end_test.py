@@ -76,16 +76,6 @@ def test_neighbours_do_not_change_when_a_run_ends(ended, tmp_path):
         assert about["runs"] == [run]
 
 
-def test_without_the_test_the_same_runs_go_on(ended, tmp_path):
-    _, _, runs = ended
-    table = pq.read_table(train_cell(spec_of(end_test=None), tmp_path, Execution(workers=0)))
-    assert all(
-        run["ended"] == "budget" and run["end_step"] == 800
-        for run in json.loads(table.schema.metadata[ABOUT])["runs"]
-    )
-    assert any(run["ended"] == "test" for run in runs)
-
-
 def test_each_test_has_episodes_of_its_own_that_do_not_depend_on_the_way_there():
     spec = PredatorPreySpec(max_steps=3)  # blocks of four episodes
     env, direct = (PredatorPrey(spec, [0], 2, evaluation=True) for _ in range(2))
