@@ -17,6 +17,8 @@ from hindsight.io.compiled import compiled
 
 Numbers = NDArray[np.float32]
 Sizes = NDArray[np.int64]
+#: A row of parameters and Adam's first and second moments of them, updated in place.
+Optimised = tuple[Numbers, Numbers, Numbers]
 
 # The rational approximation of tanh of Eigen and XLA, x P(x^2) / Q(x^2), with an error below 5e-7.
 _BOUND = np.float32(7.90531110763549805)
@@ -163,20 +165,14 @@ def norm(grad: Numbers) -> float:
 
 @compiled
 def adam(
-    row: Numbers,
-    grad: Numbers,
-    scale: float,
-    m: Numbers,
-    v: Numbers,
-    steps: float,
-    learning_rate: float,
-    eps: float,
-    weight_decay: float,
-) -> None:
+    optimised: Optimised, grad: Numbers, scale: float, steps: float, learning_rate: float,
+    eps: float, weight_decay: float,
+) -> None:  # fmt: skip
     """Step number `steps` of Adam (Kingma & Ba 2015, Algorithm 1) with `scale` times the gradient.
 
     Weight decay is added to the gradient.  With a learning rate of 0, the row does not change.
     """
+    row, m, v = optimised
     correction1 = -math.expm1(math.log(0.9) * steps)
     correction2 = -math.expm1(math.log(0.999) * steps)
     moves = learning_rate > 0

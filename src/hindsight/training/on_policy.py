@@ -21,7 +21,7 @@ from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
-from hindsight.streams import Purpose, stream
+from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
@@ -237,12 +237,13 @@ class OnPolicyRuns(Runs):
         """Draw the rollout's random numbers for `collect`, [step, run, env, ...]."""
         spec = self.algorithm
         size = (spec.n_steps, spec.n_envs, self.agent.policy.sizes[-1])
-        generators = [stream(seed, Purpose.POLICY, self.iteration) for seed in self.seeds]
         if self.agent.discrete:
-            noise = [g.gumbel(size=size).astype(np.float32) for g in generators]
+            noise = self.drawn(Purpose.POLICY, self.iteration, lambda g: g.gumbel(size=size))
         else:
-            noise = [g.standard_normal(size, np.float32) for g in generators]
-        return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
+            noise = self.drawn(
+                Purpose.POLICY, self.iteration, lambda g: g.standard_normal(size, np.float32)
+            )
+        return noise.float().movedim(0, 1).contiguous()
 
     def evaluate(self) -> dict[str, Tensor]:
         """Play the evaluation episodes; also returns entropies of the last iteration's samples."""

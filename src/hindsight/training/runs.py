@@ -14,6 +14,7 @@ from torch import Tensor
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.io.compiled import ENABLED
+from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, module_of
 from hindsight.training.recent import RecentEpisodes
@@ -98,6 +99,13 @@ class Runs(ABC):
     @abstractmethod
     def parts(self) -> dict[str, Any]:
         """Further objects with a run axis: they have `select`, `state_dict`, `load_state_dict`."""
+
+    def drawn(
+        self, purpose: Purpose, index: int, draw: Callable[[np.random.Generator], np.ndarray]
+    ) -> Tensor:
+        """What `draw` makes of each run's stream for a purpose and an index, [run, ...]."""
+        arrays = [draw(stream(seed, purpose, index)) for seed in self.seeds]
+        return torch.from_numpy(np.stack(arrays)).to(self.device)
 
     @property
     def env_steps(self) -> int:
