@@ -1,6 +1,5 @@
-"""Predator-prey with an object to push, against a loop in plain Python, and its other wrappers."""
+"""Predator-prey with an object to push (its steps: test_predator_prey)."""
 
-import math
 from typing import Any
 
 import gymnasium
@@ -8,87 +7,17 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
-from torch import Tensor
 
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.render import PREDATOR, PREY, PUSHED
 from hindsight.envs.wrapper import GoalEnv
-from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
 
 def spec_of(**keys: Any) -> PredatorPreySpec:
     """A box in which predator, object and prey often meet."""
     values = {"grid_size": 3.0, "max_steps": 12, "pushes_object": True, "n_dims": 2} | keys
     return PredatorPreySpec.model_validate(values)
-
-
-def shove(state: Tensor, n: int, t: int) -> Tensor:
-    """The predator goes to the object and then, with it, towards the prey; or strays."""
-    thing, prey, predator = state[..., :n], state[..., n : 2 * n], state[..., 3 * n :]
-    near = torch.linalg.vector_norm(predator - thing, dim=-1, keepdim=True) < 0.7
-    aim = torch.where(near, prey - thing, thing - predator)
-    return aim + 0.8 * torch.sin(5 * predator + t) * (t % 30 < 20)
-
-
-def in_box(x: float, g: float) -> float:
-    return min(max(x, -g), g)
-
-
-# --- the physics ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("prey", ["static", "straight_away", "random_direction"])
-@pytest.mark.parametrize("n", [2, 3])
-def test_a_rollout_is_that_of_the_loop(prey: Prey, n: int) -> None:
-    """300 steps of two environments, from each episode's beginning on; exact in every step."""
-    spec = spec_of(prey=prey, n_dims=n)
-    g, r, speed = spec.grid_size, spec.interception_distance, math.sqrt(n) / 2
-    env = PredatorPrey(spec, [3], 2)
-    assert env.observation_size == 4 * n and env.state.shape == (1, 2, 4 * n)
-    env.prepare_rollout(1, 300)
-    known: list[dict[str, list[float]] | None] = [None, None]
-    elapsed, touches, pushes, outcomes = [0, 0], 0, 0, set()
-    for t in range(300):
-        actions = shove(env.state, n, t)
-        before = env.state[0].tolist()
-        step = env.step(actions)
-        for e in range(2):
-            row = before[e]
-            parts = [row[i * n : (i + 1) * n] for i in range(4)]
-            if known[e] is None:
-                now = dict(zip(("thing", "prey", "velocity", "predator"), parts, strict=True))
-                assert math.dist(now["thing"], now["prey"]) > r
-                assert math.dist(now["thing"], now["predator"]) > r
-            else:
-                now = known[e]
-                for name, part in zip(now, parts, strict=True):
-                    np.testing.assert_allclose(part, now[name], atol=2e-5, err_msg=name)
-            thing, at, velocity, predator = (np.array(part, np.float32).tolist() for part in parts)
-            action = [in_box(a, 1) for a in actions[0, e].tolist()]
-            moved = [in_box(p + a, g) for p, a in zip(predator, action, strict=True)]
-            touched = math.dist(predator, thing) <= r
-            if touched:  # it goes where the predator goes, which a wall may hold up
-                thing = [
-                    in_box(x + b - a, g) for x, a, b in zip(thing, predator, moved, strict=True)
-                ]
-                pushes += math.dist(thing, parts[0]) > 0.1
-            touches += touched
-            elapsed[e] += 1
-            success = math.dist(thing, at) <= r
-            over = success or elapsed[e] > spec.max_steps
-            np.testing.assert_allclose(step.next_achieved[0, e].tolist(), thing, atol=1e-5)
-            assert touched or step.next_achieved[0, e].tolist() == parts[0], "it rests"
-            assert (bool(step.success[0, e]), bool(step.terminated[0, e])) == (success, over)
-            if over:
-                outcomes.add(success)
-                elapsed[e], known[e] = 0, None
-                continue
-            at = [in_box(x + v, g) for x, v in zip(at, velocity, strict=True)]
-            if prey == "straight_away":  # from the predator, not from the object
-                away = [b - a for a, b in zip(moved, at, strict=True)]
-                velocity = [speed * x / math.hypot(*away) for x in away]
-            known[e] = {"thing": thing, "prey": at, "velocity": velocity, "predator": moved}
-    assert touches > 50 and pushes > 30 and outcomes == {True, False}
 
 
 def place(env: PredatorPrey, thing: float, predator: float, prey: float = -2.5) -> None:

@@ -79,11 +79,16 @@ def reference_step(
     def in_box(x: float) -> float:
         return min(max(x, -g), g)
 
-    predator, prey, velocity = state[:n], state[n : 2 * n], state[2 * n :]
-    predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(predator, action, strict=True)]
-    d = [a - b for a, b in zip(predator, prey, strict=True)]
+    achieved, prey, velocity = state[:n], state[n : 2 * n], state[2 * n : 3 * n]
+    before = state[3 * n :] if spec.pushes_object else achieved
+    predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(before, action, strict=True)]
+    if not spec.pushes_object:
+        achieved = predator
+    elif math.dist(before, achieved) <= spec.interception_distance:  # touched: it moves along
+        moves = zip(achieved, before, predator, strict=True)
+        achieved = [in_box(x + b - a) for x, a, b in moves]
     reward, done = 0.0, False
-    if norm(d) <= spec.interception_distance:
+    if math.dist(achieved, prey) <= spec.interception_distance:
         reward, done = 1.0, True
     elif elapsed + 1 > spec.max_steps:
         reward, done = -1.0, True
@@ -91,19 +96,23 @@ def reference_step(
     if spec.prey not in ("static", "random_direction"):
         d = [a - b for a, b in zip(predator, prey, strict=True)]
         velocity = reference_velocity(spec.prey, d, u)
-    return [*predator, *prey, *velocity], reward, done
+    return [*achieved, *prey, *velocity, *(predator if spec.pushes_object else ())], reward, done
 
 
 @st.composite
 def situations(
     draw: st.DrawFn,
 ) -> tuple[PredatorPreySpec, list[float], int, list[float], list[float]]:
-    """An environment, its state, counter, an action, uniform draws; walls and zeros are likely."""
+    """An environment, its state, counter, an action, uniform draws; walls and zeros are likely.
+
+    An object to push is often within the predator's reach.
+    """
     n = draw(st.integers(2, 5))
     # Exact in binary, so that both sides compare the same numbers.
     g, r = draw(st.sampled_from([4.0, 10.0])), draw(st.sampled_from([0.125, 0.5, 1.5]))
+    prey, pushes = draw(st.sampled_from(NAMES)), draw(st.booleans())
     spec = PredatorPreySpec(
-        n_dims=n, grid_size=g, interception_distance=r, prey=draw(st.sampled_from(NAMES))
+        n_dims=n, grid_size=g, interception_distance=r, prey=prey, pushes_object=pushes
     )
     place = st.sampled_from([-g, 0.0, 0.5, g]) | st.floats(-g, g).map(lambda x: round(x, 3))
     speed = math.sqrt(n) / 2 / math.sqrt(n)
@@ -112,7 +121,11 @@ def situations(
     action = draw(st.lists(st.floats(-1.5, 1.5), min_size=n, max_size=n))
     uniform = st.floats(0, 1, exclude_max=True).map(lambda x: round(x, 4) % 1)
     u = draw(st.lists(uniform, min_size=n_uniform(n), max_size=n_uniform(n)))
-    return spec, [*positions, *velocity], draw(st.integers(0, 20)), action, u
+    predator = draw(st.lists(place, min_size=n, max_size=n)) if pushes else []
+    if pushes and draw(st.booleans()):
+        predator = [positions[0] / 2, *positions[1:n]]
+        positions[0] = predator[0] + 0.0625
+    return spec, [*positions, *velocity, *predator], draw(st.integers(0, 20)), action, u
 
 
 @settings(max_examples=300, deadline=None)
@@ -124,10 +137,12 @@ def test_a_step_is_that_of_the_reference(
     spec, before, counter, action, u = situation
     n = spec.n_dims
     expected, reward, done = reference_step(spec, before, counter, action, u)
-    met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
-    assume(abs(norm(met) - spec.interception_distance) > 1e-5)
+    distances = [math.dist(expected[:n], before[n : 2 * n])]
+    if spec.pushes_object:
+        distances.append(math.dist(before[:n], before[3 * n :]))
+    assume(min(abs(x - spec.interception_distance) for x in distances) > 1e-5)
     env = PredatorPrey(spec, [0])
-    state, after = np.array(before), np.zeros(3 * n)
+    state, after = np.array(before), np.zeros(len(before))
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
     flags = step(env.goal_policy, env.parameters, state, counter, np.array(action), drawn, after)
     np.testing.assert_allclose(after, expected, rtol=1e-7, atol=1e-9)
@@ -143,14 +158,16 @@ def test_a_step_is_that_of_the_reference(
     found = env.advance(torch.tensor(action)[None, None])
     assert bool(found.terminated) == done
     assert bool(found.success) == (reward == 1.0)
-    np.testing.assert_allclose(found.next_obs[0, 0, : 2 * n].numpy(), expected[: 2 * n], atol=1e-5)
+    next_obs = found.next_obs[0, 0].numpy()
+    np.testing.assert_allclose(next_obs[: 2 * n], expected[: 2 * n], atol=1e-5)
+    np.testing.assert_allclose(next_obs[3 * n :], expected[3 * n :], atol=1e-5)
     # Where predator and prey coincide to rounding, so does every direction; two of the preys
     # choose among entries by whether they are 0.
-    apart = norm([a - b for a, b in zip(expected[:n], expected[n : 2 * n], strict=True)])
+    predator = expected[3 * n :] or expected[:n]
+    apart = math.dist(predator, expected[n : 2 * n])
     close = spec.prey == "straight_away" and 0 < apart <= 1e-3
     if spec.prey not in ("attract", "repel") and not close:
-        velocity = found.next_obs[0, 0, 2 * n :].numpy()
-        np.testing.assert_allclose(velocity, expected[2 * n :], atol=1e-3)
+        np.testing.assert_allclose(next_obs[2 * n : 3 * n], expected[2 * n : 3 * n], atol=1e-3)
 
 
 # -- the beginning of an episode ------------------------------------------------------------------

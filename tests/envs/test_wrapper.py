@@ -201,15 +201,6 @@ def test_goals_of_any_leading_shape(
         assert not env.compute_truncated(0 * goals, goals, said).any()  # type: ignore[union-attr]
     single = env.compute_reward(0 * goals[0, 1], goals[0, 1], {})
     assert isinstance(single, float) and single == rewards[1]
-    # A step limit ends predator-prey, and cuts the others.
-    late = {"timed_out": True}
-    fails = name == PREY
-    np.testing.assert_array_equal(env.compute_terminated(0 * goals, goals, late), over | fails)
-    np.testing.assert_array_equal(
-        env.compute_truncated(0 * goals, goals, late), ~over & (not fails)
-    )
-    lost = np.where(expected == 1, 1, -1) if fails else expected
-    np.testing.assert_array_equal(env.compute_reward(0 * goals, goals, late), lost)
 
 
 def test_the_returned_goal_is_that_after_the_prey_moved() -> None:
