@@ -1,9 +1,7 @@
-"""The point mass against a reference in plain Python, and its gymnasium wrapper."""
+"""The point mass against a reference in plain Python."""
 
 import math
-from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from hypothesis import assume, given, settings
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.envs.point_reach import PointReach, step
 from hindsight.envs.step import SUCCESS, TRUNCATED
-from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments.point_reach import PointReachSpec
 
 # -- the reference: SYSTEMS, section 1, one environment, plain Python -----------------------------
@@ -113,28 +110,3 @@ def test_goals_fill_the_square() -> None:
     assert goals.shape == (2, 5, 2, 2) and task.contains(goals).all()
     np.testing.assert_allclose(goals[1, 4].numpy(), [[-3, 0], [1.5, -1.5]])
     assert task.contains(torch.tensor([[3.0, -3.0], [3.1, 0.0]])).tolist() == [True, False]
-
-
-# -- the gymnasium wrapper (test_wrapper: what holds for all tasks) --------------------------------
-
-
-def make(**parameters: Any) -> GoalEnv:
-    env = gymnasium.make("PointReach-v0", **parameters).unwrapped
-    assert isinstance(env, GoalEnv)
-    return env
-
-
-def test_a_picture() -> None:
-    env = make(render_mode="rgb_array")
-    env.reset(seed=0, options={"state": [-0.5, 0.5, 0.5, -0.5, -0.5, 0.5, 0, 0]})
-    before = env.render()
-    for _ in range(20):
-        env.step(np.array([1.0, 0.0], np.float32))
-    after = env.render()
-    assert before is not None and after is not None
-    assert before.shape == after.shape == (480, 480, 3) and before.dtype == np.uint8
-    # The mass has moved to the right, in the upper half; around the target nothing has changed.
-    changed = (before != after).any(-1)
-    rows, columns = np.nonzero(changed[60:])
-    assert len(rows) > 100 and rows.max() + 60 < 240
-    assert columns.min() < 160 < 300 < columns.max()

@@ -1,7 +1,8 @@
-"""Predator-prey against a reference in plain Python, and what runs on one axis owe each other."""
+"""Predator-prey against a reference in plain Python."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -366,3 +367,50 @@ def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: 
         assert (rewards == step.success.float()).all()
         successes.append(success)
     assert 0.2 < torch.stack(successes).double().mean() < 0.8
+
+
+# -- an object to push ----------------------------------------------------------------------------
+
+
+def pushing(**keys: Any) -> PredatorPreySpec:
+    values = {"grid_size": 3.0, "max_steps": 12, "pushes_object": True, "n_dims": 2} | keys
+    return PredatorPreySpec.model_validate(values)
+
+
+def test_an_object_is_touched_up_to_the_distance_of_interception() -> None:
+    """Before the move, not after it."""
+    env = PredatorPrey(pushing(), [0])
+    env.prepare_rollout(1, 3)
+    forth = torch.tensor([[[0.5, 0.25]]])
+    for predator, moved in ((1.0, [0.5, 0.25]), (1.0625, [0.0, 0.0]), (-1.25, [0.0, 0.0])):
+        env.state = torch.tensor([[[0.0, 0.0, -2.5, 0.0, 0.0, 0.0, predator, 0.0]]])
+        assert env.step(forth).next_achieved[0, 0].tolist() == moved
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_an_object_begins_apart_from_both(n: int) -> None:
+    spec = pushing(n_dims=n, grid_size=10.0, prey="straight_away")
+    state = PredatorPrey(spec, [1], 4).beginnings.flatten(0, 2)
+    thing, prey, velocity, predator = state.split(n, dim=1)
+    for other in (prey, predator):
+        assert (torch.linalg.vector_norm(thing - other, dim=1) > 1).all()
+        quartiles = np.quantile(other.numpy(), [0.25, 0.5, 0.75], axis=0)
+        np.testing.assert_allclose(quartiles, [[-5.0] * n, [0.0] * n, [5.0] * n], atol=0.8)
+    assert state.unique().numel() > 0.99 * 3 * n * len(state)
+    # The prey flees from the predator at once.
+    away = torch.nn.functional.cosine_similarity(velocity, prey - predator, dim=1)
+    np.testing.assert_allclose(away.numpy(), 1, atol=1e-4)
+    apart = PredatorPrey(pushing(n_dims=n, grid_size=10.0, spawn="apart"), [1]).state[0, 0]
+    expected = np.zeros(4 * n)
+    expected[0] = expected[2 * n - 1] = 5.0
+    np.testing.assert_array_equal(apart.numpy(), expected)
+
+
+def test_the_prey_moves_alike_with_and_without_an_object() -> None:
+    found = []
+    for pushes in (True, False):
+        env = PredatorPrey(pushing(prey="random", grid_size=50.0, pushes_object=pushes), [2])
+        env.prepare_rollout(1, 6)
+        env.step(torch.zeros(1, 1, 2))
+        found.append(env.state[0, 0, 4:6].clone())
+    assert torch.equal(*found)

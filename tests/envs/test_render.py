@@ -4,6 +4,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,16 +92,27 @@ def test_shapes_are_checked() -> None:
         figure_axes(1)
 
 
-@pytest.mark.parametrize("n", [2, 3, 6])
-def test_the_face_draws_the_episode_so_far(n: int) -> None:
-    env = GoalEnv("PredatorPrey-v0", "rgb_array", n_dims=n, prey="random")
+@pytest.mark.parametrize(
+    ("name", "parameters", "size"),
+    [
+        *(("PredatorPrey-v0", {"n_dims": n, "prey": "random"}, (480, 480)) for n in (2, 3, 6)),
+        *(("PredatorPrey-v0", {"n_dims": n, "pushes_object": True}, (480, 480)) for n in (2, 3)),
+        ("PointReach-v0", {}, (480, 480)),
+        ("BitFlipping-v0", {"n_bits": 4}, (240, 480)),
+    ],
+)
+def test_gymnasium_environments_draw_the_episode_so_far(
+    name: str, parameters: dict[str, Any], size: tuple[int, int]
+) -> None:
+    env = GoalEnv(name, "rgb_array", **parameters)
     env.reset(seed=0)
+    env.action_space.seed(0)
     pictures = [env.render()]
     for _ in range(2):
-        env.step(np.ones(n, np.float32))
+        env.step(env.action_space.sample())
         pictures.append(env.render())
     for one, other in pairwise(pictures):
-        assert one is not None and one.shape == (480, 480, 3) and (one != other).any()
+        assert one is not None and one.shape == (*size, 3) and (one != other).any()
     env.reset(seed=0)
     np.testing.assert_array_equal(env.render(), pictures[0])
 
