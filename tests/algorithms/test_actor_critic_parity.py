@@ -52,7 +52,7 @@ def in_place(noise: Tensor) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One of ours and its twin."""
+    """One of our algorithms and its twin in Stable-Baselines3."""
 
     module: ModuleType
     spec: Any
@@ -115,7 +115,7 @@ ALGORITHMS = {
 
 
 def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
-    """The rows after some updates by both implementations, which are compared all along."""
+    """The rows after some updates by both implementations, compared after each update."""
     agent, runs = of.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
     rows = twins.starting_rows(agent, *range(runs))
     if isinstance(spec, SACSpec) and not spec.learns_temperature:

@@ -156,7 +156,7 @@ def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, "auto_0", "auto_x", "auto_", "often", math.inf, True])
-def test_what_is_no_temperature_is_told(wrong):
+def test_invalid_temperatures_are_reported(wrong):
     with pytest.raises(SpecError, match="ent_coef"):
         validated(SACSpec, {"ent_coef": wrong})
 

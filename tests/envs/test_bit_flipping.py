@@ -19,7 +19,7 @@ bit_lists = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 
 @st.composite
 def bits_and_goal(draw: st.DrawFn) -> tuple[list[int], list[int]]:
-    """They differ in two places at most, in half of the cases: solutions are likely."""
+    """In half of the cases they differ in two places at most, so that solutions are likely."""
     bits = draw(bit_lists)
     near = draw(st.booleans())
     goal = list(bits) if near else draw(st.lists(st.integers(0, 1), min_size=len(bits)))
@@ -34,7 +34,7 @@ def bits_and_goal(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def test_steps_are_those_of_stable_baselines(
     start: tuple[list[int], list[int]], data: st.DataObject
 ) -> None:
-    """Both variants, until the episode is over, also where it begins solved."""
+    """Both variants, until the episode is over; it may begin solved."""
     bits, goal = start
     n = len(bits)
     continuous = data.draw(st.booleans())
@@ -55,7 +55,7 @@ def test_steps_are_those_of_stable_baselines(
         obs, *rest = ours.step(action)
         for name, value in expected.items():
             np.testing.assert_array_equal(obs[name], value)
-        # Theirs calls an episode truncated, too, where it is solved in its last step.
+        # Theirs also calls an episode truncated that is solved in its last step.
         info["timed_out"] = truncated
         assert rest == [reward, terminated, truncated and not terminated, info]
         if terminated or truncated:

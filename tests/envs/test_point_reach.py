@@ -83,8 +83,8 @@ def test_steps_are_those_of_the_reference(
         reward, truncated = reference.step(action)
         assume(abs(reference.distance - spec.threshold) > 1e-9)
         before = state.copy()
-        told = env.goal_policy, env.parameters
-        flags = step(*told, state, t, np.array(action), nothing, after)
+        task = env.goal_policy, env.parameters
+        flags = step(*task, state, t, np.array(action), nothing, after)
         assert (state == before).all()
         np.testing.assert_allclose(after, reference.observation, atol=1e-12)
         assert flags == (SUCCESS if reward == 0.0 else 0) + (TRUNCATED if truncated else 0)

@@ -162,8 +162,8 @@ def test_a_step_is_that_of_the_reference(
     next_obs = found.next_obs[0, 0].numpy()
     np.testing.assert_allclose(next_obs[: 2 * n], expected[: 2 * n], atol=1e-5)
     np.testing.assert_allclose(next_obs[3 * n :], expected[3 * n :], atol=1e-5)
-    # Where predator and prey coincide to rounding, so does every direction; two of the preys
-    # choose among entries by whether they are 0.
+    # If predator and prey coincide up to rounding, their direction is rounding; two of the preys
+    # treat zero entries differently.
     predator = expected[3 * n :] or expected[:n]
     apart = math.dist(predator, expected[n : 2 * n])
     close = spec.prey == "straight_away" and 0 < apart <= 1e-3
@@ -346,8 +346,9 @@ def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
 
 @pytest.mark.parametrize("r", [1.0, 0.5, 0.2, 0.1])
 def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: float) -> None:
-    """Positions whose float32 is the last within r of the prey, or the first beyond it: an episode
-    that is rewarded goes on nowhere, or it would be rewarded twice.
+    """Positions whose float32 is the last within r of the prey, or the first beyond it.
+
+    If reward and end disagreed, an episode would continue and be rewarded twice.
     """
     n_steps, n_envs, chance = 100, 200, np.random.default_rng(0)
     spec = PredatorPreySpec(prey="static", interception_distance=r)

@@ -1,4 +1,4 @@
-"""Pictures of an episode, in two, three and more dimensions; episodes as a file."""
+"""Pictures of episodes in two, three and more dimensions; the file of episodes."""
 
 import subprocess
 import sys

@@ -22,7 +22,7 @@ from hindsight.streams import Purpose, stream
 from tests.envs.test_run_axis import CASES, Case, chase
 
 PREY, POINT, BITS = "PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0"
-#: Small ones of each kind, of which random episodes end in every way that there is.
+#: Small environments of each kind, whose random episodes end in every possible way.
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "object": (PREY, {"pushes_object": True, "n_dims": 2, "grid_size": 3.0, "max_steps": 4}),
     "point": (POINT, {"max_steps": 6, "threshold": 0.4}),

@@ -1,4 +1,4 @@
-"""Small cells, and what the tests of their training share."""
+"""Small cells, and helpers for training them."""
 
 import io
 from pathlib import Path
@@ -21,7 +21,7 @@ STEPS = 64  # of a rollout
 def cell(
     hindsight: HindsightSpec | None = None, *, steps: int = 10_000, **algorithm: Any
 ) -> CellSpec:
-    """One in which episodes end quickly, some of them well, with a prey that draws in every step.
+    """A cell with short episodes, some successful, and a prey that draws numbers in every step.
 
     A rollout is 64 steps of one environment unless said otherwise.
     """
@@ -58,7 +58,7 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) 
         )
 
 
-#: A cell whose files are looked at.
+#: A small cell with three seeds.
 SPEC = CellSpec.model_validate(
     {
         "algorithm": {"hidden": [8, 8], "n_steps": 64},
@@ -72,7 +72,7 @@ SPEC = CellSpec.model_validate(
 
 
 class Interruption(Exception):
-    """What ends a training from within."""
+    """Ends a training from within."""
 
 
 #: Writes a checkpoint after every iteration.
@@ -82,7 +82,7 @@ EAGER = Execution(checkpoint_seconds=0)
 def interrupted(
     spec: CellSpec, root: Path, iterations: int = 1, execution: Execution = EAGER
 ) -> Path:
-    """Train a cell for so many iterations; returns its checkpoint."""
+    """Interrupt a cell's training after some iterations; returns its checkpoint."""
     heard = []
 
     def interrupt(progress: Any) -> None:

@@ -1,4 +1,4 @@
-"""Runs that end by a test (released SAC): when, why, and that neighbours have no say in it."""
+"""Runs that end by a test (released SAC): when, and independently of other runs."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[CellSpec, Path, lis
 
 
 def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -> list[bool]:
-    """Episode `number` of each of two evaluation environments, one after the other."""
+    """Whether episode `number` of each of two evaluation environments succeeds."""
     where, act = spec.environment, policy_of(spec, row[None])
     env = PredatorPrey(where, [seed], 2, evaluation=True)
     env.rewind(number)

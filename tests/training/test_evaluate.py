@@ -33,7 +33,7 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def cell(name: str) -> tuple[CellSpec, torch.Tensor]:
-    """A specification, and rows of two runs that do more than the first parameters would."""
+    """A specification, and rows of two runs away from the initial parameters."""
     environment, algorithm = CELLS[name]
     spec = CellSpec(
         environment=environment, algorithm={"hidden": (5,), **algorithm}, steps=10_000, seeds=2
@@ -111,7 +111,7 @@ def test_the_same_again_and_other_runs_and_seeds_otherwise(name, tmp_path):
 
 
 def test_a_function_on_an_environment_of_its_own():
-    """One that heads for the target; a target 0.5 away takes ten steps at full speed."""
+    """It heads for a target 0.5 away; at half speed it does not arrive in time."""
 
     class Heading(gymnasium.Env):
         observation_space = gymnasium.spaces.Dict(
@@ -246,11 +246,11 @@ def test_random_actions_are_those_of_the_policy():
         ),
     ],
 )
-def test_what_cannot_be_evaluated_is_told(arguments, error, words, tmp_path):
+def test_what_cannot_be_evaluated_is_reported(arguments, error, words, tmp_path):
     arguments = {"policy": policy_file("ppo", tmp_path), "run": 4, **arguments}
-    with pytest.raises(error, match=words) as told:
+    with pytest.raises(error, match=words) as caught:
         evaluate_policy(**arguments)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

@@ -37,7 +37,7 @@ def test_what_the_environment_is_given(exploration, rollouts):
     expected = (rollout.achieved + moves).clamp(-4, 4)
     torch.testing.assert_close(rollout.next_achieved, expected, rtol=0, atol=1e-6)
     assert float(rollout.actions.abs().max()) > 2, "kept is the action before the squashing"
-    # And the log-probability is of that action, under the Gaussian.
+    # The log-probability is that of the Gaussian action.
     before = runs(cell(exploration=exploration, sigma_init=2.0), 1, 2)
     policy, _, log_std = before.agent.split(before.optimiser.rows)
     mean = before.agent.policy(policy, rollout.obs.flatten(1, 2))
@@ -250,7 +250,7 @@ def log_density(one: OnPolicyRuns, row: Tensor, obs: Tensor, action: Tensor) -> 
 )
 @pytest.mark.parametrize("n_envs", [1, 2])
 def test_the_largest_log_ratio_is_the_largest_of_a_plain_loop(hindsight, n_envs, rollouts):
-    """Over each valid copy: log pi(a | s, its goal) - log pi(a | s, the goal there was)."""
+    """Over valid copies: log pi(a | s, new goal) - log pi(a | s, original goal)."""
     one = runs(cell(hindsight, n_steps=32, n_envs=n_envs, sigma_init=0.3), 1, 2)
     one.optimiser.rows[:, :-3] += 0.2 * torch.randn(
         one.optimiser.rows[:, :-3].shape, generator=torch.Generator().manual_seed(1)

@@ -21,7 +21,7 @@ ON_POLICY = {
 
 
 def cell_of(name: str, **algorithm: Any) -> CellSpec:
-    """`algorithm`: keys of an on-policy one."""
+    """A cell by its name; `algorithm`: keys of an on-policy algorithm."""
     if name in test_off_policy.VARIANTS:
         return test_off_policy.cell(name)
     if name in test_runs.VARIANTS:

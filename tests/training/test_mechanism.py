@@ -1,4 +1,4 @@
-"""Copies of failures, importance weights, clones, a dense reward, and the columns that show why."""
+"""Copies of failures, importance weights, cloning, dense rewards, and diagnostic columns."""
 
 import math
 from dataclasses import replace
@@ -28,7 +28,7 @@ def cell(fidelity: str = "described", **hindsight: Any) -> CellSpec:
 
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[Samples]:
-    """What each update was given."""
+    """The samples of every update."""
     log: list[Samples] = []
     update = ppo_compiled.update
 
@@ -72,7 +72,7 @@ def test_copies_weigh_by_the_truncated_importance_ratio(
     plain.iterate()
     found, expected = learned
     n = found.n_real
-    # k = 1: a copy stands at the place of the step that it is of.
+    # k = 1: a copy has the index of its original step.
     ratio = (expected.log_prob[:, n:] - expected.log_prob[:, :n]).exp()
     valid = expected.valid[:, n:]
     assert (ratio[valid] > 1).any() and (ratio[valid] < 1).any()
@@ -160,7 +160,7 @@ def test_clones_need_copies(learned: list[Samples]) -> None:
 
 
 def test_a_dense_reward_is_the_distance_gained(learned: list[Samples]) -> None:
-    """What it adds to a reward is the decrease of the distance that observations show."""
+    """It adds the decrease of the distance that the observations show."""
     values = cell().model_dump() | {"hindsight": None}
     plain = OnPolicyRuns(CellSpec.model_validate(values), [4], "cpu")
     values["algorithm"] = {**values["algorithm"], "dense_reward": True}

@@ -74,7 +74,7 @@ def test_the_policy_acts_once_enough_steps_were_random(n_envs, random_warm_up, m
 
 @pytest.mark.parametrize(("log_interval", "indices"), [(60, 4), (100, 4), (50, 2), (30, 2)])
 def test_no_two_chunks_draw_the_same_numbers(log_interval, indices, monkeypatch):
-    """Also where an iteration is no whole number of chunks of fifty steps."""
+    """Also if an iteration is not a whole number of chunks of fifty steps."""
     spec = cell("sac")
     algorithm = spec.algorithm.model_copy(update={"log_interval": log_interval})
     made = runs(spec.model_copy(update={"algorithm": algorithm}), 5)

@@ -81,7 +81,7 @@ def test_truncated_episodes_count(environment, rollouts):
         assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))
 
 
-#: Whether a place is not the one where an episode began, by the task's own rule.
+#: Whether two achieved goals differ by the task's own rule.
 ELSEWHERE = {
     "point": lambda a, b: math.dist(a, b) > 0.4,
     "bits": lambda a, b: not np.array_equal(a, b),
@@ -93,7 +93,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("environment", ELSEWHERE)
 def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts):
-    """... of the episodes that lie in the rollout whole; the second begins amid one."""
+    """In complete episodes only; the second rollout begins within one."""
     prey = {"n_dims": 2, "grid_size": 3, "max_steps": 7, "pushes_object": environment == "object"}
     here = CellSpec(
         environment=ENVIRONMENTS.get(environment, prey),
@@ -124,7 +124,7 @@ def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts
     assert any(0 < share < 1 for share in found)
 
 
-def test_without_a_whole_episode_nobody_knows_how_often_it_has_moved():
+def test_goal_movement_is_unknown_without_a_complete_episode():
     training = runs(cell("point", "ppo", n_steps=8, batch_size=4), 1, 2)
     columns = training.iterate()
     assert columns["goal_moved"].isnan().all() and columns["goal_displacement"].isnan().all()
@@ -148,7 +148,7 @@ def test_a_categorical_policy_has_no_sigma_and_the_entropy_of_its_choices(rollou
 
 
 def test_choices_are_drawn_with_their_probabilities():
-    """Of an untrained policy pushed towards one bit: 6 000 choices against its softmax."""
+    """6 000 choices of an untrained policy with a bias against its softmax."""
     one = runs(cell("bits", "ppo", n_steps=200, n_envs=10), 1, 2, 3)
     policy: Tensor = one.agent.split(one.rows)[0]
     one.agent.policy.layers(policy)[-1][0].copy_(torch.tensor([0.5, -1.0, 0.0, 1.0]))

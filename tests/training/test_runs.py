@@ -69,7 +69,7 @@ def test_evaluation_does_not_disturb_training():
 
 
 def test_evaluation_counts_as_a_plain_loop_does(monkeypatch):
-    """A hand-written policy that heads for a prey that rests, too slowly to reach them all."""
+    """A hand-written policy heads for a static prey, too slowly to reach every one."""
     monkeypatch.setattr(
         MLP, "frozen", lambda self, rows: lambda x: 0.4 * (x[..., 3:6] - x[..., :3]).sign()
     )

@@ -1,4 +1,4 @@
-"""Entropies against closed forms, and of what was learned from."""
+"""Entropies against closed forms and NumPy's histograms."""
 
 import math
 

@@ -46,7 +46,7 @@ def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
 
 
 def mode(runs: OnPolicyRuns, run: int) -> str:
-    """How a run has learned in the last iteration, by what it learned from."""
+    """How a run learned in the last iteration, judged by its samples."""
     ((place, copies, real),) = [
         (seeds.index(runs.seeds[run]), copies, real)
         for seeds, _, real, copies in runs.learned
@@ -95,7 +95,7 @@ def test_hindsight_goes_off_for_good_once_the_success_rate_exceeds_the_threshold
         assert runs.switched == expected
 
 
-def test_before_its_first_episode_nobody_switches():
+def test_no_run_switches_before_its_first_episode():
     """No episode has ended: there is no success rate (NaN), which exceeds nothing."""
     runs = scripted(cell(her(until_success=0.0)), {1: [math.nan, 0.0, 0.1]})
     assert modes(runs, 3) == [["her"], ["her"], ["ppo"]]
@@ -103,7 +103,7 @@ def test_before_its_first_episode_nobody_switches():
 
 @pytest.mark.parametrize(("until", "without"), [(1, 1), (63, 1), (64, 2), (65, 2), (128, 3)])
 def test_hindsight_goes_off_after_so_many_steps(until, without):
-    """The first rollout that ends behind that many steps is learned from without."""
+    """From the first rollout on that ends after more than that many steps."""
     runs = scripted(cell(her(until_steps=until)), RATES)
     expected = [["her"] * 4] * (without - 1) + [["ppo"] * 4] * (4 - without)
     assert modes(runs, 3) == expected
@@ -130,7 +130,7 @@ def test_released_meher_that_follows_goes_back_and_never_thins():
         runs.iterate()
         over = [rates[iteration - 1] > 0.5 for rates in RATES.values()]
         assert [mode(runs, i) for i in range(4)] == ["mixture" if x else "her" for x in over]
-    # The step of the first time is what is recorded.
+    # The first such step is recorded.
     assert runs.switched == [STEPS * at if at else None for at in OVER.values()]
 
 
@@ -150,7 +150,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_batch_in_which_some_have_switched_equals_each_alone(variant):
-    """Rows, moments and columns: who trains apart is found again in its own place."""
+    """Parameters, moments and columns return to each run's place on the axis."""
     spec = cell(VARIANTS[variant], learning_rate=3e-4)
     rates = {7: [0.1, 0.1, 0.1], 8: [0.1, 0.9, 0.1], 9: [0.1, 0.1, 0.1], 6: [0.9, 0.1, 0.9]}
     among = scripted(spec, rates)

@@ -121,7 +121,7 @@ def test_episodes_for_the_figure(tmp_path: Path) -> None:
     write_episodes(sources, out)
     first, second = load_episodes(out)
     assert first.title == second.title == "repel"
-    # An episode that ends well where there is one, and of those the longest.
+    # The longest successful episode.
     lengths = [len(e.predator) for e in play_hunts(spec, hunter(spec), 8) if e.caught]
     assert first.caught and len(first.predator) == max(lengths)
     assert len(second.predator) == 22
@@ -190,7 +190,7 @@ def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
 
 
 def works(*ways: str) -> Callable[..., Any]:
-    """A machine on which only these ways of drawing work."""
+    """A machine on which only these rendering backends work."""
     return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
 
 
@@ -251,7 +251,7 @@ print(*(f"{f.shape} {f.std():.0f}" for f in filmed.frames), sep=";")
 
 
 def test_fetch_is_drawn_without_a_screen() -> None:
-    """In a process of its own, since a way to draw is chosen once for all."""
+    """In its own process, because a process chooses its backend once."""
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL", "PYOPENGL_PLATFORM")
     bare = {key: value for key, value in os.environ.items() if key not in hidden}
     command = [sys.executable, "-c", FILM]
