@@ -371,19 +371,16 @@ def update(
     if order.shape[-1] == 0:  # no run has valid samples
         order = order[:0]
     for epoch_order in order:
-        everyone = len(runs) == len(counts)
-        part = optimiser if everyone else optimiser.take(runs)
-        data = table if everyone else table[runs]
+        part = optimiser.take(runs)
         batch = shuffle(
-            data, n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
+            table[runs], n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
         )
         active = torch.ones_like(runs, dtype=torch.bool)
         log = []
         for i in range(batch.weight.shape[1]):
             active, *diagnostics = step(agent, part, batch, i, active, spec, samples.cloned)
             log.append(diagnostics)
-        if not everyone:
-            optimiser.put(runs, part)
+        optimiser.put(runs, part)
         epoch_sums, largest = summary(log, batch.relabelled, spec.clip_range)
         sums[:, runs] += epoch_sums
         ratios[:, runs] = torch.maximum(ratios[:, runs], largest)

@@ -106,9 +106,7 @@ class OnPolicyRuns(Runs):
 
     def _learn(self, rollout: Rollout, mode: Mode, runs: Tensor) -> dict[str, Tensor]:
         """Relabel, estimate advantages and update the runs with these indices; returns columns."""
-        everyone = len(runs) == len(self.seeds)
-        part = self.optimiser if everyone else self.optimiser.take(runs)
-        rollout = rollout if everyone else rollout.select(runs)
+        part, rollout = self.optimiser.take(runs), rollout.select(runs)
         seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
         real, copies = self._relabel(rollout, mode, seeds)
@@ -119,8 +117,7 @@ class OnPolicyRuns(Runs):
         imitation = mechanism(self.agent, part.rows, samples, log_ratio)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
-        if not everyone:
-            self.optimiser.put(runs, part)
+        self.optimiser.put(runs, part)
         self.learned.append((seeds, samples, real, copies))
         ends_it = self.env.task.terminates_on_success
         before = success_counts(Trajectories.real(rollout), ends_it)
