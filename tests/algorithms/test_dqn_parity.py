@@ -3,7 +3,6 @@
 Stable-Baselines3 does its own update, on batches that both implementations are given.
 """
 
-
 import gymnasium
 import numpy as np
 import pytest

@@ -213,11 +213,11 @@ def test_mujoco_draws_as_was_chosen_or_in_the_first_way_that_works(
             monkeypatch.delenv(name)
     monkeypatch.setattr(subprocess, "run", works(*ways))
     if found in ways:
-        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+        choose_headless(GymnasiumSpec(id="FetchReach-v4").make())
         assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == found
     else:
         with pytest.raises(FileError, match=f"FetchReach-v4 cannot be drawn: {found}"):
-            choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+            choose_headless(GymnasiumSpec(id="FetchReach-v4").make())
         assert os.environ.get("MUJOCO_GL") == chosen
 
 
@@ -231,7 +231,7 @@ def test_nothing_is_asked_of_mujoco_that_it_does_not_draw(
     (filmed,) = film(spec, row, 1)
     assert len(filmed.frames) == 4
     with pytest.raises(FileError, match="neither EGL nor OSMesa"):
-        choose_headless(GymnasiumSpec(id="PointMaze_UMaze-v3"))
+        choose_headless(GymnasiumSpec(id="PointMaze_UMaze-v3").make())
 
 
 FILM = """

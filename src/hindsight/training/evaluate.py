@@ -144,22 +144,14 @@ def _episodes(
     return Evaluation(*means, float(lengths.mean()), returns, successes)
 
 
-class Played(NamedTuple):
-    """The result of one episode."""
-
-    returned: float
-    steps: int
-    success: float  # 1 or 0; NaN if the environment does not report success
-
-
 def episode(
     act: Actor,
     env: gymnasium.Env[Any, Any],
     seed: int,
     where: EnvironmentSpec | None = None,
     look: Callable[[], None] = lambda: None,
-) -> Played:
-    """Play one episode.
+) -> tuple[float, int, float]:
+    """Play one episode; returns its return, its steps, and success: 1 or 0, or NaN if unknown.
 
     Args:
         act: chooses the actions.
@@ -181,7 +173,7 @@ def episode(
     said = success_in(info)
     if said is None and where is not None:
         said = where.succeeded(before, obs, info)
-    return Played(returned, steps, np.nan if said is None else float(said))
+    return returned, steps, np.nan if said is None else float(said)
 
 
 def actor_of(

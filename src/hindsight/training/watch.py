@@ -20,7 +20,6 @@ from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.workers import Slot
 from hindsight.io.files import FileError, write_whole
-from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
@@ -89,11 +88,11 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         FileError: the environment cannot be rendered without a screen.
     """
     where = spec.environment
-    if where.foreign:
-        choose_headless(where)
     env = where.make(render_mode="rgb_array")
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
+    if where.foreign:
+        choose_headless(env)
     act, speed = actor_of(spec, row, env), int(env.metadata.get("render_fps", 25))
     filmed = []
     for number in range(episodes):
@@ -103,26 +102,13 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             frames.append(np.array(env.render(), np.uint8))
 
         first = Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, number)
-        found = episode(act, env, first, where, look)
-        filmed.append(Filmed(frames, speed, found.success == 1))
+        _, _, success = episode(act, env, first, where, look)
+        filmed.append(Filmed(frames, speed, success == 1))
     env.close()
     return filmed
 
 
-def _has_mujoco(where: EnvironmentSpec) -> bool:
-    """Whether MuJoCo simulates and renders the environment."""
-    env = where.make()
-    parts = [env.unwrapped, *(x for x in vars(env.unwrapped).values() if isinstance(x, gym.Env))]
-    found = any(
-        type(value).__module__.partition(".")[0] == "mujoco"
-        for part in parts
-        for value in vars(part).values()
-    )
-    env.close()
-    return found
-
-
-def choose_headless(where: EnvironmentSpec) -> None:
+def choose_headless(env: gym.Env[Any, Any]) -> None:
     """Make MuJoCo render without a screen: with MUJOCO_GL, or the first backend that works.
 
     Does nothing for an environment that MuJoCo does not render.
@@ -130,7 +116,10 @@ def choose_headless(where: EnvironmentSpec) -> None:
     Raises:
         FileError: MUJOCO_GL, or without it every backend, fails.
     """
-    if not _has_mujoco(where):
+    bare = env.unwrapped
+    parts = [bare, *(x for x in vars(bare).values() if isinstance(x, gym.Env))]
+    values = [value for part in parts for value in vars(part).values()]
+    if not any(type(value).__module__.partition(".")[0] == "mujoco" for value in values):
         return
     chosen = os.environ.get("MUJOCO_GL")
     # Each trial runs in its own process, because a failed backend prevents the use of another.
@@ -146,12 +135,10 @@ def choose_headless(where: EnvironmentSpec) -> None:
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = way
             return
+    why = "neither EGL nor OSMesa works here; on Debian or Ubuntu install libegl1 or libosmesa6"
     if chosen:
-        raise FileError(f"{where.id} cannot be drawn: MUJOCO_GL={chosen} does not work here")
-    raise FileError(
-        f"{where.id} cannot be drawn: neither EGL nor OSMesa works here; on Debian or Ubuntu "
-        "install libegl1 or libosmesa6"
-    )
+        why = f"MUJOCO_GL={chosen} does not work here"
+    raise FileError(f"{env.spec.id if env.spec else env} cannot be drawn: {why}")
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
