@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from hindsight.nn.mlp import MLP
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
@@ -70,15 +69,14 @@ def test_evaluation_does_not_disturb_training():
 
 def test_evaluation_counts_as_a_plain_loop_does(monkeypatch):
     """A hand-written policy heads for a static prey, too slowly to reach every one."""
-    monkeypatch.setattr(
-        MLP, "frozen", lambda self, rows: lambda x: 0.4 * (x[..., 3:6] - x[..., :3]).sign()
-    )
     spec = CellSpec(
         environment=PredatorPreySpec(max_steps=20),
         algorithm=PPOSpec(hidden=(8, 8)),
         evaluation=EvaluationSpec(episodes=30),
     )
     object_ = runs(spec, 3, 4)
+    heading = lambda obs: 0.4 * (obs[..., 3:6] - obs[..., :3]).sign()  # noqa: E731
+    monkeypatch.setattr(object_, "policy", lambda: heading)
     beginnings = object_.evaluation_env.state.clone()
     result = object_.evaluate()
     for run in range(2):
