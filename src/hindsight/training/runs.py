@@ -181,15 +181,19 @@ class Runs(ABC):
         played = play(self.evaluation_env, self.policy(), self.rounds)
         return self._columns(played.mean(2) / self.rounds)
 
+    @property
+    def _kept(self) -> dict[str, Any]:
+        """All objects with a run axis that a checkpoint keeps."""
+        return {"env": self.env, "recent": self.recent, "clock": self.clock, **self.parts}
+
     def select(self, runs: Tensor) -> None:
         """Keep only the runs with these indices."""
         for name in OF_RUNS:
             values = getattr(self, name)
             setattr(self, name, [values[i] for i in runs.tolist()])
         tested = [self.end_test_env] if self.end_test_env is not None else []
-        for part in (self.env, self.evaluation_env, *tested, self.clock, *self.parts.values()):
+        for part in (*self._kept.values(), self.evaluation_env, *tested):
             part.select(runs)
-        self.recent.select(runs.cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a checkpoint needs; all lists and tensors are [run, ...].
@@ -199,10 +203,7 @@ class Runs(ABC):
         return {
             "iteration": self.iteration,
             **{name: getattr(self, name) for name in OF_RUNS},
-            "env": self.env.state_dict(),
-            "recent": self.recent.state_dict(),
-            "clock": self.clock.state_dict(),
-            **{name: part.state_dict() for name, part in self.parts.items()},
+            **{name: part.state_dict() for name, part in self._kept.items()},
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -210,9 +211,7 @@ class Runs(ABC):
         if list(saved["seeds"]) != self.seeds:
             raise ValueError(f"its runs have the seeds {saved['seeds']}, not {self.seeds}")
         self.iteration = saved["iteration"]
-        for name in ("env", "recent", "clock"):
-            getattr(self, name).load_state_dict(saved[name])
-        for name, part in self.parts.items():
+        for name, part in self._kept.items():
             part.load_state_dict(saved[name])
         for name in OF_RUNS:
             setattr(self, name, list(saved[name]))
