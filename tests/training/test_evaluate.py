@@ -242,7 +242,7 @@ def test_random_actions_are_those_of_the_policy():
         (
             {"environment": gymnasium.make_vec("PointReach-v0", 2)},
             SpecError,
-            "environment: a vector environment is not allowed; pass a single",
+            "environment: an object of type SyncVectorEnv is not allowed; it must be a single",
         ),
     ],
 )

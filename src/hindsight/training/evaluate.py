@@ -214,15 +214,10 @@ def _made(
     environment: str | gymnasium.Env[Any, Any], parameters: dict[str, Any]
 ) -> gymnasium.Env[Any, Any]:
     if not isinstance(environment, str):
-        if hasattr(environment, "num_envs"):
-            raise SpecError(
-                "environment: a vector environment is not allowed; pass a single environment or an "
-                "id for gymnasium.make"
-            )
         if not isinstance(environment, gymnasium.Env):
             raise SpecError(
                 f"environment: an object of type {type(environment).__name__} is not allowed; it "
-                "must be a gymnasium environment or an id for gymnasium.make"
+                "must be a single gymnasium environment or an id for gymnasium.make"
             )
         if parameters:
             raise SpecError("parameters: only allowed if the environment is given by its id")
