@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo_compiled as ppo
-from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.runs import runs_of
+from tests.training.small import PlainRecent
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -46,38 +46,24 @@ def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
     return made
 
 
-def outcomes(rollouts: list[Rollout], run: int) -> list[tuple[float, float, bool]]:
-    """Return, length and success of every episode of a run with one environment."""
-    found, total, length = [], 0.0, 0
-    for rollout in rollouts:
-        assert rollout.cuts is not None
-        over = rollout.terminated | rollout.cuts.truncated
-        for t in range(over.shape[-1]):
-            total += float(rollout.rewards[run, 0, t])
-            length += 1
-            if over[run, 0, t]:
-                found.append((total, float(length), bool(rollout.success[run, 0, t])))
-                total, length = 0.0, 0
-    return found
-
-
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_truncated_episodes_count(environment, rollouts):
     one = runs(cell(environment, "ppo"), 1, 2)
     for _ in range(3):
         columns = one.iterate()
     for run in range(2):
-        found = outcomes(rollouts, run)
-        means = np.mean(found[-100:], axis=0)
-        names = ("return_mean", "episode_length", "success_rate")
-        for name, mean in zip(names, means, strict=True):
+        plain = PlainRecent(1)
+        for rollout in rollouts:
+            before = len(plain.episodes)
+            plain.add(rollout, run)
+        names = ("return_mean", "success_rate", "episode_length")
+        for name, mean in zip(names, plain.means(), strict=True):
             assert float(columns[name][run]) == pytest.approx(mean), name
-        assert int(columns["episodes"][run]) == len(found)
+        assert int(columns["episodes"][run]) == len(plain.episodes)
         if environment == "point":
-            assert means[1] == 9 and means[2] > 0
+            assert plain.means()[1] > 0 and plain.means()[2] == 9
         # Of the episodes that end in the last rollout: successes by their last steps.
-        before = outcomes(rollouts[:-1], run)
-        last = [success for _, _, success in found[len(before) :]]
+        last = [success for _, success, _ in plain.episodes[before:]]
         assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))
 
 

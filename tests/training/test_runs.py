@@ -1,6 +1,5 @@
 """Runs on one axis: their random numbers, evaluations, ends, and what an iteration reports."""
 
-import itertools
 import math
 
 import numpy as np
@@ -13,7 +12,7 @@ from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.recent import WINDOW, RecentEpisodes
-from tests.training.small import assert_same, cell, runs, through_a_file
+from tests.training.small import PlainRecent, assert_same, cell, runs, through_a_file
 
 VARIANTS = {
     "ppo": None,
@@ -177,28 +176,6 @@ def made_up_rollout(
     return Rollout(
         nothing, nothing, nothing, rewards, terminated, success, terminated, nothing[:, :, 0]
     )
-
-
-class PlainRecent:
-    """One run's last hundred episodes, step by step, in the order in which they end."""
-
-    def __init__(self, n_envs: int) -> None:
-        self.episodes: list[tuple[float, float, int]] = []
-        self.under_way = [[0.0, 0] for _ in range(n_envs)]
-
-    def add(self, rollout: Rollout, run: int) -> None:
-        n_envs, n_steps = rollout.rewards.shape[1:]
-        for t, env in itertools.product(range(n_steps), range(n_envs)):
-            episode = self.under_way[env]
-            episode[0] += float(rollout.rewards[run, env, t])
-            episode[1] += 1
-            if rollout.terminated[run, env, t]:
-                success = float(rollout.success[run, env, t])
-                self.episodes.append((episode[0], success, int(episode[1])))
-                self.under_way[env] = [0.0, 0]
-
-    def means(self) -> list[float]:
-        return np.mean(self.episodes[-100:], axis=0).tolist()
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
