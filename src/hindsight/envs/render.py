@@ -33,11 +33,11 @@ SHADOW = "#AAAAAA"
 GRID = "#E4E4E4"
 
 
-def figure_axes(n: int, pushes_object: bool = False, pixels: int = 480) -> tuple[Figure, Any]:
+def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
     """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2; ValueError for n < 2."""
     if n < 2:
         raise ValueError(f"an episode of {n} dimensions cannot be drawn; at least 2 are needed")
-    figure = Figure(figsize=(pixels / 100, pixels / 100), dpi=100, facecolor="white")
+    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
