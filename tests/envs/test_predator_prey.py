@@ -1,7 +1,6 @@
 """Predator-prey against a reference in plain Python."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from hindsight.envs.prey import (
 from hindsight.envs.step import SUCCESS, TERMINATED
 from hindsight.specs.environments.predator_prey import PREYS as NAMES
 from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
+from tests.envs.test_run_axis import chase, play
 
 # -- the reference: PAPERS, section 1, one environment, plain Python ------------------------------
 
@@ -297,18 +297,6 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
         np.testing.assert_allclose(speed, v_max, rtol=1e-5)
 
 
-def play(
-    env: PredatorPrey, actions: Callable[[PredatorPrey, int], Tensor], steps: int
-) -> tuple[Tensor, Tensor]:
-    """States [step, run, env, 3 n] before each step, and ends [step, run, env]."""
-    states, ends = [], []
-    env.prepare_rollout(1, steps)
-    for t in range(steps):
-        states.append(env.state.clone())
-        ends.append(env.step(actions(env, t)).terminated.clone())
-    return torch.stack(states), torch.stack(ends)
-
-
 def wander(env: PredatorPrey, t: int) -> Tensor:
     """Actions that depend on the state and the step alone."""
     return torch.sin(
@@ -316,13 +304,10 @@ def wander(env: PredatorPrey, t: int) -> Tensor:
     )
 
 
-def chase(env: PredatorPrey, t: int) -> Tensor:
-    return env.state[..., env.goal_size : 2 * env.goal_size] - env.state[..., : env.goal_size]
-
-
 def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next() -> None:
     env = PredatorPrey(PredatorPreySpec(prey="random_direction"), [0], n_envs=4)
-    states, ends = play(env, wander, 200)
+    played = play(env, wander, 200)
+    states, ends = played.states, played.over
     velocity, goes_on = states[..., 6:], ~ends[:-1]
     same = (velocity[1:] == velocity[:-1]).all(-1)
     assert goes_on.any() and ends[:-1].any()
@@ -336,8 +321,8 @@ def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
     found = []
     for actions in (wander, chase):
         env = PredatorPrey(PredatorPreySpec(prey="random"), [1], n_envs=2)
-        states, ends = play(env, actions, 100)
-        found.append((states[1:, ..., 6:], ends[:-1]))
+        played = play(env, actions, 100)
+        found.append((played.states[1:, ..., 6:], played.over[:-1]))
     (one, one_ends), (other, other_ends) = found
     inside = ~(one_ends | other_ends)  # where an episode begins, its own draw counts
     assert inside.float().mean() > 0.7
