@@ -34,9 +34,7 @@ GRID = "#E4E4E4"
 
 
 def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
-    """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2; ValueError for n < 2."""
-    if n < 2:
-        raise ValueError(f"an episode of {n} dimensions cannot be drawn; at least 2 are needed")
+    """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2."""
     figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
@@ -56,7 +54,7 @@ def pixels_of(figure: Figure) -> NDArray[np.uint8]:
 
 
 def draw_episode(axes: Any, episode: Episode) -> None:
-    """Draw an episode so far on 2-D or 3-D axes; ValueError if it has fewer dimensions.
+    """Draw an episode so far on 2-D or 3-D axes.
 
     Open markers are starts, filled ones current positions; the interception distance is shaded.  Of
     more than three dimensions, the first three are drawn.  A caught prey is drawn where it was
@@ -65,8 +63,6 @@ def draw_episode(axes: Any, episode: Episode) -> None:
     predator, prey = episode.predator, episode.prey
     solid = hasattr(axes, "set_zlim")
     n, shown = episode.n, 3 if solid else 2
-    if n < shown:
-        raise ValueError(f"positions of {n} dimensions cannot be drawn on axes of {shown}")
     if episode.caught:
         prey = np.concatenate([prey[:-1], prey[-2:-1]])
     pushed = [] if episode.pushed is None else [(PUSHED, episode.pushed)]
