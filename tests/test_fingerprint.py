@@ -87,7 +87,7 @@ def test_a_cell_does_not_depend_on_drawing_judging_or_other_algorithms():
         ("nn/adam.py", "eps: float = 1e-8,", "eps: float = 1e-7,", set(CELLS)),
         ("algorithms/ppo.py", "1.5 * ", "2.5 * ", {"ppo", "ppo-her", "ppo, bits"}),
         ("algorithms/td3.py", "def update(", "def update(_x, ", {"td3"}),
-        ("algorithms/sac.py", "0.5 / delta", "0.25 / delta", {"sac"}),
+        ("algorithms/sac.py", "0.5 / n", "0.25 / n", {"sac"}),
         ("algorithms/dqn.py", "def update(", "def update(_x, ", {"dqn, bits"}),
         ("envs/bit_flipping.py", "elapsed + 1 >=", "elapsed + 2 >=", WITH_BITS),
         ("relabel/on_policy.py", "MOVED = 0.01", "MOVED = 0.02", {"ppo", "ppo-her", "ppo, bits"}),

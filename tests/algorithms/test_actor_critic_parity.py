@@ -1,11 +1,10 @@
-"""Parity of the off-policy actor-critics with Stable-Baselines3, and runs that share an axis."""
+"""Parity of the off-policy actor-critics with Stable-Baselines3; initial parameters."""
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -16,9 +15,7 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ddpg, dqn, sac, td3
-from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
-from hindsight.specs.algorithms.dqn import DQNSpec
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.specs.algorithms.td3 import TD3Spec
 from tests.algorithms import twins
@@ -55,7 +52,7 @@ def in_place(noise: Tensor) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One of ours and its twin."""
+    """One of our algorithms and its twin in Stable-Baselines3."""
 
     module: ModuleType
     spec: Any
@@ -118,7 +115,7 @@ ALGORITHMS = {
 
 
 def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
-    """The rows after some updates by both implementations, which are compared all along."""
+    """The rows after some updates by both implementations, compared after each update."""
     agent, runs = of.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
     rows = twins.starting_rows(agent, *range(runs))
     if isinstance(spec, SACSpec) and not spec.learns_temperature:
@@ -175,72 +172,13 @@ def test_the_options_make_a_difference(name: str) -> None:
         assert float((a - b).abs().max()) > 1e-4
 
 
-# -- the run axis, of every off-policy algorithm ---------------------------------------------------
-
-SPECS = {name: (of.module, of.spec(hidden=HIDDEN)) for name, of in ALGORITHMS.items()}
-SPECS["dqn"] = dqn, DQNSpec(hidden=HIDDEN, target_update_interval=5)
+MODULES = {"dqn": dqn} | {name: of.module for name, of in ALGORITHMS.items()}
 
 
-def batches_of(module: ModuleType, n: int, weights: bool = False) -> list[Batch]:
-    """Batches of three runs; for DQN the first number of an action decides its choice."""
-    made = twins.batches(n, 3, weights)
-    if module is not dqn:
-        return made
-    return [replace(b, actions=(b.actions[..., 0] * 1.5 + 1.5).long().clamp(max=2)) for b in made]
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_alone_equals_among_others(name: str) -> None:
-    """A run by itself does what it does among others, however different these are."""
-    module, spec = SPECS[name]
-    data, noise = batches_of(module, 4, weights=True), twins.noises(module, 4, 3)
-    among = twins.of_three_runs(module)
-    alone = module.State(among.agent, among.rows[1:2], torch.tensor(twins.LEARNING_RATES[1:2]))
-    for batch, eps in zip(data, noise, strict=True):
-        d = module.update(among, batch, eps, spec)
-        d_alone = module.update(alone, twins.part(batch, slice(1, 2)), eps[1:2], spec)
-        for field in fields(d):
-            ours, its = getattr(d, field.name)[1:2], getattr(d_alone, field.name)
-            torch.testing.assert_close(ours, its, rtol=1e-5, atol=1e-5, equal_nan=True)
-    torch.testing.assert_close(among.rows[1:2], alone.rows, rtol=0, atol=1e-6)
-    assert float((among.rows - twins.of_three_runs(module).rows).abs().amin(1).max()) < 1e-9
-    assert all((among.rows - twins.of_three_runs(module).rows).abs().amax(1) > 1e-4)
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_selected_and_resumed_runs_go_on(name: str) -> None:
-    """Runs that leave the axis, or come back from a checkpoint, change nothing for the others."""
-    module, spec = SPECS[name]
-    data, noise = batches_of(module, 6), twins.noises(module, 6, 3)
-    through, state = twins.of_three_runs(module), twins.of_three_runs(module)
-    updates: list[Callable[[Any], None]] = [
-        lambda s, b=batch, e=eps: module.update(s, b, e, spec)
-        for batch, eps in zip(data, noise, strict=True)
-    ]
-    for update in updates:
-        update(through)
-    for update in updates[:3]:
-        update(state)
-    resumed = twins.of_three_runs(module)
-    for update in updates[4:]:  # what it holds before loading must not matter
-        update(resumed)
-    resumed.load_state_dict(copy.deepcopy(state.state_dict()))
-    updates[3](resumed)
-    keep = torch.tensor([2, 0])
-    resumed.select(keep)
-    for batch, eps in zip(data[4:], noise[4:], strict=True):
-        some = replace(
-            batch,
-            **{f.name: getattr(batch, f.name)[keep] for f in fields(batch) if f.name != "weight"},
-        )
-        module.update(resumed, some, eps[keep], spec)
-    torch.testing.assert_close(resumed.rows, through.rows[keep], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", MODULES)
 def test_initial_rows(name: str) -> None:
     """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies."""
-    module, _ = SPECS[name]
+    module = MODULES[name]
     agent = module.Agent.of(N_OBS, N_ACTIONS, (100, 50))
     row = agent.initial_row(3)
     assert row.dtype == torch.float32

@@ -73,13 +73,13 @@ def test_float32_of_a_whole_rollout():
 
 
 def test_constant_reward_for_ever():
-    """With the true value 1 / (1 - gamma) everywhere, behind the cut too, nothing is better."""
+    """With the true value 1 / (1 - gamma) everywhere, also after the rollout, advantages are 0."""
     steps, gamma = 50, 0.9
     true = torch.full((1, steps), 1 / (1 - gamma), dtype=torch.float64)
     never = torch.zeros(1, steps, dtype=torch.bool)
     result = advantages(torch.ones_like(true), true, true[:, 0], never, gamma, 0.95)
     assert float(result.abs().max()) < 1e-12
-    # A control: an end where the rollout is merely cut takes the future away.
+    # A control: treating the rollout's end as an episode's end loses the future.
     cut = never.clone()
     cut[:, -1] = True
     wrong = advantages(torch.ones_like(true), true, true[:, 0], cut, gamma, 0.95)

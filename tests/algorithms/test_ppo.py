@@ -1,16 +1,12 @@
-"""PPO's parts: what a minibatch holds, ratios of 1, runs that share nothing, analytic probes.
+"""PPO's parts: sample orders, probability ratios, analytic probes.
 
 The update itself is held to Stable-Baselines3 in `test_ppo_parity`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from hindsight.algorithms import ppo
@@ -22,105 +18,25 @@ from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
-from tests.examples import quick
 
-# --- minibatches ----------------------------------------------------------------------------------
-
-N_OBS, N_ACTIONS = 3, 2
-
-
-def named_samples(valid: np.ndarray) -> ppo.Samples:
-    """Samples that carry their number, 1 ..., in every field; advantages are random."""
-    runs, n = valid.shape
-    number = torch.arange(1.0, n + 1).expand(runs, n).contiguous()
-    advantage = np.random.default_rng(0).standard_normal((runs, n)).astype(np.float32)
-    return ppo.Samples(
-        number[..., None] * torch.tensor([1.0, 2, 3]),
-        number[..., None] * torch.tensor([4.0, 5]),
-        6 * number,
-        7 * number,
-        torch.from_numpy(advantage),
-        8 * number,
-        torch.from_numpy(valid),
-        n_real=n // 2,
-    )
-
-
-@st.composite
-def masks(draw: st.DrawFn) -> np.ndarray:
-    """Which samples of which run are valid, [run, sample], at least one in each run."""
-    runs, n = draw(st.integers(1, 3)), draw(st.integers(1, 40))
-    share = draw(st.sampled_from([0.1, 0.5, 0.9, 1.0]))
-    rng = np.random.default_rng(draw(st.integers(0, 999)))
-    valid = rng.random((runs, n)) < share
-    valid[np.arange(runs), rng.integers(0, n, runs)] = True
-    return valid
-
-
-@given(masks(), st.integers(2, 12))
-@quick(80)
-def test_an_epoch_deals_every_valid_sample_once(valid, batch_size):
-    samples = named_samples(valid)
-    runs = len(valid)
-    order = ppo.orders(range(runs), 1, samples.valid, 2)
-    table, counts = ppo.concatenate(samples), samples.valid.sum(1)
-    for epoch_order in order:
-        epoch = ppo.shuffle(table, N_OBS, samples.n_real, epoch_order, counts, batch_size)
-        assert epoch.weight.shape[1] == -(-int(counts.max()) // batch_size)
-        assert epoch.weight.shape[2] == batch_size
-        for run in range(runs):
-            there = epoch.weight[run] > 0
-            number = epoch.obs[run, ..., 0][there]
-            shuffled = sorted(number.long().tolist())
-            assert shuffled == [i + 1 for i in np.flatnonzero(valid[run])]
-            assert torch.equal(epoch.relabelled[run][there], number > samples.n_real)
-            assert not epoch.relabelled[run][~there].any()
-            # All fields of a sample stayed together.
-            for values, factor in (
-                (epoch.obs[run, ..., 1], 2),
-                (epoch.obs[run, ..., 2], 3),
-                (epoch.actions[run, ..., 0], 4),
-                (epoch.actions[run, ..., 1], 5),
-                (epoch.log_prob[run], 6),
-                (epoch.value[run], 7),
-                (epoch.returns[run], 8),
-            ):
-                assert torch.equal(values[there], factor * number)
-            for i, here in enumerate(there):
-                size = int(here.sum())
-                assert bool(epoch.filled[run, i]) == (size > 0)
-                if not size:
-                    continue
-                weight = epoch.weight[run, i]
-                assert float(weight.sum()) == pytest.approx(1, abs=1e-6)
-                assert weight[here].unique().numel() == 1
-                places = epoch.obs[run, i, here, 0].long() - 1
-                raw = samples.advantage[run, places].double().numpy()
-                expected = raw if size == 1 else (raw - raw.mean()) / (raw.std(ddof=1) + 1e-8)
-                np.testing.assert_allclose(
-                    epoch.advantage[run, i, here].numpy(), expected, rtol=1e-4, atol=1e-4
-                )
-            # Full minibatches first, one remainder, then empty ones.
-            sizes = there.sum(1).tolist()
-            count = int(counts[run])
-            full = [batch_size] * (count // batch_size)
-            rest = [count % batch_size] if count % batch_size else []
-            assert sizes == full + rest + [0] * (len(sizes) - len(full) - len(rest))
+# --- orders ---------------------------------------------------------------------------------------
 
 
 def test_orders_belong_to_run_epoch_and_iteration():
+    """Each epoch of a run deals its valid samples once; neighbours only change the padding."""
     valid = torch.ones(2, 50, dtype=torch.bool)
     order = ppo.orders([3, 4], 7, valid, 3)
+    assert torch.equal(order.sort(-1).values, torch.arange(50).expand(3, 2, 50))
     assert torch.equal(order, ppo.orders([4, 3], 7, valid, 3).flip(1))
     assert torch.equal(order[:, :1], ppo.orders([3], 7, valid[:1], 3))
     distinct = {tuple(row.tolist()) for row in order.flatten(0, 1)}
     distinct |= {tuple(row.tolist()) for row in ppo.orders([3, 4], 8, valid, 3).flatten(0, 1)}
     assert len(distinct) == 12
-    # Neighbours with more samples change nothing but the length of what follows.
     fewer = valid.clone()
     fewer[0, ::2] = False
-    assert torch.equal(ppo.orders([3, 4], 7, fewer, 3)[:, 0, :25],
-                       ppo.orders([3], 7, fewer[:1], 3)[:, 0])  # fmt: skip
+    dealt = ppo.orders([3, 4], 7, fewer, 3)[:, 0, :25]
+    assert torch.equal(dealt.sort(-1).values, torch.arange(1, 50, 2).expand(3, 25))
+    assert torch.equal(dealt, ppo.orders([3], 7, fewer[:1], 3)[:, 0])
 
 
 # --- ratios ---------------------------------------------------------------------------------------
@@ -181,34 +97,6 @@ def test_ratios_begin_at_one(hindsight):
 
 
 # --- runs -----------------------------------------------------------------------------------------
-
-
-def test_runs_of_different_counts_equal_each_alone():
-    """Different numbers of valid samples, different ends of the update: still no influence."""
-    seeds = [1, 2, 3]
-    spec = PPOSpec(n_steps=200, n_epochs=5, batch_size=32, target_kl=0.001)
-    rates = torch.tensor([1e-3, 3e-5, 3e-3])
-    agent, rows = agent_and_rows(seeds)
-    _, rollout = collected(agent, rows, seeds, spec)
-    samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
-    for run, count in enumerate((200, 117, 33)):
-        unlucky = torch.randperm(200, generator=torch.Generator().manual_seed(run))[count:]
-        samples.valid[run, unlucky] = False
-    together = Adam(rows.clone(), rates)
-    order = ppo.orders(seeds, 1, samples.valid, spec.n_epochs)
-    d = ppo.update(agent, together, samples, order, spec)
-    assert len(set(d.updates.tolist())) == 3
-    for run, seed in enumerate(seeds):
-        only = slice(run, run + 1)
-        of_run = {name: x[only] for name, x in vars(samples).items() if isinstance(x, Tensor)}
-        part = replace(samples, **of_run)
-        alone = Adam(rows[only].clone(), rates[only])
-        single = ppo.orders([seed], 1, part.valid, spec.n_epochs)
-        d_alone = ppo.update(agent, alone, part, single, spec)
-        torch.testing.assert_close(together.rows[run], alone.rows[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(together.steps[run], alone.steps[0])
-        for name, value in vars(d).items():
-            torch.testing.assert_close(value[run], getattr(d_alone, name)[0], rtol=1e-4, atol=1e-6)
 
 
 # --- probe environments ---------------------------------------------------------------------------

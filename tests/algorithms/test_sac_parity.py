@@ -77,8 +77,8 @@ def losses(row: Tensor, batch: Batch, noise: Tensor, spec: SACSpec) -> tuple[Ten
     delta = q(critics, batch.obs[0], batch.actions[0]) - y
     actions, log_prob = policy(batch.obs[0], noise[0, :SAMPLES])
     judged = q([c.detach() for c in critics], batch.obs[0], actions)
-    j_q = sac.critic_loss(delta[None], batch.weight)
-    j_pi = sac.policy_loss(log_prob[None], judged[None], alpha[None])
+    j_q = sac.critic_loss(delta[None], batch.weight)[0]
+    j_pi = sac.policy_loss(log_prob[None], judged[None], alpha[None])[0]
     j_alpha = sac.temperature_loss(log_alpha[None], log_prob.detach()[None], -N_ACTIONS)
     for ours, paper in (
         (j_q, (weight * delta**2 / 2).mean(1).sum()),
@@ -156,7 +156,7 @@ def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, "auto_0", "auto_x", "auto_", "often", math.inf, True])
-def test_what_is_no_temperature_is_told(wrong):
+def test_invalid_temperatures_are_reported(wrong):
     with pytest.raises(SpecError, match="ent_coef"):
         validated(SACSpec, {"ent_coef": wrong})
 

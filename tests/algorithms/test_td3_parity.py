@@ -1,11 +1,12 @@
-"""Parity with Stable-Baselines3's TD3, and gradients against automatic differentiation."""
+"""Acting like Stable-Baselines3's TD3; gradients of TD3 and DDPG against autograd."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from hindsight.algorithms import td3
+from hindsight.algorithms import ddpg, td3
 from hindsight.replay.transitions import Batch
+from hindsight.specs.algorithms.ddpg import DDPGSpec
 from hindsight.specs.algorithms.td3 import TD3Spec
 from tests.algorithms import twins
 from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, network
@@ -13,7 +14,6 @@ from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, network
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 AGENT = td3.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
-UPDATES = 7
 #: The numbers of a batch that are real.
 FLOATS = ("obs", "actions", "rewards", "next_obs", "weight")
 
@@ -33,38 +33,44 @@ def test_acting():
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_gradients_against_automatic_differentiation(weights):
-    """Of the losses as `td3` states them, in float64; they are those of the paper."""
-    spec = TD3Spec(hidden=HIDDEN, policy_delay=1)
-    row = twins.starting_rows(AGENT, 0).double()
+@pytest.mark.parametrize(
+    ("module", "spec"), [(td3, TD3Spec(hidden=HIDDEN, policy_delay=1)), (ddpg, DDPGSpec())]
+)
+def test_gradients_against_automatic_differentiation(module, spec, weights):
+    """Of the papers' losses, in float64, with and without importance weights."""
+    agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    row = twins.starting_rows(agent, 0).double()
     values = vars(twins.batches(1, 1, weights)[0]).items()
     batch = Batch(**{k: x.double() if k in FLOATS and x is not None else x for k, x in values})
-    noise = twins.noises(td3, 1, 1)[0].double()
+    noise = twins.noises(module, 1, 1)[0].double()
     leaf = row[0].clone().requires_grad_()
-    theta, phi, theta_bar, phi_bar = leaf.split(AGENT.sizes)
+    theta, phi, theta_bar, phi_bar = leaf.split(agent.sizes)
 
-    def q(critic: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
-        return network(AGENT.critic, critic, torch.cat([obs, actions], -1))[:, 0]
+    def q(critics: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
+        x = torch.cat([obs, actions], -1)
+        each = critics.chunk(agent.n_critics)
+        return torch.stack([network(agent.critic, critic, x)[:, 0] for critic in each])
 
     obs, next_obs = batch.obs[0], batch.next_obs[0]
     with torch.no_grad():
-        epsilon = (0.2 * noise[0]).clamp(-0.5, 0.5)
-        next_actions = (network(AGENT.actor, phi_bar, next_obs).tanh() + epsilon).clamp(-1, 1)
-        least = torch.min(*(q(critic, next_obs, next_actions) for critic in theta_bar.chunk(2)))
+        next_actions = network(agent.actor, phi_bar, next_obs).tanh()
+        if module is td3:
+            next_actions = (next_actions + (0.2 * noise[0]).clamp(-0.5, 0.5)).clamp(-1, 1)
+        least = q(theta_bar, next_obs, next_actions).amin(0)
         y = batch.rewards[0] + spec.gamma * torch.where(batch.terminated[0], 0.0, least)
-    delta = torch.stack([q(critic, obs, batch.actions[0]) for critic in theta.chunk(2)]) - y
-    judged = q(theta.chunk(2)[0].detach(), obs, network(AGENT.actor, phi, obs).tanh())
-    losses = td3.critic_loss(delta[None], batch.weight), td3.policy_loss(judged[None, :, None])
+    delta = q(theta, obs, batch.actions[0]) - y
+    judged = q(theta.detach(), obs, network(agent.actor, phi, obs).tanh())[0]
     weight = torch.ones_like(y) if batch.weight is None else batch.weight[0]
-    papers = (weight * delta**2).mean(1).sum(), -judged.mean()
-    for ours, paper in zip(losses, papers, strict=True):
-        torch.testing.assert_close(ours[0], paper)
-    (expected,) = torch.autograd.grad(sum(losses), leaf)
+    losses = (weight * delta**2).mean(1).sum(), -judged.mean()
+    critics, policy = torch.autograd.grad(sum(losses), leaf)[0].split(agent.sizes)[:2]
     # So small a step that the policy's gradient is that by the old critics.
-    state = td3.State(AGENT, row, torch.tensor([1e-14], dtype=torch.float64))
-    d = td3.update(state, batch, noise, spec)
-    # Adam's first moment after one step is (1 - beta_1) times the gradient.
-    gradient = torch.cat([state.critics.m[0], state.actor.m[0]]) / (1 - 0.9)
-    torch.testing.assert_close(gradient, expected[: len(gradient)], rtol=1e-8, atol=1e-10)
+    state = module.State(agent, row, torch.tensor([1e-14], dtype=torch.float64))
+    d = module.update(state, batch, noise, spec)
+    # Adam's first moment after one step is (1 - beta_1) times the clipped gradient.
+    limit = spec.max_grad_norm or torch.inf
+    for part, gradient in ((state.critics, critics), (state.actor, policy)):
+        clipped = gradient * min(1.0, limit / float(gradient.norm() + 1e-6))
+        torch.testing.assert_close(part.m[0] / (1 - 0.9), clipped, rtol=1e-8, atol=1e-10)
     for ours, loss in zip((d.critic_loss, d.actor_loss), losses, strict=True):
-        torch.testing.assert_close(ours, loss.detach())
+        torch.testing.assert_close(ours[0], loss.detach())
+    torch.testing.assert_close(d.td_error[0], delta.detach().abs().mean(0))

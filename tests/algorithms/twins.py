@@ -5,7 +5,6 @@ update, on the batch and with the noise that it is given.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from types import ModuleType
 from typing import Any
 
@@ -160,12 +159,6 @@ def of_three_runs(module: ModuleType, weight_decay: float = 0.0) -> Any:
     agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
     rows = starting_rows(agent, 4, 5, 6)
     return module.State(agent, rows, torch.tensor(LEARNING_RATES), weight_decay)
-
-
-def part(batch: Batch, runs: slice) -> Batch:
-    """The batch of some runs."""
-    values = {f.name: getattr(batch, f.name) for f in fields(batch)}
-    return replace(batch, **{name: v[runs] for name, v in values.items() if v is not None})
 
 
 def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:

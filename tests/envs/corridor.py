@@ -1,4 +1,4 @@
-"""A small goal environment for the tests, and what can be wrong with one."""
+"""A small goal environment for the tests, with faults to choose from."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A corridor that, as files in the working folder ask, hangs in a step or ends the program."""
+"""A corridor that hangs in a step or exits if a file in the working directory asks for it."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ if Path("exit-at-import").exists():
 
 
 class Stubborn(Corridor):
-    """At its third step it does what it was asked for."""
+    """It hangs or exits at its third step."""
 
     def step(self, action: Any) -> Any:
         if self.steps == 2 and Path("hang").exists():

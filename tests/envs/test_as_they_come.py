@@ -1,4 +1,4 @@
-"""Environments that nobody wrote for us: which goals end an episode, what goals do not explain."""
+"""Other people's environments: which goals end episodes, and rewards that goals do not explain."""
 
 from typing import Any
 
@@ -50,13 +50,13 @@ class Line(gym.Env[Any, Any]):
         self.place, target = self.np_random.uniform(-1, 1, (2, 1))
         if self.knows == "far":  # never met, and not to be found
             self.place, target = np.zeros(1), np.array([50.0])
-        self.told = tuple(target.tolist())  # no array that one could find
+        self.hidden = tuple(target.tolist())  # no array that one could find
         if self.knows != "far":
             self.goal = target
         return self.obs(), {}
 
     def obs(self) -> dict[str, Any]:
-        goal = np.array(self.told) if self.knows == "far" else self.goal.copy()
+        goal = np.array(self.hidden) if self.knows == "far" else self.goal.copy()
         seen = {"achieved_goal": self.place.copy(), "desired_goal": goal, "observation": self.place}
         if self.knows == "extra keys":
             seen |= {"wind": np.full((2, 1), 0.5), "camera": np.zeros((4, 4, 3), np.uint8)}
@@ -124,7 +124,7 @@ def line(terminates: Any = None, rest: Any = "keep", **kwargs: Any) -> Gymnasium
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("knows", ["_is_success", "compute_terminated"])
 def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
-    """Dense rewards with a tolerance, too, where the reward of equal goals is never met."""
+    """Also for dense rewards with a tolerance, where no step earns the reward of equal goals."""
     spec = line(knows=knows, ends=ends, dense=dense)
     assert spec.facts.terminates_on_success is ends
     assert bool(spec.facts.notes) == (knows == "_is_success")  # what was found by trying is said
@@ -193,7 +193,7 @@ def test_training_and_the_stand_alone_buffer_agree():
     assert batch.terminated.any() and not batch.terminated.all()
 
 
-def test_what_contradicts_the_rule_is_told_at_the_step_where_it_happens():
+def test_what_contradicts_the_rule_is_reported_at_its_step():
     env = GoalEnvironments(line("goal", ends=False), [0, 1, 2], workers=0)
     with pytest.raises(EnvironmentFailure, match="went on although its goal was achieved"):
         for _ in range(40):
@@ -249,7 +249,7 @@ def test_a_penalty_that_goals_do_not_explain_is_learned_from(algorithm, rest):
     while runs.within_budget:
         columns = runs.iterate()
     found = runs.evaluate()
-    # The toll is worth paying only for those who do not see it.
+    # Paying the toll is worth it only if it is dropped.
     assert float(found["success_rate"]) == (rest == "drop")
     assert float(found["return_mean"]) == (0.0 if rest == "drop" else -1.0)
     assert ("reward_rest" in columns) == (rest == "keep")
@@ -265,4 +265,4 @@ def test_other_keys_with_numbers_belong_to_the_observation():
     assert spec.keys[3:] == ("wind",) and spec.observation_size == 5
     env = GoalEnvironments(spec, [0], workers=0)
     assert env.state[0, 0, 3:].tolist() == [0.5, 0.5]
-    assert any("camera left out" in told for told in spec.facts.notes)
+    assert any("camera left out" in note for note in spec.facts.notes)

@@ -1,4 +1,4 @@
-"""Goals that are no boxes, and functions of them that take one at a time or read infos."""
+"""Goals that are not boxes; goal functions that take one goal at a time or read infos."""
 
 import re
 from typing import Any
@@ -146,7 +146,7 @@ def test_rooms_train_by_one_command_and_act(kind, form, tmp_path):
     obs, _ = env.reset(seed=3)
     action, _ = model.predict(obs)
     assert env.action_space.contains(action) and len(model.evaluate(2)) == 2
-    # What acts outside sees what the training saw.
+    # `predict` sees the same rows as training.
     row = torch.from_numpy(row_of(obs, model.spec.environment.facts.spaces))
     assert int(model.policy()(row[None])[0]) == action
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -175,7 +175,7 @@ def test_the_example_of_stable_baselines3_trains_by_one_command(kind, form):
     if kind is DDPG:
         more = more | {"train_freq": 10, "gradient_steps": 1}
     model = kind(module.BitFlippingEnv(**form), **more, **SMALL)
-    # It has no step limit by its name, but cuts its episodes after as many steps as it has bits.
+    # It is registered without a step limit, but truncates episodes after as many steps as bits.
     assert model.spec.environment.step_limit == form.get("n_bits", 10)
     assert any("its episodes end at their goal" in note for note in model.notes)
     model.learn(200)

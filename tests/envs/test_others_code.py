@@ -1,4 +1,4 @@
-"""Somebody's environment that hangs or calls sys.exit: it holds nothing up, and ends nothing."""
+"""A user's environment that hangs, calls sys.exit, or changes the working directory."""
 
 import os
 import shutil
@@ -91,7 +91,7 @@ def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
     ("file", "workers", "code"),
     [("exit", "1", "'I have had enough'"), ("exit", "2", "'I"), ("exit-at-import", "1", "3")],
 )
-def test_sys_exit_is_told_and_is_no_success(tmp_path, file, workers, code):
+def test_sys_exit_is_reported_and_is_no_success(tmp_path, file, workers, code):
     (tmp_path / file).touch()
     done = start(tmp_path, workers).finished(timeout=60)
     assert done.returncode == 1

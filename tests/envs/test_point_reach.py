@@ -1,9 +1,7 @@
-"""The point mass against a reference in plain Python, and its gymnasium wrapper."""
+"""The point mass against a reference in plain Python."""
 
 import math
-from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from hypothesis import assume, given, settings
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.envs.point_reach import PointReach, step
 from hindsight.envs.step import SUCCESS, TRUNCATED
-from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments.point_reach import PointReachSpec
 
 # -- the reference: SYSTEMS, section 1, one environment, plain Python -----------------------------
@@ -86,36 +83,12 @@ def test_steps_are_those_of_the_reference(
         reward, truncated = reference.step(action)
         assume(abs(reference.distance - spec.threshold) > 1e-9)
         before = state.copy()
-        told = env.goal_policy, env.parameters
-        flags = step(*told, state, t, np.array(action), nothing, after)
+        task = env.goal_policy, env.parameters
+        flags = step(*task, state, t, np.array(action), nothing, after)
         assert (state == before).all()
         np.testing.assert_allclose(after, reference.observation, atol=1e-12)
         assert flags == (SUCCESS if reward == 0.0 else 0) + (TRUNCATED if truncated else 0)
         state = after.copy()
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    spec=st.builds(
-        PointReachSpec,
-        range=st.floats(0.1, 100),
-        max_speed=st.floats(0.01, 100),
-        dt=st.floats(0.001, 1),
-        action_scale=st.floats(0.1, 1000),
-        max_steps=st.integers(1, 40),
-    ),
-    seed=st.integers(0, 2**32),
-)
-def test_positions_and_speeds_keep_their_bounds(spec: PointReachSpec, seed: int) -> None:
-    env = PointReach(spec, [seed], 5)
-    box, top = np.float32(spec.range), np.float32(spec.max_speed)
-    generator = np.random.default_rng(seed)
-    for _ in range(60):
-        assert (env.state[..., :6].abs() <= box).all()
-        assert (env.state[..., 6:].abs() <= top).all()
-        force = torch.from_numpy(generator.normal(0, 2, (1, 5, 2)).astype(np.float32))
-        obs = env.step(force).next_obs
-        assert (obs[..., :6].abs() <= box).all() and (obs[..., 6:].abs() <= top).all()
 
 
 def test_episodes_begin_at_rest_anywhere_in_the_square() -> None:
@@ -137,28 +110,3 @@ def test_goals_fill_the_square() -> None:
     assert goals.shape == (2, 5, 2, 2) and task.contains(goals).all()
     np.testing.assert_allclose(goals[1, 4].numpy(), [[-3, 0], [1.5, -1.5]])
     assert task.contains(torch.tensor([[3.0, -3.0], [3.1, 0.0]])).tolist() == [True, False]
-
-
-# -- the gymnasium wrapper (test_wrapper: what holds for all tasks) --------------------------------
-
-
-def make(**parameters: Any) -> GoalEnv:
-    env = gymnasium.make("PointReach-v0", **parameters).unwrapped
-    assert isinstance(env, GoalEnv)
-    return env
-
-
-def test_a_picture() -> None:
-    env = make(render_mode="rgb_array")
-    env.reset(seed=0, options={"state": [-0.5, 0.5, 0.5, -0.5, -0.5, 0.5, 0, 0]})
-    before = env.render()
-    for _ in range(20):
-        env.step(np.array([1.0, 0.0], np.float32))
-    after = env.render()
-    assert before is not None and after is not None
-    assert before.shape == after.shape == (480, 480, 3) and before.dtype == np.uint8
-    # The mass has moved to the right, in the upper half; around the target nothing has changed.
-    changed = (before != after).any(-1)
-    rows, columns = np.nonzero(changed[60:])
-    assert len(rows) > 100 and rows.max() + 60 < 240
-    assert columns.min() < 160 < 300 < columns.max()

@@ -1,7 +1,7 @@
-"""Predator-prey against a reference in plain Python, and what runs on one axis owe each other."""
+"""Predator-prey against a reference in plain Python."""
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ from hindsight.envs.prey import (
     described_orthogonal,
     n_uniform,
     numbers_of,
-    released_orthogonal,
     velocities,
 )
 from hindsight.envs.step import SUCCESS, TERMINATED
 from hindsight.specs.environments.predator_prey import PREYS as NAMES
 from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
+from tests.envs.test_run_axis import chase, play
 
 # -- the reference: PAPERS, section 1, one environment, plain Python ------------------------------
 
@@ -80,11 +80,16 @@ def reference_step(
     def in_box(x: float) -> float:
         return min(max(x, -g), g)
 
-    predator, prey, velocity = state[:n], state[n : 2 * n], state[2 * n :]
-    predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(predator, action, strict=True)]
-    d = [a - b for a, b in zip(predator, prey, strict=True)]
+    achieved, prey, velocity = state[:n], state[n : 2 * n], state[2 * n : 3 * n]
+    before = state[3 * n :] if spec.pushes_object else achieved
+    predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(before, action, strict=True)]
+    if not spec.pushes_object:
+        achieved = predator
+    elif math.dist(before, achieved) <= spec.interception_distance:  # touched: it moves along
+        moves = zip(achieved, before, predator, strict=True)
+        achieved = [in_box(x + b - a) for x, a, b in moves]
     reward, done = 0.0, False
-    if norm(d) <= spec.interception_distance:
+    if math.dist(achieved, prey) <= spec.interception_distance:
         reward, done = 1.0, True
     elif elapsed + 1 > spec.max_steps:
         reward, done = -1.0, True
@@ -92,19 +97,23 @@ def reference_step(
     if spec.prey not in ("static", "random_direction"):
         d = [a - b for a, b in zip(predator, prey, strict=True)]
         velocity = reference_velocity(spec.prey, d, u)
-    return [*predator, *prey, *velocity], reward, done
+    return [*achieved, *prey, *velocity, *(predator if spec.pushes_object else ())], reward, done
 
 
 @st.composite
 def situations(
     draw: st.DrawFn,
 ) -> tuple[PredatorPreySpec, list[float], int, list[float], list[float]]:
-    """An environment, its state, counter, an action, uniform draws; walls and zeros are likely."""
+    """An environment, its state, counter, an action, uniform draws; walls and zeros are likely.
+
+    An object to push is often within the predator's reach.
+    """
     n = draw(st.integers(2, 5))
     # Exact in binary, so that both sides compare the same numbers.
     g, r = draw(st.sampled_from([4.0, 10.0])), draw(st.sampled_from([0.125, 0.5, 1.5]))
+    prey, pushes = draw(st.sampled_from(NAMES)), draw(st.booleans())
     spec = PredatorPreySpec(
-        n_dims=n, grid_size=g, interception_distance=r, prey=draw(st.sampled_from(NAMES))
+        n_dims=n, grid_size=g, interception_distance=r, prey=prey, pushes_object=pushes
     )
     place = st.sampled_from([-g, 0.0, 0.5, g]) | st.floats(-g, g).map(lambda x: round(x, 3))
     speed = math.sqrt(n) / 2 / math.sqrt(n)
@@ -113,7 +122,11 @@ def situations(
     action = draw(st.lists(st.floats(-1.5, 1.5), min_size=n, max_size=n))
     uniform = st.floats(0, 1, exclude_max=True).map(lambda x: round(x, 4) % 1)
     u = draw(st.lists(uniform, min_size=n_uniform(n), max_size=n_uniform(n)))
-    return spec, [*positions, *velocity], draw(st.integers(0, 20)), action, u
+    predator = draw(st.lists(place, min_size=n, max_size=n)) if pushes else []
+    if pushes and draw(st.booleans()):
+        predator = [positions[0] / 2, *positions[1:n]]
+        positions[0] = predator[0] + 0.0625
+    return spec, [*positions, *velocity, *predator], draw(st.integers(0, 20)), action, u
 
 
 @settings(max_examples=300, deadline=None)
@@ -125,10 +138,12 @@ def test_a_step_is_that_of_the_reference(
     spec, before, counter, action, u = situation
     n = spec.n_dims
     expected, reward, done = reference_step(spec, before, counter, action, u)
-    met = [a - b for a, b in zip(expected[:n], before[n : 2 * n], strict=True)]
-    assume(abs(norm(met) - spec.interception_distance) > 1e-5)
+    distances = [math.dist(expected[:n], before[n : 2 * n])]
+    if spec.pushes_object:
+        distances.append(math.dist(before[:n], before[3 * n :]))
+    assume(min(abs(x - spec.interception_distance) for x in distances) > 1e-5)
     env = PredatorPrey(spec, [0])
-    state, after = np.array(before), np.zeros(3 * n)
+    state, after = np.array(before), np.zeros(len(before))
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
     flags = step(env.goal_policy, env.parameters, state, counter, np.array(action), drawn, after)
     np.testing.assert_allclose(after, expected, rtol=1e-7, atol=1e-9)
@@ -144,14 +159,16 @@ def test_a_step_is_that_of_the_reference(
     found = env.advance(torch.tensor(action)[None, None])
     assert bool(found.terminated) == done
     assert bool(found.success) == (reward == 1.0)
-    np.testing.assert_allclose(found.next_obs[0, 0, : 2 * n].numpy(), expected[: 2 * n], atol=1e-5)
-    # Where predator and prey coincide to rounding, so does every direction; two of the preys
-    # choose among entries by whether they are 0.
-    apart = norm([a - b for a, b in zip(expected[:n], expected[n : 2 * n], strict=True)])
+    next_obs = found.next_obs[0, 0].numpy()
+    np.testing.assert_allclose(next_obs[: 2 * n], expected[: 2 * n], atol=1e-5)
+    np.testing.assert_allclose(next_obs[3 * n :], expected[3 * n :], atol=1e-5)
+    # If predator and prey coincide up to rounding, their direction is rounding; two of the preys
+    # treat zero entries differently.
+    predator = expected[3 * n :] or expected[:n]
+    apart = math.dist(predator, expected[n : 2 * n])
     close = spec.prey == "straight_away" and 0 < apart <= 1e-3
     if spec.prey not in ("attract", "repel") and not close:
-        velocity = found.next_obs[0, 0, 2 * n :].numpy()
-        np.testing.assert_allclose(velocity, expected[2 * n :], atol=1e-3)
+        np.testing.assert_allclose(next_obs[2 * n : 3 * n], expected[2 * n : 3 * n], atol=1e-3)
 
 
 # -- the beginning of an episode ------------------------------------------------------------------
@@ -280,40 +297,6 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
         np.testing.assert_allclose(speed, v_max, rtol=1e-5)
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_where_predator_and_prey_coincide(fidelity: str) -> None:
-    nowhere = torch.zeros(1000, 3)
-    for prey, speed in [("attract", 3**0.5 / 2), ("repel", 3**0.5 / 2), ("straight_away", 0.0)]:
-        velocity = directions(prey, nowhere, drawn(3, 1000), fidelity)  # type: ignore[arg-type]
-        found = torch.linalg.vector_norm(velocity, dim=-1)
-        np.testing.assert_allclose(found.numpy(), speed, rtol=1e-5)
-
-
-def test_released_orthogonal_by_hand() -> None:
-    v = np.array([0.0, 2.0, 0.0, -1.0], np.float32)
-    numbers = numbers_of(drawn(4, 2000).numpy())
-    o = torch.from_numpy(np.array([released_orthogonal(v, one) for one in numbers]))
-    # Only entries 1 and 3 can be replaced; the sum without the last index is 2 u_1, so that
-    # u_1 becomes -u_1, or else u_3 becomes 2 u_1.
-    first = o[:, 1] < 0
-    assert (first | torch.isclose(o[:, 3], 2 * o[:, 1])).all()
-    assert float(first.float().mean()) == pytest.approx(0.5, abs=0.05)
-    assert (o[:, [0, 2]] >= 0).all()
-    np.testing.assert_allclose(torch.linalg.vector_norm(o, dim=-1).numpy(), 5**0.5, rtol=1e-5)
-
-
-def play(
-    env: PredatorPrey, actions: Callable[[PredatorPrey, int], Tensor], steps: int
-) -> tuple[Tensor, Tensor]:
-    """States [step, run, env, 3 n] before each step, and ends [step, run, env]."""
-    states, ends = [], []
-    env.prepare_rollout(1, steps)
-    for t in range(steps):
-        states.append(env.state.clone())
-        ends.append(env.step(actions(env, t)).terminated.clone())
-    return torch.stack(states), torch.stack(ends)
-
-
 def wander(env: PredatorPrey, t: int) -> Tensor:
     """Actions that depend on the state and the step alone."""
     return torch.sin(
@@ -321,13 +304,10 @@ def wander(env: PredatorPrey, t: int) -> Tensor:
     )
 
 
-def chase(env: PredatorPrey, t: int) -> Tensor:
-    return env.state[..., env.goal_size : 2 * env.goal_size] - env.state[..., : env.goal_size]
-
-
 def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next() -> None:
     env = PredatorPrey(PredatorPreySpec(prey="random_direction"), [0], n_envs=4)
-    states, ends = play(env, wander, 200)
+    played = play(env, wander, 200)
+    states, ends = played.states, played.over
     velocity, goes_on = states[..., 6:], ~ends[:-1]
     same = (velocity[1:] == velocity[:-1]).all(-1)
     assert goes_on.any() and ends[:-1].any()
@@ -341,8 +321,8 @@ def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
     found = []
     for actions in (wander, chase):
         env = PredatorPrey(PredatorPreySpec(prey="random"), [1], n_envs=2)
-        states, ends = play(env, actions, 100)
-        found.append((states[1:, ..., 6:], ends[:-1]))
+        played = play(env, actions, 100)
+        found.append((played.states[1:, ..., 6:], played.over[:-1]))
     (one, one_ends), (other, other_ends) = found
     inside = ~(one_ends | other_ends)  # where an episode begins, its own draw counts
     assert inside.float().mean() > 0.7
@@ -351,8 +331,9 @@ def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
 
 @pytest.mark.parametrize("r", [1.0, 0.5, 0.2, 0.1])
 def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: float) -> None:
-    """Positions whose float32 is the last within r of the prey, or the first beyond it: an episode
-    that is rewarded goes on nowhere, or it would be rewarded twice.
+    """Positions whose float32 is the last within r of the prey, or the first beyond it.
+
+    If reward and end disagreed, an episode would continue and be rewarded twice.
     """
     n_steps, n_envs, chance = 100, 200, np.random.default_rng(0)
     spec = PredatorPreySpec(prey="static", interception_distance=r)
@@ -372,3 +353,50 @@ def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: 
         assert (rewards == step.success.float()).all()
         successes.append(success)
     assert 0.2 < torch.stack(successes).double().mean() < 0.8
+
+
+# -- an object to push ----------------------------------------------------------------------------
+
+
+def pushing(**keys: Any) -> PredatorPreySpec:
+    values = {"grid_size": 3.0, "max_steps": 12, "pushes_object": True, "n_dims": 2} | keys
+    return PredatorPreySpec.model_validate(values)
+
+
+def test_an_object_is_touched_up_to_the_distance_of_interception() -> None:
+    """Before the move, not after it."""
+    env = PredatorPrey(pushing(), [0])
+    env.prepare_rollout(1, 3)
+    forth = torch.tensor([[[0.5, 0.25]]])
+    for predator, moved in ((1.0, [0.5, 0.25]), (1.0625, [0.0, 0.0]), (-1.25, [0.0, 0.0])):
+        env.state = torch.tensor([[[0.0, 0.0, -2.5, 0.0, 0.0, 0.0, predator, 0.0]]])
+        assert env.step(forth).next_achieved[0, 0].tolist() == moved
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_an_object_begins_apart_from_both(n: int) -> None:
+    spec = pushing(n_dims=n, grid_size=10.0, prey="straight_away")
+    state = PredatorPrey(spec, [1], 4).beginnings.flatten(0, 2)
+    thing, prey, velocity, predator = state.split(n, dim=1)
+    for other in (prey, predator):
+        assert (torch.linalg.vector_norm(thing - other, dim=1) > 1).all()
+        quartiles = np.quantile(other.numpy(), [0.25, 0.5, 0.75], axis=0)
+        np.testing.assert_allclose(quartiles, [[-5.0] * n, [0.0] * n, [5.0] * n], atol=0.8)
+    assert state.unique().numel() > 0.99 * 3 * n * len(state)
+    # The prey flees from the predator at once.
+    away = torch.nn.functional.cosine_similarity(velocity, prey - predator, dim=1)
+    np.testing.assert_allclose(away.numpy(), 1, atol=1e-4)
+    apart = PredatorPrey(pushing(n_dims=n, grid_size=10.0, spawn="apart"), [1]).state[0, 0]
+    expected = np.zeros(4 * n)
+    expected[0] = expected[2 * n - 1] = 5.0
+    np.testing.assert_array_equal(apart.numpy(), expected)
+
+
+def test_the_prey_moves_alike_with_and_without_an_object() -> None:
+    found = []
+    for pushes in (True, False):
+        env = PredatorPrey(pushing(prey="random", grid_size=50.0, pushes_object=pushes), [2])
+        env.prepare_rollout(1, 6)
+        env.step(torch.zeros(1, 1, 2))
+        found.append(env.state[0, 0, 4:6].clone())
+    assert torch.equal(*found)

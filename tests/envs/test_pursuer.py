@@ -1,4 +1,4 @@
-"""The yardstick for larger boxes, bench/pursuer.py, against closed forms for prey that rests."""
+"""bench/pursuer.py, the yardstick for larger boxes, against closed forms for a static prey."""
 
 import pytest
 

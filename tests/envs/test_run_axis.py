@@ -1,4 +1,4 @@
-"""What runs on one axis owe each other, for every task that stands on `run_axis.Environments`."""
+"""Steps, resets and episodes of every native task (runs alone or among others: test_loops)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ def steer(env: Environments[Any], t: int) -> Tensor:
 
 
 def first_difference(env: Environments[Any], t: int) -> Tensor:
-    """The first bit that is wrong; now and then the first one, whatever it is."""
+    """The first wrong bit; now and then the first bit, wrong or not."""
     n = env.goal_size
     wrong = env.state[..., :n] != env.state[..., n : 2 * n]
     stray = (env.elapsed + t) % 7 == 3
@@ -54,7 +54,7 @@ def chase(env: Environments[Any], t: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A task with its parameters, and actions of all kinds."""
+    """A task with its parameters, and a policy that takes actions of all kinds."""
 
     kind: Any
     spec: Any
@@ -99,8 +99,8 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-def told(step: Step) -> tuple[Tensor, ...]:
-    """What it tells but for the rest of the reward: goals explain all of our own tasks'."""
+def fields_of(step: Step) -> tuple[Tensor, ...]:
+    """All fields but `rest`, which native tasks do not have."""
     assert step.rest is None
     return step[:-1]
 
@@ -121,15 +121,11 @@ class Played:
         return all(
             torch.equal(a, b)
             for a, b in zip(
-                (self.states, self.rewards, *told(self.steps)),
-                (other.states, other.rewards, *told(other.steps)),
+                (self.states, self.rewards, *fields_of(self.steps)),
+                (other.states, other.rewards, *fields_of(other.steps)),
                 strict=True,
             )
         )
-
-    def of(self, runs: list[int]) -> "Played":
-        kept = Step(*(value[:, runs] for value in told(self.steps)))
-        return Played(self.states[:, runs], kept, self.rewards[:, runs])
 
 
 def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1) -> Played:
@@ -145,26 +141,12 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
         assert torch.equal(success, step.success)
         steps.append(step)
         rewards.append(reward)
-    together = Step(*(torch.stack(values) for values in zip(*map(told, steps), strict=True)))
+    together = Step(*(torch.stack(values) for values in zip(*map(fields_of, steps), strict=True)))
     return Played(torch.stack(states), together, torch.stack(rewards))
 
 
-def test_shapes_and_kinds(case: Case) -> None:
-    env = case.make(SEEDS, 3)
-    played = play(env, case.actions, 5)
-    shape, g = (5, 4, 3), env.goal_size
-    assert played.states.shape == played.steps.next_obs.shape == (*shape, env.observation_size)
-    assert played.steps.next_achieved.shape == (*shape, g)
-    for flag in (played.steps.terminated, played.steps.truncated, played.steps.success):
-        assert flag.shape == shape and flag.dtype == torch.bool
-    if env.n_choices is None:
-        assert case.actions(env, 0).shape == (4, 3, env.action_size)
-    else:
-        assert case.actions(env, 0).shape == (4, 3) and env.action_size == 1
-
-
 def test_the_next_observation_belongs_to_the_episode_of_the_step(case: Case) -> None:
-    """Where an episode goes on it is the next state; where one is over it is not the next's."""
+    """While an episode continues, it is the next state; at its end, it is not."""
     env = case.make(SEEDS, 3)
     played = play(env, case.actions, 60)
     g, over = env.goal_size, played.over[:-1]
@@ -183,11 +165,11 @@ def test_a_step_leaves_what_was_handed_out_before_alone(case: Case) -> None:
     env.prepare_rollout(1, 30)
     state, copy = env.state, env.state.clone()
     first = env.step(case.actions(env, 0))
-    copies = [value.clone() for value in told(first)]
+    copies = [value.clone() for value in fields_of(first)]
     for t in range(1, 30):
         env.step(case.actions(env, t))
     assert torch.equal(state, copy)
-    assert all(torch.equal(a, b) for a, b in zip(told(first), copies, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(fields_of(first), copies, strict=True))
 
 
 def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
@@ -203,14 +185,6 @@ def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
         assert torch.equal(step.truncated, late & torch.tensor(env.truncates))
         assert torch.equal(step.terminated, reached | (late & ~step.truncated))
         length[step.terminated | step.truncated] = 0
-
-
-def test_a_run_among_others_is_that_run_alone(case: Case) -> None:
-    together = play(case.make(SEEDS, 3), case.actions, 200)
-    assert together.steps.success.any() and (together.over & ~together.steps.success).any()
-    for i, seed in enumerate(SEEDS):
-        alone = play(case.make([seed], 3), case.actions, 200)
-        assert together.of([i]).equals(alone)
 
 
 def test_seeds_and_environments_differ(case: Case) -> None:
@@ -261,7 +235,7 @@ def test_evaluation_episodes_are_not_those_of_training(case: Case) -> None:
 def test_a_rewound_evaluation_is_identical(
     case: Case, n_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that was longer than the blocks that are held."""
+    """Also if it was longer than the blocks in memory."""
     monkeypatch.setattr(case.kind, "BLOCK", 8)
     env = case.make(SEEDS, 3, evaluation=True)
     first = play(env, case.actions, n_steps)
@@ -270,36 +244,8 @@ def test_a_rewound_evaluation_is_identical(
         assert first.equals(play(env, case.actions, n_steps))
 
 
-@pytest.mark.parametrize("into", ["a fresh one", "one that is further on"])
-def test_saved_and_loaded_it_continues_alike(
-    case: Case, monkeypatch: pytest.MonkeyPatch, into: str
-) -> None:
-    monkeypatch.setattr(case.kind, "BLOCK", 8)
-    env = case.make(SEEDS)
-    play(env, case.actions, 101)
-    saved = {name: value.clone() for name, value in env.state_dict().items()}
-    expected = play(env, case.actions, 120, iteration=2)
-    other = case.make(SEEDS) if into == "a fresh one" else env
-    other.load_state_dict(saved)
-    assert expected.equals(play(other, case.actions, 120, iteration=2))
-
-
-def test_selected_runs_go_on_as_if_nothing_had_happened(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(case.kind, "BLOCK", 8)
-    kept = [3, 0]
-    env, untouched = case.make(SEEDS), case.make(SEEDS)
-    for one in (env, untouched):
-        play(one, case.actions, 37)
-    env.select(torch.tensor(kept))
-    assert env.seeds == [11, 5]
-    found, expected = (play(one, case.actions, 100, iteration=2) for one in (env, untouched))
-    assert found.equals(expected.of(kept))
-
-
 def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None:
-    """`threshold` says in numbers what `reward` judges, for goals [run, step, copy, goal], too."""
+    """`threshold` and `reward` agree, also for goals [run, step, copy, goal]."""
     env = case.make(SEEDS)
     uniform = torch.from_numpy(np.random.default_rng(0).random((4, 50, 6, env.goal_size)))
     achieved, desired = (

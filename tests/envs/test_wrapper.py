@@ -1,4 +1,4 @@
-"""The gymnasium wrapper: what gymnasium and Stable-Baselines3 ask of it, and the physics behind."""
+"""The gymnasium wrapper against gymnasium's and Stable-Baselines3's checks and the run axis."""
 
 import importlib
 import warnings
@@ -22,7 +22,7 @@ from hindsight.streams import Purpose, stream
 from tests.envs.test_run_axis import CASES, Case, chase
 
 PREY, POINT, BITS = "PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0"
-#: Small ones of each kind, of which random episodes end in every way that there is.
+#: Small environments of each kind, whose random episodes end in every possible way.
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "object": (PREY, {"pushes_object": True, "n_dims": 2, "grid_size": 3.0, "max_steps": 4}),
     "point": (POINT, {"max_steps": 6, "threshold": 0.4}),
@@ -98,27 +98,6 @@ def test_make_vec() -> None:
     envs.close()
 
 
-def episode(env: GoalEnv, seed: int | None) -> list[np.ndarray]:
-    obs, _ = env.reset(seed=seed)
-    seen, over, t = [concatenated(obs)], False, 0
-    while not over:
-        action: Any = t % 2
-        if env.native.n_choices is None:
-            action = np.sin(7 * obs["achieved_goal"] + t)
-        obs, _, *ends, _ = env.step(action)
-        seen.append(concatenated(obs))
-        over, t = any(ends), t + 1
-    return seen
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_seed_decides_an_episode(name: str) -> None:
-    one, other = (made(SMALL[name][0], **SMALL[name][1]) for _ in range(2))
-    np.testing.assert_array_equal(episode(one, 3), episode(other, 3))
-    np.testing.assert_array_equal(episode(one, None), episode(other, None))
-    assert len({tuple(episode(one, seed)[0]) for seed in range(8)}) > 4
-
-
 AXIS = CASES | {
     f"{prey}, {fidelity}": Case(
         PredatorPrey,
@@ -164,27 +143,11 @@ def test_the_face_is_the_environment_of_the_run_axis(case: str) -> None:
     assert len(rewards) > 1
 
 
-@pytest.mark.parametrize("prey", PREYS)
-@pytest.mark.parametrize("n", [2, 3, 6])
-def test_observations_stay_in_their_space(prey: str, n: int) -> None:
-    env = made(PREY, n_dims=n, prey=prey, grid_size=2.5)
-    env.action_space.seed(0)
-    # Along an axis a velocity is v_max up to rounding.
-    for seed in range(40):
-        obs, _ = env.reset(seed=seed)
-        assert env.observation_space.contains(obs)
-        for _ in range(5):
-            obs, _, over, _, _ = env.step(env.action_space.sample())
-            assert env.observation_space.contains(obs)
-            if over:
-                break
-
-
 # -- rewards --------------------------------------------------------------------------------------
 
 
-def test_they_say_how_each_step_went(env: GoalEnv) -> None:
-    """Of goals at the reward, one by one and in a batch, whatever form the infos have."""
+def test_goal_functions_agree_with_every_step(env: GoalEnv) -> None:
+    """One goal at a time and in batches, with infos in every accepted form."""
     env.reset(seed=0)
     env.action_space.seed(0)
     methods = env.compute_reward, env.compute_terminated, env.compute_truncated
@@ -238,15 +201,6 @@ def test_goals_of_any_leading_shape(
         assert not env.compute_truncated(0 * goals, goals, said).any()  # type: ignore[union-attr]
     single = env.compute_reward(0 * goals[0, 1], goals[0, 1], {})
     assert isinstance(single, float) and single == rewards[1]
-    # A step limit ends predator-prey, and cuts the others.
-    late = {"timed_out": True}
-    fails = name == PREY
-    np.testing.assert_array_equal(env.compute_terminated(0 * goals, goals, late), over | fails)
-    np.testing.assert_array_equal(
-        env.compute_truncated(0 * goals, goals, late), ~over & (not fails)
-    )
-    lost = np.where(expected == 1, 1, -1) if fails else expected
-    np.testing.assert_array_equal(env.compute_reward(0 * goals, goals, late), lost)
 
 
 def test_the_returned_goal_is_that_after_the_prey_moved() -> None:
@@ -295,12 +249,9 @@ def test_hindsight_of_stable_baselines_can_train_on_it(
     [
         (PREY, {}, {"hunter": [0, 0, 0]}, "unknown option 'hunter' of reset; the only option is"),
         (PREY, {}, {"state": [0, 0]}, r"'state' of reset: \[0, 0\] .*; it takes 9 finite numbers"),
-        (PREY, {}, {"state": [0, 0, float("nan"), *[0] * 6]}, "it takes 9 finite numbers"),
         (PREY, {}, {"state": "here"}, "'here' is not allowed; it takes 9 finite numbers"),
         (PREY, {}, {"state": [0, 0, 10.5, *[0] * 6]}, r"achieved_goal in Box\(-10.0, 10.0, \(3,"),
         (PREY, {}, {"state": [*[0] * 8, 0.9]}, r"observation in Box\(-0.866"),
-        (POINT, {}, {"state": [0, 1.5, *[0] * 6]}, r"'state' of reset: .* is not allowed; .*Box"),
-        (BITS, {"n_bits": 2}, {"state": [0, 2, 0, 0, 0, 2]}, r"is not allowed; .*MultiBinary"),
         (BITS, {"n_bits": 2}, {"state": [0, 0.5, 0, 0, 0, 0.5]}, r"is not allowed; .*MultiBinary"),
     ],
 )
@@ -316,16 +267,9 @@ def test_options_are_checked(name: str, parameters: dict, options: dict, sentenc
         (PREY, {"grid_sise": 5}, "unknown key 'grid_sise'; did you mean 'grid_size'?"),
         (PREY, {"prey": "statik"}, "prey: 'statik' is not allowed; input should be 'static', "),
         (PREY, {"interception_distance": 6}, "interception_distance 6 must be below half of grid_"),
-        (PREY, {"max_steps": 0}, "max_steps: 0 is not allowed"),
         (PREY, {"render_mode": "ascii"}, "render_mode: 'ascii' is not allowed; it is 'rgb_array'"),
-        (POINT, {"max_steps": 0}, "max_steps: 0 is not allowed"),
-        (POINT, {"dt": -0.1}, "dt: -0.1 is not allowed; input should be greater than 0"),
         (POINT, {"range": float("inf")}, "range: inf is not allowed; input should be a finite"),
         (POINT, {"threshold": 1.5}, "threshold 1.5 must be below range 1: otherwise half of the"),
-        (POINT, {"treshold": 0.1}, "unknown key 'treshold'; did you mean 'threshold'?"),
-        (BITS, {"n_bits": 0}, "n_bits: 0 is not allowed; input should be greater than or equal"),
-        (BITS, {"max_steps": 0}, "max_steps: 0 is not allowed"),
-        (BITS, {"n_bit": 3}, "unknown key 'n_bit'; did you mean 'n_bits'?"),
     ],
 )
 def test_parameters_are_checked(name: str, parameters: dict[str, Any], sentence: str) -> None:
@@ -343,12 +287,7 @@ CHOICE = "action: .* not allowed; it is a whole number from 0 to 2"
     ("name", "parameters", "action", "sentence"),
     [
         *((PREY, {}, x, NUMBERS.format(3)) for x in ([0.0] * 2, [[0.0] * 3], [0, 0, np.inf], None)),
-        *((POINT, {}, x, NUMBERS.format(2)) for x in ([0.0], [[0.0, 0.0]], [0.0, np.nan], None)),
         *((BITS, {"n_bits": 3}, x, CHOICE) for x in (3, -1, 1.0, [0], None)),
-        *(
-            (BITS, {"n_bits": 3, "continuous": True}, x, NUMBERS.format(3))
-            for x in (1, [0.5, 0.5], [0.0, 0.0, np.nan])
-        ),
     ],
 )
 def test_actions_are_checked(name: str, parameters: dict, action: Any, sentence: str) -> None:

@@ -1,6 +1,5 @@
 """Adam on rows against `torch.optim.Adam`, one optimiser per run."""
 
-import copy
 from collections.abc import Iterable
 
 import pytest
@@ -86,21 +85,6 @@ def test_take_and_put():
     assert apart.rows is rows, "the rows stay the same tensor: others hold it"
     for name in ("rows", "m", "v", "steps", "learning_rate"):
         assert torch.equal(getattr(apart, name), getattr(together, name)), name
-
-
-def test_select_and_checkpoint():
-    grads = gradients(8)
-    everyone = torch.ones(3, dtype=torch.bool)
-    whole = Adam(grads[0].clone(), torch.tensor(RATES, dtype=torch.float64))
-    for grad in grads[:4]:
-        whole.step(grad.clone(), everyone)
-    resumed = Adam(torch.zeros_like(whole.rows), whole.learning_rate)
-    resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
-    resumed.select(torch.tensor([1, 2]))
-    for grad in grads[4:]:
-        whole.step(grad.clone(), everyone)
-        resumed.step(grad[1:].clone(), everyone[1:])
-    assert torch.equal(resumed.rows, whole.rows[1:])
 
 
 def test_clipping_by_norm():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hindsight.nn.mlp import MLP, Network, for_each, orthogonal, orthogonal_row, uniform_row
+from hindsight.nn.mlp import MLP, Network, orthogonal, orthogonal_row
 
 SHAPES = [(5, 3), (9, 16, 16, 3), (4, 7, 1), (2, 8, 6, 5, 3)]
 
@@ -89,39 +89,6 @@ def test_a_network_follows_its_rows():
     assert torch.equal(network(x), mlp(rows, x)) and not torch.equal(network(x), before)
 
 
-def test_several_networks_per_run():
-    """Rows that hold two networks each are a stack of twice as many, on the same inputs."""
-    mlp = MLP((5, 6, 1), "relu")
-    rows, x, _ = random_case(mlp, torch.float32)
-    pairs = torch.cat([rows, rows.flip(0)], dim=1)
-    y = mlp(pairs.view(6, -1), for_each(x, 2)).view(3, 2, -1, 1)
-    torch.testing.assert_close(y[:, 0], mlp(rows, x))
-    torch.testing.assert_close(y[:, 1], mlp(rows.flip(0), x))
-
-
-def test_a_network_of_part_of_a_row():
-    """Rows are stretches of longer rows: views that are not contiguous give the same."""
-    mlp = MLP((5, 6, 2))
-    rows, x, grad = random_case(mlp, torch.float32)
-    long = torch.full((3, 4 + mlp.n_parameters + 3), torch.nan)
-    long[:, 4:-3] = rows
-    y, inputs = mlp.forward(long[:, 4:-3], x)
-    pieces = mlp.backward(long[:, 4:-3], inputs, grad)
-    y_plain, inputs_plain = mlp.forward(rows, x)
-    assert torch.equal(y, y_plain)
-    plain = torch.cat(mlp.backward(rows, inputs_plain, grad), dim=1)
-    assert torch.equal(torch.cat(pieces, dim=1), plain)
-
-
-def test_runs_share_nothing():
-    mlp = MLP((5, 6, 2))
-    rows, x, _ = random_case(mlp, torch.float32)
-    before = mlp(rows, x)
-    rows[1] = torch.nan
-    after = mlp(rows, x)
-    assert torch.equal(before[[0, 2]], after[[0, 2]]) and after[1].isnan().all()
-
-
 @pytest.mark.parametrize("shape", [(16, 9), (9, 16), (8, 8), (1, 5), (3, 1)])
 def test_orthogonal_matrices_are_orthogonal(shape):
     gain = 1.7
@@ -147,19 +114,3 @@ def test_an_initial_row():
     assert not bias1.any() and not bias2.any()
     torch.testing.assert_close(weight1[0].T @ weight1[0], 2 * torch.eye(9), rtol=0, atol=1e-5)
     torch.testing.assert_close(weight2[0] @ weight2[0].T, 1e-4 * torch.eye(3), rtol=0, atol=1e-9)
-
-
-def test_a_uniform_row():
-    """As PyTorch initialises a linear layer: the same bounds, filled evenly."""
-    mlp = MLP((100, 50, 3), "relu")
-    row = uniform_row(mlp, np.random.default_rng(3))
-    assert row.dtype == np.float32 and row.shape == (mlp.n_parameters,)
-    for (bias, weight), n_in in zip(
-        mlp.layers(torch.from_numpy(row)[None]), (100, 50), strict=True
-    ):
-        theirs = nn.Linear(n_in, 5000).requires_grad_(False)
-        for values, expected in ((bias, theirs.bias), (weight, theirs.weight)):
-            assert float(values.abs().max()) <= n_in**-0.5
-            assert float(expected.abs().max()) == pytest.approx(n_in**-0.5, rel=1e-2)
-        assert float(weight.std()) == pytest.approx(float(theirs.weight.std()), rel=0.1)
-        assert abs(float(weight.mean())) < 0.1 * n_in**-0.5

@@ -53,17 +53,3 @@ def test_a_folded_network_takes_observations_as_they_are(stack, out):
     expected = network(inputs(seen(obs)))
     seen.fold([network])
     torch.testing.assert_close(network(inputs(obs)), expected, rtol=1e-3, atol=1e-2)
-
-
-def test_runs_that_leave_and_checkpoints():
-    parts = observed(np.random.default_rng(3))
-    seen, other = Standardiser(3, 4, "cpu"), Standardiser(2, 4, "cpu")
-    for part in parts:
-        seen.update(part)
-    seen.select(torch.tensor([2, 0]))
-    other.load_state_dict(seen.state_dict())
-    obs = parts[1][[2, 0]]
-    assert torch.equal(other(obs), seen(obs))
-    seen.update(obs)
-    other.update(obs)
-    assert torch.equal(other(obs), seen(obs))

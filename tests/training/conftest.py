@@ -1,4 +1,4 @@
-"""What tests of training look at."""
+"""Fixtures for tests of training."""
 
 from typing import Any
 

@@ -1,13 +1,16 @@
-"""Small cells, and what the tests of their training share."""
+"""Small cells, and helpers for training them."""
 
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -21,7 +24,7 @@ STEPS = 64  # of a rollout
 def cell(
     hindsight: HindsightSpec | None = None, *, steps: int = 10_000, **algorithm: Any
 ) -> CellSpec:
-    """One in which episodes end quickly, some of them well, with a prey that draws in every step.
+    """A cell with short episodes, some successful, and a prey that draws numbers in every step.
 
     A rollout is 64 steps of one environment unless said otherwise.
     """
@@ -58,7 +61,29 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) 
         )
 
 
-#: A cell whose files are looked at.
+class PlainRecent:
+    """One run's last hundred episodes, step by step, in the order in which they end."""
+
+    def __init__(self, n_envs: int) -> None:
+        self.episodes: list[tuple[float, float, int]] = []
+        self.under_way = [[0.0, 0] for _ in range(n_envs)]
+
+    def add(self, rollout: Rollout, run: int) -> None:
+        n_envs, n_steps = rollout.rewards.shape[1:]
+        for t, env in itertools.product(range(n_steps), range(n_envs)):
+            episode = self.under_way[env]
+            episode[0] += float(rollout.rewards[run, env, t])
+            episode[1] += 1
+            if rollout.over[run, env, t]:
+                success = float(rollout.success[run, env, t])
+                self.episodes.append((episode[0], success, int(episode[1])))
+                self.under_way[env] = [0.0, 0]
+
+    def means(self) -> list[float]:
+        return np.mean(self.episodes[-100:], axis=0).tolist()
+
+
+#: A small cell with three seeds.
 SPEC = CellSpec.model_validate(
     {
         "algorithm": {"hidden": [8, 8], "n_steps": 64},
@@ -72,7 +97,7 @@ SPEC = CellSpec.model_validate(
 
 
 class Interruption(Exception):
-    """What ends a training from within."""
+    """Ends a training from within."""
 
 
 #: Writes a checkpoint after every iteration.
@@ -82,7 +107,7 @@ EAGER = Execution(checkpoint_seconds=0)
 def interrupted(
     spec: CellSpec, root: Path, iterations: int = 1, execution: Execution = EAGER
 ) -> Path:
-    """Train a cell for so many iterations; returns its checkpoint."""
+    """Interrupt a cell's training after some iterations; returns its checkpoint."""
     heard = []
 
     def interrupt(progress: Any) -> None:

@@ -99,8 +99,8 @@ def test_a_truncated_checkpoint_is_named_set_aside_and_made_again(tmp_path, whol
     with pytest.raises(FileError, match="damaged"):
         load(path)
     pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
-    told = capsys.readouterr().err
-    assert path.name in told and "set aside" in told
+    stderr = capsys.readouterr().err
+    assert path.name in stderr and "set aside" in stderr
     assert path.with_name(f"{path.name}.damaged").exists()
 
 
@@ -153,7 +153,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         ("cuda:99", "device cuda:99: torch .* finds [0-9]+ GPUs on "),
     ],
 )
-def test_a_device_that_is_not_there_is_told_before_training(tmp_path, device, said):
+def test_a_missing_device_is_reported_before_training(tmp_path, device, said):
     with pytest.raises(SpecError, match=said):
         train_cell(SPEC, tmp_path, Execution(device=device))
     assert not list(tmp_path.rglob("*.parquet"))

@@ -1,4 +1,4 @@
-"""Cells that are trained already: left alone; with more seeds only what is missing is trained."""
+"""Finished cells are left alone; with more seeds, only the missing runs are trained."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
 
 @pytest.fixture
 def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds of every run that is made to train, or to train on."""
+    """The seeds of every run that is created."""
     made: list[int] = []
     begin = OnPolicyRuns.__init__
 
@@ -49,10 +49,10 @@ def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def as_of_other_code(path: Path) -> None:
-    """The same file, as another code would have written it."""
+    """Change a file as if other code had written it."""
     table = pq.read_table(path)
-    told = {**json.loads(table.schema.metadata[ABOUT]), "code": "0123456789ab"}
-    pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(told)), path)
+    changed = {**json.loads(table.schema.metadata[ABOUT]), "code": "0123456789ab"}
+    pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(changed)), path)
 
 
 def test_a_finished_cell_is_left_alone(tmp_path, trained_seeds):
@@ -92,7 +92,7 @@ def test_with_more_seeds_the_missing_ones_are_trained(
     cell = load_cell(path)
     assert [run["seed"] for run in cell.metadata["runs"]] == list(range(then))
     assert cell.metadata["reused"]["seeds"] == list(range(min(first, then)))
-    # The runs are those of the other file, and the others as if they had been trained alone.
+    # Reused runs are those of the other file.
     old = curves(tmp_path / "cells" / f"{file_name(with_seeds(first))}.parquet")
     new = curves(path)
     kept = list(range(min(first, then)))
@@ -131,11 +131,11 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     path.unlink()
     (tmp_path / "policies" / f"{file_name(SPEC)}.pt").unlink()
     train_cell(SPEC, tmp_path, execution)
-    # The clocks, too, are those of the one training there was.
+    # Measured times, too, are those of the only training.
     assert path.read_bytes() == before and trained_seeds == [0, 1, 2]
     assert all(torch.equal(row, rows[seed]) for seed, row in policies(tmp_path, SPEC).items())
     assert "was finished" in capsys.readouterr().err
-    # Asked without it, a cell leaves no checkpoint behind.
+    # Without `keep_finished`, no checkpoint stays.
     train_cell(SPEC, tmp_path)
     assert not list((tmp_path / "checkpoints").rglob("*.pt"))
 

@@ -1,4 +1,4 @@
-"""Copies of failures, importance weights, clones, a dense reward, and the columns that show why."""
+"""Copies of failures, importance weights, cloning, dense rewards, and diagnostic columns."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hindsight.algorithms import ppo, ppo_compiled
+from hindsight.algorithms import ppo
 from hindsight.algorithms.ppo import Samples
 from hindsight.specs.cell import CellSpec
 from hindsight.training.on_policy import OnPolicyRuns, mechanism
@@ -26,33 +26,18 @@ def cell(fidelity: str = "described", **hindsight: Any) -> CellSpec:
     )
 
 
-@pytest.fixture
-def learned(monkeypatch: pytest.MonkeyPatch) -> list[Samples]:
-    """What each update was given."""
-    log: list[Samples] = []
-    update = ppo_compiled.update
-
-    def noting(agent: Any, optimiser: Any, samples: Samples, order: Any, spec: Any) -> Any:
-        log.append(samples)
-        return update(agent, optimiser, samples, order, spec)
-
-    monkeypatch.setattr(ppo_compiled, "update", noting)
-    return log
-
-
 @pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_only_failed_episodes_are_copied(fidelity: str, learned: list[Samples]) -> None:
+def test_only_failed_episodes_are_copied(fidelity: str) -> None:
     runs = OnPolicyRuns(cell(fidelity, copies="failed"), [1, 2], "cpu")
     everything = OnPolicyRuns(cell(fidelity), [1, 2], "cpu")
     runs.iterate()
     everything.iterate()
-    some, whole = learned
+    (_, some, real, copies), (_, whole, _, all_copies) = runs.learned[0], everything.learned[0]
+    assert copies is not None and all_copies is not None
     n = some.n_real
     reward_ends = torch.isclose(some.returns[:, :n], torch.ones(1))  # real returns of 1: success
     assert reward_ends.any()
     for run in range(2):
-        (_, _, real, copies), (_, _, _, all_copies) = runs.learned[0], everything.learned[0]
-        assert copies is not None and all_copies is not None
         over = np.flatnonzero(real.ends[run, 0].numpy())
         for first, last in zip([0, *over[:-1] + 1], over, strict=False):
             caught = bool(real.success[run, 0, last])
@@ -63,16 +48,14 @@ def test_only_failed_episodes_are_copied(fidelity: str, learned: list[Samples]) 
 
 
 @pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_copies_weigh_by_the_truncated_importance_ratio(
-    fidelity: str, learned: list[Samples]
-) -> None:
+def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str) -> None:
     weighted = OnPolicyRuns(cell(fidelity, weight="truncated"), [3], "cpu")
     plain = OnPolicyRuns(cell(fidelity), [3], "cpu")
     weighted.iterate()
     plain.iterate()
-    found, expected = learned
+    found, expected = weighted.learned[0][1], plain.learned[0][1]
     n = found.n_real
-    # k = 1: a copy stands at the place of the step that it is of.
+    # k = 1: a copy has the index of its original step.
     ratio = (expected.log_prob[:, n:] - expected.log_prob[:, :n]).exp()
     valid = expected.valid[:, n:]
     assert (ratio[valid] > 1).any() and (ratio[valid] < 1).any()
@@ -110,11 +93,11 @@ def test_the_columns_by_hand() -> None:
     assert math.isnan(alone["relabelled_advantage"]) and math.isnan(alone["z_squared"]) is False
 
 
-def test_z_is_in_units_of_the_sigma_that_drew_the_actions(learned: list[Samples]) -> None:
+def test_z_is_in_units_of_the_sigma_that_drew_the_actions() -> None:
     runs = OnPolicyRuns(cell(), [5], "cpu")
     columns = runs.iterate()  # sigma begins at 1, and the update changes it
     assert float(columns["log_std"][0]) != 0
-    (samples,) = learned
+    samples = runs.learned[0][1]
     real = samples.valid[0, : samples.n_real]
     log_prob = samples.log_prob[0, : samples.n_real][real]
     expected = (-2 * log_prob / runs.agent.n_sigmas - math.log(2 * math.pi) - 1).mean()
@@ -122,7 +105,7 @@ def test_z_is_in_units_of_the_sigma_that_drew_the_actions(learned: list[Samples]
 
 
 @pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_clones_learn_the_actions_of_copies_alone(fidelity: str, learned: list[Samples]) -> None:
+def test_clones_learn_the_actions_of_copies_alone(fidelity: str) -> None:
     """An epoch of one minibatch follows the gradient of the copies' mean log-likelihood."""
     spec = cell(fidelity, clone=True)
     spec = spec.model_copy(
@@ -131,7 +114,7 @@ def test_clones_learn_the_actions_of_copies_alone(fidelity: str, learned: list[S
     runs = OnPolicyRuns(spec, [5], "cpu")
     before = runs.rows.clone().requires_grad_()
     runs.iterate()
-    (samples,) = learned
+    samples = runs.learned[0][1]
     valid = samples.valid[0]
     assert not valid[: samples.n_real].any() and valid.any()
     policy, value, log_std = runs.agent.split(before)
@@ -148,7 +131,7 @@ def test_clones_learn_the_actions_of_copies_alone(fidelity: str, learned: list[S
     assert torch.equal(runs.agent.split(runs.rows)[1], value)
 
 
-def test_clones_need_copies(learned: list[Samples]) -> None:
+def test_clones_need_copies() -> None:
     """Without a whole episode there is nothing to learn from, and nothing is learned."""
     values = cell(clone=True).model_dump()
     values["environment"] |= {"max_steps": 500, "grid_size": 100.0}
@@ -159,8 +142,8 @@ def test_clones_need_copies(learned: list[Samples]) -> None:
     assert torch.equal(runs.rows, before)
 
 
-def test_a_dense_reward_is_the_distance_gained(learned: list[Samples]) -> None:
-    """What it adds to a reward is the decrease of the distance that observations show."""
+def test_a_dense_reward_is_the_distance_gained() -> None:
+    """It adds the decrease of the distance that the observations show."""
     values = cell().model_dump() | {"hindsight": None}
     plain = OnPolicyRuns(CellSpec.model_validate(values), [4], "cpu")
     values["algorithm"] = {**values["algorithm"], "dense_reward": True}

@@ -1,4 +1,4 @@
-"""PPO, PPO-HER and MEHER on the point mass and on bits: runs alone or among others, and columns."""
+"""PPO, PPO-HER and MEHER on the point mass and on bits: episodes, goals and choices."""
 
 import math
 from typing import Any
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo_compiled as ppo
-from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.runs import runs_of
+from tests.training.small import PlainRecent
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -46,42 +46,28 @@ def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
     return made
 
 
-def outcomes(rollouts: list[Rollout], run: int) -> list[tuple[float, float, bool]]:
-    """Return, length and success of every episode of a run with one environment."""
-    found, total, length = [], 0.0, 0
-    for rollout in rollouts:
-        assert rollout.cuts is not None
-        over = rollout.terminated | rollout.cuts.truncated
-        for t in range(over.shape[-1]):
-            total += float(rollout.rewards[run, 0, t])
-            length += 1
-            if over[run, 0, t]:
-                found.append((total, float(length), bool(rollout.success[run, 0, t])))
-                total, length = 0.0, 0
-    return found
-
-
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_truncated_episodes_count(environment, rollouts):
     one = runs(cell(environment, "ppo"), 1, 2)
     for _ in range(3):
         columns = one.iterate()
     for run in range(2):
-        found = outcomes(rollouts, run)
-        means = np.mean(found[-100:], axis=0)
-        names = ("return_mean", "episode_length", "success_rate")
-        for name, mean in zip(names, means, strict=True):
+        plain = PlainRecent(1)
+        for rollout in rollouts:
+            before = len(plain.episodes)
+            plain.add(rollout, run)
+        names = ("return_mean", "success_rate", "episode_length")
+        for name, mean in zip(names, plain.means(), strict=True):
             assert float(columns[name][run]) == pytest.approx(mean), name
-        assert int(columns["episodes"][run]) == len(found)
+        assert int(columns["episodes"][run]) == len(plain.episodes)
         if environment == "point":
-            assert means[1] == 9 and means[2] > 0
+            assert plain.means()[1] > 0 and plain.means()[2] == 9
         # Of the episodes that end in the last rollout: successes by their last steps.
-        before = outcomes(rollouts[:-1], run)
-        last = [success for _, _, success in found[len(before) :]]
+        last = [success for _, success, _ in plain.episodes[before:]]
         assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))
 
 
-#: Whether a place is not the one where an episode began, by the task's own rule.
+#: Whether two achieved goals differ by the task's own rule.
 ELSEWHERE = {
     "point": lambda a, b: math.dist(a, b) > 0.4,
     "bits": lambda a, b: not np.array_equal(a, b),
@@ -93,7 +79,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("environment", ELSEWHERE)
 def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts):
-    """... of the episodes that lie in the rollout whole; the second begins amid one."""
+    """In complete episodes only; the second rollout begins within one."""
     prey = {"n_dims": 2, "grid_size": 3, "max_steps": 7, "pushes_object": environment == "object"}
     here = CellSpec(
         environment=ENVIRONMENTS.get(environment, prey),
@@ -124,7 +110,7 @@ def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts
     assert any(0 < share < 1 for share in found)
 
 
-def test_without_a_whole_episode_nobody_knows_how_often_it_has_moved():
+def test_goal_movement_is_unknown_without_a_complete_episode():
     training = runs(cell("point", "ppo", n_steps=8, batch_size=4), 1, 2)
     columns = training.iterate()
     assert columns["goal_moved"].isnan().all() and columns["goal_displacement"].isnan().all()
@@ -148,7 +134,7 @@ def test_a_categorical_policy_has_no_sigma_and_the_entropy_of_its_choices(rollou
 
 
 def test_choices_are_drawn_with_their_probabilities():
-    """Of an untrained policy pushed towards one bit: 6 000 choices against its softmax."""
+    """6 000 choices of an untrained policy with a bias against its softmax."""
     one = runs(cell("bits", "ppo", n_steps=200, n_envs=10), 1, 2, 3)
     policy: Tensor = one.agent.split(one.rows)[0]
     one.agent.policy.layers(policy)[-1][0].copy_(torch.tensor([0.5, -1.0, 0.0, 1.0]))
@@ -157,15 +143,3 @@ def test_choices_are_drawn_with_their_probabilities():
     # The network's weights are small: the bias decides to within a percent.
     p = torch.tensor([0.5, -1.0, 0.0, 1.0]).softmax(0).double()
     torch.testing.assert_close(counts / counts.sum(), p, rtol=0, atol=0.03)
-
-
-def test_an_evaluation_makes_the_likeliest_choice():
-    """A policy whose bias decides always flips the same bit: two goals in sixteen are reached."""
-    one = runs(cell("bits", "ppo"), 1)
-    one.agent.policy.layers(one.agent.split(one.rows)[0])[-1][0].copy_(torch.tensor([0.0, 9, 0, 0]))
-    start = one.evaluation_env.state[0].clone()
-    rest = [0, 2, 3]
-    solved = (start[:, rest] == start[:, [4 + i for i in rest]]).all(-1)
-    result = one.evaluate()
-    assert 0 < solved.sum() < 20
-    assert float(result["success_rate"][0]) == pytest.approx(float(solved.float().mean()))

@@ -1,4 +1,4 @@
-"""What is said while a cell trains."""
+"""Progress in a terminal, in a log and in a file."""
 
 import io
 import json

@@ -1,23 +1,18 @@
-"""Runs on one axis: alone or among others, interrupted or not, they see and do the same."""
+"""Runs on one axis: their random numbers, evaluations, ends, and what an iteration reports."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from hindsight.algorithms import ppo_compiled as ppo
-from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.nn.mlp import MLP
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.recent import WINDOW, RecentEpisodes
-from tests.training.small import assert_same, cell, runs, through_a_file
+from tests.training.small import PlainRecent, assert_same, cell, runs, through_a_file
 
 VARIANTS = {
     "ppo": None,
@@ -32,79 +27,26 @@ VARIANTS = {
 }
 
 
-@pytest.fixture
-def collected(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Rollout]]:
-    """Policy noise, prey draws and rollout of every call of `collect`."""
-    log: list[tuple[Tensor, Tensor, Rollout]] = []
-    collect, make_ready = ppo.collect, PredatorPrey._make_ready
-    draws: dict[PredatorPrey, Tensor] = {}
-
-    def drawing(env, uniform):
-        draws[env] = torch.from_numpy(uniform).clone()
-        make_ready(env, uniform)
-
-    def noting(env, agent, rows, noise, exploration):
-        rollout = collect(env, agent, rows, noise, exploration)
-        log.append((noise.clone(), draws[env], rollout))
-        return rollout
-
-    monkeypatch.setattr(PredatorPrey, "_make_ready", drawing)
-    monkeypatch.setattr(ppo, "collect", noting)
-    return log
-
-
-# --- alone or among others ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_a_seed_alone_equals_itself_among_others(variant, n_envs, collected):
-    spec = cell(VARIANTS[variant], n_envs=n_envs, n_epochs=4, learning_rate=3e-4)
-    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
-    assert torch.equal(among.optimiser.rows[1:2], alone.optimiser.rows)
-    assert torch.equal(among.env.state[1:2], alone.env.state)
-    columns, columns_alone = among.iterate(), alone.iterate()
-    (noise, draws, rollout), (noise_alone, draws_alone, rollout_alone) = collected
-    assert torch.equal(noise[:, 1:2], noise_alone)
-    assert torch.equal(draws[1:2], draws_alone)
-    assert rollout_alone.cuts is None
-    expected = vars(rollout.select(torch.tensor([1])))
-    for name, value in vars(rollout_alone).items():
-        if value is not None:
-            # Sums of products may round differently in a larger batch: equal up to that.
-            torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-5, msg=name)
-    torch.testing.assert_close(among.optimiser.rows[1:2], alone.optimiser.rows, rtol=0, atol=1e-5)
-    part = {name: value[1:2] for name, value in columns.items()}
-    assert_same(part, columns_alone, rtol=1e-3, atol=1e-5)
-
-
-def test_seeds_differ_in_all_they_draw(collected):
+def test_seeds_differ_in_all_they_draw() -> None:
     among = runs(cell(), 11, 12)
-    assert not torch.equal(among.optimiser.rows[0], among.optimiser.rows[1])
+    assert not torch.equal(among.rows[0], among.rows[1])
+    assert not torch.equal(among.env.state[0], among.env.state[1])
+    noise = among._noise()
     among.iterate()
-    among.iterate()
-    (noise, draws, rollout), (noise2, draws2, _) = collected
-    assert not torch.equal(noise[:, 0], noise[:, 1])
-    assert not torch.equal(draws[0], draws[1])
-    assert not torch.equal(noise, noise2) and not torch.equal(draws, draws2)
-    assert not torch.equal(rollout.obs[0], rollout.obs[1])
+    assert not torch.equal(noise[:, 0], noise[:, 1]) and not torch.equal(noise, among._noise())
 
 
-def test_algorithms_are_paired(collected):
-    """The same seed meets the same beginnings and prey draws, with or without hindsight."""
-    plain, hindsight = runs(cell(), 5), runs(cell(HindsightSpec()), 5)
-    for each in (plain, hindsight):
-        each.iterate()
-        each.iterate()
-    for a, b in zip(collected[:2], collected[2:], strict=True):
-        assert torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
-    assert torch.equal(collected[0][2].obs, collected[2][2].obs)
-    assert not torch.equal(collected[1][2].actions, collected[3][2].actions)
-    # Episode e begins alike even where the episodes before it went differently.
-    beginnings = [
-        torch.cat([r.obs[0, 0][r.starts[0, 0]] for _, _, r in part])
-        for part in (collected[:2], collected[2:])
-    ]
+def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
+    """Episode e of a seed begins in the same state, with or without hindsight."""
+    for hindsight in (None, HindsightSpec()):
+        one = runs(cell(hindsight), 5)
+        one.iterate()
+        one.iterate()
+    plain, other = rollouts[:2], rollouts[2:]
+    assert torch.equal(plain[0].obs, other[0].obs)
+    assert torch.equal(plain[0].actions, other[0].actions)
+    assert not torch.equal(plain[1].actions, other[1].actions)
+    beginnings = [torch.cat([r.obs[0, 0][r.starts[0, 0]] for r in part]) for part in (plain, other)]
     n = min(map(len, beginnings))
     assert n > 10 and torch.equal(beginnings[0][:n, :6], beginnings[1][:n, :6])
 
@@ -125,16 +67,15 @@ def test_evaluation_does_not_disturb_training():
 
 
 def test_evaluation_counts_as_a_plain_loop_does(monkeypatch):
-    """A hand-written policy that heads for a prey that rests, too slowly to reach them all."""
-    monkeypatch.setattr(
-        MLP, "frozen", lambda self, rows: lambda x: 0.4 * (x[..., 3:6] - x[..., :3]).sign()
-    )
+    """A hand-written policy heads for a static prey, too slowly to reach every one."""
     spec = CellSpec(
         environment=PredatorPreySpec(max_steps=20),
         algorithm=PPOSpec(hidden=(8, 8)),
         evaluation=EvaluationSpec(episodes=30),
     )
     object_ = runs(spec, 3, 4)
+    heading = lambda obs: 0.4 * (obs[..., 3:6] - obs[..., :3]).sign()  # noqa: E731
+    monkeypatch.setattr(object_, "policy", lambda: heading)
     beginnings = object_.evaluation_env.state.clone()
     result = object_.evaluate()
     for run in range(2):
@@ -190,11 +131,11 @@ def whole_segments(rollout: Rollout, run: int) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("variant", ["ppo", "released", "described"])
-def test_shares_of_success_and_of_relabelled_samples(variant, collected):
+def test_shares_of_success_and_of_relabelled_samples(variant, rollouts):
     among = runs(cell(VARIANTS[variant], n_epochs=1), 1, 2, 3)
     for _ in range(2):  # the second rollout begins amid episodes
         columns = among.iterate()
-    _, _, rollout = collected[-1]
+    rollout = rollouts[-1]
     assert not rollout.starts[..., 0].all()
     for run in range(3):
         n_segments, n_ended, n_whole, n_success = whole_segments(rollout, run)
@@ -235,28 +176,6 @@ def made_up_rollout(
     return Rollout(
         nothing, nothing, nothing, rewards, terminated, success, terminated, nothing[:, :, 0]
     )
-
-
-class PlainRecent:
-    """One run's last hundred episodes, step by step, in the order in which they end."""
-
-    def __init__(self, n_envs: int) -> None:
-        self.episodes: list[tuple[float, float, int]] = []
-        self.under_way = [[0.0, 0] for _ in range(n_envs)]
-
-    def add(self, rollout: Rollout, run: int) -> None:
-        n_envs, n_steps = rollout.rewards.shape[1:]
-        for t, env in itertools.product(range(n_steps), range(n_envs)):
-            episode = self.under_way[env]
-            episode[0] += float(rollout.rewards[run, env, t])
-            episode[1] += 1
-            if rollout.terminated[run, env, t]:
-                success = float(rollout.success[run, env, t])
-                self.episodes.append((episode[0], success, int(episode[1])))
-                self.under_way[env] = [0.0, 0]
-
-    def means(self) -> list[float]:
-        return np.mean(self.episodes[-100:], axis=0).tolist()
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])

@@ -1,4 +1,4 @@
-"""Episodes of trained policies: those of the evaluation, and as files to look at."""
+"""Films and positions of trained policies' episodes."""
 
 import os
 import subprocess
@@ -14,10 +14,8 @@ import torch
 from matplotlib.animation import FFMpegWriter
 from PIL import Image
 
-from hindsight.algorithms.ppo import ActorCritic
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
-from hindsight.envs.render import draw_bits
 from hindsight.io.files import FileError
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
@@ -26,13 +24,13 @@ from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
-from hindsight.training.policies import initial_row, policy_of
+from hindsight.training.policies import agent_of, initial_row, policy_of
 from hindsight.training.watch import (
     animate,
     choose_headless,
     film,
     film_policy,
-    play,
+    play_hunts,
     write_episodes,
 )
 from tests.commands import hindsight
@@ -45,10 +43,10 @@ def cell(prey: Prey = "static", **environment: object) -> CellSpec:
 
 
 def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
-    """A policy that runs straight at the prey: mean action gain * (prey - predator), or nearly."""
+    """A policy with mean action gain * (prey - achieved goal), nearly."""
     n, small = spec.environment.n_dims, 1e-3
-    agent = ActorCritic.of(3 * n, n, spec.algorithm.hidden)
-    row = torch.zeros(1, agent.policy.n_parameters + agent.value.n_parameters + n)
+    agent = agent_of(spec)
+    row = torch.zeros(1, agent.n_parameters)
     (_, first), (_, second) = agent.policy.layers(agent.split(row)[0])
     for axis in range(n):  # tanh(x) is x where x is small
         first[0, axis, axis], first[0, axis, n + axis] = -small, small
@@ -58,7 +56,7 @@ def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
 
 def test_a_hunter_catches_a_prey_that_stands_still() -> None:
     spec = cell()
-    for episode in play(spec, hunter(spec), 20, seed=3):
+    for episode in play_hunts(spec, hunter(spec), 20, seed=3):
         distance = np.linalg.norm(episode.predator - episode.prey, axis=-1)
         assert episode.caught
         assert distance[-1] <= 1 < distance[:-1].min()
@@ -70,36 +68,35 @@ def test_a_hunter_catches_a_prey_that_stands_still() -> None:
         assert episode.title == "static"
 
 
-def test_an_idler_fails_after_21_steps() -> None:
-    spec = cell("random_direction", spawn="apart")
-    for episode in play(spec, 0 * hunter(spec), 3):
-        assert episode.predator.shape == episode.prey.shape == (22, 3)
-        assert (episode.predator == 0).all() and not episode.caught
-        # Each step, the last one too, moves the prey alike but for the walls.
-        velocity = episode.prey[1] - episode.prey[0]
-        assert np.linalg.norm(velocity) == pytest.approx(3**0.5 / 2, rel=1e-5)
-        moved = np.clip(episode.prey[:-1] + velocity, -5, 5)
-        np.testing.assert_allclose(episode.prey[1:], moved, atol=1e-5)
-
-
 @pytest.mark.parametrize("prey", PREYS)
-@pytest.mark.parametrize("gain", [3.0, 0.12])
-def test_the_episodes_are_those_of_the_evaluation(prey: Prey, gain: float) -> None:
-    spec = cell(prey)
+@pytest.mark.parametrize("pushes", [False, True])
+def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> None:
+    spec = cell(prey, n_dims=2, interception_distance=2.0, pushes_object=pushes)
+    row = hunter(spec, 0.12)
     runs = OnPolicyRuns(spec, [4], "cpu")
-    runs.optimiser.rows.copy_(hunter(spec, gain)[None])
+    runs.start_from(row[None])
+    beginnings = runs.evaluation_env.state[0].clone()
     evaluated = runs.evaluate()
-    episodes = play(spec, hunter(spec, gain), spec.evaluation.episodes, seed=4)
+    episodes = play_hunts(spec, row, spec.evaluation.episodes, seed=4)
     rate = np.mean([episode.caught for episode in episodes])
-    length = np.mean([len(episode.predator) - 1 for episode in episodes])
+    assert 0 < rate <= 1
     assert float(evaluated["success_rate"][0]) == pytest.approx(rate)
+    length = np.mean([episode.steps for episode in episodes])
     assert float(evaluated["episode_length"][0]) == pytest.approx(length)
+    for episode, first in zip(episodes, beginnings.numpy(), strict=True):
+        np.testing.assert_array_equal(episode.achieved[0], first[:2])
+        np.testing.assert_array_equal(episode.prey[0], first[2:4])
+        np.testing.assert_array_equal(episode.predator[0], first[-2:] if pushes else first[:2])
+        # The policy acts on what it saw.
+        seen = 0.12 * (episode.prey - episode.achieved)[:-1]
+        moved = np.clip(episode.predator[:-1] + np.clip(seen, -1, 1), -5, 5)
+        np.testing.assert_allclose(episode.predator[1:], moved, atol=2e-3)
 
 
 def test_other_environments_have_no_such_positions() -> None:
     spec = CellSpec.model_validate({"environment": {"id": "BitFlipping-v0"}})
     with pytest.raises(SpecError, match="PredatorPrey-v0"):
-        play(spec, initial_row(spec), 1)
+        play_hunts(spec, initial_row(spec), 1)
 
 
 @pytest.mark.parametrize(("gain", "caught"), [(3.0, True), (0.0, False)])
@@ -124,15 +121,14 @@ def test_episodes_for_the_figure(tmp_path: Path) -> None:
     write_episodes(sources, out)
     first, second = load_episodes(out)
     assert first.title == second.title == "repel"
-    # An episode that ends well where there is one, and of those the longest.
-    lengths = [len(e.predator) for e in play(spec, hunter(spec), 8) if e.caught]
+    # The longest successful episode.
+    lengths = [len(e.predator) for e in play_hunts(spec, hunter(spec), 8) if e.caught]
     assert first.caught and len(first.predator) == max(lengths)
     assert len(second.predator) == 22
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_a_gif_has_a_frame_for_every_position(tmp_path: Path, n: int) -> None:
-    spec = cell("repel", n_dims=n, max_steps=3)
+def test_a_gif_has_a_frame_for_every_position(tmp_path: Path) -> None:
+    spec = cell("repel", max_steps=3)
     path = tmp_path / "new" / "film.gif"
     animate(film(spec, 0 * hunter(spec), 2), path)
     with Image.open(path) as shown:
@@ -193,40 +189,8 @@ def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
     assert np.abs(difference).mean() < 5  # colours of a GIF are few
 
 
-def test_flipped_bits_are_drawn() -> None:
-    """Of one bit: whatever is done flips it, so that what begins wrong ends well."""
-    environment = {"id": "BitFlipping-v0", "n_bits": 1}
-    spec = CellSpec.model_validate({"environment": environment, "algorithm": {"name": "dqn"}})
-    films = film(spec, initial_row(spec), 6)
-    wrong_at_first = []
-    for filmed in films:
-        shown = [
-            [a != b for a in (0, 1) for b in (0, 1) if np.array_equal(frame, bits(a, b, step))]
-            for step, frame in enumerate(filmed.frames)
-        ]
-        assert [len(states) for states in shown] == [1, 1]
-        assert shown[0] != shown[1] and filmed.caught == shown[0][0]
-        wrong_at_first.append(shown[0][0])
-    assert len(set(wrong_at_first)) == 2
-
-
-def bits(bit: int, goal: int, step: int) -> np.ndarray:
-    return draw_bits(np.array([bit]), np.array([goal]), step)
-
-
-def test_a_point_mass_is_drawn() -> None:
-    environment = {"id": "PointReach-v0", "max_steps": 3}
-    spec = CellSpec.model_validate({"environment": environment, "algorithm": {"name": "td3"}})
-    (resting,) = film(spec, 0 * initial_row(spec), 1)
-    assert len(resting.frames) == 4 and not resting.caught
-    # Without a force it stays: nothing changes but the title's number of steps.
-    for frame in resting.frames[1:]:
-        changed = np.nonzero((frame != resting.frames[0]).any((1, 2)))[0]
-        assert len(changed) and changed.max() < 60
-
-
 def works(*ways: str) -> Callable[..., Any]:
-    """A machine on which only these ways of drawing work."""
+    """A machine on which only these rendering backends work."""
     return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
 
 
@@ -249,11 +213,11 @@ def test_mujoco_draws_as_was_chosen_or_in_the_first_way_that_works(
             monkeypatch.delenv(name)
     monkeypatch.setattr(subprocess, "run", works(*ways))
     if found in ways:
-        choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+        choose_headless(GymnasiumSpec(id="FetchReach-v4").make())
         assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == found
     else:
         with pytest.raises(FileError, match=f"FetchReach-v4 cannot be drawn: {found}"):
-            choose_headless(GymnasiumSpec(id="FetchReach-v4"))
+            choose_headless(GymnasiumSpec(id="FetchReach-v4").make())
         assert os.environ.get("MUJOCO_GL") == chosen
 
 
@@ -267,7 +231,7 @@ def test_nothing_is_asked_of_mujoco_that_it_does_not_draw(
     (filmed,) = film(spec, row, 1)
     assert len(filmed.frames) == 4
     with pytest.raises(FileError, match="neither EGL nor OSMesa"):
-        choose_headless(GymnasiumSpec(id="PointMaze_UMaze-v3"))
+        choose_headless(GymnasiumSpec(id="PointMaze_UMaze-v3").make())
 
 
 FILM = """
@@ -287,7 +251,7 @@ print(*(f"{f.shape} {f.std():.0f}" for f in filmed.frames), sep=";")
 
 
 def test_fetch_is_drawn_without_a_screen() -> None:
-    """In a process of its own, since a way to draw is chosen once for all."""
+    """In its own process, because a process chooses its backend once."""
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL", "PYOPENGL_PLATFORM")
     bare = {key: value for key, value in os.environ.items() if key not in hidden}
     command = [sys.executable, "-c", FILM]

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import td3
-from hindsight.algorithms.td3 import Diagnostics, State, act, explore, improve
-from hindsight.nn.adam import clip_by_norm_
+from hindsight.algorithms.td3 import Diagnostics, State, act, explore, fit, improve
 from hindsight.nn.mlp import tanh_
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
@@ -39,27 +38,21 @@ def update(state: State, batch: Batch, noise: Tensor, spec: DDPGSpec) -> Diagnos
     Args:
         noise: [run, 0, action], unused; all algorithms share this signature.
     """
-    n = batch.rewards.shape[1]
     # y = r + gamma Q'(s', mu'(s'))
     next_actions = tanh_(state.target_pi(batch.next_obs))
     next_q = state.target_q(torch.cat([batch.next_obs, next_actions], dim=-1))[..., 0]
     next_value = next_q.masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     # Critic loss L: the mean of (y - Q(s, a))^2
-    q, q_inputs = state.q.forward(torch.cat([batch.obs, batch.actions], dim=-1))
-    delta = q[..., 0] - y
-    weighted = delta if batch.weight is None else delta * batch.weight
-    grad = torch.cat(state.q.backward(q_inputs, (weighted * (2 / n))[..., None]), dim=1)
-    critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
-    state.critics.step(grad)
+    critic_loss, critic_norm, q, delta = fit(state, batch, y, spec.max_grad_norm)
     # Policy gradient: the mean of grad_a Q(s, a) at a = mu(s), times grad mu(s)
     actor_loss, actor_norm = improve(state, batch.obs, state.q, spec.max_grad_norm)
     state.follow(spec.tau)
     return Diagnostics(
-        critic_loss=(weighted * delta).sum(1) / n,
+        critic_loss=critic_loss,
         actor_loss=actor_loss,
         critic_gradient_norm=critic_norm,
         actor_gradient_norm=actor_norm,
         q_mean=q.mean((1, 2)),
-        td_error=delta.abs(),
+        td_error=delta.abs().mean(1),
     )

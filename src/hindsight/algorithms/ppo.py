@@ -150,33 +150,28 @@ def squash(actions: Tensor, exploration: Exploration) -> Tensor:
     return actions.tanh() if exploration == "squashed" else actions
 
 
-def mode(agent: ActorCritic, rows: Tensor, spec: OnPolicySpec) -> Callable[[Tensor], Tensor]:
-    """The deterministic policy of rows [run, parameter]: mean action, or most likely choice.
-
-    The returned function takes observations [run, env, obs].
-    """
-    outputs_of = agent.policy.frozen(agent.split(rows)[0])
-    if agent.discrete:
-        return lambda obs: outputs_of(obs).argmax(-1)
-    return lambda obs: squash(outputs_of(obs), spec.exploration)
-
-
-def sampler(
-    agent: ActorCritic, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator
+def behaviour(
+    agent: ActorCritic, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator | None = None
 ) -> Callable[[Tensor], Tensor]:
-    """The stochastic policy of rows [run, parameter], as used in training; see `mode`."""
+    """The policy of rows [run, parameter], as a function of observations [run, env, obs].
+
+    generator: samples actions as in training; None: the mean action, or the most likely choice.
+    """
     policy, _, log_std = agent.split(rows)
     outputs_of, sigma = agent.policy.frozen(policy), log_std.exp()[:, None]
 
-    def sample(obs: Tensor) -> Tensor:
+    def act(obs: Tensor) -> Tensor:
         outputs = outputs_of(obs)
         if agent.discrete:
+            if generator is None:
+                return outputs.argmax(-1)
             chances = outputs.softmax(-1).flatten(0, -2)
             return torch.multinomial(chances, 1, generator=generator).view(obs.shape[:-1])
-        noise = torch.randn(outputs.shape, generator=generator) * sigma
-        return squash(outputs + noise, spec.exploration)
+        if generator is not None:
+            outputs = outputs + torch.randn(outputs.shape, generator=generator) * sigma
+        return squash(outputs, spec.exploration)
 
-    return sample
+    return act
 
 
 @torch.no_grad()
@@ -376,19 +371,16 @@ def update(
     if order.shape[-1] == 0:  # no run has valid samples
         order = order[:0]
     for epoch_order in order:
-        everyone = len(runs) == len(counts)
-        part = optimiser if everyone else optimiser.take(runs)
-        data = table if everyone else table[runs]
+        part = optimiser.take(runs)
         batch = shuffle(
-            data, n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
+            table[runs], n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
         )
         active = torch.ones_like(runs, dtype=torch.bool)
         log = []
         for i in range(batch.weight.shape[1]):
             active, *diagnostics = step(agent, part, batch, i, active, spec, samples.cloned)
             log.append(diagnostics)
-        if not everyone:
-            optimiser.put(runs, part)
+        optimiser.put(runs, part)
         epoch_sums, largest = summary(log, batch.relabelled, spec.clip_range)
         sums[:, runs] += epoch_sums
         ratios[:, runs] = torch.maximum(ratios[:, runs], largest)

@@ -19,7 +19,17 @@ from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import SUCCESS, TERMINATED, TRUNCATED
 from hindsight.io.compiled import compiled, entry_point, for_each_run
 from hindsight.nn.adam import Adam
-from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, n_parameters, norm, tanh
+from hindsight.nn.compiled import (
+    Numbers,
+    Optimised,
+    Sizes,
+    adam,
+    backward,
+    forward,
+    n_parameters,
+    norm,
+    tanh,
+)
 from hindsight.replay.rollout import Cuts, Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration
@@ -337,13 +347,10 @@ def _value_loss(
 
 @entry_point
 def _update(
-    row: Numbers,
-    m: Numbers,
-    v: Numbers,
+    optimised: Optimised,
     steps: float,
     learning_rate: float,
-    policy_sizes: Sizes,
-    value_sizes: Sizes,
+    sizes: tuple[Sizes, Sizes],
     discrete: bool,
     learns_sigma: bool,
     cloned: bool,
@@ -354,14 +361,15 @@ def _update(
     numbers: NDArray[np.float64],
     result: NDArray[np.float64],
 ) -> float:
-    """Run PPO's epochs for one run, updating row, m and v in place; return Adam's step count.
+    """Run PPO's epochs for one run; return Adam's step count.
 
     Args:
-        row, m, v: [parameter], parameters and Adam's moments.
+        sizes: layer sizes of the policy network and the value network.
         table: [sample, column], see `ppo.concatenate`; the samples from `n_real` on are copies.
         order: [epoch, sample'].
         numbers, result: indexed by the constants above.
     """
+    row, (policy_sizes, value_sizes) = optimised[0], sizes
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
     n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
     most = min(batch_size, order.shape[1])
@@ -399,7 +407,8 @@ def _update(
             result[MOVES] += 1
             steps += 1
             scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
-            adam(row, grad, scale, m, v, steps, learning_rate, numbers[EPS], numbers[WEIGHT_DECAY])
+            decay = numbers[WEIGHT_DECAY]
+            adam(optimised, grad, scale, steps, learning_rate, numbers[EPS], decay)
     return steps
 
 
@@ -427,7 +436,7 @@ def update(
 
     def learn(run: int) -> None:
         steps[run] = _update(
-            rows[run], m[run], v[run], float(steps[run]), rates[run], *sizes, agent.discrete,
+            (rows[run], m[run], v[run]), float(steps[run]), rates[run], sizes, agent.discrete,
             learns_sigma, samples.cloned, table[run], samples.n_real,
             np.ascontiguousarray(orders[run, :, : counts[run]]), spec.batch_size, numbers,
             results[run],

@@ -137,33 +137,28 @@ class Diagnostics:
     td_error: Tensor  # [run, sample] mean |Q - y| of both critics, for prioritised replay
 
 
-def critic_loss(delta: Tensor, weight: Tensor | None = None) -> Tensor:
+def critic_loss(delta: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """J_Q (eq. 5), [run]: the mean of 1/2 (Q_theta_i(s, a) - y)^2, summed over both critics.
 
     `delta` = Q - y, [run, 2, sample]; importance weights `weight` [run, sample].
+
+    Returns J_Q and dJ_Q / dQ, [run, 2, sample].
     """
+    n = delta.shape[-1]
     weighted = delta if weight is None else delta * weight[:, None]
-    return (weighted * delta).sum((1, 2)) * (0.5 / delta.shape[-1])
+    return (weighted * delta).sum((1, 2)) * (0.5 / n), weighted * (1 / n)
 
 
-def critic_gradient(delta: Tensor, weight: Tensor | None = None) -> Tensor:
-    """dJ_Q / dQ, [run, 2, sample]."""
-    weighted = delta if weight is None else delta * weight[:, None]
-    return weighted * (1 / delta.shape[-1])
-
-
-def policy_loss(log_prob: Tensor, q: Tensor, alpha: Tensor) -> Tensor:
+def policy_loss(log_prob: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """J_pi (eq. 9), [run]: the mean of alpha log pi(a | s) - min_i Q_theta_i(s, a).
 
     `log_prob` [run, sample]; `q` [run, 2, sample]; `alpha` [run].
+
+    Returns J_pi, dJ_pi / dQ, [run, 2, sample], and dJ_pi / d log pi, [run, 1].
     """
-    return alpha * log_prob.mean(1) - q.amin(1).mean(1)
-
-
-def policy_gradient(q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """dJ_pi / dQ, [run, 2, sample], and dJ_pi / d log pi, [run, 1]."""
-    n = q.shape[-1]
-    return (q == q.amin(1, keepdim=True)) * (-1 / n), (alpha / n)[:, None]
+    n, least = q.shape[-1], q.amin(1)
+    loss = alpha * log_prob.mean(1) - least.mean(1)
+    return loss, (q == least[:, None]) * (-1 / n), (alpha / n)[:, None]
 
 
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
@@ -200,8 +195,8 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     q, q_inputs = state.q.forward(for_each(torch.cat([batch.obs, batch.actions], dim=-1), 2))
     q = q.view(runs, 2, n)
     delta = q - y[:, None]
-    d_q = critic_gradient(delta, batch.weight).view(-1, n, 1)
-    grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
+    j_q, d_q = critic_loss(delta, batch.weight)
+    grad = torch.cat(state.q.backward(q_inputs, d_q.view(-1, n, 1)), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
 
@@ -209,7 +204,8 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     at_s = drawn.first(n)
     q_pi, q_inputs = state.q.forward(for_each(states_actions[:, :n], 2))
     q_pi = q_pi.view(runs, 2, n)
-    d_q, d_log_prob = policy_gradient(q_pi, alpha[:, 0])
+    alpha = alpha[:, 0]
+    j_pi, d_q, d_log_prob = policy_loss(at_s.log_prob, q_pi, alpha)
     d_inputs = state.q.input_gradient(q_inputs, d_q.view(-1, n, 1))
     d_actions = d_inputs[0::2, :, n_obs:] + d_inputs[1::2, :, n_obs:]
     d_head = squashed.gradient(at_s, d_actions, d_log_prob)
@@ -220,10 +216,9 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1))
 
     state.target.lerp_(state.critics.rows, spec.tau)
-    alpha = alpha[:, 0]
     return Diagnostics(
-        critic_loss=critic_loss(delta, batch.weight),
-        actor_loss=policy_loss(at_s.log_prob, q_pi, alpha),
+        critic_loss=j_q,
+        actor_loss=j_pi,
         critic_gradient_norm=critic_norm,
         actor_gradient_norm=actor_norm,
         q_mean=q.mean((1, 2)),

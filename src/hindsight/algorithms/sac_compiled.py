@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hindsight.algorithms.sac import Diagnostics, State
 from hindsight.io.compiled import compiled, entry_point, for_each_run
-from hindsight.nn.compiled import Numbers, Sizes, adam, backward, forward, input_gradient, norm
+from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, forward, norm
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
@@ -60,9 +60,14 @@ def _beside(obs: Numbers, actions: Numbers, layers: Numbers) -> None:
 
 
 @compiled
-def _clipping(size: float, most: float) -> float:
-    """The factor that scales a gradient of norm `size` to a norm of at most `most`."""
-    return min(most / (size + 1e-6), 1.0)
+def _descend(
+    optimised: Optimised, grad: Numbers, steps: float, decay: float, numbers: NDArray[np.float64]
+) -> float:
+    """Clip the gradient by its norm and take Adam's step number `steps`; returns the norm."""
+    size = norm(grad)
+    scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
+    adam(optimised, grad, scale, steps, numbers[LEARNING_RATE], numbers[EPS], decay)
+    return size
 
 
 @compiled
@@ -139,6 +144,7 @@ def _action_gradient(
     """
     (n, n_actions), n_obs, each = actions.shape, obs.shape[1], len(critics) // 2
     q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
+    nothing = np.empty(0, np.float32)
     for i in range(2):
         _beside(obs, actions, layers[i])
         q[i] = forward(critics[i * each : (i + 1) * each], sizes, n, layers[i], n, True)[:, 0]
@@ -150,7 +156,7 @@ def _action_gradient(
             is_least = not q[i, k] > q[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
         row = critics[i * each : (i + 1) * each]
-        d = input_gradient(row, sizes, n, layers[i], n, True, delta)
+        d = backward(row, sizes, n, layers[i], n, True, delta, nothing)
         for k in range(n):
             for j in range(n_actions):
                 d_actions[k, j] += d[k, n_obs + j]
@@ -179,22 +185,12 @@ def _head_gradient(
 
 @entry_point
 def _update(
-    critics: Numbers,
-    critics_m: Numbers,
-    critics_v: Numbers,
-    actor: Numbers,
-    actor_m: Numbers,
-    actor_v: Numbers,
+    critics: Optimised,
+    actor: Optimised,
     target: Numbers,
     steps: float,
-    critic_sizes: Sizes,
-    actor_sizes: Sizes,
-    obs: Numbers,
-    actions: Numbers,
-    rewards: Numbers,
-    next_obs: Numbers,
-    terminated: NDArray[np.bool_],
-    weight: Numbers,
+    sizes: tuple[Sizes, Sizes],
+    batch: tuple[Numbers, Numbers, Numbers, Numbers, NDArray[np.bool_], Numbers],
     noise: Numbers,
     numbers: NDArray[np.float64],
     result: NDArray[np.float64],
@@ -203,16 +199,18 @@ def _update(
     """Update one run by one gradient step, Adam's step number `steps`.
 
     Args:
-        critics [2 critic], actor [actor + 1], target [2 critic]: parameters, updated in place, like
-            Adam's moments of the first two.
-        obs ... weight: the batch, [sample, ...]; `weight` may be empty.
+        critics [2 critic], actor [actor + 1]; target: [2 critic], updated in place.
+        sizes: layer sizes of critic and policy network.
+        batch: as in `Batch`, [sample, ...]; the weights may be empty.
         noise: [2 sample, action].
         numbers, result: indexed by the constants above.  td_error: [sample], output.
     """
-    n, n_obs = obs.shape
-    n_actions, last = noise.shape[1], len(actor) - 1
-    rate, decay, eps = numbers[LEARNING_RATE], numbers[WEIGHT_DECAY], numbers[EPS]
-    policy, alpha = actor[:last], math.exp(actor[last])
+    obs, actions, rewards, next_obs, terminated, weight = batch
+    (n, n_obs), (critic_sizes, actor_sizes) = obs.shape, sizes
+    n_actions, last, decay = noise.shape[1], len(actor[0]) - 1, numbers[WEIGHT_DECAY]
+    policy = actor[0][:last], actor[1][:last], actor[2][:last]
+    temperature = actor[0][last:], actor[1][last:], actor[2][last:]
+    alpha = math.exp(temperature[0][0])
     seen = np.empty(2 * n * actor_sizes.sum(), np.float32)
     valued = np.empty((2, n * critic_sizes.sum()), np.float32)
     delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
@@ -220,7 +218,7 @@ def _update(
     # Sample a at s, and a' at s'.
     seen[: n * n_obs] = obs.reshape(-1)
     seen[n * n_obs : 2 * n * n_obs] = next_obs.reshape(-1)
-    head = forward(policy, actor_sizes, 2 * n, seen, 2 * n, True)
+    head = forward(policy[0], actor_sizes, 2 * n, seen, 2 * n, True)
     drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, drawn, log_prob)
 
@@ -228,34 +226,30 @@ def _update(
         target, critic_sizes, next_obs, drawn[n:], log_prob[n:], rewards, terminated, alpha,
         numbers[GAMMA], valued[0],
     )  # fmt: skip
-    grad = np.empty(len(critics), np.float32)
+    grad = np.empty(len(critics[0]), np.float32)
     _critic_gradient(
-        critics, critic_sizes, obs, actions, y, weight, valued[0], delta, grad, result, td_error
+        critics[0], critic_sizes, obs, actions, y, weight, valued[0], delta, grad, result, td_error
     )
-    size = norm(grad)
-    scale = _clipping(size, numbers[MAX_GRAD_NORM])
-    adam(critics, grad, scale, critics_m, critics_v, steps, rate, eps, decay)
-    result[CRITIC_NORM] = size
+    result[CRITIC_NORM] = _descend(critics, grad, steps, decay, numbers)
 
     # J_pi (eq. 9), a = f(noise; s), evaluated by the updated critics
-    d_actions = _action_gradient(critics, critic_sizes, obs, drawn[:n], valued, delta, result)
+    d_actions = _action_gradient(critics[0], critic_sizes, obs, drawn[:n], valued, delta, result)
     d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
     _head_gradient(head, noise, drawn, d_actions, alpha / n, d_head)
-    grad = np.empty(len(actor), np.float32)
-    backward(policy, actor_sizes, n, seen, 2 * n, True, delta, grad[:last])
-    size, entropy = norm(grad[:last]), -log_prob[:n].mean()
-    scale = _clipping(size, numbers[MAX_GRAD_NORM])
-    adam(policy, grad[:last], scale, actor_m[:last], actor_v[:last], steps, rate, eps, decay)
+    grad = np.empty(last, np.float32)
+    backward(policy[0], actor_sizes, n, seen, 2 * n, True, delta, grad)
+    result[ACTOR_NORM] = _descend(policy, grad, steps, decay, numbers)
+    entropy = -log_prob[:n].mean()
     result[ACTOR_LOSS] -= alpha * entropy
-    result[ACTOR_NORM], result[ALPHA], result[ENTROPY] = size, alpha, entropy
+    result[ALPHA], result[ENTROPY] = alpha, entropy
 
-    # J(alpha) (eq. 18), with respect to log alpha, which has no weight decay
-    grad[last] = (entropy - numbers[TARGET_ENTROPY]) * numbers[LEARNS_ALPHA]
-    moments = actor_m[last:], actor_v[last:]
-    adam(actor[last:], grad[last:], 1.0, *moments, steps, rate, eps, 0.0)
+    # J(alpha) (eq. 18), with respect to log alpha, which is neither clipped nor decays
+    d_log_alpha = np.empty(1, np.float32)
+    d_log_alpha[0] = (entropy - numbers[TARGET_ENTROPY]) * numbers[LEARNS_ALPHA]
+    adam(temperature, d_log_alpha, 1.0, steps, numbers[LEARNING_RATE], numbers[EPS], 0.0)
     tau = np.float32(numbers[TAU])
     for j in range(len(target)):
-        target[j] += tau * (critics[j] - target[j])
+        target[j] += tau * (critics[0][j] - target[j])
 
 
 @torch.no_grad()
@@ -263,18 +257,11 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     """Update critics, policy, temperature and targets; see `sac.update`."""
     runs, n = batch.rewards.shape
     agent, critics, actor = state.agent, state.critics, state.actor
-    obs, actions, rewards, next_obs, terminated, drawn = (
-        x.contiguous().numpy()
-        for x in (batch.obs, batch.actions, batch.rewards, batch.next_obs, batch.terminated, noise)
-    )
-    nothing = np.empty((runs, 0), np.float32)
-    weight = nothing if batch.weight is None else batch.weight.contiguous().numpy()
-    parameters = [
-        x.numpy()
-        for part in (critics, actor)
-        for x in (part.rows, part.m, part.v)
-    ]  # fmt: skip
-    target = state.target.numpy()
+    columns_of = (batch.obs, batch.actions, batch.rewards, batch.next_obs, batch.terminated)
+    weight = torch.empty(runs, 0) if batch.weight is None else batch.weight
+    data = [x.contiguous().numpy() for x in (*columns_of, weight)]
+    optimised = [[x.numpy() for x in (part.rows, part.m, part.v)] for part in (critics, actor)]
+    target, drawn = state.target.numpy(), noise.contiguous().numpy()
     critics.steps += 1
     actor.steps += 1
     sizes = np.array(agent.critic.sizes), np.array(agent.actor.sizes)
@@ -291,9 +278,8 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
             ]
         )  # fmt: skip
         _update(
-            *(x[run] for x in parameters), target[run], steps[run], *sizes, obs[run], actions[run],
-            rewards[run], next_obs[run], terminated[run], weight[run], drawn[run], numbers,
-            results[run], td_error[run],
+            *(tuple(x[run] for x in part) for part in optimised), target[run], steps[run], sizes,
+            tuple(x[run] for x in data), drawn[run], numbers, results[run], td_error[run],
         )  # fmt: skip
 
     for_each_run(runs, learn)

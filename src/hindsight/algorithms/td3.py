@@ -107,6 +107,10 @@ class State(Learner):
         super().load_state_dict(saved)
         self.updates = saved["updates"]
 
+    def beside(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """The critics' inputs (s, a), [n_critics run, sample, obs + action]."""
+        return for_each(torch.cat([obs, actions], dim=-1), self.agent.n_critics)
+
     def follow(self, tau: float) -> None:
         """Soft target update: theta' <- tau theta + (1 - tau) theta', and phi' likewise."""
         self.target_critics.lerp_(self.critics.rows, tau)
@@ -140,31 +144,6 @@ class Diagnostics:
     td_error: Tensor  # [run, sample] mean |Q - y| of the critics, for prioritised replay
 
 
-def critic_loss(delta: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The mean of (y - Q_theta_i(s, a))^2, summed over the critics, [run].
-
-    `delta` = Q - y, [run, critic, sample]; importance weights `weight` [run, sample].
-    """
-    weighted = delta if weight is None else delta * weight[:, None]
-    return (weighted * delta).sum((1, 2)) / delta.shape[-1]
-
-
-def critic_gradient(delta: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Gradient of `critic_loss` with respect to Q, [run, critic, sample]."""
-    weighted = delta if weight is None else delta * weight[:, None]
-    return weighted * (2 / delta.shape[-1])
-
-
-def policy_loss(q: Tensor) -> Tensor:
-    """-J(phi), [run], from q = Q_theta_1(s, pi_phi(s)), [run, sample, 1]."""
-    return -q.mean((1, 2))
-
-
-def policy_gradient(q: Tensor) -> Tensor:
-    """Gradient of `policy_loss` with respect to Q, [run, sample, 1]."""
-    return torch.full_like(q, -1 / q.shape[1])
-
-
 @torch.no_grad()
 def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnostics:
     """Update the critics, and every `policy_delay` updates the policy and all targets, in place.
@@ -172,24 +151,15 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
     Args:
         noise: [run, sample, action], standard normal, for target policy smoothing.
     """
-    (runs, n), n_critics = batch.rewards.shape, state.agent.n_critics
     # y = r + gamma min_i Q_theta'_i(s', a~), a~ = pi_phi'(s') + clipped epsilon
     clip = spec.target_noise_clip
     epsilon = (noise * spec.target_policy_noise).clamp_(-clip, clip)
     next_actions = tanh_(state.target_pi(batch.next_obs)).add_(epsilon).clamp_(-1, 1)
-    next_states_actions = torch.cat([batch.next_obs, next_actions], dim=-1)
-    next_q = state.target_q(for_each(next_states_actions, n_critics)).view(runs, n_critics, n)
+    next_q = state.target_q(state.beside(batch.next_obs, next_actions))
+    next_q = next_q.view(len(batch.obs), -1, batch.obs.shape[1])
     next_value = next_q.amin(1).masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
-    # theta_i: minimise the mean of (y - Q_theta_i(s, a))^2
-    states_actions = torch.cat([batch.obs, batch.actions], dim=-1)
-    q, q_inputs = state.q.forward(for_each(states_actions, n_critics))
-    q = q.view(runs, n_critics, n)
-    delta = q - y[:, None]
-    d_q = critic_gradient(delta, batch.weight).view(-1, n, 1)
-    grad = torch.cat(state.q.backward(q_inputs, d_q), dim=1).view(runs, -1)
-    critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
-    state.critics.step(grad)
+    critic_loss, critic_norm, q, delta = fit(state, batch, y, spec.max_grad_norm)
 
     state.updates += 1
     if state.updates % spec.policy_delay == 0:
@@ -198,13 +168,36 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
     else:
         actor_loss = actor_norm = torch.full_like(critic_norm, torch.nan)
     return Diagnostics(
-        critic_loss=critic_loss(delta, batch.weight),
+        critic_loss=critic_loss,
         actor_loss=actor_loss,
         critic_gradient_norm=critic_norm,
         actor_gradient_norm=actor_norm,
         q_mean=q.mean((1, 2)),
         td_error=delta.abs().mean(1),
     )
+
+
+def fit(
+    state: State, batch: Batch, y: Tensor, max_grad_norm: float | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One gradient step of the critics on the mean of (y - Q_theta_i(s, a))^2, summed over them.
+
+    Args:
+        y: [run, sample], the targets.
+
+    Returns the loss and the gradient norm before clipping, each [run], and Q and Q - y, each
+    [run, critic, sample].
+    """
+    runs, n = y.shape
+    q, q_inputs = state.q.forward(state.beside(batch.obs, batch.actions))
+    q = q.view(runs, -1, n)
+    delta = q - y[:, None]
+    weighted = delta if batch.weight is None else delta * batch.weight[:, None]
+    d_q = weighted * (2 / n)
+    grad = torch.cat(state.q.backward(q_inputs, d_q.view(-1, n, 1)), dim=1).view(runs, -1)
+    norm = clip_by_norm_(grad, max_grad_norm)
+    state.critics.step(grad)
+    return (weighted * delta).sum((1, 2)) / n, norm, q, delta
 
 
 def improve(
@@ -222,9 +215,10 @@ def improve(
     head, pi_inputs = state.pi.forward(obs)
     actions = tanh_(head)
     value, q_inputs = q.forward(torch.cat([obs, actions], dim=-1))
-    d_actions = q.input_gradient(q_inputs, policy_gradient(value))[..., n_obs:]
+    d_value = torch.full_like(value, -1 / value.shape[1])
+    d_actions = q.input_gradient(q_inputs, d_value)[..., n_obs:]
     d_head = torch.ops.aten.tanh_backward(d_actions, actions)
     grad = torch.cat(state.pi.backward(pi_inputs, d_head), dim=1)
     norm = clip_by_norm_(grad, max_grad_norm)
     state.actor.step(grad)
-    return policy_loss(value), norm
+    return -value.mean((1, 2)), norm

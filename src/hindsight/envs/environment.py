@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pkgutil import resolve_name
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from hindsight.specs.base import EnvironmentSpec
 class Environment(ABC):
     """Vectorised environments [run, env] of one specification, which reset automatically."""
 
+    spec: Any  # an EnvironmentSpec
+    device: torch.device
     state: Tensor  # [run, env, obs]: achieved goal, desired goal, observation
     elapsed: Tensor  # [run, env] steps of the current episode
     observation_size: int  # size of `state`'s last dimension

@@ -1,22 +1,15 @@
 """Predator-prey episodes as arrays and files.  Does not import torch."""
 
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
 
-#: Exceptions that a damaged or foreign file may raise.
-UNREADABLE = (
-    ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error,
-    MemoryError, OverflowError, NotImplementedError,
-)  # fmt: skip
 Positions = NDArray[np.floating[Any]]
 
 
@@ -72,13 +65,6 @@ class Episode:
         distance = np.linalg.norm(self.achieved[-1] - self.prey[-2])
         return bool(distance <= self.interception_distance)
 
-    def until(self, step: int) -> "Episode":
-        """The first `step` steps of the episode."""
-        pushed = None if self.pushed is None else self.pushed[: step + 1]
-        return replace(
-            self, predator=self.predator[: step + 1], prey=self.prey[: step + 1], pushed=pushed
-        )
-
 
 def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
     """Write episodes atomically to an .npz file, for `load_episodes`."""
@@ -109,7 +95,9 @@ def load_episodes(path: Path) -> list[Episode]:
                 )
                 for i in range(sum(name.startswith("predator_") for name in data.files))
             ]
-    except UNREADABLE as error:
-        raise DamagedError(f"{path}: holds no episodes: {reason(error)}", path) from error
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"{path}: holds no episodes: {reason(error)}") from error
+    except Exception as error:  # an unrelated file can make the loader raise anything
+        raise DamagedError(f"{path}: holds no episodes: {reason(error)}", path) from error

@@ -6,6 +6,7 @@
 import sys
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,11 @@ PARALLEL_EPISODES = 4
 
 
 class ForeignTask:
-    """Rewards of other goals, computed by the environment itself; its goal space is unknown."""
+    """Rewards of other goals, computed by the environment itself.
+
+    Its goal space is unknown, so it has no `threshold`, `goals` and `contains`; specifications that
+    need them are refused (`specs.cell`).
+    """
 
     def __init__(self, spec: GymnasiumSpec) -> None:
         self.spec = spec
@@ -45,22 +50,6 @@ class ForeignTask:
             torch.from_numpy(found).view(shape).to(next_achieved.device),
             torch.from_numpy(reached).view(shape).to(next_achieved.device),
         )
-
-    @property
-    def threshold(self) -> float:
-        """Raise SpecError: unknown."""
-        raise self._unknown("the distance within which a goal is achieved")
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Raise SpecError: unknown."""
-        raise self._unknown("which goals are possible")
-
-    def contains(self, goals: Tensor) -> Tensor:
-        """Raise SpecError: unknown."""
-        raise self._unknown("which goals are possible")
-
-    def _unknown(self, what: str) -> SpecError:
-        return SpecError(f"{self.spec.called} does not say {what}, which MEHER's failures need")
 
 
 class GoalEnvironments(Environment):
@@ -111,7 +100,7 @@ class GoalEnvironments(Environment):
         return self.spec.goal_size
 
     @cached_property
-    def task(self) -> ForeignTask:
+    def task(self) -> Any:  # a `ForeignTask`, part of a `relabel.task.Task`
         return ForeignTask(self.spec)
 
     @cached_property

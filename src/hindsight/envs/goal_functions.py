@@ -19,19 +19,18 @@ class Watched(dict[str, Any]):
 
     was_read = False
 
-    def _read(self) -> dict[str, Any]:
-        self.was_read = True
-        return self
-
     def __getitem__(self, key: str) -> Any:
-        return dict.__getitem__(self._read(), key)
+        self.was_read = True
+        return super().__getitem__(key)
 
     def __contains__(self, key: object) -> bool:
-        return dict.__contains__(self._read(), key)
+        self.was_read = True
+        return super().__contains__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
         """See `dict.get`."""
-        return dict.get(self._read(), key, default)
+        self.was_read = True
+        return super().get(key, default)
 
 
 class OfGoals:
@@ -56,14 +55,15 @@ class OfGoals:
             SpecError: it does not return one number per goal.
         """
         self.what, self._function = what, function
-        watched = None if info is None else Watched(info)
+        if info is None:
+            self._function = lambda achieved, desired, info: function(achieved, desired)
+        watched = Watched(info or {})
         goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
-        self._info: Mapping[str, Any] | None = watched
         self.one_at_a_time = False
-        together = self._tried(lambda: self._batch(*goals, [watched] * 3))
-        self.reads_info = watched is not None and watched.was_read
+        together = self._tried(self._batch, *goals, watched)
+        self.reads_info = watched.was_read
         began = time.perf_counter()
-        each = self._tried(lambda: self._singles(*goals, [watched] * 3))
+        each = self._tried(self._singles, *goals, watched)
         self.seconds = (time.perf_counter() - began) / 3  # per goal
         if isinstance(together, Exception) or together.shape != (3,):
             self.one_at_a_time = True
@@ -77,9 +77,9 @@ class OfGoals:
                 f"not {together.shape}"
             )
         if self.one_at_a_time:
-            self.reads_info = watched is not None and watched.was_read
+            self.reads_info = watched.was_read
         #: The default for `info`.
-        self._info = None if watched is None else dict(info or {}) if self.reads_info else {}
+        self._info: Mapping[str, Any] = dict(watched) if self.reads_info else {}
 
     def __call__(
         self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
@@ -88,32 +88,28 @@ class OfGoals:
 
         Raises EnvironmentFailure if the function raises.
         """
-        infos = [self._info if info is None or self._info is None else info] * len(achieved)
+        call = self._singles if self.one_at_a_time else self._batch
         try:
-            if self.one_at_a_time:
-                return self._singles(achieved, desired, infos)
-            return self._batch(achieved, desired, infos)
+            return call(achieved, desired, self._info if info is None else info)
         except Exception as error:
             what = f"{self.what} of {len(achieved)} goals failed"
             raise EnvironmentFailure.of(what, error) from error
 
-    def _batch(self, achieved: Array, desired: Array, infos: list[Any]) -> Array:
-        more = [] if self._info is None else [infos]
-        return np.asarray(self._function(achieved, desired, *more))
+    def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
+        return np.asarray(self._function(achieved, desired, [info] * len(achieved)))
 
-    def _singles(self, achieved: Array, desired: Array, infos: list[Any]) -> Array:
+    def _singles(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
         found = []
-        for pair, info in zip(zip(achieved, desired, strict=True), infos, strict=True):
+        for pair in zip(achieved, desired, strict=True):
             # A discrete goal is a Python number, as in the environment.
             goals = [goal if goal.ndim else goal.item() for goal in map(np.asarray, pair)]
-            more = [] if self._info is None else [info]
-            found.append(np.asarray(self._function(*goals, *more)).item())
+            found.append(np.asarray(self._function(*goals, info)).item())
         return np.array(found)
 
     @staticmethod
-    def _tried(ask: Callable[[], Array]) -> Array | Exception:
+    def _tried(call: Callable[..., Array], *arguments: Any) -> Array | Exception:
         try:
-            return ask()
+            return call(*arguments)
         except Exception as error:
             return error
 

@@ -33,11 +33,9 @@ SHADOW = "#AAAAAA"
 GRID = "#E4E4E4"
 
 
-def figure_axes(n: int, pushes_object: bool = False, pixels: int = 480) -> tuple[Figure, Any]:
-    """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2; ValueError for n < 2."""
-    if n < 2:
-        raise ValueError(f"an episode of {n} dimensions cannot be drawn; at least 2 are needed")
-    figure = Figure(figsize=(pixels / 100, pixels / 100), dpi=100, facecolor="white")
+def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
+    """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2."""
+    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
@@ -56,7 +54,7 @@ def pixels_of(figure: Figure) -> NDArray[np.uint8]:
 
 
 def draw_episode(axes: Any, episode: Episode) -> None:
-    """Draw an episode so far on 2-D or 3-D axes; ValueError if it has fewer dimensions.
+    """Draw an episode so far on 2-D or 3-D axes.
 
     Open markers are starts, filled ones current positions; the interception distance is shaded.  Of
     more than three dimensions, the first three are drawn.  A caught prey is drawn where it was
@@ -65,8 +63,6 @@ def draw_episode(axes: Any, episode: Episode) -> None:
     predator, prey = episode.predator, episode.prey
     solid = hasattr(axes, "set_zlim")
     n, shown = episode.n, 3 if solid else 2
-    if n < shown:
-        raise ValueError(f"positions of {n} dimensions cannot be drawn on axes of {shown}")
     if episode.caught:
         prey = np.concatenate([prey[:-1], prey[-2:-1]])
     pushed = [] if episode.pushed is None else [(PUSHED, episode.pushed)]
@@ -140,60 +136,12 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
         axis._axinfo["grid"].update(color=GRID, linewidth=0.6)
 
 
-def draw_reach(
-    path: Positions, target: Positions, threshold: float, edge: float
-) -> NDArray[np.uint8]:
-    """An image [480, 480, 3] of a trajectory [T + 1, 2] to a target [2].
-
-    The start is an open marker, the current position a filled one.  Within the disc, the target is
-    reached.
-    """
-    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
-    disc = Circle(tuple(target), threshold, facecolor=PREY["color"], alpha=0.35, linewidth=0)
-    axes.add_patch(disc)
-    axes.plot(*target, color=PREY["color"], marker="+", markersize=8)
-    _path(axes, PREDATOR, path, edge)
-    _box(axes, edge, solid=False)
-    axes.spines[:].set_color(SHADOW)
-    distance = float(np.linalg.norm(path[-1] - target))
-    there = "reached" if distance <= threshold else f"distance {distance:.2f}"
-    axes.set_title(f"step {len(path) - 1}, {there}")
-    return pixels_of(figure)
-
-
-def draw_bits(bits: NDArray[Any], goal: NDArray[Any], steps: int) -> NDArray[np.uint8]:
-    """An image [240, 480, 3] of bits [n] above their goal [n]; wrong bits are framed."""
-    figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
-    wrong = np.flatnonzero(bits != goal)
-    for height, row, look in ((1, bits, PREDATOR), (0, goal, PREY)):
-        for i, bit in enumerate(row):
-            filled = look["color"] if bit else "none"
-            axes.add_patch(
-                Rectangle((i + 0.1, height + 0.1), 0.8, 0.8, facecolor=filled, edgecolor=SHADOW)
-            )
-    for place in wrong:
-        axes.add_patch(Rectangle((float(place), 0), 1, 2, facecolor="none", edgecolor="black"))
-    axes.set_xlim(-0.1, len(bits) + 0.1)
-    axes.set_ylim(-0.1, 2.1)
-    axes.set_xticks([])
-    axes.set_yticks([0.5, 1.5], ["goal", "bits"])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    there = f"{len(wrong)} of {len(bits)} wrong" if len(wrong) else "reached"
-    axes.set_title(f"step {steps}, {there}")
-    return pixels_of(figure)
-
-
 #: The observations of an episode so far.
 Seen = Sequence[Mapping[str, NDArray[Any]]]
 
 
 class Picture(NamedTuple):
-    """A drawing function of an environment."""
+    """How an environment is drawn."""
 
     draw: Callable[[Any, Seen], NDArray[np.uint8]]  # from its specification and observations
     fps: int  # steps per second in a film
@@ -213,12 +161,48 @@ def _of_predator_prey(spec: PredatorPreySpec, seen: Seen) -> NDArray[np.uint8]:
 
 
 def _of_point_reach(spec: PointReachSpec, seen: Seen) -> NDArray[np.uint8]:
-    path = np.stack([obs["achieved_goal"] for obs in seen])
-    return draw_reach(path, seen[-1]["desired_goal"], spec.threshold, spec.range)
+    """The way to the target, which is reached within the disc; [480, 480, 3]."""
+    path, target = np.stack([obs["achieved_goal"] for obs in seen]), seen[-1]["desired_goal"]
+    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
+    colour = PREY["color"]
+    disc = Circle(tuple(target), spec.threshold, facecolor=colour, alpha=0.35, linewidth=0)
+    axes.add_patch(disc)
+    axes.plot(*target, color=colour, marker="+", markersize=8)
+    _path(axes, PREDATOR, path, spec.range)
+    _box(axes, spec.range, solid=False)
+    axes.spines[:].set_color(SHADOW)
+    distance = float(np.linalg.norm(path[-1] - target))
+    there = "reached" if distance <= spec.threshold else f"distance {distance:.2f}"
+    axes.set_title(f"step {len(path) - 1}, {there}")
+    return pixels_of(figure)
 
 
 def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
-    return draw_bits(seen[-1]["achieved_goal"], seen[-1]["desired_goal"], len(seen) - 1)
+    """The bits above their goal, wrong ones framed; [240, 480, 3]."""
+    bits, goal = seen[-1]["achieved_goal"], seen[-1]["desired_goal"]
+    figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
+    wrong = np.flatnonzero(bits != goal)
+    for height, row, look in ((1, bits, PREDATOR), (0, goal, PREY)):
+        for i, bit in enumerate(row):
+            filled = look["color"] if bit else "none"
+            axes.add_patch(
+                Rectangle((i + 0.1, height + 0.1), 0.8, 0.8, facecolor=filled, edgecolor=SHADOW)
+            )
+    for place in wrong:
+        axes.add_patch(Rectangle((float(place), 0), 1, 2, facecolor="none", edgecolor="black"))
+    axes.set_xlim(-0.1, len(bits) + 0.1)
+    axes.set_ylim(-0.1, 2.1)
+    axes.set_xticks([])
+    axes.set_yticks([0.5, 1.5], ["goal", "bits"])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    there = f"{len(wrong)} of {len(bits)} wrong" if len(wrong) else "reached"
+    axes.set_title(f"step {len(seen) - 1}, {there}")
+    return pixels_of(figure)
 
 
 #: By environment ID; an environment without an entry can be trained, but not watched.

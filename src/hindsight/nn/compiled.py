@@ -17,6 +17,8 @@ from hindsight.io.compiled import compiled
 
 Numbers = NDArray[np.float32]
 Sizes = NDArray[np.int64]
+#: A row of parameters and Adam's first and second moments of them, updated in place.
+Optimised = tuple[Numbers, Numbers, Numbers]
 
 # The rational approximation of tanh of Eigen and XLA, x P(x^2) / Q(x^2), with an error below 5e-7.
 _BOUND = np.float32(7.90531110763549805)
@@ -119,8 +121,10 @@ def backward(
     relu: bool,
     delta: Numbers,
     grad: Numbers,
-) -> None:
+) -> Numbers:
     """Write the gradient with respect to `row` into `grad`; call `forward` first.
+
+    If `grad` is empty, return the gradient [n, in] with respect to the inputs instead.
 
     Args:
         row, sizes, n, layers, most, relu: as in `forward`.
@@ -135,42 +139,22 @@ def backward(
         place -= n_out * (n_in + 1)
         at -= most * n_in
         d = delta[here, : n * n_out].reshape(n, n_out)
-        x = layers[at : at + n * n_in].reshape(n, n_in)
-        d_bias = grad[place : place + n_out]
         weights = slice(place + n_out, place + n_out * (n_in + 1))
-        np.dot(d.T, x, grad[weights].reshape(n_out, n_in))
-        d_bias[:] = 0
-        for sample in range(n):
-            for j in range(n_out):
-                d_bias[j] += d[sample, j]
-        if i > 0:
+        if len(grad):
+            x = layers[at : at + n * n_in].reshape(n, n_in)
+            np.dot(d.T, x, grad[weights].reshape(n_out, n_in))
+            d_bias = grad[place : place + n_out]
+            d_bias[:] = 0
+            for sample in range(n):
+                for j in range(n_out):
+                    d_bias[j] += d[sample, j]
+        if i > 0 or not len(grad):
             here = 1 - here
             before = delta[here, : n * n_in]
             np.dot(d, row[weights].reshape(n_out, n_in), before.reshape(n, n_in))
-            _activation_gradient(before, layers[at : at + n * n_in], relu)
-
-
-@compiled
-def input_gradient(
-    row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool, delta: Numbers
-) -> Numbers:
-    """The gradient [n, in] with respect to the inputs; arguments as in `backward`."""
-    last = len(sizes) - 2
-    place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
-    here = 0
-    before = delta[here, : n * sizes[-1]]
-    for i in range(last, -1, -1):
-        n_in, n_out = sizes[i], sizes[i + 1]
-        place -= n_out * (n_in + 1)
-        at -= most * n_in
-        d = delta[here, : n * n_out].reshape(n, n_out)
-        here = 1 - here
-        before = delta[here, : n * n_in]
-        weight = row[place + n_out : place + n_out * (n_in + 1)].reshape(n_out, n_in)
-        np.dot(d, weight, before.reshape(n, n_in))
-        if i > 0:
-            _activation_gradient(before, layers[at : at + n * n_in], relu)
-    return before.reshape(n, sizes[0])
+            if i > 0:
+                _activation_gradient(before, layers[at : at + n * n_in], relu)
+    return delta[here, : n * sizes[0]].reshape(n, sizes[0])
 
 
 @compiled
@@ -181,20 +165,14 @@ def norm(grad: Numbers) -> float:
 
 @compiled
 def adam(
-    row: Numbers,
-    grad: Numbers,
-    scale: float,
-    m: Numbers,
-    v: Numbers,
-    steps: float,
-    learning_rate: float,
-    eps: float,
-    weight_decay: float,
-) -> None:
+    optimised: Optimised, grad: Numbers, scale: float, steps: float, learning_rate: float,
+    eps: float, weight_decay: float,
+) -> None:  # fmt: skip
     """Step number `steps` of Adam (Kingma & Ba 2015, Algorithm 1) with `scale` times the gradient.
 
     Weight decay is added to the gradient.  With a learning rate of 0, the row does not change.
     """
+    row, m, v = optimised
     correction1 = -math.expm1(math.log(0.9) * steps)
     correction2 = -math.expm1(math.log(0.999) * steps)
     moves = learning_rate > 0

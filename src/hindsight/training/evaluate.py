@@ -18,7 +18,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, one_sentence
 from hindsight.specs.gymnasium import registered
 from hindsight.specs.spaces import action_of, row_of, size
-from hindsight.training.policies import policy_of, random_policy_of
+from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
@@ -144,22 +144,14 @@ def _episodes(
     return Evaluation(*means, float(lengths.mean()), returns, successes)
 
 
-class Played(NamedTuple):
-    """The result of one episode."""
-
-    returned: float
-    steps: int
-    success: float  # 1 or 0; NaN if the environment does not report success
-
-
 def episode(
     act: Actor,
     env: gymnasium.Env[Any, Any],
     seed: int,
     where: EnvironmentSpec | None = None,
     look: Callable[[], None] = lambda: None,
-) -> Played:
-    """Play one episode.
+) -> tuple[float, int, float]:
+    """Play one episode; returns its return, its steps, and success: 1 or 0, or NaN if unknown.
 
     Args:
         act: chooses the actions.
@@ -181,7 +173,7 @@ def episode(
     said = success_in(info)
     if said is None and where is not None:
         said = where.succeeded(before, obs, info)
-    return Played(returned, steps, np.nan if said is None else float(said))
+    return returned, steps, np.nan if said is None else float(said)
 
 
 def actor_of(
@@ -201,10 +193,7 @@ def actor_of(
     spaces, space = env.observation_space, env.action_space
     assert isinstance(spaces, Dict) and isinstance(space, Box | Discrete)
     seen = {key: spaces[key] for key in spec.environment.keys}
-    rows = row[None]
-    choose = policy_of(spec, rows)
-    if generator is not None:
-        choose = random_policy_of(spec, rows, generator)
+    choose = policy_of(spec, row[None], generator)
 
     @torch.no_grad()
     def act(obs: Mapping[str, Any]) -> Any:
@@ -225,15 +214,10 @@ def _made(
     environment: str | gymnasium.Env[Any, Any], parameters: dict[str, Any]
 ) -> gymnasium.Env[Any, Any]:
     if not isinstance(environment, str):
-        if hasattr(environment, "num_envs"):
-            raise SpecError(
-                "environment: a vector environment is not allowed; pass a single environment or an "
-                "id for gymnasium.make"
-            )
         if not isinstance(environment, gymnasium.Env):
             raise SpecError(
                 f"environment: an object of type {type(environment).__name__} is not allowed; it "
-                "must be a gymnasium environment or an id for gymnasium.make"
+                "must be a single gymnasium environment or an id for gymnasium.make"
             )
         if parameters:
             raise SpecError("parameters: only allowed if the environment is given by its id")

@@ -36,6 +36,9 @@ class Finished:
     origin: dict[str, Any]  # the cell, and the machine and versions that trained it
 
 
+NOTHING = Finished(pa.table({"phase": pa.array([], pa.string())}), {}, [], 0.0, {})
+
+
 def finished(root: Path, spec: CellSpec) -> Finished | None:
     """Load a cell below `root`; None unless its files are complete and made by the current code."""
     name = file_name(spec)

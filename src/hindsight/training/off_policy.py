@@ -18,7 +18,7 @@ from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
-from hindsight.streams import Purpose, stream
+from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row
 from hindsight.training.runs import Runs
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
 #: as a thousand numbers, but the numbers of a thousand steps would not fit into the cache.
 CHUNK = 50
+FLOAT = np.float32
 #: The actions [run, env, ...] of a chunk's step, from its number and the observations.
 Behaviour = Callable[[int, Tensor], Tensor]
 
@@ -154,7 +155,8 @@ class OffPolicyRuns(Runs):
         for i, since in enumerate(self.switched):
             if since is not None:
                 uniform[i, ..., 1] = 1  # never relabelled
-        normal = self._update_noise(index, n_updates)
+        size = (n_updates, self.module.NOISES * spec.batch_size, self.env.action_size)
+        normal = self.drawn(Purpose.UPDATE, index, lambda g: g.standard_normal(size, FLOAT))
         self.env.prepare_rollout(index + 1, steps)
         taken: list[tuple[Tensor, ...]] = []
         update = 0
@@ -199,9 +201,12 @@ class OffPolicyRuns(Runs):
 
     def _behaviour(self, index: int, steps: int) -> Behaviour:
         """Draw a chunk's random numbers; returns its actions as a function of step and obs."""
-        spec = self.algorithm
-        noise, warm_up = self._exploration(index, steps)
-        at_random = self._at_random(index, steps)
+        spec, size = self.algorithm, (self.algorithm.n_envs, steps)
+        noise, warm_up = self._exploration(index, size)
+        at_random = None
+        if spec.uniform_share:
+            uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
+            at_random = uniform < spec.uniform_share
 
         def actions_at(t: int, obs: Tensor) -> Tensor:
             starting = self.steps * spec.n_envs < spec.learning_starts
@@ -223,26 +228,21 @@ class OffPolicyRuns(Runs):
         finished = steps >= self.spec.environment.step_limit
         return enough and finished and steps % spec.train_freq == 0
 
-    def _exploration(self, index: int, steps: int) -> tuple[Tensor, Tensor]:
-        """Draw the policy's noise and uniform random actions, both [run, env, step, ...]."""
-        env, n_envs = self.env, self.algorithm.n_envs
-        size = (n_envs, steps, 2 if env.n_choices else env.action_size)
-        generators = [stream(seed, Purpose.POLICY, index) for seed in self.seeds]
-        uniform = torch.from_numpy(np.stack([g.random(size, np.float32) for g in generators]))
-        uniform = uniform.to(self.device)
-        if env.n_choices:
-            return uniform, (uniform[..., 1] * env.n_choices).long()
-        normal = np.stack([g.standard_normal(size, np.float32) for g in generators])
-        return torch.from_numpy(normal).to(self.device), 2 * uniform - 1
+    def _exploration(self, index: int, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Draw the policy's noise and uniform random actions, both [run, env, step, ...].
 
-    def _at_random(self, index: int, steps: int) -> Tensor | None:
-        """Choose the continuous actions that are uniform, [run, env, step]; None: never any."""
-        spec, size = self.algorithm, (self.algorithm.n_envs, steps)
-        if not spec.uniform_share:
-            return None
-        streams = [stream(seed, Purpose.UNIFORM_ACTIONS, index) for seed in self.seeds]
-        uniform = torch.from_numpy(np.stack([s.random(size, np.float32) for s in streams]))
-        return (uniform < spec.uniform_share).to(self.device)
+        size: environments and steps.
+        """
+        n_choices, each = self.env.n_choices, (*size, self.env.action_size)
+        if n_choices:
+            uniform = self.drawn(Purpose.POLICY, index, lambda g: g.random((*size, 2), FLOAT))
+            return uniform, (uniform[..., 1] * n_choices).long()
+
+        def draw(generator: np.random.Generator) -> np.ndarray:
+            return np.stack([generator.random(each, FLOAT), generator.standard_normal(each, FLOAT)])
+
+        uniform, normal = self.drawn(Purpose.POLICY, index, draw).unbind(1)
+        return normal, 2 * uniform - 1
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Sample the algorithm's exploratory actions."""
@@ -250,15 +250,6 @@ class OffPolicyRuns(Runs):
             obs = self.standardiser(obs)
         actions: Tensor = self.module.explore(self.state, obs, noise, self.algorithm)
         return actions
-
-    def _update_noise(self, index: int, updates: int) -> Tensor:
-        """Draw standard normal numbers for the updates' actions, [run, update, n, action]."""
-        size = (updates, self.module.NOISES * self.algorithm.batch_size, self.env.action_size)
-        normal = [
-            stream(seed, Purpose.UPDATE, index).standard_normal(size, np.float32)
-            for seed in self.seeds
-        ]
-        return torch.from_numpy(np.stack(normal)).to(self.device)
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
         """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""

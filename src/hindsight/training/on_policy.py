@@ -21,7 +21,7 @@ from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
-from hindsight.streams import Purpose, stream
+from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
@@ -106,9 +106,7 @@ class OnPolicyRuns(Runs):
 
     def _learn(self, rollout: Rollout, mode: Mode, runs: Tensor) -> dict[str, Tensor]:
         """Relabel, estimate advantages and update the runs with these indices; returns columns."""
-        everyone = len(runs) == len(self.seeds)
-        part = self.optimiser if everyone else self.optimiser.take(runs)
-        rollout = rollout if everyone else rollout.select(runs)
+        part, rollout = self.optimiser.take(runs), rollout.select(runs)
         seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
         real, copies = self._relabel(rollout, mode, seeds)
@@ -119,8 +117,7 @@ class OnPolicyRuns(Runs):
         imitation = mechanism(self.agent, part.rows, samples, log_ratio)
         order = self.module.orders(seeds, self.iteration, samples.valid, spec.n_epochs)
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
-        if not everyone:
-            self.optimiser.put(runs, part)
+        self.optimiser.put(runs, part)
         self.learned.append((seeds, samples, real, copies))
         ends_it = self.env.task.terminates_on_success
         before = success_counts(Trajectories.real(rollout), ends_it)
@@ -237,12 +234,13 @@ class OnPolicyRuns(Runs):
         """Draw the rollout's random numbers for `collect`, [step, run, env, ...]."""
         spec = self.algorithm
         size = (spec.n_steps, spec.n_envs, self.agent.policy.sizes[-1])
-        generators = [stream(seed, Purpose.POLICY, self.iteration) for seed in self.seeds]
         if self.agent.discrete:
-            noise = [g.gumbel(size=size).astype(np.float32) for g in generators]
+            noise = self.drawn(Purpose.POLICY, self.iteration, lambda g: g.gumbel(size=size))
         else:
-            noise = [g.standard_normal(size, np.float32) for g in generators]
-        return torch.from_numpy(np.stack(noise, axis=1)).to(self.device)
+            noise = self.drawn(
+                Purpose.POLICY, self.iteration, lambda g: g.standard_normal(size, np.float32)
+            )
+        return noise.float().movedim(0, 1).contiguous()
 
     def evaluate(self) -> dict[str, Tensor]:
         """Play the evaluation episodes; also returns entropies of the last iteration's samples."""

@@ -50,29 +50,20 @@ def initial_row(spec: "CellSpec", seed: int = 0) -> Tensor:
     return row
 
 
-def policy_of(spec: "CellSpec", rows: Tensor) -> Policy:
-    """Return the deterministic policy of `rows` [run, parameter]; of SAC and PPO, the mode."""
-    agent, algorithm = agent_of(spec), spec.algorithm
-    module = module_of(algorithm)
-    if algorithm.on_policy:
-        mode: Policy = module.mode(agent, rows, algorithm)
-        return mode
-    return partial(module.act, module.State(agent, rows, torch.zeros(len(rows))))
+def policy_of(spec: "CellSpec", rows: Tensor, generator: torch.Generator | None = None) -> Policy:
+    """Return the policy of `rows` [run, parameter].
 
-
-def random_policy_of(spec: "CellSpec", rows: Tensor, generator: torch.Generator) -> Policy:
-    """Return the policy of `rows` [run, parameter] that samples its actions as in training.
-
-    TD3 and DDPG are deterministic; the noise that their training loop adds is left out.
+    generator: samples actions as in training; None: deterministic actions, of SAC and PPO the mode.
+        TD3 and DDPG are always deterministic, without the noise that their training loop adds.
     """
     agent, algorithm, where = agent_of(spec), spec.algorithm, spec.environment
     module = module_of(algorithm)
-    if not algorithm.stochastic:
-        return policy_of(spec, rows)
     if algorithm.on_policy:
-        sampler: Policy = module.sampler(agent, rows, algorithm, generator)
-        return sampler
+        policy: Policy = module.behaviour(agent, rows, algorithm, generator)
+        return policy
     state = module.State(agent, rows, torch.zeros(len(rows)))
+    if generator is None or not algorithm.stochastic:
+        return partial(module.act, state)
 
     def explore(obs: Tensor) -> Tensor:
         size = obs.shape[:-1]

@@ -43,16 +43,15 @@ class PolicyFile:
         if not {"spec", "seeds", "rows"} <= saved.keys():
             raise FileError(f"{path}: is not a policy file")
         seeds, rows = saved["seeds"], saved["rows"]
+        wrong = ""
         if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-            raise FileError(f"{path}: is not a policy file: its seeds are not whole numbers")
-        if not isinstance(rows, Tensor) or rows.dtype != torch.float32:
-            raise FileError(
-                f"{path}: is not a policy file: its parameters are not real numbers (float32)"
-            )
-        if rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
-            raise FileError(
-                f"{path}: is not a policy file: it lacks one row of parameters per seed"
-            )
+            wrong = "its seeds are not whole numbers"
+        elif not isinstance(rows, Tensor) or rows.dtype != torch.float32:
+            wrong = "its parameters are not real numbers (float32)"
+        elif rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
+            wrong = "it lacks one row of parameters per seed"
+        if wrong:
+            raise FileError(f"{path}: is not a policy file: {wrong}")
         acts_only = saved.get("part") == "actor"
         return cls(path, values_of(saved["spec"], path), seeds, rows, acts_only, saved)
 

@@ -56,7 +56,7 @@ class RecentEpisodes:
         """Keep only the runs with these indices."""
         self.episodes = [self.episodes[i] for i in runs.tolist()]
         for name in OF_RUNS:
-            setattr(self, name, getattr(self, name)[runs])
+            setattr(self, name, getattr(self, name)[runs.cpu()])
 
     def state_dict(self) -> dict[str, object]:
         """Everything a checkpoint needs."""

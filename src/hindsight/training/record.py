@@ -25,7 +25,7 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.finished import DIVERGED, Finished, diverged_runs, reusable
+from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable
 from hindsight.training.runs import Runs, runs_of
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
@@ -54,7 +54,7 @@ class Record:
         #: The largest number of runs that trained together.
         self.runs_per_axis = 0
         #: Runs taken from a cell with another number of seeds.
-        self.reused: Finished | None = None
+        self.reused = NOTHING
 
     def path(self, kind: str, suffix: str) -> Path:
         """Return the path of one of the cell's files."""
@@ -66,7 +66,8 @@ class Record:
         `reuses`: also take runs from a cell that differs only in its number of seeds.
         """
         self._sweep()
-        self.reused = reusable(self.root, self.spec) if reuses else None
+        if reuses:
+            self.reused = reusable(self.root, self.spec) or NOTHING
         return self._resume(workers)
 
     @property
@@ -78,8 +79,7 @@ class Record:
     @property
     def steps(self) -> int:
         """Steps of all runs to train, if none ends early."""
-        reused = len(self.reused.runs) if self.reused else 0
-        return self.spec.steps * (self.spec.seeds - reused)
+        return self.spec.steps * (self.spec.seeds - len(self.reused.runs))
 
     def add(self, phase: str, rows: dict[str, np.ndarray]) -> None:
         """Append one row per run to the curves."""
@@ -104,7 +104,7 @@ class Record:
 
     def write(self) -> None:
         """Write the result files; every run must have ended."""
-        policies = {**(self.reused.policies if self.reused else {}), **self.policies}
+        policies = self.reused.policies | self.policies
         kept = sorted(policies)
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         save(
@@ -139,7 +139,7 @@ class Record:
 
     def _all_ended(self) -> list[dict[str, Any]]:
         """Return how each run ended, reused runs first."""
-        return [*(self.reused.runs if self.reused else ()), *self.ended]
+        return [*self.reused.runs, *self.ended]
 
     def _table(self) -> pa.Table:
         """Return the curves, sorted by phase, seed and step; NaN where a phase lacks a column."""
@@ -152,9 +152,7 @@ class Record:
             }
             rows = len(next(iter(columns.values()), ()))
             phases.append(pa.table({"phase": [phase] * rows, **columns}))
-        if self.reused is not None:
-            phases.append(self.reused.table)
-        table = pa.concat_tables(phases, promote_options="permissive")
+        table = pa.concat_tables([*phases, self.reused.table], promote_options="permissive")
         table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
         curves = {"phase": table["phase"]}
         for name in table.column_names[1:]:
@@ -192,9 +190,9 @@ class Record:
             "share_of_time": "what runs do together is shared among them alike; the updates of "
             "runs with and without hindsight count apart",
             "runs_per_axis": self.runs_per_axis or len(self._all_ended()),
-            "seconds": self.seconds + (self.reused.seconds if self.reused else 0.0),
+            "seconds": self.seconds + self.reused.seconds,
             "evaluation_seconds": self.evaluation_seconds,
-            **({"reused": self.reused.origin} if self.reused else {}),
+            **({"reused": self.reused.origin} if self.reused.origin else {}),
             "runs": sorted(self._all_ended(), key=lambda run: run["seed"]),
         }
 
@@ -225,18 +223,18 @@ class Record:
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
                 return None
             runs = self._continue(saved, workers)
-        except DamagedError as error:
+        except (
+            DamagedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError,
+        ) as error:  # fmt: skip
             set_aside(path)
-            print(f"{error}; set aside, training starts from scratch", file=sys.stderr)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
-            set_aside(path)
-            why = f"does not fit its cell ({reason(error)})"
-            print(f"{path}: {why}; set aside, training starts from scratch", file=sys.stderr)
-        else:
-            at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
-            print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
-            return runs
-        return None
+            told = f"{path}: does not fit its cell ({reason(error)})"
+            if isinstance(error, DamagedError):
+                told = str(error)
+            print(f"{told}; set aside, training starts from scratch", file=sys.stderr)
+            return None
+        at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
+        print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
+        return runs
 
     def _continue(self, saved: dict[str, Any], workers: int | None) -> Runs | None:
         """Restore a checkpoint completely, or raise and change nothing; returns its runs."""

@@ -3,7 +3,7 @@
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
+from hindsight.envs.step import Step
 from hindsight.io.compiled import ENABLED
+from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, module_of
 from hindsight.training.recent import RecentEpisodes
@@ -98,6 +100,13 @@ class Runs(ABC):
     def parts(self) -> dict[str, Any]:
         """Further objects with a run axis: they have `select`, `state_dict`, `load_state_dict`."""
 
+    def drawn(
+        self, purpose: Purpose, index: int, draw: Callable[[np.random.Generator], np.ndarray]
+    ) -> Tensor:
+        """What `draw` makes of each run's stream for a purpose and an index, [run, ...]."""
+        arrays = [draw(stream(seed, purpose, index)) for seed in self.seeds]
+        return torch.from_numpy(np.stack(arrays)).to(self.device)
+
     @property
     def env_steps(self) -> int:
         """Environment steps of each run so far."""
@@ -144,7 +153,7 @@ class Runs(ABC):
         env, test = self.end_test_env, self.spec.end_test
         if env is None or test is None or self.env_steps % test.every:
             return [False] * len(self.seeds)
-        returns, _, _ = self._play(env, first=self.env_steps // test.every)
+        returns, _, _ = play(env, self.policy(), first=self.env_steps // test.every)
         return (returns.mean(1) >= 1).tolist()
 
     def episodes(self) -> dict[str, Tensor]:
@@ -167,38 +176,15 @@ class Runs(ABC):
             **{name: value.detach().cpu().double().numpy() for name, value in columns.items()},
         }
 
-    @torch.no_grad()
     def evaluate(self) -> dict[str, Tensor]:
         """Play the fixed evaluation episodes with deterministic actions; returns columns [run]."""
-        played = self._play(self.evaluation_env, self.rounds)
+        played = play(self.evaluation_env, self.policy(), self.rounds)
         return self._columns(played.mean(2) / self.rounds)
 
-    @torch.no_grad()
-    def _play(self, env: Environment, rounds: int = 1, first: int = 0) -> Tensor:
-        """Play `rounds` episodes in each environment, from episode number `first` on.
-
-        Returns the sums of return, success and steps over these episodes, [3, run, env].
-        """
-        act, longest = self.policy(), self.spec.environment.step_limit
-        env.rewind(first)
-        env.prepare_rollout(first, longest)
-        g, shape = env.goal_size, env.elapsed.shape
-        left = torch.full(shape, rounds, device=self.device)
-        returns, success, length = sums = torch.zeros(3, *shape, device=self.device)
-        for _ in range(longest * rounds):
-            going = left > 0
-            desired = env.state[..., g : 2 * g].clone()
-            step = env.step(act(env.state))
-            reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
-            if step.rest is not None:
-                reward = reward + step.rest
-            returns += going * reward
-            length += going
-            over = going & (step.terminated | step.truncated)
-            # If success does not end an episode, the last step decides.
-            success += over & step.success
-            left -= over.long()
-        return sums
+    @property
+    def _kept(self) -> dict[str, Any]:
+        """All objects with a run axis that a checkpoint keeps."""
+        return {"env": self.env, "recent": self.recent, "clock": self.clock, **self.parts}
 
     def select(self, runs: Tensor) -> None:
         """Keep only the runs with these indices."""
@@ -206,9 +192,8 @@ class Runs(ABC):
             values = getattr(self, name)
             setattr(self, name, [values[i] for i in runs.tolist()])
         tested = [self.end_test_env] if self.end_test_env is not None else []
-        for part in (self.env, self.evaluation_env, *tested, self.clock, *self.parts.values()):
+        for part in (*self._kept.values(), self.evaluation_env, *tested):
             part.select(runs)
-        self.recent.select(runs.cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a checkpoint needs; all lists and tensors are [run, ...].
@@ -218,10 +203,7 @@ class Runs(ABC):
         return {
             "iteration": self.iteration,
             **{name: getattr(self, name) for name in OF_RUNS},
-            "env": self.env.state_dict(),
-            "recent": self.recent.state_dict(),
-            "clock": self.clock.state_dict(),
-            **{name: part.state_dict() for name, part in self.parts.items()},
+            **{name: part.state_dict() for name, part in self._kept.items()},
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -229,12 +211,46 @@ class Runs(ABC):
         if list(saved["seeds"]) != self.seeds:
             raise ValueError(f"its runs have the seeds {saved['seeds']}, not {self.seeds}")
         self.iteration = saved["iteration"]
-        for name in ("env", "recent", "clock"):
-            getattr(self, name).load_state_dict(saved[name])
-        for name, part in self.parts.items():
+        for name, part in self._kept.items():
             part.load_state_dict(saved[name])
         for name in OF_RUNS:
             setattr(self, name, list(saved[name]))
+
+
+@torch.no_grad()
+def play(
+    env: Environment,
+    policy: Policy,
+    rounds: int = 1,
+    first: int = 0,
+    look: Callable[[Step], None] = lambda step: None,
+) -> Tensor:
+    """Play `rounds` episodes in each environment, from episode number `first` on.
+
+    look: called with every step.
+
+    Returns the sums of return, success and steps over these episodes, [3, run, env].
+    """
+    longest, g, shape = env.spec.step_limit, env.goal_size, env.elapsed.shape
+    env.rewind(first)
+    env.prepare_rollout(first, longest)
+    left = torch.full(shape, rounds, device=env.device)
+    returns, success, length = sums = torch.zeros(3, *shape, device=env.device)
+    for _ in range(longest * rounds):
+        going = left > 0
+        desired = env.state[..., g : 2 * g].clone()
+        step = env.step(policy(env.state))
+        look(step)
+        reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
+        if step.rest is not None:
+            reward = reward + step.rest
+        returns += going * reward
+        length += going
+        over = going & (step.terminated | step.truncated)
+        # If success does not end an episode, the last step decides.
+        success += over & step.success
+        left -= over.long()
+    return sums
 
 
 def runs_of(

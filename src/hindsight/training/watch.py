@@ -20,7 +20,6 @@ from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.workers import Slot
 from hindsight.io.files import FileError, write_whole
-from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
@@ -28,6 +27,7 @@ from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
+from hindsight.training.runs import play
 
 #: MuJoCo's rendering backends that need no screen.
 HEADLESS = ("egl", "osmesa")
@@ -42,8 +42,7 @@ class Filmed:
     caught: bool  # whether the episode succeeded
 
 
-@torch.no_grad()
-def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
+def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
     """Play predator-prey's evaluation episodes with a run's mean actions; returns the positions.
 
     Args:
@@ -52,17 +51,13 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         episodes: number of episodes.
         seed: seed of the episodes.
     """
-    act, where = policy_of(spec, row[None]), spec.environment
+    policy, where = policy_of(spec, row[None]), spec.environment
     if not isinstance(where, PredatorPreySpec):
         raise SpecError(f"only PredatorPrey-v0 has a predator and a prey; this is {where.id}")
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
-    n, longest = where.n_dims, where.step_limit
-    env.prepare_rollout(0, longest)
-    seen, length = [env.state[0].clone()], torch.full((episodes,), longest)
-    for t in range(1, longest + 1):
-        step = env.step(act(env.state))
-        seen.append(step.next_obs[0].clone())
-        length = torch.where(step.terminated[0] & (length > t), t, length)
+    n = where.n_dims
+    seen = [env.state[0].clone()]
+    _, _, lengths = play(env, policy, look=lambda step: seen.append(step.next_obs[0].clone()))
     paths = torch.stack(seen, 1).numpy()
     achieved, prey = paths[..., :n], paths[..., n : 2 * n]
     pushes = where.pushes_object
@@ -72,7 +67,7 @@ def play(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             predator[e, :end], prey[e, :end], where.grid_size, where.interception_distance,
             where.prey, achieved[e, :end] if pushes else None,
         )
-        for e, end in enumerate((1 + length).tolist())
+        for e, end in enumerate((1 + lengths[0].long()).tolist())
     ]  # fmt: skip
 
 
@@ -93,11 +88,11 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         FileError: the environment cannot be rendered without a screen.
     """
     where = spec.environment
-    if where.foreign:
-        choose_headless(where)
     env = where.make(render_mode="rgb_array")
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
+    if where.foreign:
+        choose_headless(env)
     act, speed = actor_of(spec, row, env), int(env.metadata.get("render_fps", 25))
     filmed = []
     for number in range(episodes):
@@ -107,26 +102,13 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             frames.append(np.array(env.render(), np.uint8))
 
         first = Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, number)
-        found = episode(act, env, first, where, look)
-        filmed.append(Filmed(frames, speed, found.success == 1))
+        _, _, success = episode(act, env, first, where, look)
+        filmed.append(Filmed(frames, speed, success == 1))
     env.close()
     return filmed
 
 
-def _has_mujoco(where: EnvironmentSpec) -> bool:
-    """Whether MuJoCo simulates and renders the environment."""
-    env = where.make()
-    parts = [env.unwrapped, *(x for x in vars(env.unwrapped).values() if isinstance(x, gym.Env))]
-    found = any(
-        type(value).__module__.partition(".")[0] == "mujoco"
-        for part in parts
-        for value in vars(part).values()
-    )
-    env.close()
-    return found
-
-
-def choose_headless(where: EnvironmentSpec) -> None:
+def choose_headless(env: gym.Env[Any, Any]) -> None:
     """Make MuJoCo render without a screen: with MUJOCO_GL, or the first backend that works.
 
     Does nothing for an environment that MuJoCo does not render.
@@ -134,7 +116,10 @@ def choose_headless(where: EnvironmentSpec) -> None:
     Raises:
         FileError: MUJOCO_GL, or without it every backend, fails.
     """
-    if not _has_mujoco(where):
+    bare = env.unwrapped
+    parts = [bare, *(x for x in vars(bare).values() if isinstance(x, gym.Env))]
+    values = [value for part in parts for value in vars(part).values()]
+    if not any(type(value).__module__.partition(".")[0] == "mujoco" for value in values):
         return
     chosen = os.environ.get("MUJOCO_GL")
     # Each trial runs in its own process, because a failed backend prevents the use of another.
@@ -150,17 +135,15 @@ def choose_headless(where: EnvironmentSpec) -> None:
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = way
             return
+    why = "neither EGL nor OSMesa works here; on Debian or Ubuntu install libegl1 or libosmesa6"
     if chosen:
-        raise FileError(f"{where.id} cannot be drawn: MUJOCO_GL={chosen} does not work here")
-    raise FileError(
-        f"{where.id} cannot be drawn: neither EGL nor OSMesa works here; on Debian or Ubuntu "
-        "install libegl1 or libosmesa6"
-    )
+        why = f"MUJOCO_GL={chosen} does not work here"
+    raise FileError(f"{env.spec.id if env.spec else env} cannot be drawn: {why}")
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """Write one episode per policy file: the longest of eight, if possible a successful one."""
-    played = [play(*read_policy(path), 8) for path in policies]
+    played = [play_hunts(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 
