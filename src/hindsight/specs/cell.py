@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import NUMBER, AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
+from hindsight.specs.base import (
+    MOST,
+    NUMBER,
+    AlgorithmSpec,
+    Count,
+    EnvironmentSpec,
+    Few,
+    Spec,
+    Steps,
+)
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.specs.limits import LONGEST_NAME, MOST_WEIGHTS, must_be_moderate
 from hindsight.specs.replay import ReplaySpec
 
 
@@ -44,6 +52,10 @@ class EndTestSpec(Spec):
     episodes: Count = 5  # new episodes in each test, with the mean action
 
 
+#: The largest policy network.
+MOST_WEIGHTS = 10**8
+#: Characters of each part of a cell's path; a file name has at most 255 bytes, with its suffix.
+LONGEST_NAME = 150
 #: Defaults for an environment without an id and an algorithm without a name.
 DEFAULTS = {"environment": {"id": "PredatorPrey-v0"}, "algorithm": {"name": "ppo"}}
 
@@ -73,11 +85,11 @@ class CellSpec(Spec):
     hindsight: HindsightSpec | None = None
     #: Off-policy algorithms use this instead of `hindsight`.
     replay: ReplaySpec | None = None
-    seeds: Seeds = 16
+    seeds: Few = 16
     #: First seed, so that tuning can use seeds that no result uses.
     first_seed: Annotated[int, Field(ge=0, le=10**6), NUMBER] = 0
-    steps: Count = 1_000_000
-    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False), NUMBER] | None = 1.3
+    steps: Steps = 1_000_000
+    early_end: Annotated[float, Field(ge=1, le=MOST), NUMBER] | None = 1.3
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 
@@ -95,7 +107,6 @@ class CellSpec(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "CellSpec":
-        must_be_moderate(self.model_dump())
         how, where, her, test = self.algorithm, self.environment, self.hindsight, self.end_test
         discrete = where.n_choices is not None
         continuous = ": set continuous" if "continuous" in type(where).model_fields else ""

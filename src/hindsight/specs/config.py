@@ -18,11 +18,11 @@ from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
     DEVICES,
     NUMBER,
-    Count,
+    Few,
     Fidelity,
     Positive,
-    Seeds,
     Spec,
+    Steps,
     TwoOrMore,
     Widths,
 )
@@ -103,7 +103,7 @@ class Experiment(Spec):
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
-    seeds: Seeds = 16
+    seeds: Few = 16
 
     @property
     def published_as(self) -> str:
@@ -170,8 +170,8 @@ class Part(Spec):
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
     #: Levels of each varied key, each with a part that narrows it further.
     levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
-    seeds: Seeds | None = None
-    steps: Count | None = None
+    seeds: Few | None = None
+    steps: Steps | None = None
     evaluation: EvaluationSpec | None = None
     #: False: no test, even if the preset has one.
     end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
@@ -213,8 +213,8 @@ class Size(Spec):
 
     hidden: Widths
     n_steps: TwoOrMore = 2048
-    seeds: Seeds
-    steps: Count
+    seeds: Few
+    steps: Steps
     early_end: Annotated[float, NUMBER] | None = 1.3
     #: Only for SAC as released, and only if runs may end early.
     end_test: EndTestSpec | None = EndTestSpec()
@@ -246,8 +246,8 @@ class Config(Spec):
 
     hidden: Widths | None = None
     n_steps: Annotated[int, NUMBER] | None = None
-    seeds: Seeds | None = None
-    steps: Count | None = None
+    seeds: Few | None = None
+    steps: Steps | None = None
     early_end: Annotated[float, NUMBER] | None = None
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec | None = None
