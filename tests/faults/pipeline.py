@@ -222,18 +222,6 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
     return f"ended, with {kept} of 2 cells kept" if status else "went on to the end"
 
 
-def a_cell_is_killed(project: Project) -> str:
-    return struck(project, "hindsight\0cell", signal.SIGKILL)
-
-
-def snakemake_is_killed(project: Project) -> str:
-    return struck(project, "\0snakemake\0", signal.SIGKILL)
-
-
-def replicate_is_killed(project: Project) -> str:
-    return struck(project, "hindsight\0replicate", signal.SIGKILL)
-
-
 def replicate_is_stopped(project: Project) -> str:
     number = project.rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     return struck(project, "hindsight\0replicate", number)
@@ -328,47 +316,8 @@ def a_derived_file_is_damaged(project: Project, pattern: str) -> str:
     return f"{told}: rewritten, the same command completed"
 
 
-def config_cannot_be_read(project: Project) -> str:
-    """By `hindsight replicate`, or by Snakemake itself."""
-    config = project.folder / "config.yaml"
-    whole = config.read_bytes()
-    told, more, named = project.rng.choice(
-        [
-            ("in Latin-1", "# é".encode("latin-1"), "is not UTF-8 text"),
-            ("a key given twice", b"preset: laptop\n", "key 'preset' is given twice, in lines"),
-            ("a bracket that is not closed", b"a: [1\n", "is not YAML"),
-        ]
-    )
-    config.write_bytes(whole + more)
-    command = project.start("snakemake", "--cores", "1", *CONFIG)
-    demand(command.wait() != 0 and named in command.said, f"no sentence: {command.said}")
-    command = project.start()
-    demand(command.wait() == 1, command.said)
-    lines = command.said.splitlines()
-    demand(len(lines) == 1 and named in lines[0], f"no sentence: {command.said}")
-    config.write_bytes(whole)
-    return f"{told}: reported by replicate and by Snakemake"
-
-
-def a_number_out_of_bounds(project: Project) -> str:
-    pair = project.rng.choice(["seeds=1000000000", f"steps={10**23}", "hidden=[]"])
-    key = pair.partition("=")[0]
-    for command in (
-        ("snakemake", "--cores", "1"),
-        ("hindsight", "replicate", "--cores", "1", "--"),
-    ):
-        process = project.start(*command, "--config", "preset=smoke", pair)
-        demand(process.wait() != 0, f"{pair} was taken: {process.said}")
-        lines = [x for x in process.said.splitlines() if f"{key}: " in x and "is not allowed" in x]
-        demand(len(lines) == 1, f"no sentence: {process.said}")
-    return f"{key}: reported by replicate and by Snakemake"
-
-
-def without_a_home(project: Project) -> str:
-    command = project.start("env", "HOME=/proc/none", *REPLICATE)
-    demand(command.wait() == 0, f"{command.said}\n{project.log}")
-    demand("HOME /proc/none cannot be used" in command.said, command.said)
-    return "a temporary one is used"
+def killed(word: str) -> Callable[[Project], str]:
+    return partial(struck, word=word, number=signal.SIGKILL)
 
 
 #: What each begins with: a project that is new, half or wholly run, or run by other code.
@@ -376,9 +325,9 @@ NEW, HALF, WHOLE, EDITED = "new", "half", "whole", "edited"
 #: The commands of the pipeline's jobs.
 JOBS = ("cell", "summarise", "draw", "claims", "report")
 FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
-    "pipeline: a cell gets SIGKILL": (a_cell_is_killed, HALF),
-    "pipeline: Snakemake gets SIGKILL": (snakemake_is_killed, HALF),
-    "pipeline: replicate gets SIGKILL": (replicate_is_killed, HALF),
+    "pipeline: a cell gets SIGKILL": (killed("hindsight\0cell"), HALF),
+    "pipeline: Snakemake gets SIGKILL": (killed("\0snakemake\0"), HALF),
+    "pipeline: replicate gets SIGKILL": (killed("hindsight\0replicate"), HALF),
     "pipeline: replicate gets SIGTERM, SIGINT or SIGHUP": (replicate_is_stopped, HALF),
     "pipeline: two at once": (two_at_once, HALF),
     "pipeline: a results file is damaged": (a_result_is_damaged, WHOLE),
@@ -393,9 +342,6 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
         partial(a_derived_file_is_damaged, pattern="results/specs/*/*.json"),
         HALF,
     ),
-    "pipeline: config.yaml cannot be read": (config_cannot_be_read, WHOLE),
-    "pipeline: a number out of bounds": (a_number_out_of_bounds, WHOLE),
-    "pipeline: no home": (without_a_home, WHOLE),
 } | {
     f"pipeline: `{job}` gets SIGKILL at an update": (
         partial(a_job_is_killed_at_an_update, word=job),
