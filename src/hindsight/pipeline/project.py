@@ -17,7 +17,6 @@ The source is a preset or `published`.
 import hashlib
 import math
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -45,8 +44,6 @@ JOB_PREFIX = "hindsight"
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
 #: Files that the page's first screen is made from.
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
-#: The parts of a cell's file name that depend on its number of seeds.
-SEEDS = re.compile(r"-(\d+)seeds(.*)-[0-9a-f]{10}-[0-9a-f]{12}$")
 
 
 class Project:
@@ -107,20 +104,6 @@ class Project:
     def missing(self) -> list[str]:
         """Names of the cells without curves."""
         return [name for name in self.plan.cells if name not in self.there]
-
-    def runs_there(self) -> dict[str, int]:
-        """Runs of missing cells that exist in a cell with another number of seeds, by name."""
-        seeds_of: dict[str, set[int]] = {}
-        for file in (files := files_below(self.root / "cells")):
-            if words := SEEDS.search(file):
-                seeds_of.setdefault(SEEDS.sub(r"\2", file), set()).add(int(words[1]))
-        found = {}
-        for name in self.missing:
-            spec, alike = self.plan.cells[name], SEEDS.sub(r"\2", self.files[name])
-            for seeds in sorted(seeds_of.get(alike, ())):
-                if file_name(spec.model_copy(update={"seeds": seeds})) in files:
-                    found[name] = min(seeds, spec.seeds)
-        return found
 
     def cells_of(self, experiment: str) -> list[str]:
         """Curves behind an experiment's tables; only existing ones if nothing is trained."""

@@ -5,7 +5,7 @@ selects parts of these grids and sets the size of a run.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,29 +176,29 @@ class Part(Spec):
     #: False: no test, even if the preset has one.
     end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
 
-    def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
-        """Whether a point of the grid belongs to this part."""
-        if where.spawn is None:
-            here = self.tasks is None or where.task in self.tasks
-        else:
-            here = where.spawn in self.spawns and (self.preys is None or where.prey in self.preys)
-        levels = all(level[key] in values for key, values in self.levels.items())
-        return here and levels and (self.fidelities is None or fidelity in self.fidelities)
+    def at(self, point: dict[str, Any]) -> list["Part"] | None:
+        """This part and those inside it that apply at a point of the grid; None if it lacks it.
 
-    def at(self, where: "Condition", fidelity: Fidelity, level: dict[str, Any]) -> Iterator["Part"]:
-        """Yield this part and all parts inside it that apply at a point of the grid."""
-        yield self
-        at = {"preys": where.prey, "tasks": where.task, "fidelities": fidelity}
-        at |= {f"levels.{key}": value for key, value in level.items()}
-        for name, parts in self.inner.items():
-            if at[name] in parts:
-                yield from parts[at[name]].at(where, fidelity, level)
+        point: the spawn, or None for a task; and the values of `inner`'s keys.
+        """
+        if point["spawn"] not in (None, *self.spawns):
+            return None
+        found = [self]
+        for key, parts in self.inner.items():
+            if point[key] is None:
+                continue
+            inside = parts[point[key]].at(point) if point[key] in parts else None
+            if inside is None:
+                return None
+            found += inside
+        return found
 
     @property
     def inner(self) -> dict[str, dict[Any, "Part"]]:
         """The parts inside this one, by the key that they belong to and then by its values."""
-        named = {name: getattr(self, name) or {} for name in ("preys", "tasks", "fidelities")}
-        return named | {f"levels.{key}": parts for key, parts in self.levels.items()}
+        named = {name: getattr(self, name) for name in ("preys", "tasks", "fidelities")}
+        named |= {f"levels.{key}": parts for key, parts in self.levels.items()}
+        return {key: parts for key, parts in named.items() if parts is not None}
 
 
 class Selection(Part):
@@ -312,14 +312,13 @@ class Config(Spec):
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
     """Raise ValueError if a part names a task or a level that the experiment lacks."""
-    for task in part.tasks or ():
-        _must_be_among(experiment.tasks, task, f"{where}.tasks:")
-    for key, levels in part.levels.items():
+    for key in part.levels:
         _must_be_among(experiment.vary, key, f"{where}.levels:")
-        for level in levels:
-            _must_be_among(experiment.vary[key], level, f"{where}.levels.{key}:")
+    known: dict[str, Iterable[Any]] = {"tasks": experiment.tasks}
+    known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
     for name, parts in part.inner.items():
         for key, narrowed in parts.items():
+            _must_be_among(known.get(name, parts), key, f"{where}.{name}:")
             _is_part_of(f"{where}.{name}.{key}", narrowed, experiment)
 
 

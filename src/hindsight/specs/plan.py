@@ -80,14 +80,13 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
             *experiment.vary.values(),
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            of_arm = selection.arms.get(arm, Part())
-            parts = [
-                part for whole in (selection, of_arm) for part in whole.at(where, fidelity, level)
-            ]
-            if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
-                part.has(fidelity, where, level) for part in parts
-            ):
-                yield Place(name, fidelity, arm, level, where, parts)
+            point = {"spawn": where.spawn, "preys": where.prey, "fidelities": fidelity}
+            point["tasks"] = where.task if where.spawn is None else None
+            point |= {f"levels.{key}": value for key, value in level.items()}
+            whole, of_arm = selection.at(point), selection.arms.get(arm, Part()).at(point)
+            tasks = experiment.arms[arm].tasks
+            if whole and of_arm and (tasks is None or where.task in tasks):
+                yield Place(name, fidelity, arm, level, where, whole + of_arm)
 
 
 def entries(config: Config) -> Iterator[Entry]:
