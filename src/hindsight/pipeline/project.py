@@ -33,7 +33,7 @@ from hindsight.specs.config import AUTHORS, EPISODES, PICTURE, PUBLISHED, TRAINE
 from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
-from hindsight.specs.plan import Plan, papers_grids, spec_document, spec_path
+from hindsight.specs.plan import Plan, papers_grids, spec_path
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # how much slower a node may be than the machine on which costs were measured
@@ -251,7 +251,7 @@ class Project:
             cancel_left_jobs()
             for name in self.missing:
                 spec = self.plan.cells[name]
-                write_if_changed(spec_path(self.files[name]), spec_document(spec))
+                write_if_changed(spec_path(self.files[name]), spec.model_dump_json(indent=1))
         for plan in Path(self.tables).glob("*/plan.json"):
             if plan.parent.name not in self.experiments:  # verdicts and page would show it
                 shutil.rmtree(plan.parent)
