@@ -12,7 +12,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hindsight import (
@@ -69,8 +69,6 @@ class Lab:
     rng: random.Random
     name: str = "ppo"
     seconds: float = 1.0  # of an undisturbed training
-    said: list[str] = field(default_factory=list)
-    turn: int = 0  # how many faults of this kind were before
 
     @property
     def spec(self) -> CellSpec:
@@ -156,7 +154,6 @@ class Process:
                 raise Survived(f"hung: {self.said}")
             time.sleep(0.005)
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
-        self.lab.said += self.said.splitlines()
         return self.status
 
     @property
@@ -171,6 +168,8 @@ def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) ->
         handle = os.open(log, os.O_WRONLY)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
+        sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         os.chdir(folder)
         if heedful:
             heed_permissions()

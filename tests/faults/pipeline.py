@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,6 @@ class Project:
     rng: random.Random
     logs: Path  # not on the project's disk, which may be full
     seconds: float = 30.0  # of an undisturbed run
-    said: list[str] = field(default_factory=list)
 
     def copy_project(self) -> None:
         """Nothing of it has been run."""
@@ -182,7 +181,6 @@ class Command:
         """Its exit status; demands that it says no traceback."""
         status = self.process.wait(limit)
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
-        self.project.said += self.said.splitlines()
         return status
 
 
@@ -349,65 +347,3 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
     )
     for job in JOBS
 }
-
-
-def _equal(left: dict[str, pd.DataFrame], right: dict[str, pd.DataFrame]) -> None:
-    demand(left.keys() == right.keys(), f"other cells: {left.keys() ^ right.keys()}")
-    for name, curves in left.items():
-        pd.testing.assert_frame_equal(curves, right[name], check_exact=True)
-
-
-def undisturbed(folder: Path) -> Project:
-    """The project that is run without any fault."""
-    return Project(folder / "undisturbed", random.Random(), folder)
-
-
-def prepare(folder: Path) -> float:
-    """Run the pipeline undisturbed; returns its seconds."""
-    project = undisturbed(folder)
-    project.copy_project()
-    return project.finish()
-
-
-def fault(
-    number: int,
-    seed: int,
-    folder: Path,
-    seconds: float,
-    can_mount: bool,
-    small_disk: Callable,
-    only: str = "",
-) -> tuple[str, str, list[str]]:
-    """Inject one fault, and see that it is survived: what it was, what happened, what was said.
-
-    Raises AssertionError if it is not survived.
-    """
-    kinds = [x for x in FAULTS if only in x and (x != "pipeline: full disk" or can_mount)]
-    kind, rng = kinds[number % len(kinds)], random.Random(f"pipeline {seed} {number}")
-    strike, begin = FAULTS[kind]
-    finished = undisturbed(folder)
-    with contextlib.ExitStack() as stack:
-        place = stack.enter_context(small_disk(folder, 48)) if begin == NEW else folder
-        project = Project(place / f"project-{number}", rng, folder, seconds)
-        try:
-            if begin == NEW:
-                project.copy_project()
-            else:
-                project.copy_finished(finished.folder)
-            if begin == HALF:
-                project.forget_a_cell()
-            if begin == EDITED:
-                project.edit_the_code()
-            happened = strike(project)
-            project.nobody_left()
-            before = project.cells().keys()
-            project.finish()
-            project.nobody_left()
-            _equal(project.cells(), finished.cells())
-            if begin == EDITED:
-                project.must_be_of_todays_cells()
-            demand(before <= finished.cells().keys(), "cells that nobody asked for")
-        except Exception as error:
-            raise AssertionError(f"fault {number} of seed {seed}, {kind}: {error!r}") from error
-        shutil.rmtree(project.folder)
-    return kind, happened, project.said
