@@ -17,7 +17,7 @@ help:
 	@echo "make lint              ruff, mypy, Snakemake's linter and formatter"
 	@echo "make docs              build the documentation's site into site/: a minute"
 	@echo "make bench             measure speed, compared with Stable-Baselines3"
-	@echo "make faults            inject over 120 faults, and write docs/survival.md"
+	@echo "make faults            inject about 130 faults, and write docs/survival.md"
 	@echo "make fresh             the first commands, or the Dockerfile's, on a bare Debian, as root"
 	@echo "make test-slurm        run through a real SLURM on this machine, as root: seven minutes"
 	@echo "make lock              pin what is installed: requirements.lock, environment.yml"
