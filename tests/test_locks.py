@@ -1,4 +1,4 @@
-"""One at a time: a lock that is held, one whose holder was killed, one that was left behind."""
+"""Locks: held by another process, left behind by a killed one, and on odd file systems."""
 
 import errno
 import fcntl
@@ -31,7 +31,7 @@ def holder(path, seconds):
     return process
 
 
-def test_another_process_is_named_and_nothing_is_done(tmp_path):
+def test_the_holder_is_named(tmp_path):
     path = tmp_path / "cell.lock"
     process = holder(path, 60)
     named = rf"^the cell: another process .* {process.pid} on "
@@ -46,7 +46,7 @@ def test_another_process_is_named_and_nothing_is_done(tmp_path):
     assert not path.exists()
 
 
-def test_who_waits_is_told_and_gets_it(tmp_path, capsys):
+def test_waiting_is_announced_and_ends_with_the_lock(tmp_path, capsys):
     path = tmp_path / "cell.lock"
     process = holder(path, 0.5)
     with held(path, "the cell", wait=True) as waited:
@@ -76,7 +76,7 @@ def test_a_lock_that_cannot_be_made(tmp_path):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_symbolic_link_is_no_lock_and_its_target_is_left_alone(tmp_path, capsys, there):
+def test_a_symbolic_link_is_removed_and_its_target_left_alone(tmp_path, capsys, there):
     path, target = tmp_path / "cell.lock", tmp_path / "notes.txt"
     path.symlink_to(target)
     if there:

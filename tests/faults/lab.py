@@ -90,7 +90,7 @@ class Lab:
         return self.path("cells", ".parquet")
 
     def start(self, *command: str, heedful: bool = False) -> "Process":
-        """One of the project's commands, in this folder, in a process of its own.
+        """Run one of the project's commands in this folder, in a forked process.
 
         heedful: permissions count for it, also where it is root's.
         """
@@ -101,7 +101,7 @@ class Lab:
         return Process(self, command, heedful)
 
     def moment(self) -> None:
-        """Any moment of a training."""
+        """Wait until some moment of a training."""
         time.sleep(self.rng.uniform(0, 1.1 * self.seconds))
 
     def until_checkpoint(self, process: "Process") -> bool:
@@ -162,7 +162,7 @@ class Process:
 
 
 def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) -> None:
-    """In the forked process: the command, and nothing of the parent's."""
+    """Run the command in the forked process."""
     status = 1
     try:
         handle = os.open(log, os.O_WRONLY)
@@ -193,7 +193,7 @@ def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) ->
 
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of its own; raises OSError where it cannot be mounted."""
+    """A small file system; raises OSError if it cannot be mounted."""
     disk = Path(tempfile.mkdtemp(dir=folder))
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
@@ -206,7 +206,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 @functools.cache
 def can_mount() -> bool:
-    """Whether there can be small disks, which takes root."""
+    """Whether small disks can be mounted, which takes root."""
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.suppress(OSError),

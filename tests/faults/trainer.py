@@ -208,7 +208,7 @@ def value_changed(path: Path, rng: random.Random) -> str:
 
 
 def word_changed(path: Path, rng: random.Random) -> str:
-    """A letter of a phase is none any more; no page is compressed, so that nothing else notices."""
+    """Flip a bit in a word of the phases; pages are uncompressed, so that no decoder notices."""
     pq.write_table(pq.read_table(path), path, compression="none")
     data = path.read_bytes()
     at = data.index(rng.choice([b"train", b"evaluation"]))

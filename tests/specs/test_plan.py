@@ -44,15 +44,15 @@ def test_every_preset_has_a_plan(preset):
 
 
 def test_a_plan_says_the_network_of_its_cells():
-    """Which may not be the preset's: figures and report name it."""
+    """It may differ from the preset's; figures and the report name it."""
     plan = plan_of(preset="laptop")
     networks = {name: plan.document(name)["preset"]["hidden"] for name in plan.experiments}
     assert networks["algorithms"] == networks["reach_strategies"] == [64, 64]
     assert networks["point_reach"] == [256, 256] and networks["bit_flipping"] == [64]
 
 
-def test_what_the_papers_figures_are_made_of():
-    """PAPERS.md section 3, in full whatever the preset at hand is and narrows."""
+def test_the_grids_of_the_papers_figures():
+    """PAPERS.md section 3, in full whatever the preset and its selection are."""
     grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
     learning_rate = grids["learning_rate"]
     assert learning_rate["figures"] == "PPO-HER Fig. 4" and learning_rate["paper"] == "PPO-HER"
@@ -60,7 +60,7 @@ def test_what_the_papers_figures_are_made_of():
     assert learning_rate["hidden"] == [512, 512, 512]
     own = learning_rate["arms"]["PPO-HER"]
     assert len(own["conditions"]) == 12
-    # Published, but not in the papers' preset: beside all of its own grid.
+    # Not in the papers' preset, so its whole grid counts.
     assert len(grids["network"]["arms"]["SAC-HER (3 × 512)"]["conditions"]) == 12
     assert own["levels"] == [{"learning_rate": rate} for rate in (3e-3, 3e-4, 3e-5)]
     shares = [level["s_ratio"] for level in grids["s_ratio"]["arms"]["MEHER"]["levels"]]
@@ -73,7 +73,7 @@ def test_what_the_papers_figures_are_made_of():
     ]  # fmt: skip
 
 
-def test_without_the_papers_preset_there_is_nothing_to_measure_coverage_by():
+def test_without_the_papers_preset_there_are_no_grids():
     values = configuration.values()
     del values["presets"]["paper"]
     assert papers_grids(parse(values)) == {}
@@ -130,7 +130,7 @@ def test_the_default_cell_is_trained_once_for_all_experiments():
 
 
 def test_a_single_arm_can_be_narrowed():
-    """Its part is cut out of what the experiment selects; the other arms keep theirs."""
+    """Within what the experiment selects; the other arms keep theirs."""
     part = {"preys": ["static"], "fidelities": ["released"], "seeds": 2, "steps": 4000}
     entries = plan_of(
         select={"algorithms": {"preys": ["static", "repel"], "seeds": 3, "arms": {"SAC": part}}}
@@ -182,7 +182,7 @@ def test_a_prey_can_be_narrowed():
 
 
 def test_a_level_can_be_narrowed():
-    """As a prey; within a fidelity, too, and by names alone as by keys."""
+    """Also within a fidelity; by a list as by a mapping."""
     few = {"seeds": 2, "steps": 4096}
     levels = {"weight_decay": {1e-2: few, 1e-5: {}}}
     fidelities = {"released": few, "described": {"tasks": {"FetchPush": {"levels": levels}}}}
@@ -385,7 +385,7 @@ def test_a_mistake_in_a_configuration_is_refused_in_one_sentence(overrides, name
         assert word in str(caught.value)
 
 
-def test_what_select_leaves_out_is_said():
+def test_what_select_leaves_out_is_reported():
     """A level that is added under `experiments` and hidden by the preset's `select` is named."""
     values = configuration.values()
     values["experiments"]["her_strategy"]["vary"]["k"].append(16)
@@ -431,7 +431,7 @@ def test_a_task_may_have_keys_of_its_cells():
     assert (cells["FetchReach", "SAC-HER"].tau, cells["FetchPush", "SAC-HER"].tau) == (0.005, 0.05)
 
 
-def test_part_of_a_preset_may_be_evaluated_otherwise():
+def test_part_of_a_preset_may_have_another_evaluation():
     plan = plan_of(preset="laptop")
     points = {name: {entry.spec.evaluation.points for entry, _ in entries}
               for name, entries in plan.experiments.items()}  # fmt: skip
@@ -442,22 +442,22 @@ def test_part_of_a_preset_may_be_evaluated_otherwise():
     "option",
     [{"after_contact": True}, {"moved_goals": True}, {"cut_at_success": True}, {"inside": 0.9}],
 )
-def test_the_authors_code_has_no_such_option(option):
-    """One name for one training: under `released` it is as if it had not been said."""
+def test_the_authors_code_lacks_these_options(option):
+    """Under `released` they have no effect, so equal trainings share a name."""
     assert HindsightSpec(**option) == HindsightSpec()
     assert HindsightSpec(fidelity="described", **option) != HindsightSpec(fidelity="described")
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_what_a_preset_selects_can_stand_on_snakemakes_command_line(preset):
-    """Which reads every word within a key as text, numbers too."""
+def test_a_selection_can_be_given_on_snakemakes_command_line(preset):
+    """It reads nested values as text, numbers too."""
     select = configuration.values()["presets"][preset]["select"]
     as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
     assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells
 
 
 def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
-    """So cells of one fidelity can be published before those of the other are trained."""
+    """So one fidelity can be published before the other is trained."""
     values = configuration.values() | {
         "preset": "large",
         "end_test": {"every": 10_000, "episodes": 5},
@@ -479,7 +479,7 @@ def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
 
 
 def test_no_selection_asks_for_more_steps_than_its_preset_has():
-    """Of unequal budgets the least counts: what is above the preset's would have no effect."""
+    """The smallest budget counts, so a larger one would have no effect."""
 
     def budgets(part):
         if isinstance(part, dict):
