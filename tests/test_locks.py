@@ -89,6 +89,26 @@ def test_a_symbolic_link_is_removed_and_its_target_left_alone(tmp_path, capsys, 
     assert capsys.readouterr().err == f"{path}: was a symbolic link, which is removed\n"
 
 
+def test_two_folders_that_share_their_results_have_one_lock(tmp_path, monkeypatch):
+    shared, folders = tmp_path / "results", [tmp_path / "one", tmp_path / "two"]
+    shared.mkdir()
+    for folder in folders:
+        folder.mkdir()
+        (folder / "results").symlink_to(shared)
+    monkeypatch.chdir(folders[0])
+    head = {folder: folder / "results/.lock" for folder in folders}
+    with held(head[folders[0]], "the pipeline"):
+        monkeypatch.chdir(folders[1])
+        with (
+            pytest.raises(LockedError, match="another process is at work there"),
+            held(head[folders[1]], "the pipeline"),
+        ):
+            pass
+    with held(head[folders[1]], "the pipeline"):
+        pass
+    assert not list(shared.iterdir())
+
+
 ENDS = """
 import os, sys, time
 from hindsight.io.interruption import PARENT, end_with_parent
