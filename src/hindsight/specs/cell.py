@@ -233,33 +233,17 @@ def hash_of(values: dict[str, Any]) -> str:
     Raises KeyError, TypeError or AttributeError for values that are not a specification.
     """
     plain = json.loads(json.dumps(values))
-    kept: dict[str, Any] = {}
-    for key, value in plain.items():
-        if key not in PARTS or value is None:
-            default = CellSpec.model_fields[key].default
-            kept |= {} if value == default else {key: value}
-            continue
-        ((tag, usual),) = DEFAULTS.get(key, {"": ""}).items()
-        kind = value[tag] if tag else ""
-        part = _unlike_defaults(model_of(key, value), value)
-        if kind != usual:
-            part[tag] = kind
-        # An optional part counts by its presence, even if all of its values are defaults.
-        if part or key in ("hindsight", "replay", "end_test"):
-            kept[key] = part
+    for part in PARTS.keys() & plain.keys():
+        if (own := plain[part]) is not None:
+            given = {key: tuple(x) if isinstance(x, list) else x for key, x in own.items()}
+            plain[part] = model_of(part, own).model_construct(None, **given)
+    spec = CellSpec.model_construct(**plain)
+    kept = spec.model_dump(mode="json", exclude_defaults=True, warnings=False)
+    for part, tag in DEFAULTS.items():  # each kind of part has its own defaults
+        if (kind := {key: values[part][key] for key in tag}) != tag:
+            kept[part] = kept[part] | kind
     canonical = json.dumps(kept, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
-
-
-def _unlike_defaults(model: type[Spec], values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a part that differ from the model's defaults."""
-    found = {}
-    for key, value in values.items():
-        field = model.model_fields.get(key)
-        default = field.get_default(call_default_factory=True) if field is not None else None
-        if field is None or value != (list(default) if isinstance(default, tuple) else default):
-            found[key] = value
-    return found
 
 
 #: The parts whose keys the user gives without naming the part.

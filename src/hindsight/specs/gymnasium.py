@@ -64,7 +64,7 @@ class GymnasiumSpec(EnvironmentSpec):
 
     id: str
     #: Keyword arguments of the environment's constructor.
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    kwargs: dict[str, Any] = Field(default={})
     #: Steps after which an episode is truncated; None: as registered.
     max_episode_steps: Few | None = None
     #: None: found by `compute_terminated`, or else by trial.
