@@ -243,8 +243,8 @@ class Project:
     def begin(self) -> None:
         """Lock the results and write the jobs' inputs.
 
-        The lock is in results/ itself, which two folders may share by a link.  Raises LockedError
-        if another process holds it, and FileError if a file cannot be written.
+        The lock is in results/ itself, which two folders may share by a link.  Raises FileError
+        if another process holds it, or a file cannot be written.
         """
         self._locks.enter_context(held(Path("results/.lock"), f"the pipeline in {Path.cwd()}"))
         if self.trains:
