@@ -283,11 +283,7 @@ class Config(Spec):
     def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
         for name, selection in select.items():
             _must_be_among(self.experiments, name, f"{where}: experiment")
-            experiment = self.experiments[name]
-            _is_part_of(f"{where}.{name}", selection, experiment)
-            for arm, part in selection.arms.items():
-                _must_be_among(experiment.arms, arm, f"{where}.{name}.arms:")
-                _is_part_of(f"{where}.{name}.arms.{arm}", part, experiment)
+            _is_part_of(f"{where}.{name}", selection, self.experiments[name])
 
     @property
     def size_name(self) -> str:
@@ -311,12 +307,13 @@ class Config(Spec):
 
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
-    """Raise ValueError if a part names a task or a level that the experiment lacks."""
+    """Raise ValueError if a part names an arm, a task or a level that the experiment lacks."""
     for key in part.levels:
         _must_be_among(experiment.vary, key, f"{where}.levels:")
-    known: dict[str, Iterable[Any]] = {"tasks": experiment.tasks}
+    known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}
     known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
-    for name, parts in part.inner.items():
+    arms = {"arms": part.arms} if isinstance(part, Selection) else {}
+    for name, parts in (part.inner | arms).items():
         for key, narrowed in parts.items():
             _must_be_among(known.get(name, parts), key, f"{where}.{name}:")
             _is_part_of(f"{where}.{name}.{key}", narrowed, experiment)
