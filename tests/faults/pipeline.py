@@ -38,16 +38,16 @@ class Project:
     seconds: float = 30.0  # of an undisturbed run
 
     def copy_project(self) -> None:
-        """Nothing of it has been run."""
+        """Copy it before any run."""
         self.folder.mkdir()
         copy_project(self.folder)
 
     def copy_finished(self, finished: Path) -> None:
-        """All of it has been run; files keep their times, by which Snakemake knows."""
+        """Copy it after a full run; files keep their times, on which Snakemake relies."""
         shutil.copytree(finished, self.folder, symlinks=True)
 
     def forget_a_cell(self) -> None:
-        """Half of it has been run: one cell of two, and nothing is drawn."""
+        """Leave one cell of two, and nothing drawn."""
         path = self.rng.choice(sorted((self.folder / "results/cells").rglob("*.parquet")))
         cell = path.relative_to(self.folder / "results/cells").with_suffix("")
         path.unlink()
@@ -55,12 +55,12 @@ class Project:
         self.forget_derived()
 
     def forget_derived(self) -> None:
-        """Nothing has been drawn."""
+        """Remove all that was drawn."""
         shutil.rmtree(self.folder / "results/tables")
         shutil.rmtree(self.folder / "figures")
 
     def edit_the_code(self) -> None:
-        """All cells are of other code than today's, which trains the same numbers."""
+        """Make all cells stale by an edit that changes no number."""
         with (self.folder / "src/hindsight/algorithms/ppo.py").open("a") as file:
             file.write("\n_EDITED = True\n")
 
@@ -70,7 +70,7 @@ class Project:
         return {str(path): path.read_bytes() for path in paths if path.is_file()}
 
     def must_be_of_todays_cells(self) -> None:
-        """Demand that every derived file is the one that is made of the cells there are."""
+        """Demand that every derived file is the one that today's cells give."""
         found = self.derived()
         self.forget_derived()
         self.finish()
@@ -83,7 +83,7 @@ class Project:
         return Command(self, command or REPLICATE)
 
     def finish(self) -> float:
-        """The restart that has to bring everything; returns its seconds."""
+        """Run it to the end; returns its seconds."""
         began, again = time.monotonic(), self.start()
         demand(again.wait() == 0, f"the restart failed: {again.said}\n{self.log}")
         return time.monotonic() - began
@@ -94,10 +94,11 @@ class Project:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def cells(self) -> dict[str, pd.DataFrame]:
-        """The curves there are, by the cell's name; of today's code where there are older ones."""
+        """The curves by the cell's name, the newest of each."""
         root = self.folder / "results/cells"
         paths = [p for p in root.rglob("*.parquet") if not p.name.startswith(".")]
-        newest = {name_of(p.relative_to(root)): p for p in sorted(paths, key=_made_at)}
+        paths.sort(key=lambda path: path.stat().st_mtime_ns)
+        newest = {str(p.relative_to(root)).rpartition("-")[0]: p for p in paths}
         return {n: pd.read_parquet(p).drop(columns=CLOCKS) for n, p in sorted(newest.items())}
 
     def in_the_future(self) -> list[Path]:
@@ -109,9 +110,9 @@ class Project:
         ]
         return [path for path in derived if path.stat().st_mtime > time.time()]
 
-    def processes(self, word: str) -> list[int]:
-        """Processes at work in this folder whose command has this word."""
-        found = []
+    def processes(self, word: str) -> dict[int, str]:
+        """Processes at work in this folder whose command has this word, with their commands."""
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 here = os.readlink(process / "cwd") == str(self.folder.resolve())
@@ -119,37 +120,19 @@ class Project:
             except OSError:
                 continue
             if here and word in command:
-                found.append(int(process.name))
+                found[int(process.name)] = command
         return found
 
     def nobody_left(self, limit: float = 30.0) -> None:
         """Demand that no process stays at work in this folder."""
         end = time.monotonic() + limit
         while left := self.processes(""):
-            demand(time.monotonic() < end, f"left behind: {[command_of(pid) for pid in left]}")
+            demand(time.monotonic() < end, f"left behind: {left}")
             time.sleep(0.05)
 
 
-def name_of(path: Path) -> str:
-    """A cell's name, by its file, whose name ends with the hash of its code."""
-    return str(path).rpartition("-")[0]
-
-
-def _made_at(path: Path) -> int:
-    return path.stat().st_mtime_ns
-
-
-def command_of(process: int) -> str:
-    """Its state and command line, as far as it can still be seen."""
-    place = Path("/proc") / str(process)
-    with contextlib.suppress(OSError):
-        state = (place / "stat").read_text().rpartition(")")[2].split()[:2]
-        return f"{process} {state} {(place / 'cmdline').read_bytes().decode(errors='replace')!r}"
-    return f"{process}, gone"
-
-
 class Command:
-    """A process with what it says."""
+    """A running command with its output."""
 
     def __init__(self, project: Project, command: tuple[str, ...]) -> None:
         environment = {
@@ -157,7 +140,6 @@ class Command:
             "PYTHONPATH": str(project.folder / "src"),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
-        self.project = project
         self.log = Path(tempfile.mkstemp(suffix=".log", dir=project.logs)[1])
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -178,7 +160,7 @@ class Command:
         return self.log.read_text(errors="replace")
 
     def wait(self, limit: float = 600.0) -> int:
-        """Its exit status; demands that it says no traceback."""
+        """Its exit status; demands that it prints no traceback."""
         status = self.process.wait(limit)
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
         return status
@@ -191,7 +173,7 @@ def a_job_is_killed_at_an_update(project: Project, word: str) -> str:
         time.sleep(0.01)
     time.sleep(project.rng.uniform(0.0, 1.0))
     with contextlib.suppress(ProcessLookupError):
-        os.kill(project.rng.choice(found), signal.SIGKILL)
+        os.kill(project.rng.choice(list(found)), signal.SIGKILL)
     status = command.wait()
     project.nobody_left()
     return "ended; the restart made everything from the new cells" if status else "had finished"
@@ -208,7 +190,7 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
         demand(command.wait() == 0, command.said)
         return "had finished"
     try:
-        os.kill(project.rng.choice(found), number)
+        os.kill(project.rng.choice(list(found)), number)
     except ProcessLookupError:
         demand(command.wait() == 0, command.said)
         return "had finished"

@@ -17,9 +17,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from filelock import FileLock
 
 from hindsight.specs.code import code_of
+from tests.conftest import made_once
 from tests.faults import pipeline, trainer
 from tests.faults.lab import CLOCKS, SPECS, Lab, can_mount, demand, small_disk
 from tests.faults.pipeline import EDITED, HALF, NEW, Project
@@ -90,16 +90,15 @@ def test_a_cell_survives(kind, turn, trained, tmp_path, record_property):
 
 @pytest.fixture(scope="session")
 def replicated(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project that was replicated without any fault; one for all processes of a test run."""
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    project, took = Project(base / "replicated", random.Random(), base), base / "replicated.txt"
-    with FileLock(base / "replicated.lock"):
-        if not took.exists():
-            project.copy_project()
-            took.write_text(str(project.finish()))
-    project.seconds = float(took.read_text())
-    return project
+    """A project that was replicated without any fault."""
+
+    def replicate(folder: Path) -> str:
+        project = Project(folder, random.Random(), folder.parent)
+        project.copy_project()
+        return str(project.finish())
+
+    folder, seconds = made_once(tmp_path_factory, "replicated", replicate)
+    return Project(folder, random.Random(), folder.parent, float(seconds))
 
 
 @pytest.mark.parametrize("kind", pipeline.FAULTS)
@@ -109,8 +108,8 @@ def test_the_pipeline_survives(kind, replicated, tmp_path, record_property):
         pytest.skip("mounting a small disk takes root")
     disk = small_disk(tmp_path, 48) if begin == NEW else contextlib.nullcontext(tmp_path)
     with disk as folder:
-        project = Project(Path(folder) / "project", random.Random(kind), tmp_path)
-        project.seconds = replicated.seconds
+        rng = random.Random(kind)
+        project = Project(Path(folder) / "project", rng, tmp_path, replicated.seconds)
         if begin == NEW:
             project.copy_project()
         else:
