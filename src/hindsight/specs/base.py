@@ -6,9 +6,11 @@ one.  The code that decides a cell's numbers is what these names and the specifi
 import, directly or indirectly.
 """
 
+import importlib
+import pkgutil
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -220,3 +222,18 @@ class AlgorithmSpec(Spec):
     def words(self) -> str:
         """The algorithm's part of a cell's path."""
         return self.name
+
+
+Kind = TypeVar("Kind", bound=Spec)
+
+
+def kinds(package: str, path: Sequence[str], base: type[Kind], field: str) -> dict[str, type[Kind]]:
+    """The subclasses of `base` that a package's modules define, by the default of their `field`."""
+    found = {}
+    for name in sorted(module.name for module in pkgutil.iter_modules(path)):
+        module = importlib.import_module(f"{package}.{name}")
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if own and issubclass(kind, base):
+                found[kind.model_fields[field].default] = kind
+    return found
