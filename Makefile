@@ -17,7 +17,7 @@ help:
 	@echo "make lint              ruff, mypy, Snakemake's linter and formatter"
 	@echo "make docs              build the documentation site in site/: a minute"
 	@echo "make bench             measure speed, compared with Stable-Baselines3"
-	@echo "make faults            inject more than 260 faults, and write docs/survival.md"
+	@echo "make faults            inject about 130 faults, and write docs/survival.md"
 	@echo "make fresh             try README's commands, or the Dockerfile's, on a bare Debian, as root"
 	@echo "make test-slurm        test with a real SLURM on this machine, as root: ten minutes"
 	@echo "make lock              pin the installed packages in requirements.lock, environment.yml"
@@ -67,7 +67,7 @@ bench: .venv/ready
 	$(BIN)/python bench/reach.py
 
 faults: .venv/ready
-	$(BIN)/python -m tests.faults.inject --out docs/survival.md $(ARGS)
+	$(BIN)/python -m pytest -m faults tests/faults -n 4 --turns 8 --survival docs/survival.md $(ARGS)
 
 # Pin what is installed here, in requirements.lock and environment.yml.
 lock:

@@ -1,4 +1,4 @@
-"""Commands in processes of their own that need not start from nothing.
+"""Commands in other processes that start fast.
 
 Starting Python and importing torch or Snakemake takes seconds, what is tested often less.  So one
 process imports what commands need and does nothing else; each command is a fork of it
@@ -41,7 +41,7 @@ def started(*arguments: str, cwd: Path) -> "Running":
 
 
 def training(spec: str, folder: Path, checkpoint_seconds: float) -> BaseProcess:
-    """A cell's training in a process of its own, which is started."""
+    """Start a cell's training in another process."""
     process = _server.Process(target=_train, args=(spec, folder, checkpoint_seconds))
     process.start()
     return process

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,24 +36,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 ROOT = Path(__file__).parents[1]
 
 
+def made_once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], str]
+) -> tuple[Path, str]:
+    """A new folder that `make` fills, and what that returned; one for all processes of a run."""
+    base = factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, told = base / name, base / f"{name}.txt"
+    with FileLock(base / f"{name}.lock"):
+        if not told.exists():
+            told.write_text(make(folder))
+    return folder, told.read_text()
+
+
 @pytest.fixture(scope="session")
 def published_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project in which the published results have been drawn, while torch cannot be
-    imported; one for all processes of a test run.
-    """
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder, told = base / "published_project", base / "published_project.txt"
-    with FileLock(base / "published_project.lock"):
-        if not told.exists():
-            done = _draw_published(folder)
-            told.write_text(f"{done.returncode}\n{done.stdout}{done.stderr}")
-    status, _, words = told.read_text().partition("\n")
+    """A copy of the project in which the published results were drawn, without torch."""
+    folder, told = made_once(tmp_path_factory, "published_project", _draw_published)
+    status, _, words = told.partition("\n")
     assert status == "0", words
     return folder
 
 
-def _draw_published(folder: Path) -> subprocess.CompletedProcess[str]:
+def _draw_published(folder: Path) -> str:
     folder.mkdir()
     copy_project(folder, "results/published")
     blocked = folder / "blocked"
@@ -65,9 +70,10 @@ def _draw_published(folder: Path) -> subprocess.CompletedProcess[str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     command = ["hindsight", "replicate", "--cores", "2", "--published"]
-    return subprocess.run(
+    done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
+    return f"{done.returncode}\n{done.stdout}{done.stderr}"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The pages keep their word: what they name is there, commands exist."""
+"""The pages name functions, commands and files that exist."""
 
 import ast
 import re
@@ -40,7 +40,7 @@ def test_deviations_name_functions_that_exist():
         assert name in defined(module.body), f"{path} has no {name}"
 
 
-def test_deviations_are_numbered_throughout():
+def test_deviations_are_numbered():
     page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
     numbers = [int(n) for n in re.findall(r"^(\d+)\. ", page, re.M)]
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 15
@@ -88,7 +88,7 @@ def typed() -> list[list[str]]:
     return found
 
 
-def test_what_the_pages_say_to_type_can_be_typed():
+def test_the_commands_of_the_pages_can_be_typed():
     """Every command is there, with its options; nothing runs."""
     commands = typer.main.get_command(app).commands
     lines = typed()
@@ -113,7 +113,7 @@ def test_make_alone_names_every_target():
     assert told == set(phony.split()) - {"help"}
 
 
-def test_every_page_has_its_place_on_the_site():
+def test_every_page_is_on_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md"}
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb"), *ROOT.glob("*.md")]

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Files are written whole or not at all."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ from hindsight.io.files import FileError, write_if_changed, write_whole
 from hindsight.training.files import save
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("old")
 
@@ -26,7 +26,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_once_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "new" / "table.csv"
 
     def writes(part: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path: Path) -> 
     assert [p.name for p in path.parent.iterdir()] == ["table.csv"]
 
 
-def test_a_checkpoint_that_finds_no_room_says_why(tmp_path: Path) -> None:
+def test_a_checkpoint_without_room_says_why(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -52,7 +52,7 @@ def test_a_checkpoint_that_finds_no_room_says_why(tmp_path: Path) -> None:
 def test_a_derived_file_is_written_if_it_differs_is_damaged_or_from_the_future(
     tmp_path: Path,
 ) -> None:
-    """Whatever is made of one from the future would always be older."""
+    """All that is made from a file dated in the future would count as out of date."""
     path = tmp_path / "a" / "plan.json"
     write_if_changed(path, "one")
     first = path.stat().st_mtime_ns

@@ -1,4 +1,4 @@
-"""The walks of docs/how-to-add.md, each in a copy of the package: what the page says is done."""
+"""The steps of docs/how-to-add.md, each followed in a copy of the package."""
 
 import json
 import os
@@ -30,7 +30,7 @@ BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# (src/\S+)\n(.*?)^```", PAGE, r
 SMALL = {"seeds": 2, "steps": 256, "evaluation": {"points": 1, "episodes": 2}}
 PPO = {"n_steps": 64, "hidden": [8], "batch_size": 32}
 OFF_POLICY = {"hidden": [8], "log_interval": 64, "learning_starts": 20, "batch_size": 16}
-#: Tells fingerprints of cells, and trains others for two iterations.
+#: Prints fingerprints of cells, and trains others for two iterations.
 PROGRAM = """
 import json, sys
 from hindsight.specs.cell import CellSpec
@@ -241,7 +241,7 @@ print(json.dumps({i: c.verdicts["released"] | {"rule": rule(c.claim)} for i, c i
 
 @pytest.mark.parametrize(("her", "word"), [(0.9, "yes"), (0.45, "no")])
 def test_a_claim(package, tmp_path, her, word):
-    """P9 by a measure that is there, P10 by one of its own; other verdicts stay as they are."""
+    """P9 uses an existing measure, P10 a new one; the other verdicts stay."""
     tables = tmp_path / "project"
     plan = write_experiment(
         tables, "algorithms", arms=("PPO", "PPO-HER"), seeds=5, iterations=10,

@@ -1,4 +1,4 @@
-"""Being asked to stop: once, twice at once, and again."""
+"""Requests to stop: once, twice at once, and again later."""
 
 import signal
 import time
@@ -8,14 +8,14 @@ import pytest
 from hindsight.io.interruption import ECHO_SECONDS, noticed
 
 
-def test_a_signal_that_comes_twice_at_once_asks_once() -> None:
+def test_two_signals_at_once_are_one_request() -> None:
     with noticed() as notice:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
         assert notice.signal == signal.SIGTERM
 
 
-def test_a_later_second_signal_is_obeyed() -> None:
+def test_a_later_second_signal_interrupts() -> None:
     with pytest.raises(KeyboardInterrupt), noticed():
         signal.raise_signal(signal.SIGTERM)
         time.sleep(ECHO_SECONDS + 0.1)

@@ -1,4 +1,4 @@
-"""One at a time: a lock that is held, one whose holder was killed, one that was left behind."""
+"""Locks: held by another process, left behind by a killed one, and on odd file systems."""
 
 import errno
 import fcntl
@@ -11,7 +11,7 @@ import time
 import pytest
 
 from hindsight.io.files import FileError
-from hindsight.io.locks import LockedError, held
+from hindsight.io.locks import held
 
 HOLDER = """
 import sys, time
@@ -31,11 +31,11 @@ def holder(path, seconds):
     return process
 
 
-def test_another_process_is_named_and_nothing_is_done(tmp_path):
+def test_the_holder_is_named(tmp_path):
     path = tmp_path / "cell.lock"
     process = holder(path, 60)
     named = rf"^the cell: another process .* {process.pid} on "
-    with pytest.raises(LockedError, match=named), held(path, "the cell"):
+    with pytest.raises(FileError, match=named), held(path, "the cell"):
         pytest.fail("held twice")
     process.kill()
     process.wait()
@@ -46,13 +46,13 @@ def test_another_process_is_named_and_nothing_is_done(tmp_path):
     assert not path.exists()
 
 
-def test_who_waits_is_told_and_gets_it(tmp_path, capsys):
+def test_waiting_is_announced_and_ends_with_the_lock(tmp_path, capsys):
     path = tmp_path / "cell.lock"
     process = holder(path, 0.5)
     with held(path, "the cell", wait=True) as waited:
         # The holder removed its file: this lock is on the one that others will find.
         assert waited and path.exists()
-        with pytest.raises(LockedError), held(path, "the cell"):
+        with pytest.raises(FileError, match="another process"), held(path, "the cell"):
             pytest.fail("held twice")
     assert capsys.readouterr().err.count("waiting for it") == 1
     assert process.wait() == 0
@@ -76,20 +76,20 @@ def test_a_lock_that_cannot_be_made(tmp_path):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_symbolic_link_is_no_lock_and_its_target_is_left_alone(tmp_path, capsys, there):
+def test_a_symbolic_link_is_removed_and_its_target_left_alone(tmp_path, capsys, there):
     path, target = tmp_path / "cell.lock", tmp_path / "notes.txt"
     path.symlink_to(target)
     if there:
         target.write_text("mine")
     with held(path, "the cell"):
         assert not path.is_symlink()
-        with pytest.raises(LockedError), held(path, "the cell"):
+        with pytest.raises(FileError, match="another process"), held(path, "the cell"):
             pytest.fail("held twice")
     assert (target.read_text() == "mine") if there else not target.exists()
     assert capsys.readouterr().err == f"{path}: was a symbolic link, which is removed\n"
 
 
-def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatch):
+def test_two_folders_that_share_their_results_have_one_lock(tmp_path, monkeypatch):
     shared, folders = tmp_path / "results", [tmp_path / "one", tmp_path / "two"]
     shared.mkdir()
     for folder in folders:
@@ -100,7 +100,7 @@ def test_two_folders_that_share_their_results_have_one_head(tmp_path, monkeypatc
     with held(head[folders[0]], "the pipeline"):
         monkeypatch.chdir(folders[1])
         with (
-            pytest.raises(LockedError, match="another process is at work there"),
+            pytest.raises(FileError, match="another process is at work there"),
             held(head[folders[1]], "the pipeline"),
         ):
             pass

@@ -1,4 +1,4 @@
-"""The tutorial does what it says: its cells run, and their outputs are those of its code."""
+"""The tutorial: its cells run, and it was saved after a run."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_its_cells_run_in_one_go(tmp_path, monkeypatch):
     plt.close(names["figure"])
 
 
-def test_it_was_kept_after_a_run_in_order():
+def test_it_was_saved_after_a_run_in_order():
     assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
     for cell in CODE:
         kinds = {output["output_type"] for output in cell["outputs"]}

@@ -1,4 +1,4 @@
-"""The package as others get it: a wheel that holds all it needs, by the name it has on PyPI."""
+"""The package as users get it: a wheel with all files, under its name on PyPI."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
     return built
 
 
-def test_its_name_is_free_and_its_version_is_the_one_that_is_cited(wheel):
+def test_its_name_and_version_are_those_cited(wheel):
     assert wheel.name == f"hindsight_rl-{hindsight.__version__}-py3-none-any.whl"
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["version"] == hindsight.__version__
@@ -60,7 +60,7 @@ def test_it_holds_every_file_of_the_package(wheel):
 
 
 def test_training_needs_none_of_what_reports_need(tmp_path):
-    """The extra `report`: whoever trains and films does without; who draws is told."""
+    """The extra `report`: training and filming need none of it; drawing names what is missing."""
     code = (
         "import sys; sys.modules.update({'jinja2': None, 'seaborn': None}); "
         "from hindsight import PPO; from hindsight.cli import main; "
@@ -79,7 +79,7 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
 
 
 def test_installed_elsewhere_it_runs(wheel, tmp_path):
-    """In an environment of its own, which sees this one's other packages."""
+    """In a new environment, which also sees this one's other packages."""
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv/bin/python"
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")

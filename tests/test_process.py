@@ -1,4 +1,4 @@
-"""A process that was started badly says so in one sentence, or goes on all the same."""
+"""A badly started process reports it in one sentence, or works all the same."""
 
 import resource
 import subprocess
@@ -15,14 +15,14 @@ def started(command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
-def test_without_standard_error_it_is_told_on_standard_output(tmp_path):
+def test_without_standard_error_messages_go_to_standard_output(tmp_path):
     closed = ["sh", "-c", 'exec "$0" "$@" 2>&-', HINDSIGHT]
     refused = started([*closed, "train", "prey=statc"], cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stdout.startswith("error: environment.prey: 'statc' is not allowed")
     trained = started([*closed, *TRAIN], cwd=tmp_path)
     assert trained.returncode == 0 and "results/cells" in trained.stdout
-    # No file took the place of the closed stream, to be written over by messages.
+    # No results file took the closed stream's descriptor, to which messages would be written.
     (curves,) = tmp_path.rglob("*.parquet")
     assert curves.read_bytes()[:4] == b"PAR1"
 
@@ -34,7 +34,7 @@ def test_without_other_streams(tmp_path, streams):
 
 
 @pytest.mark.parametrize("command", [TRAIN, ("watch", "a.pt", "a.gif"), ("replicate",)])
-def test_too_little_address_space_is_told_before_a_library_aborts(tmp_path, command):
+def test_too_little_address_space_is_reported_before_a_library_aborts(tmp_path, command):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
 
@@ -45,7 +45,7 @@ def test_too_little_address_space_is_told_before_a_library_aborts(tmp_path, comm
 
 
 @pytest.mark.parametrize("home", ["/proc/none", "/etc/passwd", "file"])
-def test_without_a_home_another_is_lent(tmp_path, home):
+def test_an_unusable_home_is_replaced(tmp_path, home):
     (tmp_path / "file").touch()
     code = (
         "import os; from hindsight.io.startup import have_home; have_home();"
@@ -59,7 +59,7 @@ def test_without_a_home_another_is_lent(tmp_path, home):
     assert not lent.exists()
 
 
-def test_a_home_that_can_be_used_stays(tmp_path):
+def test_a_usable_home_stays(tmp_path):
     code = (
         "import os; from hindsight.io.startup import have_home; have_home();"
         "print(os.environ['HOME'])"

@@ -18,7 +18,7 @@ SCHEMA = json.loads((ROOT / NAMED).read_text(encoding="utf-8"))
 VALUES = configuration.values()
 
 
-def test_it_is_that_of_the_models():
+def test_the_files_are_those_of_the_models():
     renew = f".venv/bin/hindsight schema > {NAMED}"
     assert json.loads(json.dumps(Config.model_json_schema())) == SCHEMA, renew
     renew = ".venv/bin/hindsight schema --preset > workflow/preset.schema.json"

@@ -1,4 +1,4 @@
-"""Streams: the same numbers for the same key, and nothing shared between different keys."""
+"""Random streams: equal for equal keys, and independent for different ones."""
 
 import itertools
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hindsight import (
@@ -69,8 +69,6 @@ class Lab:
     rng: random.Random
     name: str = "ppo"
     seconds: float = 1.0  # of an undisturbed training
-    said: list[str] = field(default_factory=list)
-    turn: int = 0  # how many faults of this kind were before
 
     @property
     def spec(self) -> CellSpec:
@@ -92,7 +90,7 @@ class Lab:
         return self.path("cells", ".parquet")
 
     def start(self, *command: str, heedful: bool = False) -> "Process":
-        """One of the project's commands, in this folder, in a process of its own.
+        """Run one of the project's commands in this folder, in a forked process.
 
         heedful: permissions count for it, also where it is root's.
         """
@@ -103,7 +101,7 @@ class Lab:
         return Process(self, command, heedful)
 
     def moment(self) -> None:
-        """Any moment of a training."""
+        """Wait until some moment of a training."""
         time.sleep(self.rng.uniform(0, 1.1 * self.seconds))
 
     def until_checkpoint(self, process: "Process") -> bool:
@@ -156,7 +154,6 @@ class Process:
                 raise Survived(f"hung: {self.said}")
             time.sleep(0.005)
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
-        self.lab.said += self.said.splitlines()
         return self.status
 
     @property
@@ -165,12 +162,14 @@ class Process:
 
 
 def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) -> None:
-    """In the forked process: the command, and nothing of the parent's."""
+    """Run the command in the forked process."""
     status = 1
     try:
         handle = os.open(log, os.O_WRONLY)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
+        sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         os.chdir(folder)
         if heedful:
             heed_permissions()
@@ -194,7 +193,7 @@ def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) ->
 
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of its own; raises OSError where it cannot be mounted."""
+    """A small file system; raises OSError if it cannot be mounted."""
     disk = Path(tempfile.mkdtemp(dir=folder))
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
@@ -207,7 +206,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 @functools.cache
 def can_mount() -> bool:
-    """Whether there can be small disks, which takes root."""
+    """Whether small disks can be mounted, which takes root."""
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.suppress(OSError),

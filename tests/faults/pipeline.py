@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,19 +36,18 @@ class Project:
     rng: random.Random
     logs: Path  # not on the project's disk, which may be full
     seconds: float = 30.0  # of an undisturbed run
-    said: list[str] = field(default_factory=list)
 
     def copy_project(self) -> None:
-        """Nothing of it has been run."""
+        """Copy it before any run."""
         self.folder.mkdir()
         copy_project(self.folder)
 
     def copy_finished(self, finished: Path) -> None:
-        """All of it has been run; files keep their times, by which Snakemake knows."""
+        """Copy it after a full run; files keep their times, on which Snakemake relies."""
         shutil.copytree(finished, self.folder, symlinks=True)
 
     def forget_a_cell(self) -> None:
-        """Half of it has been run: one cell of two, and nothing is drawn."""
+        """Leave one cell of two, and nothing drawn."""
         path = self.rng.choice(sorted((self.folder / "results/cells").rglob("*.parquet")))
         cell = path.relative_to(self.folder / "results/cells").with_suffix("")
         path.unlink()
@@ -56,12 +55,12 @@ class Project:
         self.forget_derived()
 
     def forget_derived(self) -> None:
-        """Nothing has been drawn."""
+        """Remove all that was drawn."""
         shutil.rmtree(self.folder / "results/tables")
         shutil.rmtree(self.folder / "figures")
 
     def edit_the_code(self) -> None:
-        """All cells are of other code than today's, which trains the same numbers."""
+        """Make all cells stale by an edit that changes no number."""
         with (self.folder / "src/hindsight/algorithms/ppo.py").open("a") as file:
             file.write("\n_EDITED = True\n")
 
@@ -71,7 +70,7 @@ class Project:
         return {str(path): path.read_bytes() for path in paths if path.is_file()}
 
     def must_be_of_todays_cells(self) -> None:
-        """Demand that every derived file is the one that is made of the cells there are."""
+        """Demand that every derived file is the one that today's cells give."""
         found = self.derived()
         self.forget_derived()
         self.finish()
@@ -84,7 +83,7 @@ class Project:
         return Command(self, command or REPLICATE)
 
     def finish(self) -> float:
-        """The restart that has to bring everything; returns its seconds."""
+        """Run it to the end; returns its seconds."""
         began, again = time.monotonic(), self.start()
         demand(again.wait() == 0, f"the restart failed: {again.said}\n{self.log}")
         return time.monotonic() - began
@@ -95,10 +94,11 @@ class Project:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def cells(self) -> dict[str, pd.DataFrame]:
-        """The curves there are, by the cell's name; of today's code where there are older ones."""
+        """The curves by the cell's name, the newest of each."""
         root = self.folder / "results/cells"
         paths = [p for p in root.rglob("*.parquet") if not p.name.startswith(".")]
-        newest = {name_of(p.relative_to(root)): p for p in sorted(paths, key=_made_at)}
+        paths.sort(key=lambda path: path.stat().st_mtime_ns)
+        newest = {str(p.relative_to(root)).rpartition("-")[0]: p for p in paths}
         return {n: pd.read_parquet(p).drop(columns=CLOCKS) for n, p in sorted(newest.items())}
 
     def in_the_future(self) -> list[Path]:
@@ -110,9 +110,9 @@ class Project:
         ]
         return [path for path in derived if path.stat().st_mtime > time.time()]
 
-    def processes(self, word: str) -> list[int]:
-        """Processes at work in this folder whose command has this word."""
-        found = []
+    def processes(self, word: str) -> dict[int, str]:
+        """Processes at work in this folder whose command has this word, with their commands."""
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 here = os.readlink(process / "cwd") == str(self.folder.resolve())
@@ -120,37 +120,19 @@ class Project:
             except OSError:
                 continue
             if here and word in command:
-                found.append(int(process.name))
+                found[int(process.name)] = command
         return found
 
     def nobody_left(self, limit: float = 30.0) -> None:
         """Demand that no process stays at work in this folder."""
         end = time.monotonic() + limit
         while left := self.processes(""):
-            demand(time.monotonic() < end, f"left behind: {[command_of(pid) for pid in left]}")
+            demand(time.monotonic() < end, f"left behind: {left}")
             time.sleep(0.05)
 
 
-def name_of(path: Path) -> str:
-    """A cell's name, by its file, whose name ends with the hash of its code."""
-    return str(path).rpartition("-")[0]
-
-
-def _made_at(path: Path) -> int:
-    return path.stat().st_mtime_ns
-
-
-def command_of(process: int) -> str:
-    """Its state and command line, as far as it can still be seen."""
-    place = Path("/proc") / str(process)
-    with contextlib.suppress(OSError):
-        state = (place / "stat").read_text().rpartition(")")[2].split()[:2]
-        return f"{process} {state} {(place / 'cmdline').read_bytes().decode(errors='replace')!r}"
-    return f"{process}, gone"
-
-
 class Command:
-    """A process with what it says."""
+    """A running command with its output."""
 
     def __init__(self, project: Project, command: tuple[str, ...]) -> None:
         environment = {
@@ -158,7 +140,6 @@ class Command:
             "PYTHONPATH": str(project.folder / "src"),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
-        self.project = project
         self.log = Path(tempfile.mkstemp(suffix=".log", dir=project.logs)[1])
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -179,10 +160,9 @@ class Command:
         return self.log.read_text(errors="replace")
 
     def wait(self, limit: float = 600.0) -> int:
-        """Its exit status; demands that it says no traceback."""
+        """Its exit status; demands that it prints no traceback."""
         status = self.process.wait(limit)
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
-        self.project.said += self.said.splitlines()
         return status
 
 
@@ -193,7 +173,7 @@ def a_job_is_killed_at_an_update(project: Project, word: str) -> str:
         time.sleep(0.01)
     time.sleep(project.rng.uniform(0.0, 1.0))
     with contextlib.suppress(ProcessLookupError):
-        os.kill(project.rng.choice(found), signal.SIGKILL)
+        os.kill(project.rng.choice(list(found)), signal.SIGKILL)
     status = command.wait()
     project.nobody_left()
     return "ended; the restart made everything from the new cells" if status else "had finished"
@@ -210,7 +190,7 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
         demand(command.wait() == 0, command.said)
         return "had finished"
     try:
-        os.kill(project.rng.choice(found), number)
+        os.kill(project.rng.choice(list(found)), number)
     except ProcessLookupError:
         demand(command.wait() == 0, command.said)
         return "had finished"
@@ -220,18 +200,6 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
         demand("the same command continues" in command.said, f"no way on is told: {command.said}")
     kept = len(project.cells())
     return f"ended, with {kept} of 2 cells kept" if status else "went on to the end"
-
-
-def a_cell_is_killed(project: Project) -> str:
-    return struck(project, "hindsight\0cell", signal.SIGKILL)
-
-
-def snakemake_is_killed(project: Project) -> str:
-    return struck(project, "\0snakemake\0", signal.SIGKILL)
-
-
-def replicate_is_killed(project: Project) -> str:
-    return struck(project, "hindsight\0replicate", signal.SIGKILL)
 
 
 def replicate_is_stopped(project: Project) -> str:
@@ -328,47 +296,8 @@ def a_derived_file_is_damaged(project: Project, pattern: str) -> str:
     return f"{told}: rewritten, the same command completed"
 
 
-def config_cannot_be_read(project: Project) -> str:
-    """By `hindsight replicate`, or by Snakemake itself."""
-    config = project.folder / "config.yaml"
-    whole = config.read_bytes()
-    told, more, named = project.rng.choice(
-        [
-            ("in Latin-1", "# é".encode("latin-1"), "is not UTF-8 text"),
-            ("a key given twice", b"preset: laptop\n", "key 'preset' is given twice, in lines"),
-            ("a bracket that is not closed", b"a: [1\n", "is not YAML"),
-        ]
-    )
-    config.write_bytes(whole + more)
-    command = project.start("snakemake", "--cores", "1", *CONFIG)
-    demand(command.wait() != 0 and named in command.said, f"no sentence: {command.said}")
-    command = project.start()
-    demand(command.wait() == 1, command.said)
-    lines = command.said.splitlines()
-    demand(len(lines) == 1 and named in lines[0], f"no sentence: {command.said}")
-    config.write_bytes(whole)
-    return f"{told}: reported by replicate and by Snakemake"
-
-
-def a_number_out_of_bounds(project: Project) -> str:
-    pair = project.rng.choice(["seeds=1000000000", f"steps={10**23}", "hidden=[]"])
-    key = pair.partition("=")[0]
-    for command in (
-        ("snakemake", "--cores", "1"),
-        ("hindsight", "replicate", "--cores", "1", "--"),
-    ):
-        process = project.start(*command, "--config", "preset=smoke", pair)
-        demand(process.wait() != 0, f"{pair} was taken: {process.said}")
-        lines = [x for x in process.said.splitlines() if f"{key}: " in x and "is not allowed" in x]
-        demand(len(lines) == 1, f"no sentence: {process.said}")
-    return f"{key}: reported by replicate and by Snakemake"
-
-
-def without_a_home(project: Project) -> str:
-    command = project.start("env", "HOME=/proc/none", *REPLICATE)
-    demand(command.wait() == 0, f"{command.said}\n{project.log}")
-    demand("HOME /proc/none cannot be used" in command.said, command.said)
-    return "a temporary one is used"
+def killed(word: str) -> Callable[[Project], str]:
+    return partial(struck, word=word, number=signal.SIGKILL)
 
 
 #: What each begins with: a project that is new, half or wholly run, or run by other code.
@@ -376,9 +305,9 @@ NEW, HALF, WHOLE, EDITED = "new", "half", "whole", "edited"
 #: The commands of the pipeline's jobs.
 JOBS = ("cell", "summarise", "draw", "claims", "report")
 FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
-    "pipeline: a cell gets SIGKILL": (a_cell_is_killed, HALF),
-    "pipeline: Snakemake gets SIGKILL": (snakemake_is_killed, HALF),
-    "pipeline: replicate gets SIGKILL": (replicate_is_killed, HALF),
+    "pipeline: a cell gets SIGKILL": (killed("hindsight\0cell"), HALF),
+    "pipeline: Snakemake gets SIGKILL": (killed("\0snakemake\0"), HALF),
+    "pipeline: replicate gets SIGKILL": (killed("hindsight\0replicate"), HALF),
     "pipeline: replicate gets SIGTERM, SIGINT or SIGHUP": (replicate_is_stopped, HALF),
     "pipeline: two at once": (two_at_once, HALF),
     "pipeline: a results file is damaged": (a_result_is_damaged, WHOLE),
@@ -393,9 +322,6 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
         partial(a_derived_file_is_damaged, pattern="results/specs/*/*.json"),
         HALF,
     ),
-    "pipeline: config.yaml cannot be read": (config_cannot_be_read, WHOLE),
-    "pipeline: a number out of bounds": (a_number_out_of_bounds, WHOLE),
-    "pipeline: no home": (without_a_home, WHOLE),
 } | {
     f"pipeline: `{job}` gets SIGKILL at an update": (
         partial(a_job_is_killed_at_an_update, word=job),
@@ -403,65 +329,3 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
     )
     for job in JOBS
 }
-
-
-def _equal(left: dict[str, pd.DataFrame], right: dict[str, pd.DataFrame]) -> None:
-    demand(left.keys() == right.keys(), f"other cells: {left.keys() ^ right.keys()}")
-    for name, curves in left.items():
-        pd.testing.assert_frame_equal(curves, right[name], check_exact=True)
-
-
-def undisturbed(folder: Path) -> Project:
-    """The project that is run without any fault."""
-    return Project(folder / "undisturbed", random.Random(), folder)
-
-
-def prepare(folder: Path) -> float:
-    """Run the pipeline undisturbed; returns its seconds."""
-    project = undisturbed(folder)
-    project.copy_project()
-    return project.finish()
-
-
-def fault(
-    number: int,
-    seed: int,
-    folder: Path,
-    seconds: float,
-    can_mount: bool,
-    small_disk: Callable,
-    only: str = "",
-) -> tuple[str, str, list[str]]:
-    """Inject one fault, and see that it is survived: what it was, what happened, what was said.
-
-    Raises AssertionError if it is not survived.
-    """
-    kinds = [x for x in FAULTS if only in x and (x != "pipeline: full disk" or can_mount)]
-    kind, rng = kinds[number % len(kinds)], random.Random(f"pipeline {seed} {number}")
-    strike, begin = FAULTS[kind]
-    finished = undisturbed(folder)
-    with contextlib.ExitStack() as stack:
-        place = stack.enter_context(small_disk(folder, 48)) if begin == NEW else folder
-        project = Project(place / f"project-{number}", rng, folder, seconds)
-        try:
-            if begin == NEW:
-                project.copy_project()
-            else:
-                project.copy_finished(finished.folder)
-            if begin == HALF:
-                project.forget_a_cell()
-            if begin == EDITED:
-                project.edit_the_code()
-            happened = strike(project)
-            project.nobody_left()
-            before = project.cells().keys()
-            project.finish()
-            project.nobody_left()
-            _equal(project.cells(), finished.cells())
-            if begin == EDITED:
-                project.must_be_of_todays_cells()
-            demand(before <= finished.cells().keys(), "cells that nobody asked for")
-        except Exception as error:
-            raise AssertionError(f"fault {number} of seed {seed}, {kind}: {error!r}") from error
-        shutil.rmtree(project.folder)
-    return kind, happened, project.said

@@ -73,7 +73,6 @@ def orphan(lab: Lab) -> str:
         time.sleep(0.01)
     said = Path(log).read_text()
     demand("Traceback" not in said, said)
-    lab.said += said.splitlines()
     return "the trainer ended too"
 
 
@@ -209,7 +208,7 @@ def value_changed(path: Path, rng: random.Random) -> str:
 
 
 def word_changed(path: Path, rng: random.Random) -> str:
-    """A letter of a phase is none any more; no page is compressed, so that nothing else notices."""
+    """Flip a bit in a word of the phases; pages are uncompressed, so that no decoder notices."""
     pq.write_table(pq.read_table(path), path, compression="none")
     data = path.read_bytes()
     at = data.index(rng.choice([b"train", b"evaluation"]))
@@ -348,7 +347,6 @@ def full_disk(lab: Lab) -> str:
         (disk / "filler").unlink()
         again = there.start()
         demand(again.wait() == 0, again.said)
-        lab.said += there.said
         shutil.copytree(disk / "results", lab.root)
     return "named the file" if status else "had finished, or found room enough"
 

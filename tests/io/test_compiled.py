@@ -40,9 +40,9 @@ def numbers_of(told: str) -> np.ndarray:
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
-def test_the_numbers_are_the_same_whoever_compiles_them_and_if_nobody_does(tmp_path: Path) -> None:
-    """Two processes fill the folder at once, a third compiles nothing; one finds no folder, and one
-    is told not to compile.
+def test_the_numbers_do_not_depend_on_who_compiles_them(tmp_path: Path) -> None:
+    """Two processes fill the cache at once, a third loads from it; one has no cache, and one
+    compiles nothing.
     """
     caches = tmp_path / "there"
     told = [process.communicate()[0] for process in (started(caches), started(caches))]
@@ -92,7 +92,7 @@ def test_compiling_changes_no_bits_and_is_no_training_time(tmp_path: Path) -> No
     assert took > 1.0 and clock < took - 1.0 and clock == pytest.approx(again, abs=0.6)
 
 
-def test_a_cell_trains_without_numba_says_so_and_finds_the_same_numbers(tmp_path: Path) -> None:
+def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: Path) -> None:
     spec = CellSpec.model_validate(
         {
             "environment": {"n_dims": 2, "prey": "attract", "grid_size": 4.0},
@@ -118,7 +118,7 @@ def test_a_cell_trains_without_numba_says_so_and_finds_the_same_numbers(tmp_path
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
-def test_who_waits_for_another_processs_compiling_can_be_stopped(tmp_path: Path) -> None:
+def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -> None:
     program = "from hindsight.io.compiled import folder; print(folder())"
     place = started(tmp_path, program).communicate()[0].strip()
     arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]

@@ -1,4 +1,4 @@
-"""A pipeline that a script started in the background, where SIGINT is ignored, can be ended."""
+"""A pipeline that a script starts in the background, where SIGINT is ignored, can be stopped."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stoppe
 """
 
 
-def test_sigterm_ends_what_was_started_where_sigint_is_ignored(tmp_path: Path) -> None:
+def test_sigterm_stops_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CODE, str(ROOT / "config.yaml")]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr

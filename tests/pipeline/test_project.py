@@ -1,4 +1,4 @@
-"""A cluster's jobs, and its queue against hand-computed schedules and a slot-by-slot recount."""
+"""The order of a cluster's jobs, and its queue against schedules by hand and a simulated clock."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def test_the_main_figure_comes_first_and_then_the_longest():
 
 
 @pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
-def test_nothing_of_a_preset_is_lost_in_the_queue(preset):
+def test_the_queue_holds_every_cell_and_is_well_filled(preset):
     project = Project.of(load(ROOT / "config.yaml", {"preset": preset}))
     queue = project.queue()
     work = sum(map(seconds, project.plan.cells.values()))

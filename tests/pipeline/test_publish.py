@@ -1,5 +1,5 @@
-"""What is trained is published as it is planned; the manifest vouches for nothing that it has not
-seen, and nothing is removed before all is there.
+"""Publishing: the manifest vouches for no file that it has not seen, and cells that are no longer
+planned are removed once all planned ones exist.
 """
 
 import json
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Two of the published cells, in a folder of its own."""
+    """A configuration of two of the published cells, in an empty folder."""
     values = configuration.values() | {"preset": "large"}
     narrowed = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
     nothing = {"SAC": {"preys": ["repel"]}, "SAC-HER": {"preys": ["repel"]}}
@@ -50,7 +50,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 def put(name: str, folder: Path = TRAINED) -> Path:
-    """A published cell of the repository, there or as one that is trained."""
+    """Copy a published cell of the repository, as published or as trained."""
     source = ROOT / PUBLISHED / "cells" / f"{name}.parquet"
     file = name if folder == PUBLISHED else f"{name}-{about(source)['code']}"
     path = folder / "cells" / f"{file}.parquet"
@@ -64,7 +64,7 @@ def entries() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_what_the_plan_has_no_more_goes_once_all_is_there(config: Config) -> None:
+def test_cells_no_longer_planned_go_once_all_planned_ones_exist(config: Config) -> None:
     first, second = Plan.of(config).cells
     stranger = next((ROOT / PUBLISHED / "cells").rglob("dqn-*.parquet"))
     name = str(stranger.relative_to(ROOT / PUBLISHED / "cells").with_suffix(""))
@@ -85,7 +85,7 @@ def test_what_the_plan_has_no_more_goes_once_all_is_there(config: Config) -> Non
     assert set(entries()) == {f"cells/{name}.parquet" for name in (first, second)}
 
 
-def test_each_file_says_of_what_commit_and_versions_it_is(
+def test_each_file_has_its_commit_and_versions(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was published before keeps its entry."""
@@ -103,7 +103,7 @@ def test_each_file_says_of_what_commit_and_versions_it_is(
     assert [entry["commit"] for entry in entries().values()] == ["first", "second"]
 
 
-def test_of_two_codes_the_newest_counts(tmp_path: Path) -> None:
+def test_the_newest_training_counts(tmp_path: Path) -> None:
     folder = tmp_path / "cells" / "a"
     folder.mkdir(parents=True)
     for age, code in enumerate(("-0123456789ab", "-ba9876543210")):
@@ -114,7 +114,7 @@ def test_of_two_codes_the_newest_counts(tmp_path: Path) -> None:
     assert newest(tmp_path, "b/none") is None
 
 
-def test_columns_that_nothing_reads_are_left_out(config: Config) -> None:
+def test_unused_columns_are_left_out(config: Config) -> None:
     first, *_ = Plan.of(config).cells
     trained = put(first)
     list(publish(config))
@@ -132,7 +132,7 @@ def test_a_damaged_cell_is_refused(config: Config) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cell", "policy", "episodes", "stranger"])
-def test_what_is_not_written_anew_is_verified_first(config: Config, kind: str) -> None:
+def test_files_that_stay_are_verified_first(config: Config, kind: str) -> None:
     """A manifest never vouches for damage, nor for a file that it has not seen."""
     first, second = Plan.of(config).cells
     trained = [put(name) for name in (first, second)]
@@ -166,11 +166,11 @@ def test_what_is_not_written_anew_is_verified_first(config: Config, kind: str) -
         list(publish(config))
     assert MANIFEST.read_text() == before
     put(second)
-    if path.suffix == ".parquet":  # what is published anew needs no word of before
+    if path.suffix == ".parquet":  # a republished cell needs no previous entry
         list(publish(config))
 
 
-def test_a_damaged_manifest_ends_in_a_sentence(config: Config) -> None:
+def test_a_damaged_manifest(config: Config) -> None:
     PUBLISHED.mkdir(parents=True)
     MANIFEST.write_text('{"cells/a/one.parquet": 3}')
     with pytest.raises(FileError, match="cannot be read as a manifest"):
@@ -224,7 +224,7 @@ def test_the_middle_runs_policy_ships_with_its_cell(small: tuple[Config, CellSpe
 
 
 def test_the_manifest_vouches_for_a_policy(small: tuple[Config, CellSpec]) -> None:
-    """A policy that is another file is not used; one of other curves does not stay."""
+    """Another file in its place is not used; the policy of other curves is removed."""
     config, spec = small
     list(publish(config))
     path = PUBLISHED / "policies" / f"{spec.name}.pt"
@@ -243,8 +243,8 @@ def test_the_manifest_vouches_for_a_policy(small: tuple[Config, CellSpec]) -> No
     assert not path.exists() and f"policies/{spec.name}.pt" not in entries()
 
 
-def test_the_policy_of_a_cell_of_no_experiment(small: tuple[Config, CellSpec]) -> None:
-    """As `hindsight train` leaves it: nothing else of it is published."""
+def test_publishing_the_policy_of_a_cell_of_no_experiment(small: tuple[Config, CellSpec]) -> None:
+    """One that `hindsight train` trained; only the policy is published."""
     config, spec = small
     list(publish(config))
     path = PUBLISHED / "policies" / f"{spec.name}.pt"

@@ -19,8 +19,8 @@ def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
     project: Any = SimpleNamespace(
         plan=SimpleNamespace(cells={}), files={}, there=set(), root=tmp_path, folder=str(tmp_path)
     )
-    (tmp_path / "of_yesterday.png").touch()
-    os.utime(tmp_path / "of_yesterday.png", (0, 0))
+    (tmp_path / "old.png").touch()
+    os.utime(tmp_path / "old.png", (0, 0))
     watch = _Watch(project)
     assert watch.state()[2] == "0 of 0 cells  tables, figures, report"
     for count, name in enumerate(("a.png", "b.png"), 1):

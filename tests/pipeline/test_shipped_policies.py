@@ -1,4 +1,4 @@
-"""Policies that ship: the run in the middle, what acts of it, and nothing that runs."""
+"""Published policies: the median run's actor, which acts as recorded."""
 
 import re
 import shlex
@@ -21,9 +21,9 @@ from tests.commands import hindsight
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
 MOST_BYTES = 5_000_000
-#: Environments of others, which are in no experiment, and the package that each is in.
+#: Third-party environments that are in no experiment, and the package of each.
 OTHERS = {"PandaReach-v3": "panda_gym"}
-#: One that ships of each kind of algorithm.
+#: One published policy of each kind.
 KINDS = {re.split("-(?:lr|n_envs|hidden)", path.stem)[0]: path for path in SHIPPED}
 #: One of each algorithm.
 SPECS = {
@@ -41,7 +41,7 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_what_is_kept_is_what_acts(name, tmp_path):
+def test_the_actor_alone_acts_the_same(name, tmp_path):
     spec = CellSpec.model_validate(SPECS[name])
     row = torch.randn(n_parameters(spec))
     write_policy(tmp_path / "a.pt", spec, 5, row, {})
@@ -59,15 +59,12 @@ def test_what_is_kept_is_what_acts(name, tmp_path):
         read_policy(tmp_path / "b.pt")
 
 
-# --- what ships -----------------------------------------------------------------------------------
-
-
-def test_what_ships_is_small():
+def test_published_policies_are_small():
     assert SHIPPED and sum(path.stat().st_size for path in SHIPPED) < MOST_BYTES
 
 
 @pytest.mark.parametrize("path", KINDS.values(), ids=list(KINDS))
-def test_what_ships_does_what_it_says(path):
+def test_a_published_policy_succeeds_as_recorded(path):
     result = result_of(path)
     if path.parent.name in OTHERS:
         pytest.importorskip(OTHERS[path.parent.name], reason="its environment is no requirement")

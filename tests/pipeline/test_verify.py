@@ -15,7 +15,7 @@ from hindsight.specs.cell import CellSpec
 
 CELLS = published()
 KINDS = one_of_each_kind(CELLS)
-#: Arms that touch an object: a rounding grows there, and to measure how far takes two minutes.
+#: Tasks with objects, in which rounding grows; measuring how far takes two minutes.
 CHAOS = {"FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"}
 #: Every twelfth of the other kinds; `make verify-published` has all of them.
 SAMPLE = [name for name, spec in KINDS.items() if spec.environment.id not in CHAOS][::12]
@@ -78,8 +78,8 @@ def test_a_rule_that_changes_a_little_is_seen(section, keys, one_that_holds):
 
 
 @pytest.mark.parametrize("keys", [{"learning_rate": 3.3e-4}, {"batch_size": 255}])
-def test_so_it_is_off_policy(keys):
-    """Of a cell with more than a thousand updates in its first iteration; chaos excuses no rule."""
+def test_a_small_change_is_seen_off_policy(keys):
+    """In a cell with more than a thousand updates in its first iteration."""
     name = next(
         name
         for name, spec in CELLS.items()

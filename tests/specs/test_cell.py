@@ -1,7 +1,8 @@
-"""Specifications: what is refused, what is one and the same, what a name says."""
+"""Specifications of cells: what is refused, what shares a name, and what differs."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,18 +10,20 @@ from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.plan import Plan
 
 BITS = {"id": "BitFlipping-v0"}
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 
 
+def cell(**hindsight: Any) -> CellSpec:
+    return validated(CellSpec, {"hindsight": hindsight})
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [
         ({"environment": {"n_dims": 1}}, ["environment.n_dims", "1"]),
-        ({"environment": {"interception_distance": -0.1}}, ["interception_distance", "-0.1"]),
         ({"environment": {"prey": "statc"}}, ["environment.prey", "statc", "static"]),
         ({"environment": {"n_dim": 3}}, ["environment.n_dim", "did you mean 'n_dims'"]),
         ({"environment": {"interception_distance": 6.0}}, ["interception_distance", "grid_size"]),
@@ -28,36 +31,23 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "published"
         ({"seeds": 0}, ["seeds", "0"]),
         ({"steps": 2047}, ["2047", "one rollout", "2048"]),
         ({"algorithm": {"hidden": [64, 0]}}, ["algorithm.hidden.1", "0"]),
-        (
-            {
-                "environment": BITS,
-                "hindsight": {"fidelity": "described", "inside": 0.9},
-            },
-            ["inside needs goals that lie in a box", "those of BitFlipping-v0 do not"],
-        ),
-        ({"hindsight": {"strategy": "last"}}, ["hindsight.strategy", "last", "final"]),
-        ({"hindsight": {"k": 0}}, ["hindsight.k", "0"]),
         ({"early_end": 0.5}, ["early_end", "0.5"]),
-        # What a file may not hold: else it would be trained to its end, and then refused.
+        # Too large: a file that says so could not be loaded.
         ({"environment": {"grid_size": 2_000_000.0}}, ["grid_size: 2000000.0 is not allowed"]),
-        ({"environment": {"max_steps": 20_000}}, ["max_steps: 20000 is not allowed"]),
-        ({"algorithm": {"hidden": [20_000]}}, ["hidden: 20000 is not allowed"]),
+        ({"algorithm": {"hidden": [20_000]}}, ["hidden.0: 20000 is not allowed"]),
         ({"algorithm": {"hidden": [10_000] * 3}}, ["weights is larger than 100,000,000"]),
-        (
-            {"hindsight": {"strategy": "future", "k": 2_000_000}},
-            ["hindsight.k: 2000000 is not allowed"],
-        ),
-        ({"algorithm": {"name": "sac", "buffer_size": 10**9}}, ["buffer_size"]),
-        # What does not fit together.
+        # Parts that do not fit together.
         ({"environment": BITS, "algorithm": {"name": "sac"}}, ["needs continuous actions"]),
         ({"algorithm": {"name": "dqn"}}, ["needs discrete actions"]),
         (
-            {"environment": BITS, "algorithm": {"exploration": "squashed"}},
-            ["exploration and sigma_init need continuous actions"],
-        ),
-        (
             {"environment": BITS, "algorithm": {"sigma_init": 0.5}},
             ["exploration and sigma_init need continuous actions"],
+        ),
+        ({"algorithm": {"name": "sac"}, "hindsight": {}}, ["sac uses replay"]),
+        ({"replay": {}}, ["ppo uses hindsight"]),
+        (
+            {"environment": BITS, "hindsight": {"fidelity": "described", "inside": 0.9}},
+            ["inside needs goals that lie in a box", "those of BitFlipping-v0 do not"],
         ),
         (
             {
@@ -66,13 +56,27 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "published"
             },
             ["BitFlipping-v0 has none: set failures untargeted"],
         ),
-        ({"algorithm": {"name": "sac"}, "hindsight": {}}, ["sac uses replay"]),
-        ({"replay": {}}, ["ppo uses hindsight"]),
+        # Options of hindsight.
+        ({"hindsight": {"strategy": "last"}}, ["hindsight.strategy", "last", "final"]),
+        ({"hindsight": {"s_ratio": 1.1}}, ["hindsight.s_ratio", "1.1", "less than or equal to 1"]),
+        ({"hindsight": {"s_ratio": float("nan")}}, ["hindsight.s_ratio", "nan"]),
+        ({"hindsight": {"inside": 1.0}}, ["hindsight.inside", "1.0", "less than 1"]),
+        ({"hindsight": {"s_ration": 0.5}}, ["unknown key 'hindsight.s_ration'"]),
         ({"hindsight": {"clone": True, "until_success": 0.5}}, ["until_success has no effect"]),
         ({"hindsight": {"copies": "failed", "s_ratio": 0.5}}, ["without copies 'failed'"]),
+        ({"hindsight": {"s_ratio": 0.5, "strategy": "future"}}, ["s_ratio", "strategy 'final'"]),
+        ({"hindsight": {"s_ratio": 0.5, "only_if_moved": True}}, ["without only_if_moved"]),
+        ({"hindsight": {"until_success": 0.5, "until_steps": 100}}, ["exclude each other"]),
+        ({"hindsight": {"then": "meher", "until_steps": 100}}, ["'meher' needs an s_ratio"]),
+        ({"hindsight": {"then": "meher", "s_ratio": 0.5}}, ["until_success, until_steps"]),
+        # A success rate never exceeds 1, so this never switches.
+        (
+            {"hindsight": {"then": "meher", "s_ratio": 0.5, "until_success": 1.0}},
+            ["until_success, until_steps"],
+        ),
     ],
 )
-def test_impossible_values_are_told_in_one_sentence(values, named):
+def test_impossible_values_are_refused_in_one_sentence(values, named):
     with pytest.raises(SpecError) as caught:
         validated(CellSpec, values)
     message = str(caught.value)
@@ -81,35 +85,64 @@ def test_impossible_values_are_told_in_one_sentence(values, named):
         assert word in message
 
 
-def test_equal_specifications_have_one_name():
-    default = CellSpec()
-    assert default.name == CellSpec(algorithm={"gamma": 0.99}).name
-    assert default.name != CellSpec(algorithm={"gamma": 0.98}).name
-    assert default.name != CellSpec(hindsight={}).name
-    # Defaults are left out of a hash, but not which environment and algorithm they are of.
-    sac, point = {"name": "sac"}, {"id": "PointReach-v0"}
-    kinds = ({}, {"algorithm": sac}, {"algorithm": sac, "environment": point})
-    specs = [CellSpec(**kind) for kind in (*kinds, {"algorithm": {"name": "td3"}})]
+def test_the_ends_of_the_ranges_are_allowed():
+    for values in (
+        {"s_ratio": 0.0},
+        {"s_ratio": 1, "k": 4},
+        {"until_success": 0.0},
+        {"s_ratio": 0.5, "until_steps": 1, "then": "meher"},
+    ):
+        assert cell(**values).hindsight is not None
+
+
+def prey(name: str, fidelity: str) -> CellSpec:
+    return CellSpec(environment={"prey": name, "fidelity": fidelity})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (CellSpec(algorithm={"gamma": 0.99}), CellSpec()),
+        (prey("static", "described"), prey("static", "released")),
+        (cell(strategy="final", k=8), cell(strategy="final", k=1)),
+        # The authors' targeted experiment runs their untargeted code.
+        (cell(s_ratio=0.6, failures="targeted", failure_distance=4.0), cell(s_ratio=0.6)),
+        # A distance means nothing for goals anywhere, and failures nothing without a share.
+        (cell(s_ratio=0.6, failure_distance=4.0), cell(s_ratio=0.6)),
+        (cell(fidelity="described", failures="targeted"), cell(fidelity="described")),
+        (cell(until_success=1.0, s_ratio=0.6), cell(s_ratio=0.6)),
+    ],
+)
+def test_equal_trainings_share_a_name(one, other):
+    assert (one, one.name, one.hash) == (other, other.name, other.hash)
+
+
+def test_other_trainings_have_other_names():
+    """Also in words, without the hash."""
+    described = {"s_ratio": 0.6, "fidelity": "described"}
+    specs = [
+        CellSpec(),
+        CellSpec(algorithm={"name": "sac"}),
+        CellSpec(algorithm={"name": "td3"}),
+        CellSpec(algorithm={"name": "sac"}, environment={"id": "PointReach-v0"}),
+        cell(),
+        cell(strategy="future", k=1),
+        cell(strategy="future", k=8),
+        cell(s_ratio=0.0),
+        cell(s_ratio=0.6),
+        cell(**described),
+        *(cell(**described, failures="targeted", failure_distance=d) for d in (1.1, 4.0)),
+        cell(until_success=0.0),
+        cell(until_steps=1000),
+        cell(s_ratio=0.6, until_success=0.5),
+        cell(s_ratio=0.6, until_success=0.5, then="meher"),
+    ]
     assert len({spec.hash for spec in specs}) == len(specs)
-
-
-def test_final_has_one_copy():
-    assert HindsightSpec(strategy="final", k=8) == HindsightSpec(strategy="final", k=1)
-    assert HindsightSpec(strategy="future", k=8) != HindsightSpec(strategy="future", k=1)
-
-
-def test_fidelities_share_the_environments_in_which_they_agree():
-    def environment(prey, fidelity):
-        return CellSpec(environment={"prey": prey, "fidelity": fidelity}).name
-
-    assert environment("static", "released") == environment("static", "described")
-    assert environment("repel", "released") != environment("repel", "described")
-
-
-def test_a_specification_survives_its_json():
-    spec = CellSpec(hindsight={"strategy": "future", "k": 4}, environment={"n_dims": 5})
-    assert CellSpec.model_validate_json(spec.model_dump_json()) == spec
-    assert CellSpec.model_validate_json(spec.model_dump_json()).name == spec.name
+    assert len({spec.name.rpartition("-")[0] for spec in specs}) == len(specs)
+    for spec in specs:
+        assert CellSpec.model_validate_json(spec.model_dump_json()) == spec
+    gammas = {CellSpec(algorithm={"gamma": gamma}).hash for gamma in (0.99, 0.98)}
+    assert len(gammas | {prey("repel", f).hash for f in ("released", "described")}) == 4
 
 
 def test_published_cells_keep_their_names_and_hashes():
@@ -122,8 +155,7 @@ def test_published_cells_keep_their_names_and_hashes():
         assert (f"cells/{spec.name}.parquet", spec.hash) == (name, known)
 
 
-def test_the_hash_of_a_cell_that_ends_by_a_test_is_of_what_differs_from_the_defaults():
-    """Cells that are trained already have it in their names."""
+def test_a_cell_that_ends_by_a_test_keeps_its_name():
     name = "random-static-n3-G10-r1/sac-her-final-k2-released-end-test-lr0.0003-64x64-8seeds"
     plan = Plan.of(load(Path("config.yaml"), {"preset": "large"}))
     assert f"{name}-150000steps-7c9b70a0bc" in plan.cells

@@ -1,4 +1,4 @@
-"""What a configuration's words can do: no path leaves its folder, no shell sees one unquoted."""
+"""Words of a configuration: no path leaves its folder, and no shell sees an unquoted word."""
 
 import copy
 import re

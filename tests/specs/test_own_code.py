@@ -1,4 +1,4 @@
-"""A person's own environment: its source, and what it imports, is the code of its cells."""
+"""A user's own environment: its source and what it imports count as its cells' code."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ TRAIN = (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A folder with an environment in two modules, and a third that has nothing to do with it."""
+    """A folder with an environment, the modules that it imports, and an unrelated one."""
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "paying.py").write_text(
         "from deep.inside import one\n\ndef scale():\n    return one"
@@ -66,7 +66,7 @@ def digest() -> str:
     ("name", "counts"),
     [("mine.py", True), ("paying.py", True), ("deep/beside.py", True), ("other.py", False)],
 )
-def test_every_module_that_it_imports_counts(folder, name, counts):
+def test_every_imported_module_counts(folder, name, counts):
     before, path = digest(), folder / name
     text = path.read_text()
     path.write_text(f"{text}\n# words\n")
@@ -77,7 +77,7 @@ def test_every_module_that_it_imports_counts(folder, name, counts):
     assert digest() == before != ""
 
 
-def test_an_edited_reward_is_other_code(folder):
+def test_an_edited_reward_changes_the_code(folder):
     spec = CellSpec.model_validate({"environment": {"id": "mine:Mine-v0"}, "steps": 4096})
     ours = CellSpec.model_validate({"environment": {"id": "PointReach-v0"}, "steps": 4096})
     before = code_of(spec), code_of(ours)
@@ -87,7 +87,7 @@ def test_an_edited_reward_is_other_code(folder):
     assert after[0] != before[0] and after[1] == before[1]
 
 
-def test_it_is_trained_anew_and_what_it_was_made_with_is_noted(folder):
+def test_an_edit_retrains_and_package_versions_are_recorded(folder):
     def trained() -> str:
         own_code.forget()
         done = CliRunner().invoke(app, TRAIN)
@@ -102,7 +102,7 @@ def test_it_is_trained_anew_and_what_it_was_made_with_is_noted(folder):
     assert "trains sac" in trained()
 
 
-def test_what_is_installed_has_a_version_instead():
+def test_an_installed_environment_has_a_version_instead():
     assert (
         digest_of("FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv") == ""
     )

@@ -1,4 +1,4 @@
-"""YAML that a person wrote: what is read in two ways is refused, and nothing grows unbounded."""
+"""YAML written by hand: ambiguous values are refused, and nothing grows without bounds."""
 
 from pathlib import Path
 
@@ -21,6 +21,8 @@ TWO_WAYS = "is ambiguous: write true, false or a decimal"
         ("select={a\n: {}", r"--config select=\{a\\n: \{\}: is not YAML: .* in line 2$"),
         ("seeds={a: 1, a: 2}", "key 'a' is given twice"),
         ("seeds", "is not key=value"),
+        ("preset=*a", "undefined alias"),
+        ("preset=!!python/object:os.system x", "is not YAML"),
         ("seeds=yes", TWO_WAYS),
         ("seeds=010", TWO_WAYS),
         ("steps=1:00:00", TWO_WAYS),
@@ -28,7 +30,7 @@ TWO_WAYS = "is ambiguous: write true, false or a decimal"
         ("end_test=Off", TWO_WAYS),
     ],
 )
-def test_what_is_typed_and_is_no_value(pair, named):
+def test_typed_pairs_that_are_refused(pair, named):
     with pytest.raises(SpecError, match=named) as caught:
         overrides_of([pair])
     assert "\n" not in str(caught.value)
@@ -53,7 +55,7 @@ def test_what_is_typed_and_is_no_value(pair, named):
         (b"- a list", r"holds no keys$"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path, data, named):
+def test_a_file_that_cannot_be_read_is_reported_with_its_line(tmp_path, data, named):
     path = tmp_path / "config.yaml"
     path.write_bytes(data)
     with pytest.raises(SpecError, match=rf"config\.yaml: {named}") as caught:
@@ -63,7 +65,7 @@ def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path, data, named)
         load(tmp_path / "none.yaml")
 
 
-def test_what_merges_may_be_overridden_and_lists_may_repeat(tmp_path):
+def test_merged_keys_may_be_overridden_and_lists_may_repeat(tmp_path):
     path = tmp_path / "keys.yaml"
     path.write_text("a: &a {k: 1, m: [1, 1]}\nb: {<<: *a, k: 2}\nc: {k: k, l: k}\n")
     assert read_keys(path) == {
@@ -77,7 +79,7 @@ def test_what_merges_may_be_overridden_and_lists_may_repeat(tmp_path):
     ("text", "value"),
     [("true", True), ("0", 0), ("36_000", 36_000), ("3.0e-4", 3e-4), ("'yes'", "yes"), ("10", 10)],
 )
-def test_everything_else_is_read_as_it_was(text: str, value: object) -> None:
+def test_unambiguous_values_are_read(text: str, value: object) -> None:
     assert values_of(text, "here") == value
 
 
@@ -90,7 +92,7 @@ def test_everything_else_is_read_as_it_was(text: str, value: object) -> None:
         ({"evaluation": {"points": True}}, "points"),
     ],
 )
-def test_true_is_no_number(values: dict, key: str) -> None:
+def test_true_is_not_a_number(values: dict, key: str) -> None:
     with pytest.raises(SpecError, match=rf"{key}.*is not a number"):
         load(ROOT / "config.yaml", {"preset": "smoke", **values})
 

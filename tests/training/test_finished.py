@@ -14,7 +14,7 @@ from hindsight.io.checksums import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
-from hindsight.specs.plan import read_spec, spec_document
+from hindsight.specs.plan import read_spec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.on_policy import OnPolicyRuns
@@ -141,12 +141,10 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
 
 
 def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):
-    path = tmp_path / "spec.json"
-    path.write_text(spec_document(SPEC))
-    assert read_spec(path) == SPEC
-    planned = json.loads(path.read_text())
-    path.write_text(json.dumps({**planned, "code": "0123456789ab"}))
+    planned, alone = tmp_path / f"{Path(file_name(SPEC)).name}.json", tmp_path / "spec.json"
+    for path in (planned, alone):
+        path.write_text(SPEC.model_dump_json())
+        assert read_spec(path) == SPEC
+    edited = planned.rename(tmp_path / "cell-0123456789ab.json")
     with pytest.raises(SpecError, match="planned with the code 0123456789ab"):
-        read_spec(path)
-    path.write_text(SPEC.model_dump_json())  # a specification alone
-    assert read_spec(path) == SPEC
+        read_spec(edited)

@@ -1,4 +1,4 @@
-"""The results that ship: whole, drawn without training or torch, and what the pages show."""
+"""The published results are drawn without training or torch, as the repository shows them."""
 
 import re
 from html import unescape
@@ -28,7 +28,7 @@ def test_every_published_figure_is_drawn(project, monkeypatch):
 
 
 def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(project):
-    """Whoever changes a rule, a statistic or a result has to run `make figures`."""
+    """After a change of a rule, a statistic or a result, run `make figures`."""
     made = (project / "REPLICATION.md").read_text(encoding="utf-8")
     assert made == (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
     appendix = PUBLISHED / "appendix"

@@ -13,25 +13,16 @@ from hindsight.io.files import FileError
 from hindsight.io.fingerprint import of_stage
 from hindsight.io.interruption import end_with_parent
 from hindsight.pipeline.project import Project
-from hindsight.specs.config import completed, parse as parse_config
+from hindsight.specs.config import load
 from hindsight.specs.errors import SpecError
-from hindsight.specs.reading import read_keys
 
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     end_with_parent(signal.SIGKILL)
 
 try:
-    # Snakemake silently accepts duplicate keys, and does not say where the file is not YAML.
-    read_keys(Path("config.yaml"))
-except SpecError as error:
-    raise WorkflowError(str(error)) from None
-
-
-configfile: "config.yaml"
-
-
-try:
-    PROJECT = Project.of(parse_config(completed(config, Path())))
+    # Without `configfile:`, `config` holds only what --config and --configfile give.  Snakemake would
+    # accept duplicate keys, and not say where the file is not YAML.
+    PROJECT = Project.of(load(Path("config.yaml"), config))
 except (SpecError, FileError) as error:
     raise WorkflowError(str(error)) from None
 

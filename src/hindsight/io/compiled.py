@@ -6,7 +6,7 @@ first-class functions are cached in the user's cache folder by a fingerprint of 
 own cache is beside the source, which may be read-only; it is keyed by the file's path, which
 differs between clones; and it misses changes in the functions that a cached function calls.
 
-Without Numba, or with NUMBA_DISABLE_JIT=1, all functions stay in Python.
+With NUMBA_DISABLE_JIT=1, all functions stay in Python.
 """
 
 import os
@@ -19,17 +19,15 @@ from functools import cache, update_wrapper
 from pathlib import Path
 from typing import Any
 
+import numba
 from filelock import FileLock
 
 from hindsight.io.fingerprint import fingerprint
 from hindsight.io.interruption import awaited
 
-numba: Any = None
-with suppress(ImportError):
-    import numba
-
+CONFIG: Any = numba.config
 #: Whether functions are compiled.
-ENABLED: bool = numba is not None and not numba.config.DISABLE_JIT
+ENABLED: bool = not CONFIG.DISABLE_JIT
 #: Without `nnan` and `ninf`: NaN and infinity reveal a divergence.
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
@@ -215,17 +213,17 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
             _say_once()
         yield False
         return
-    before = numba.config.CACHE_LOCATOR_CLASSES
+    before = CONFIG.CACHE_LOCATOR_CLASSES
     # A request to stop does not wait for the compiler, here or in another process.
     with awaited("the compiler"), FileLock(path / "lock"):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
         if trains and not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name
             _say_once()
-        numba.config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
+        CONFIG.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
         try:
             yield True
         finally:
-            numba.config.CACHE_LOCATOR_CLASSES = before
+            CONFIG.CACHE_LOCATOR_CLASSES = before
 
 
 @cache

@@ -21,16 +21,12 @@ from hindsight.io.files import FileError, reason
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-class LockedError(FileError):
-    """Another process holds the lock; the message is one sentence."""
-
-
 @contextmanager
 def held(path: Path, what: str, wait: bool = False) -> Iterator[bool]:
     """Hold the lock `path` of `what`; yields whether it had to wait for another process.
 
-    Raises LockedError if another process holds it and `wait` is false, and FileError if the file
-    cannot be created.  On a file system without locks, warns and continues.
+    Raises FileError if another process holds it and `wait` is false, or the file cannot be created.
+    On a file system without locks, warns and continues.
     """
     # No soft lock, whose file would outlive a killed holder.
     lock = FileLock(path, mode=0o644, fallback_to_soft=False, on_acquired=_sign)
@@ -65,7 +61,7 @@ def _take(lock: FileLock, path: Path, what: str, wait: bool) -> bool:
         except Timeout:
             busy = f"{what}: another process is at work there (process {_holder(path)})"
             if not wait:
-                raise LockedError(busy) from None
+                raise FileError(busy) from None
             _tell(f"{busy}; waiting for it")
             lock.acquire()
             return True

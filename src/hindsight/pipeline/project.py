@@ -17,12 +17,10 @@ The source is a preset or `published`.
 import hashlib
 import math
 import os
-import re
 import shutil
 import subprocess
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -33,11 +31,9 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import AUTHORS, EPISODES, PICTURE, PUBLISHED, TRAINED, Config
 from hindsight.specs.cost import megabytes, seconds
-from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
-from hindsight.specs.from_file import cell_of
-from hindsight.specs.gymnasium import is_known
-from hindsight.specs.plan import Plan, papers_grids, spec_document, spec_path
+from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.plan import Plan, papers_grids, spec_path
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # how much slower a node may be than the machine on which costs were measured
@@ -48,49 +44,46 @@ JOB_PREFIX = "hindsight"
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
 #: Files that the page's first screen is made from.
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
-#: The parts of a cell's file name that depend on its number of seeds.
-SEEDS = re.compile(r"-(\d+)seeds(.*)-[0-9a-f]{10}-[0-9a-f]{12}$")
 
 
-@dataclass(frozen=True)
 class Project:
     """The files of one configuration."""
 
-    plan: Plan
-    #: Held from `begin` to `close`.
-    _locks: ExitStack = field(default_factory=ExitStack)
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.config = plan, plan.config
+        #: The preset's name, or `published`.
+        self.source = self.config.source
+        #: Whether the published results are shown.
+        self.published = self.config.results == "published"
+        #: Whether missing cells are trained.
+        self.trains = self.config.results == "trained"
+        #: Whether cells are trained on GPUs.
+        self.on_gpu = self.config.execution.device.startswith("cuda")
+        #: Folders of the results, the tables and the figures.
+        self.root = PUBLISHED if self.published else TRAINED
+        self.tables = f"results/tables/{self.source}"
+        self.folder = f"figures/{self.source}"
+        #: The verdicts, and the self-contained HTML page.
+        self.claims = f"{self.tables}/claims.json"
+        self.page = f"{self.folder}/report.html"
+        #: REPLICATION.md and the folder of its appendix; for published results, the repository's.
+        self.scoreboard = "REPLICATION.md" if self.published else f"{self.folder}/REPLICATION.md"
+        self.appendix = (PUBLISHED if self.published else Path(self.folder)) / "appendix"
+        #: Episodes for the figure of the environment: made from policies, or published.
+        self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
+        #: The authors' learning curves, shown in the main figure and the pages.
+        self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
+        #: The existing files behind the page's first screen.
+        self.answer = [name for name in ANSWER if Path(name).exists()]
+        #: Held from `begin` to `close`.
+        self._locks = ExitStack()
 
     @classmethod
     def of(cls, config: Config) -> "Project":
         """Plan a configuration; raises SpecError for an invalid cell."""
         return cls(Plan.of(config))
 
-    @property
-    def config(self) -> Config:
-        """The configuration."""
-        return self.plan.config
-
-    @property
-    def source(self) -> str:
-        """The preset's name, or `published`."""
-        return self.config.source
-
-    @property
-    def published(self) -> bool:
-        """Whether the published results are shown."""
-        return self.config.results == "published"
-
-    @property
-    def trains(self) -> bool:
-        """Whether missing cells are trained."""
-        return self.config.results == "trained"
-
     # -- cells --------------------------------------------------------------------------------
-
-    @property
-    def root(self) -> Path:
-        """Folder of the results."""
-        return PUBLISHED if self.published else TRAINED
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -112,20 +105,6 @@ class Project:
         """Names of the cells without curves."""
         return [name for name in self.plan.cells if name not in self.there]
 
-    def runs_there(self) -> dict[str, int]:
-        """Runs of missing cells that exist in a cell with another number of seeds, by name."""
-        seeds_of: dict[str, set[int]] = {}
-        for file in (files := files_below(self.root / "cells")):
-            if words := SEEDS.search(file):
-                seeds_of.setdefault(SEEDS.sub(r"\2", file), set()).add(int(words[1]))
-        found = {}
-        for name in self.missing:
-            spec, alike = self.plan.cells[name], SEEDS.sub(r"\2", self.files[name])
-            for seeds in sorted(seeds_of.get(alike, ())):
-                if file_name(spec.model_copy(update={"seeds": seeds})) in files:
-                    found[name] = min(seeds, spec.seeds)
-        return found
-
     def cells_of(self, experiment: str) -> list[str]:
         """Curves behind an experiment's tables; only existing ones if nothing is trained."""
         names = [n for n in self.plan.cells_of(experiment) if self.trains or n in self.there]
@@ -144,16 +123,6 @@ class Project:
 
     # -- tables, figures, pages ---------------------------------------------------------------
 
-    @property
-    def tables(self) -> str:
-        """Folder of the tables."""
-        return f"results/tables/{self.source}"
-
-    @property
-    def folder(self) -> str:
-        """Folder of the figures."""
-        return f"figures/{self.source}"
-
     @cached_property
     def experiments(self) -> list[str]:
         """Names of the experiments that have cells to show."""
@@ -167,11 +136,6 @@ class Project:
     def all_tables(self) -> list[str]:
         """Every experiment's folder of tables."""
         return [f"{self.tables}/{name}" for name in self.experiments]
-
-    @property
-    def episodes(self) -> str:
-        """Episodes for the figure of the environment: made from policies, or published."""
-        return str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
 
     @cached_property
     def policies(self) -> list[str]:
@@ -216,36 +180,6 @@ class Project:
         return made + self.authors * (MAIN_EXPERIMENT in experiments)
 
     @property
-    def authors(self) -> list[str]:
-        """The authors' learning curves, shown in the main figure and the pages."""
-        return [str(AUTHORS)] if AUTHORS.exists() else []
-
-    @property
-    def answer(self) -> list[str]:
-        """The existing files behind the page's first screen."""
-        return [name for name in ANSWER if Path(name).exists()]
-
-    @property
-    def claims(self) -> str:
-        """Path of the verdicts."""
-        return f"{self.tables}/claims.json"
-
-    @property
-    def page(self) -> str:
-        """Path of the self-contained HTML page."""
-        return f"{self.folder}/report.html"
-
-    @property
-    def scoreboard(self) -> str:
-        """Path of REPLICATION.md; for published results, the repository's own."""
-        return "REPLICATION.md" if self.published else f"{self.folder}/REPLICATION.md"
-
-    @property
-    def appendix(self) -> Path:
-        """Folder of the scoreboard's appendix."""
-        return PUBLISHED / "appendix" if self.published else Path(self.folder) / "appendix"
-
-    @property
     def everything(self) -> list[str]:
         """All outputs.
 
@@ -267,30 +201,28 @@ class Project:
 
     def title_of(self, figure: str) -> str:
         """Title of a figure's experiment."""
-        experiment = self.figures[figure]
-        known = self.config.experiments
-        return known[experiment].title if experiment in known else experiment
+        name = self.figures[figure]
+        return PICTURE if name == PICTURE else self.config.experiments[name].title
 
     # -- options and resources of a job -------------------------------------------------------
 
     def options(self, file: str) -> str:
         """Options of `hindsight cell` for a cell."""
-        execution, where = self.config.execution, self.spec(file).environment.id
+        execution, env = self.config.execution, self.spec(file).environment.id
         options = f"--device {execution.device}"
         if "checkpoint_seconds" in execution.model_fields_set:
             options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
         # A specification file must not decide what is imported, so name the user's own environment.
-        ours = where in ENVIRONMENTS or is_known(where)
-        return options if ours else f"{options} --env={where}"
+        return f"{options} --env={env}" if wants_naming(env) else options
 
     @cached_property
-    def _first(self) -> set[str]:
-        entries = self.plan.experiments.get(MAIN_EXPERIMENT, [])
-        return {name for _, name in entries}
+    def _main(self) -> set[str]:
+        return {name for _, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])}
 
     def priority(self, spec: CellSpec) -> int:
         """The main figure's cells first, then the longest, so that all cores end together."""
-        return int(10 * math.log2(1 + seconds(spec))) + 1000 * (spec.name in self._first)
+        first = spec.name in self._main
+        return int(10 * math.log2(1 + seconds(spec))) + 1000 * first
 
     def memory(self, spec: CellSpec, attempt: int = 1) -> int:
         """Megabytes to request, more at each attempt."""
@@ -300,11 +232,6 @@ class Project:
         """Minutes to request, more at each attempt."""
         work = NODE_START_SECONDS + SAFETY * attempt * seconds(spec)
         return -(-int(work) // 60)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether cells are trained on GPUs."""
-        return self.config.execution.device.startswith("cuda")
 
     def queue(self) -> list[float]:
         """Estimated seconds of each cell, in the order in which they start."""
@@ -316,15 +243,15 @@ class Project:
     def begin(self) -> None:
         """Lock the results and write the jobs' inputs.
 
-        The lock is in results/ itself, which two folders may share by a link.  Raises LockedError
-        if another process holds it, and FileError if a file cannot be written.
+        The lock is in results/ itself, which two folders may share by a link.  Raises FileError
+        if another process holds it, or a file cannot be written.
         """
         self._locks.enter_context(held(Path("results/.lock"), f"the pipeline in {Path.cwd()}"))
         if self.trains:
             cancel_left_jobs()
             for name in self.missing:
                 spec = self.plan.cells[name]
-                write_if_changed(spec_path(self.files[name]), spec_document(spec))
+                write_if_changed(spec_path(self.files[name]), spec.model_dump_json(indent=1))
         for plan in Path(self.tables).glob("*/plan.json"):
             if plan.parent.name not in self.experiments:  # verdicts and page would show it
                 shutil.rmtree(plan.parent)

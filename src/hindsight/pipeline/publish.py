@@ -46,38 +46,37 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     """
     plan = Plan.of(config)
     found = {name: newest(trained, name) for name in plan.cells}
+    cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
+    policies = {name: PUBLISHED / "policies" / f"{name}.pt" for name in plan.cells}
     before = read_manifest() if MANIFEST.exists() else {}
-    drawn = trained / "tables" / plan.config.source / EPISODES
-    stay = [PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells if not found[name]]
-    verify([*stay, *(PUBLISHED / name for name in before if _is_beside(name))])
+    others = [PUBLISHED / name for name in before if not name.startswith("cells/")]
+    verify([*others, *(cells[name] for name in plan.cells if found[name] is None)])
     main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, ())}
-    now = _now()
-    files: dict[str, Any] = {name: entry for name, entry in before.items() if _is_beside(name)}
     missing = []
     for name, spec in plan.cells.items():
-        target = PUBLISHED / "cells" / f"{name}.parquet"
-        source = found[name]
-        if source is not None:
-            old = file_sha256(target) if target.exists() else ""
-            _ship(source, target)
-            policy = PUBLISHED / "policies" / f"{name}.pt"
+        if (source := found[name]) is not None:
+            old = file_sha256(cells[name]) if cells[name].exists() else ""
+            _ship(source, cells[name])
             if name in main and policies_of(source).exists():
-                write_middle(spec, source, policy)
-                files[_key(policy)] = {"sha256": file_sha256(policy), **now}
-            elif old != file_sha256(target):  # the policy is from another training
-                policy.unlink(missing_ok=True)
-                files.pop(_key(policy), None)
-        if not target.exists():
+                write_middle(spec, source, policies[name])
+            elif old != file_sha256(cells[name]):  # the policy is from another training
+                policies[name].unlink(missing_ok=True)
+        elif not cells[name].exists():
             missing.append(name)
             yield f"missing: {name}"
-            continue
-        files[_key(target)] = _entry(target, before, now)
     if not missing:
-        yield from _remove_others(files)
+        yield from _remove_all_but(set(cells.values()))
+    drawn = trained / "tables" / plan.config.source / EPISODES
     if drawn.exists():
         write_whole(PUBLISHED / EPISODES, partial(shutil.copyfile, drawn))
-    if (PUBLISHED / EPISODES).exists():
-        files[str(EPISODES)] = {"sha256": file_sha256(PUBLISHED / EPISODES)}
+    ships = [
+        *others,
+        *cells.values(),
+        *(policies[name] for name in cells if name in main),
+        PUBLISHED / EPISODES,
+    ]
+    now = _now()
+    files = {_key(path): _entry(path, before, now) for path in ships if path.exists()}
     write_manifest(files)
     yield f"{MANIFEST}: {len(files)} files"
 
@@ -115,35 +114,29 @@ def newest(trained: Path, name: str) -> Path | None:
     return max(there, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _entry(cell: Path, before: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
-    """A cell's entry in the manifest; the previous one if the cell is unchanged."""
-    metadata, found = load_cell(cell).metadata, file_sha256(cell)
-    entry: dict[str, Any] = before.get(_key(cell), {})
+def _entry(path: Path, before: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
+    """A file's entry in the manifest; the previous one if the file is unchanged."""
+    found, entry = file_sha256(path), dict[str, Any](before.get(_key(path), {}))
     if entry.get("sha256") == found:
         return entry
-    kept = ("spec_hash", "code", "versions", "machine", "seconds")
-    return {"sha256": found, **now, **{key: metadata[key] for key in kept}}
+    made = ("spec_hash", "code", "versions", "machine", "seconds")
+    metadata = load_cell(path).metadata if path.suffix == ".parquet" else {}
+    return {"sha256": found, **now, **{key: metadata[key] for key in made if metadata}}
 
 
-def _remove_others(files: dict[str, Any]) -> Iterator[str]:
-    """Remove published cells that are not in the manifest, and their policies."""
+def _remove_all_but(cells: Collection[Path]) -> Iterator[str]:
+    """Remove other published cells, and their policies."""
     for path in sorted((PUBLISHED / "cells").rglob("*.parquet")):
-        if _key(path) not in files:
+        if path not in cells:
             path.unlink()
             policy = PUBLISHED / "policies" / path.relative_to(PUBLISHED / "cells")
             policy.with_suffix(".pt").unlink(missing_ok=True)
-            files.pop(_key(policy.with_suffix(".pt")), None)
             yield f"removed: {_key(path)}, which is no longer in the plan"
 
 
 def _key(path: Path) -> str:
     """A file's key in the manifest."""
     return str(path.relative_to(PUBLISHED))
-
-
-def _is_beside(name: str) -> bool:
-    """Whether an entry of the manifest is an existing file other than a cell, such as a policy."""
-    return not name.startswith("cells/") and (PUBLISHED / name).exists()
 
 
 def _ship(source: Path, target: Path) -> None:

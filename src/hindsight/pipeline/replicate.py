@@ -73,24 +73,15 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
         yield "Nothing is trained: figures and verdicts are made from the existing results."
     else:
         cells, missing = project.plan.cells, project.missing
-        there = project.runs_there()
-        runs = sum(cells[name].seeds for name in missing) - sum(there.values())
         yield f"Preset {project.source}: {len(missing)} of {len(cells)} cells are to be trained."
-        if there:
-            yield (
-                f"That is {runs} runs; {sum(there.values())} more are reused from cells with "
-                "another number of seeds."
-            )
-        left = [
-            seconds(cells[name]) * (1 - there.get(name, 0) / cells[name].seeds) for name in missing
-        ]
-        if left:
+        if missing:
+            left = sum(seconds(cells[name]) for name in missing)
             own = len(os.sched_getaffinity(0))
             n = 0
             if cores is not None and (cores == "all" or cores.isdigit()):
                 n = own if cores == "all" else min(int(cores), own)
-            here = f", {_duration(sum(left) / n)} on {n} of this machine's cores" if n else ""
-            yield f"Rough estimate: {sum(left) / 3600:.1f} core-hours of training{here}."
+            here = f", {_duration(left / n)} on {n} of this machine's cores" if n else ""
+            yield f"Rough estimate: {left / 3600:.1f} core-hours of training{here}."
     yield f"Results go to results/, figures and the page to {project.folder}/."
 
 

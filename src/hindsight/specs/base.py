@@ -6,9 +6,11 @@ one.  The code that decides a cell's numbers is what these names and the specifi
 import, directly or indirectly.
 """
 
+import importlib
+import pkgutil
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -27,16 +29,20 @@ def _not_a_boolean(value: Any) -> Any:
 
 #: Rejects booleans, which Python counts as integers.
 NUMBER = BeforeValidator(_not_a_boolean)
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), NUMBER]
+#: The numbers of a specification.  Their upper bounds, at least ten times what is used in practice,
+#: catch typing errors, and keep a file from somebody else from exhausting the memory.
+MOST = 10**6
+Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False), NUMBER]
+NonNegative = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False), NUMBER]
 Fraction = Annotated[float, Field(ge=0, le=1), NUMBER]
 Share = Annotated[float, Field(gt=0, le=1), NUMBER]
-#: Upper bounds that catch typing errors.
-Count = Annotated[int, Field(ge=1, le=10**10), NUMBER]
-Seeds = Annotated[int, Field(ge=1, le=10**4), NUMBER]
-TwoOrMore = Annotated[int, Field(ge=2), NUMBER]
-Width = Annotated[int, Field(ge=1, le=10**5), NUMBER]
-Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=100)]
+Count = Annotated[int, Field(ge=1, le=MOST), NUMBER]
+TwoOrMore = Annotated[int, Field(ge=2, le=MOST), NUMBER]
+#: Seeds, widths of layers, and steps of an episode.
+Few = Annotated[int, Field(ge=1, le=10**4), NUMBER]
+#: Steps of a training.
+Steps = Annotated[int, Field(ge=1, le=10**10), NUMBER]
+Widths = Annotated[tuple[Few, ...], Field(min_length=1, max_length=100)]
 #: Follow the authors' released code, or the papers' text.
 Fidelity = Literal["released", "described"]
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
@@ -216,3 +222,18 @@ class AlgorithmSpec(Spec):
     def words(self) -> str:
         """The algorithm's part of a cell's path."""
         return self.name
+
+
+Kind = TypeVar("Kind", bound=Spec)
+
+
+def kinds(package: str, path: Sequence[str], base: type[Kind], field: str) -> dict[str, type[Kind]]:
+    """The subclasses of `base` that a package's modules define, by the default of their `field`."""
+    found = {}
+    for name in sorted(module.name for module in pkgutil.iter_modules(path)):
+        module = importlib.import_module(f"{package}.{name}")
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if own and issubclass(kind, base):
+                found[kind.model_fields[field].default] = kind
+    return found

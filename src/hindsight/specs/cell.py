@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import NUMBER, AlgorithmSpec, Count, EnvironmentSpec, Seeds, Spec
+from hindsight.specs.base import (
+    MOST,
+    NUMBER,
+    AlgorithmSpec,
+    Count,
+    EnvironmentSpec,
+    Few,
+    Spec,
+    Steps,
+)
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.specs.limits import LONGEST_NAME, MOST_WEIGHTS, must_be_moderate
 from hindsight.specs.replay import ReplaySpec
 
 
@@ -44,6 +52,10 @@ class EndTestSpec(Spec):
     episodes: Count = 5  # new episodes in each test, with the mean action
 
 
+#: The largest policy network.
+MOST_WEIGHTS = 10**8
+#: Characters of each part of a cell's path; a file name has at most 255 bytes, with its suffix.
+LONGEST_NAME = 150
 #: Defaults for an environment without an id and an algorithm without a name.
 DEFAULTS = {"environment": {"id": "PredatorPrey-v0"}, "algorithm": {"name": "ppo"}}
 
@@ -73,11 +85,11 @@ class CellSpec(Spec):
     hindsight: HindsightSpec | None = None
     #: Off-policy algorithms use this instead of `hindsight`.
     replay: ReplaySpec | None = None
-    seeds: Seeds = 16
+    seeds: Few = 16
     #: First seed, so that tuning can use seeds that no result uses.
     first_seed: Annotated[int, Field(ge=0, le=10**6), NUMBER] = 0
-    steps: Count = 1_000_000
-    early_end: Annotated[float, Field(ge=1, allow_inf_nan=False), NUMBER] | None = 1.3
+    steps: Steps = 1_000_000
+    early_end: Annotated[float, Field(ge=1, le=MOST), NUMBER] | None = 1.3
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 
@@ -95,63 +107,49 @@ class CellSpec(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "CellSpec":
-        must_be_moderate(self.model_dump())
         how, where, her, test = self.algorithm, self.environment, self.hindsight, self.end_test
-        discrete = where.n_choices is not None
-        continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
-        refused: list[tuple[Any, str]] = [
-            (
-                self.n_weights > MOST_WEIGHTS,
-                f"a network of {self.n_weights:,} weights is larger than {MOST_WEIGHTS:,}",
-            ),
-            (
-                how.on_policy and self.replay,
-                f"replay applies to off-policy algorithms; {how.name} uses hindsight",
-            ),
-            (
-                not how.on_policy and her,
-                f"hindsight applies to on-policy algorithms; {how.name} uses replay",
-            ),
-            (
-                discrete and how.continuous_only,
-                f"{how.continuous_only} need continuous actions: leave them at their defaults",
-            ),
-            (
-                discrete and how.actions == "continuous",
-                f"{how.name} needs continuous actions{continuous}",
-            ),
-            (
-                not discrete and how.actions == "discrete",
-                f"{how.name} needs discrete actions, such as those of BitFlipping-v0",
-            ),
-            (
-                her and her.inside is not None and not where.goals_in_box,
-                f"inside needs goals that lie in a box; those of {where.id} do not",
-            ),
-            (
-                her and her.s_ratio is not None and where.foreign,
+        if self.n_weights > MOST_WEIGHTS:
+            raise ValueError(
+                f"a network of {self.n_weights:,} weights is larger than {MOST_WEIGHTS:,}"
+            )
+        if how.on_policy and self.replay:
+            raise ValueError(f"replay applies to off-policy algorithms; {how.name} uses hindsight")
+        if not how.on_policy and her:
+            raise ValueError(f"hindsight applies to on-policy algorithms; {how.name} uses replay")
+        if where.n_choices is None:
+            if how.actions == "discrete":
+                raise ValueError(
+                    f"{how.name} needs discrete actions, such as those of BitFlipping-v0"
+                )
+        elif how.continuous_only:
+            raise ValueError(
+                f"{how.continuous_only} need continuous actions: leave them at their defaults"
+            )
+        elif how.actions == "continuous":
+            continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
+            raise ValueError(f"{how.name} needs continuous actions{continuous}")
+        if her and her.inside is not None and not where.goals_in_box:
+            raise ValueError(f"inside needs goals that lie in a box; those of {where.id} do not")
+        if her and her.s_ratio is not None and where.foreign:
+            raise ValueError(
                 "an s_ratio needs failures, whose goals are drawn from all possible goals; "
-                f"{where.id} does not say which goals are possible",
-            ),
-            (
-                her and her.failures == "targeted" and not where.goals_in_box,
+                f"{where.id} does not say which goals are possible"
+            )
+        if her and her.failures == "targeted" and not where.goals_in_box:
+            raise ValueError(
                 "targeted failures need goals at a distance from an episode's end, in any "
-                f"direction; {where.id} has none: set failures untargeted",
-            ),
-            (
-                self.steps < self.iteration_steps,
+                f"direction; {where.id} has none: set failures untargeted"
+            )
+        if self.steps < self.iteration_steps:
+            raise ValueError(
                 f"steps {self.steps} is below one {'rollout' if how.on_policy else 'iteration'} of "
-                f"{self.iteration_steps} steps",
-            ),
-            (
-                test and test.every % self.iteration_steps,
-                f"end_test: a test every {test and test.every} steps must fall on the end of an "
-                f"iteration, which takes {self.iteration_steps} steps",
-            ),
-        ]
-        for holds, why in refused:
-            if holds:
-                raise ValueError(why)
+                f"{self.iteration_steps} steps"
+            )
+        if test and test.every % self.iteration_steps:
+            raise ValueError(
+                f"end_test: a test every {test.every} steps must fall on the end of an iteration, "
+                f"which takes {self.iteration_steps} steps"
+            )
         if not how.on_policy and self.replay is None:
             object.__setattr__(self, "replay", ReplaySpec())
         return self
@@ -198,10 +196,10 @@ class CellSpec(Spec):
         return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
 
 
-#: Models of each part of a cell, by id or name.
+#: Models of each part of a cell by id or name; "" for any other.
 PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
-    "environment": ENVIRONMENTS,
-    "algorithm": ALGORITHMS,
+    "environment": {"": GymnasiumSpec, **ENVIRONMENTS},
+    "algorithm": {"": ALGORITHMS["ppo"], **ALGORITHMS},
     "hindsight": {"": HindsightSpec},
     "replay": {"": ReplaySpec},
     "end_test": {"": EndTestSpec},
@@ -212,8 +210,7 @@ PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
 def model_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
     """The model of a part of a cell, by the id or name in its values, or else the default one."""
     ((tag, usual),) = DEFAULTS.get(part, {"": ""}).items()
-    default = GymnasiumSpec if part == "environment" else PARTS[part][usual]
-    return PARTS[part].get(str(values.get(tag, usual)), default)
+    return PARTS[part].get(str(values.get(tag, usual)), PARTS[part][""])
 
 
 def hash_of(values: dict[str, Any]) -> str:
@@ -222,33 +219,17 @@ def hash_of(values: dict[str, Any]) -> str:
     Raises KeyError, TypeError or AttributeError for values that are not a specification.
     """
     plain = json.loads(json.dumps(values))
-    kept: dict[str, Any] = {}
-    for key, value in plain.items():
-        if key not in PARTS or value is None:
-            default = CellSpec.model_fields[key].default
-            kept |= {} if value == default else {key: value}
-            continue
-        ((tag, usual),) = DEFAULTS.get(key, {"": ""}).items()
-        kind = value[tag] if tag else ""
-        part = _unlike_defaults(model_of(key, value), value)
-        if kind != usual:
-            part[tag] = kind
-        # An optional part counts by its presence, even if all of its values are defaults.
-        if part or key in ("hindsight", "replay", "end_test"):
-            kept[key] = part
+    for part in PARTS.keys() & plain.keys():
+        if (own := plain[part]) is not None:
+            given = {key: tuple(x) if isinstance(x, list) else x for key, x in own.items()}
+            plain[part] = model_of(part, own).model_construct(None, **given)
+    spec = CellSpec.model_construct(**plain)
+    kept = spec.model_dump(mode="json", exclude_defaults=True, warnings=False)
+    for part, tag in DEFAULTS.items():  # each kind of part has its own defaults
+        if (kind := {key: values[part][key] for key in tag}) != tag:
+            kept[part] = kept[part] | kind
     canonical = json.dumps(kept, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
-
-
-def _unlike_defaults(model: type[Spec], values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a part that differ from the model's defaults."""
-    found = {}
-    for key, value in values.items():
-        field = model.model_fields.get(key)
-        default = field.get_default(call_default_factory=True) if field is not None else None
-        if field is None or value != (list(default) if isinstance(default, tuple) else default):
-            found[key] = value
-    return found
 
 
 #: The parts whose keys the user gives without naming the part.
@@ -265,20 +246,18 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         return
     if key == "fidelity":
         raise SpecError(f"{where}: 'fidelity' is given by `fidelities`, in `train` by --fidelity")
-    kinds = {section: [*PARTS[section].values()] for section in SECTIONS}
-    kinds["environment"].append(GymnasiumSpec)
-    homes = [s for s, models in kinds.items() if any(key in m.model_fields for m in models)]
-    if not homes:
-        keys = {name for models in kinds.values() for m in models for name in m.model_fields}
-        raise SpecError(f"{where}: unknown option {key!r}{guess(key, keys)}")
-    for home in homes:
-        if home in values and key in model_of(home, values[home]).model_fields:
-            values[home][key] = value
+    for section in SECTIONS:
+        if section in values and key in model_of(section, values[section]).model_fields:
+            values[section][key] = value
             return
-    if homes[0] in values:
-        part = values[homes[0]]
-        names = sorted(model_of(homes[0], part).model_fields)
-        who = part.get("name") or part.get("id") or homes[0]
+    keys = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
+    home = next((section for section in SECTIONS if key in keys[section]), None)
+    if home is None:
+        raise SpecError(f"{where}: unknown option {key!r}{guess(key, set().union(*keys.values()))}")
+    if home in values:
+        part = values[home]
+        names = sorted(model_of(home, part).model_fields)
+        who = part.get("name") or part.get("id") or home
         raise SpecError(f"{where}: unknown option {key!r}; {who} has {', '.join(names)}")
     raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
 

@@ -5,7 +5,7 @@ selects parts of these grids and sets the size of a run.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,11 +18,11 @@ from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
     DEVICES,
     NUMBER,
-    Count,
+    Few,
     Fidelity,
     Positive,
-    Seeds,
     Spec,
+    Steps,
     TwoOrMore,
     Widths,
 )
@@ -103,7 +103,7 @@ class Experiment(Spec):
     keys: dict[str, Any] = Field(default_factory=dict)
     vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
     fidelities: tuple[Fidelity, ...] = ("released",)
-    seeds: Seeds = 16
+    seeds: Few = 16
 
     @property
     def published_as(self) -> str:
@@ -170,35 +170,35 @@ class Part(Spec):
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
     #: Levels of each varied key, each with a part that narrows it further.
     levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
-    seeds: Seeds | None = None
-    steps: Count | None = None
+    seeds: Few | None = None
+    steps: Steps | None = None
     evaluation: EvaluationSpec | None = None
     #: False: no test, even if the preset has one.
     end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
 
-    def has(self, fidelity: Fidelity, where: "Condition", level: dict[str, Any]) -> bool:
-        """Whether a point of the grid belongs to this part."""
-        if where.spawn is None:
-            here = self.tasks is None or where.task in self.tasks
-        else:
-            here = where.spawn in self.spawns and (self.preys is None or where.prey in self.preys)
-        levels = all(level[key] in values for key, values in self.levels.items())
-        return here and levels and (self.fidelities is None or fidelity in self.fidelities)
+    def at(self, point: dict[str, Any]) -> list["Part"] | None:
+        """This part and those inside it that apply at a point of the grid; None if it lacks it.
 
-    def at(self, where: "Condition", fidelity: Fidelity, level: dict[str, Any]) -> Iterator["Part"]:
-        """Yield this part and all parts inside it that apply at a point of the grid."""
-        yield self
-        at = {"preys": where.prey, "tasks": where.task, "fidelities": fidelity}
-        at |= {f"levels.{key}": value for key, value in level.items()}
-        for name, parts in self.inner.items():
-            if at[name] in parts:
-                yield from parts[at[name]].at(where, fidelity, level)
+        point: the spawn, or None for a task; and the values of `inner`'s keys.
+        """
+        if point["spawn"] not in (None, *self.spawns):
+            return None
+        found = [self]
+        for key, parts in self.inner.items():
+            if point[key] is None:
+                continue
+            inside = parts[point[key]].at(point) if point[key] in parts else None
+            if inside is None:
+                return None
+            found += inside
+        return found
 
     @property
     def inner(self) -> dict[str, dict[Any, "Part"]]:
         """The parts inside this one, by the key that they belong to and then by its values."""
-        named = {name: getattr(self, name) or {} for name in ("preys", "tasks", "fidelities")}
-        return named | {f"levels.{key}": parts for key, parts in self.levels.items()}
+        named = {name: getattr(self, name) for name in ("preys", "tasks", "fidelities")}
+        named |= {f"levels.{key}": parts for key, parts in self.levels.items()}
+        return {key: parts for key, parts in named.items() if parts is not None}
 
 
 class Selection(Part):
@@ -213,8 +213,8 @@ class Size(Spec):
 
     hidden: Widths
     n_steps: TwoOrMore = 2048
-    seeds: Seeds
-    steps: Count
+    seeds: Few
+    steps: Steps
     early_end: Annotated[float, NUMBER] | None = 1.3
     #: Only for SAC as released, and only if runs may end early.
     end_test: EndTestSpec | None = EndTestSpec()
@@ -246,8 +246,8 @@ class Config(Spec):
 
     hidden: Widths | None = None
     n_steps: Annotated[int, NUMBER] | None = None
-    seeds: Seeds | None = None
-    steps: Count | None = None
+    seeds: Few | None = None
+    steps: Steps | None = None
     early_end: Annotated[float, NUMBER] | None = None
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec | None = None
@@ -283,11 +283,7 @@ class Config(Spec):
     def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
         for name, selection in select.items():
             _must_be_among(self.experiments, name, f"{where}: experiment")
-            experiment = self.experiments[name]
-            _is_part_of(f"{where}.{name}", selection, experiment)
-            for arm, part in selection.arms.items():
-                _must_be_among(experiment.arms, arm, f"{where}.{name}.arms:")
-                _is_part_of(f"{where}.{name}.arms.{arm}", part, experiment)
+            _is_part_of(f"{where}.{name}", selection, self.experiments[name])
 
     @property
     def size_name(self) -> str:
@@ -311,15 +307,15 @@ class Config(Spec):
 
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
-    """Raise ValueError if a part names a task or a level that the experiment lacks."""
-    for task in part.tasks or ():
-        _must_be_among(experiment.tasks, task, f"{where}.tasks:")
-    for key, levels in part.levels.items():
+    """Raise ValueError if a part names an arm, a task or a level that the experiment lacks."""
+    for key in part.levels:
         _must_be_among(experiment.vary, key, f"{where}.levels:")
-        for level in levels:
-            _must_be_among(experiment.vary[key], level, f"{where}.levels.{key}:")
-    for name, parts in part.inner.items():
+    known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}
+    known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
+    arms = {"arms": part.arms} if isinstance(part, Selection) else {}
+    for name, parts in (part.inner | arms).items():
         for key, narrowed in parts.items():
+            _must_be_among(known.get(name, parts), key, f"{where}.{name}:")
             _is_part_of(f"{where}.{name}.{key}", narrowed, experiment)
 
 

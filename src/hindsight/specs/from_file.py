@@ -14,7 +14,6 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.gymnasium import is_known
-from hindsight.specs.limits import must_be_moderate
 
 #: Maximum characters of a specification's JSON.
 LONGEST_TEXT = 100_000
@@ -45,7 +44,6 @@ def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
         FileError: the specification is invalid, or the user has not named its environment.
     """
     try:
-        must_be_moderate(values)
         _must_be_named(values.get("environment") if isinstance(values, dict) else None, named)
         return validated(CellSpec, values)
     except SpecError as error:

@@ -21,7 +21,7 @@ from gymnasium.spaces import Discrete
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
-from hindsight.specs.base import Count, EnvironmentSpec
+from hindsight.specs.base import EnvironmentSpec, Few
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
 from hindsight.specs.own_code import digest_of, versions_of
@@ -36,6 +36,8 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: Text that cannot be a file path, such as "dense", "r" in a maze, or "bottom burner".
 WORD = re.compile(r"[\w +-]{0,64}")
+#: Largest number, such as a picture's width.
+LARGEST = 4096
 #: Packages that register environments, by the prefix of the environments' names, ...
 ROBOTICS = "gymnasium_robotics"
 REGISTERED_BY = {
@@ -62,9 +64,9 @@ class GymnasiumSpec(EnvironmentSpec):
 
     id: str
     #: Keyword arguments of the environment's constructor.
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    kwargs: dict[str, Any] = Field(default={})
     #: Steps after which an episode is truncated; None: as registered.
-    max_episode_steps: Count | None = None
+    max_episode_steps: Few | None = None
     #: None: found by `compute_terminated`, or else by trial.
     terminates: Terminates | None = None
     #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
@@ -205,12 +207,12 @@ def is_known(name: str) -> bool:
     return isinstance(entry, str) and entry.startswith(tuple(f"{known}." for known in KNOWN))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = 4) -> bool:
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
+        return depth > 0 and all(_is_plain(inner, depth - 1) for inner in value)
     if isinstance(value, str):
         return WORD.fullmatch(value) is not None
-    return value is None or isinstance(value, bool | int | float)
+    return value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
 
 
 def _registering(name: str) -> str | None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hindsight.specs.base import NUMBER, Count, Fidelity, Fraction, Spec
+from hindsight.specs.base import MOST, NUMBER, Count, Fidelity, Fraction, Spec, Steps
 from hindsight.specs.replay import EpisodeStrategy
 
 Failures = Literal["untargeted", "targeted"]
@@ -43,11 +43,11 @@ class HindsightSpec(Spec):
     #: Goals of failure copies: anywhere in the box, or near the final position.
     failures: Failures = "untargeted"
     #: Distance of targeted failures, in interception distances.
-    failure_distance: Annotated[float, Field(gt=1, allow_inf_nan=False), NUMBER] = 1.1
+    failure_distance: Annotated[float, Field(gt=1, le=MOST), NUMBER] = 1.1
     #: Stop hindsight once the success rate of the last 100 episodes exceeds this.
     until_success: Fraction | None = None
     #: Stop hindsight after this many steps.
-    until_steps: Count | None = None
+    until_steps: Steps | None = None
     #: How to continue after hindsight.
     then: Literal["ppo", "meher"] = "ppo"
 

@@ -9,6 +9,7 @@ from hindsight.specs.base import (
     NonNegative,
     Positive,
     Share,
+    Steps,
     Widths,
 )
 
@@ -22,8 +23,8 @@ class OffPolicySpec(AlgorithmSpec):
     loop: ClassVar[str] = "hindsight.training.off_policy:OffPolicyRuns"
     on_policy: ClassVar[bool] = False
     gamma: Fraction = 0.99
-    buffer_size: Count = 1_000_000
-    learning_starts: Count = 100
+    buffer_size: Steps = 1_000_000
+    learning_starts: Steps = 100
     #: Draw actions uniformly until learning starts, instead of from the policy.
     random_warm_up: bool = True
     n_envs: Count = 1
@@ -32,7 +33,7 @@ class OffPolicySpec(AlgorithmSpec):
     weight_decay: NonNegative = 0.0
     max_grad_norm: Positive | None = None
     #: Steps of each environment per row of the curves.
-    log_interval: Count = 1000
+    log_interval: Steps = 1000
 
     @property
     def iteration_steps(self) -> int:

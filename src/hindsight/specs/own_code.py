@@ -7,13 +7,14 @@ recorded with the results instead.  Dynamic imports and data files are not found
 
 import ast
 import hashlib
-import importlib.util
 import inspect
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -89,22 +90,19 @@ def _places(module: str) -> Iterator[tuple[Path, str]]:
 
     Trailing parts that are not modules, such as a class, are ignored.
     """
-    top, *parts = module.split(".")
-    spec = None
-    with suppress(ImportError, ValueError):
-        spec = importlib.util.find_spec(top)
-    if spec is None:
-        return
-    if spec.has_location and spec.origin:
-        yield Path(spec.origin), top
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    for i, part in enumerate(parts, 2):
-        inside = [folder / part for folder in folders]
-        files = [path / "__init__.py" for path in inside]
-        files += [path.with_name(f"{part}.py") for path in inside]
-        if file := next((path for path in files if path.is_file()), None):
-            yield file, ".".join(module.split(".")[:i])
-        folders = [path for path in inside if path.is_dir()]
+    name, folders = "", None
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = None
+        with suppress(ImportError, ValueError):
+            spec = PathFinder.find_spec(name, folders) if folders else find_spec(name)
+        if spec is None:
+            return
+        if spec.has_location and spec.origin:
+            yield Path(spec.origin), name
+        folders = spec.submodule_search_locations
+        if folders is None:
+            return
 
 
 @cache
@@ -125,16 +123,14 @@ def _digest(path: Path) -> bytes:
 
 def _imported(path: Path, module: str) -> Iterator[str]:
     """Full names of the modules, or of objects in modules, that a file imports."""
-    parts = module.split(".")
-    if path.name != "__init__.py":
-        del parts[-1]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(_tree(path) or ast.Module([], [])):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = parts[: len(parts) + 1 - node.level] if node.level else []
-            home = ".".join([*package, *([node.module] if node.module else [])])
-            yield from (f"{home}.{alias.name}" for alias in node.names)
+            with suppress(ImportError):  # beyond the outermost package
+                home = resolve_name("." * node.level + (node.module or ""), package)
+                yield from (f"{home}.{alias.name}" for alias in node.names)
 
 
 def _typed(entry_point: Any) -> Iterator[bytes]:

@@ -6,13 +6,14 @@ trained, since runs are independent of each other.
 
 import itertools
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hindsight.io.files import as_json, reason
+from hindsight.io.files import reason
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec, model_of, put
@@ -80,14 +81,13 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
             *experiment.vary.values(),
         ):
             level = dict(zip(experiment.vary, values, strict=True))
-            of_arm = selection.arms.get(arm, Part())
-            parts = [
-                part for whole in (selection, of_arm) for part in whole.at(where, fidelity, level)
-            ]
-            if where.task in (experiment.arms[arm].tasks or [where.task]) and all(
-                part.has(fidelity, where, level) for part in parts
-            ):
-                yield Place(name, fidelity, arm, level, where, parts)
+            point = {"spawn": where.spawn, "preys": where.prey, "fidelities": fidelity}
+            point["tasks"] = where.task if where.spawn is None else None
+            point |= {f"levels.{key}": value for key, value in level.items()}
+            whole, of_arm = selection.at(point), selection.arms.get(arm, Part()).at(point)
+            tasks = experiment.arms[arm].tasks
+            if whole and of_arm and (tasks is None or where.task in tasks):
+                yield Place(name, fidelity, arm, level, where, whole + of_arm)
 
 
 def entries(config: Config) -> Iterator[Entry]:
@@ -237,30 +237,23 @@ def spec_path(name: str) -> Path:
     return TRAINED / "specs" / f"{name}.json"
 
 
-def spec_document(spec: CellSpec) -> str:
-    """The JSON that a job reads: the specification, and the fingerprint of the code that plans."""
-    return as_json({"code": code_of(spec), "spec": spec.model_dump(mode="json")})
-
-
 def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
-    """Read a specification, with or without the planning code's fingerprint.
+    """Read a specification's JSON.
 
     named: environment ids that the user has typed (`from_file.cell_of`).
 
-    Raises SpecError or FileError if it is invalid or was planned with other code.
+    Raises SpecError or FileError if it is invalid, or its file name ends with another code than
+    today's.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise SpecError(f"{path}: cannot be read as a specification: {reason(error)}") from error
-    values = values_in_file(text, path)
-    planned = values.get("code")
-    if planned is None:  # a specification alone
-        return cell_of(values, path, named)
-    spec = cell_of(values.get("spec"), path, named)
-    if planned != (code := code_of(spec)):
+    spec = cell_of(values_in_file(text, path), path, named)
+    planned = re.search("-([0-9a-f]{12})$", path.stem)
+    if planned is not None and planned[1] != (code := code_of(spec)):
         raise SpecError(
-            f"{path}: planned with the code {planned}, but the code is {code} now: the sources "
+            f"{path}: planned with the code {planned[1]}, but the code is {code} now: the sources "
             "have been edited since; run the same command again"
         )
     return spec

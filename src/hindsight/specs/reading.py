@@ -16,6 +16,7 @@ from hindsight.specs.errors import SpecError
 
 #: PyYAML's safe loader; the one in C, if available, is seven times as fast.
 YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+END = yaml.CollectionEndEvent
 #: Maximum nesting depth.
 DEEPEST = 50
 #: Maximum number of values after expanding aliases.
@@ -65,46 +66,41 @@ def values_of(text: str, where: str) -> Any:
 
 def _must_be_plain(text: str, where: str) -> None:
     """Raise SpecError for a repeated key, an ambiguous word, deep nesting or excessive size."""
-    # For each open collection: lines of its keys (None for a list), and whether a key is next.
-    inside: list[tuple[dict[str, int] | None, bool]] = []
-    # For each open collection: its anchor, and its number of values with aliases expanded.
-    sizes: list[tuple[str | None, int]] = [(None, 0)]
+    nodes = (e for e in yaml.parse(text, YAML) if isinstance(e, yaml.NodeEvent | END))
     anchored: dict[str | None, int] = {}
-    for event in yaml.parse(text, YAML):
-        if isinstance(event, yaml.CollectionEndEvent):
-            inside.pop()
-            anchor, size = sizes.pop()
-            anchored[anchor] = size
-            sizes[-1] = sizes[-1][0], sizes[-1][1] + size
-            continue
-        if not isinstance(event, yaml.NodeEvent):
-            continue
-        more = anchored.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
-        sizes[-1] = sizes[-1][0], sizes[-1][1] + more
-        if sizes[-1][1] > MOST_VALUES:
+
+    def size(node: Any, depth: int = 0) -> int:
+        """Check a node; returns its number of values, with aliases expanded."""
+        if isinstance(node, yaml.AliasEvent):
+            return anchored.get(node.anchor, 1)
+        if isinstance(node, yaml.ScalarEvent):
+            if not node.style and AMBIGUOUS.fullmatch(node.value):
+                raise SpecError(
+                    f"{where}: {node.value} in line {_line(node)} is ambiguous: write true, false "
+                    f"or a decimal number, or '{node.value}' for text"
+                )
+            return 1
+        if depth == DEEPEST:
+            raise SpecError(f"{where}: is nested more than {DEEPEST} deep")
+        count, lines = 1, dict[str, int]()
+        while not isinstance(inner := next(nodes), END):
+            count += size(inner, depth + 1)
+            if isinstance(node, yaml.MappingStartEvent):
+                if isinstance(inner, yaml.ScalarEvent):
+                    key, line = inner.value, _line(inner)
+                    if (first := lines.get(key)) is not None:
+                        both = f"line {line}" if first == line else f"lines {first} and {line}"
+                        raise SpecError(f"{where}: key {key!r} is given twice, in {both}")
+                    lines[key] = line
+                count += size(next(nodes), depth + 1)
+        if count > MOST_VALUES:
             raise SpecError(f"{where}: holds more than {MOST_VALUES:,} values, by its aliases")
-        if isinstance(event, yaml.ScalarEvent) and event.style in (None, ""):
-            _must_be_read_in_one_way(event, where)
-        if inside:
-            keys, is_key = inside[-1]
-            if keys is not None and is_key and isinstance(event, yaml.ScalarEvent):
-                line = event.start_mark.line + 1 if event.start_mark is not None else 0
-                if (first := keys.get(event.value)) is not None:
-                    lines = f"line {line}" if first == line else f"lines {first} and {line}"
-                    raise SpecError(f"{where}: key {event.value!r} is given twice, in {lines}")
-                keys[event.value] = line
-            inside[-1] = keys, not is_key
-        if isinstance(event, yaml.CollectionStartEvent):
-            if len(inside) == DEEPEST:
-                raise SpecError(f"{where}: is nested more than {DEEPEST} deep")
-            inside.append(({} if isinstance(event, yaml.MappingStartEvent) else None, True))
-            sizes.append((event.anchor, 0))
+        anchored[node.anchor] = count
+        return count
+
+    for document in nodes:
+        size(document)
 
 
-def _must_be_read_in_one_way(event: yaml.ScalarEvent, where: str) -> None:
-    if AMBIGUOUS.fullmatch(event.value):
-        line = f" in line {event.start_mark.line + 1}" if event.start_mark is not None else ""
-        raise SpecError(
-            f"{where}: {event.value}{line} is ambiguous: write true, false or a decimal number, or "
-            f"'{event.value}' for text"
-        )
+def _line(node: Any) -> int:
+    return node.start_mark.line + 1

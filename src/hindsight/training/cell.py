@@ -41,8 +41,8 @@ class Execution:
 
 
 SLOWLY = (
-    "Numba is not installed or is disabled by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, up "
-    "to twenty times slower"
+    "Numba is disabled by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, up to twenty times "
+    "slower"
 )
 #: Called with a cell's runs, the phase ("train" or "evaluation") and the recorded columns [run].
 Callback = Callable[[Runs, str, dict[str, Tensor]], None]

@@ -1,7 +1,6 @@
 """Specifications of the algorithms; adding a file here registers one."""
 
-from hindsight.specs.base import AlgorithmSpec
-from hindsight.specs.kinds import kinds
+from hindsight.specs.base import AlgorithmSpec, kinds
 
 #: By name, in alphabetical order.
 ALGORITHMS = kinds(__name__, __path__, AlgorithmSpec, "name")  # type: ignore[type-abstract]

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Widths
+from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Steps, Widths
 from hindsight.specs.off_policy import DeterministicSpec
 
 
@@ -18,8 +18,8 @@ class DDPGSpec(DeterministicSpec):
     hidden: Widths = (256, 256)
     learning_rate: Positive = 1e-3
     gamma: Fraction = 0.98
-    buffer_size: Count = 100_000
-    learning_starts: Count = 2000
+    buffer_size: Steps = 100_000
+    learning_starts: Steps = 2000
     train_freq: Count = 50
     gradient_steps: Count = 50
     exploration_noise: NonNegative = 0.2

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from hindsight.specs.base import Count, Fraction, Positive, Share, Widths
+from hindsight.specs.base import Count, Fraction, Positive, Share, Steps, Widths
 from hindsight.specs.off_policy import OffPolicySpec
 
 
@@ -24,5 +24,5 @@ class DQNSpec(OffPolicySpec):
     batch_size: Count = 64
     epsilon: Fraction = 0.1
     double: bool = True
-    target_update_interval: Count = 1000
+    target_update_interval: Steps = 1000
     tau: Share = 1.0

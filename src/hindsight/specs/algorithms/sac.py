@@ -3,9 +3,9 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
-from hindsight.specs.base import NUMBER, Fraction, Positive, Share
+from hindsight.specs.base import MOST, NUMBER, Fraction, Positive, Share
 from hindsight.specs.off_policy import ContinuousSpec
 
 
@@ -24,7 +24,7 @@ class SACSpec(ContinuousSpec):
     learning_rate: Positive = 3e-4
     gamma: Fraction = 0.95
     tau: Share = 0.05
-    target_entropy: Annotated[float, NUMBER] | None = None
+    target_entropy: Annotated[float, Field(ge=-MOST, le=MOST), NUMBER] | None = None
     #: Temperature alpha, as in Stable-Baselines3: "auto" learns it starting at 1, "auto_0.1"
     #: starting at 0.1, and a number fixes it.
     ent_coef: Annotated[float | str, NUMBER] = "auto"
@@ -38,7 +38,7 @@ class SACSpec(ContinuousSpec):
             alpha = 1.0 if value == "auto" else float(first)
         except ValueError:
             alpha = math.nan
-        if word not in ("", "auto") or not 0 < alpha < math.inf:
+        if word not in ("", "auto") or not 0 < alpha <= MOST:
             raise ValueError(
                 f"{value!r} is not allowed; use 'auto', 'auto_0.1' to start at 0.1, or a number "
                 "above 0 for a fixed temperature"

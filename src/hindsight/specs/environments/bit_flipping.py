@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from hindsight.specs.base import Count, EnvironmentSpec
+from hindsight.specs.base import EnvironmentSpec, Few
 
 
 class BitFlippingSpec(EnvironmentSpec):
@@ -17,8 +17,8 @@ class BitFlippingSpec(EnvironmentSpec):
     entry_point: ClassVar[str] = "hindsight.envs.bit_flipping:BitFlipping"
 
     id: Literal["BitFlipping-v0"] = "BitFlipping-v0"
-    n_bits: Count = 10
-    max_steps: Count | None = None
+    n_bits: Few = 10
+    max_steps: Few | None = None
     continuous: bool = False
 
     @model_validator(mode="after")

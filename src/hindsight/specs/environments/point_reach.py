@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from hindsight.specs.base import Count, EnvironmentSpec, Positive
+from hindsight.specs.base import EnvironmentSpec, Few, Positive
 
 
 class PointReachSpec(EnvironmentSpec):
@@ -18,7 +18,7 @@ class PointReachSpec(EnvironmentSpec):
     goals_in_box: ClassVar[bool] = True
 
     id: Literal["PointReach-v0"] = "PointReach-v0"
-    max_steps: Count = 50
+    max_steps: Few = 50
     dt: Positive = 0.05
     range: Positive = 1.0
     max_speed: Positive = 1.0

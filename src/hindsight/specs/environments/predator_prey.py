@@ -1,10 +1,10 @@
 """Specification of predator-prey."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from hindsight.specs.base import Count, EnvironmentSpec, Fidelity, Positive, TwoOrMore
+from hindsight.specs.base import NUMBER, EnvironmentSpec, Few, Fidelity, Positive
 
 #: Prey behaviours: names of functions in hindsight.envs.prey.
 PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
@@ -23,10 +23,10 @@ class PredatorPreySpec(EnvironmentSpec):
     goals_in_box: ClassVar[bool] = True
 
     id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
-    n_dims: TwoOrMore = 3
+    n_dims: Annotated[int, Field(ge=2, le=100), NUMBER] = 3
     grid_size: Positive = 10.0
     interception_distance: Positive = 1.0
-    max_steps: Count = 20
+    max_steps: Few = 20
     prey: Prey = "static"
     spawn: Spawn = "random"
     fidelity: Fidelity = "released"

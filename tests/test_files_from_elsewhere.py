@@ -1,0 +1,285 @@
+"""Damaged, absurd and hostile files end in one sentence, before they fill the memory."""
+
+import json
+import os
+import time
+import zipfile
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.envs.episodes import load_episodes
+from hindsight.io.checksums import (
+    RECORD,
+    SUMS,
+    about,
+    check_tables,
+    file_sha256,
+    is_whole,
+    sealed,
+)
+from hindsight.io.files import DamagedError, FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.plan import read_spec
+from hindsight.training.files import load, save, write_curves
+from hindsight.training.policies import initial_row, n_parameters
+from hindsight.training.policy_files import read_policy, runs_in
+from tests.analysis.synthetic import write_cell
+
+
+@pytest.fixture(autouse=True)
+def at_once():
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < 30.0
+
+
+# --- specifications and policies ------------------------------------------------------------------
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    """A specification as plain values; `algorithm__hidden` changes a part's key."""
+    found = json.loads(CellSpec().model_dump_json())
+    for key, value in changes.items():
+        section, _, name = key.rpartition("__")
+        (found[section] if section else found)[name] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"algorithm__hidden": [10**18]}, "hidden.0: 1000000000000000000 is not allowed"),
+        ({"algorithm__hidden": [10_000] * 20}, "a network of 1,9.* weights is larger"),
+        ({"algorithm__hidden": [4] * 10_000}, "at most 100 items"),
+        ({"steps": 10**12}, "steps: 1000000000000 is not allowed"),
+        ({"steps": 10**400}, "steps: 1000.* is not allowed"),
+        ({"environment__n_dims": 10**6}, "environment.n_dims: 1000000 is not allowed"),
+        ({"algorithm__learning_rate": float("nan")}, "learning_rate: nan is not allowed"),
+        ({"environment__title": "a" * 200_000}, "longer than 100,000 characters"),
+    ],
+)
+def test_an_absurd_specification(changes, words, tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(values(**changes)))
+    policy = tmp_path / "policy.pt"
+    save(policy, {"spec": path.read_text(), "seeds": [0], "rows": torch.zeros(1, 3)})
+    for read in (read_spec, read_policy):
+        with pytest.raises(FileError, match=words) as caught:
+            read(path if read is read_spec else policy)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000, '{"a":' * 20_000, "[]", "null", "{", ""])
+def test_text_that_is_no_specification(text, tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(text)
+    with pytest.raises(FileError) as caught:
+        read_spec(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rows": torch.zeros(1, 5, dtype=torch.complex64)}, "not real numbers"),
+        ({"rows": [[0.0]]}, "not real numbers"),
+        ({"rows": torch.zeros(5)}, "one row of parameters per seed"),
+        ({"rows": torch.zeros(2, 5)}, "one row of parameters per seed"),
+        ({"rows": torch.zeros(1, 5).to_sparse()}, "policy.pt: "),
+        ({"rows": torch.zeros(1, 1).expand(1, 10**12)}, "not stored in full"),
+        ({"rows": torch.zeros(1, 5)}, "do not match its specification"),
+        ({"seeds": "0"}, "seeds are not whole numbers"),
+        ({"seeds": [0.0]}, "seeds are not whole numbers"),
+        ({"spec": 7}, "policy.pt: "),
+        ({"spec": b"\xff"}, "policy.pt: "),
+    ],
+)
+def test_a_file_that_is_no_policy(changes, words, tmp_path):
+    spec, path = CellSpec(), tmp_path / "policy.pt"
+    whole = {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]}
+    save(path, whole | changes)
+    with pytest.raises(FileError, match=words) as caught:
+        read_policy(path, 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_policy_of_a_diverged_run(tmp_path):
+    spec, path = CellSpec(), tmp_path / "policy.pt"
+    rows = torch.stack([initial_row(spec), initial_row(spec)])
+    rows[1, 3] = torch.nan
+    save(path, {"spec": spec.model_dump_json(), "seeds": [0, 1], "rows": rows})
+    assert runs_in(path) == [0, 1] and len(read_policy(path, 0)[1]) == n_parameters(spec)
+    with pytest.raises(FileError, match="run 1 diverged in training"):
+        read_policy(path, 1)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac", "td3", "ddpg", "dqn"])
+def test_the_length_of_a_row_is_known_beforehand(name):
+    where = {"id": "BitFlipping-v0" if name == "dqn" else "PointReach-v0"}
+    spec = CellSpec.model_validate(
+        {"environment": where, "algorithm": {"name": name, "hidden": (4, 3)}}
+    )
+    assert n_parameters(spec) == len(initial_row(spec))
+
+
+# --- archives -------------------------------------------------------------------------------------
+
+
+def test_an_archive_that_holds_a_thousand_times_its_size(tmp_path):
+    path = tmp_path / "policy.pt"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("policy/data/0", "w", force_zip64=True) as file,
+    ):
+        for _ in range(16):
+            file.write(bytes(1 << 24))
+    for read in (load, load_episodes):
+        began = time.monotonic()
+        with pytest.raises(DamagedError, match="is compressed, and holds 268,435,456"):
+            read(path)
+        assert time.monotonic() - began < 0.5
+
+
+def test_an_array_of_more_numbers_than_the_file_holds(tmp_path):
+    path = tmp_path / "episodes.npz"
+    np.savez(path, predator_0=np.zeros((2, 3)))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"(2, 3), }" + b" " * 16, b"(200000000000, 300000), }"))
+    assert path.read_bytes() != data
+    with pytest.raises(FileError, match="holds no episodes"):
+        load_episodes(path)
+
+
+def test_a_checkpoint_of_lists_that_share_their_elements(tmp_path):
+    lists = [0]
+    for _ in range(60):
+        lists = [lists, lists]
+    path = tmp_path / "walk.pt"
+    torch.save({"runs": lists}, path)
+    with pytest.raises(DamagedError, match="holds more than 10,000,000 values"):
+        load(path)
+
+
+def test_opening_a_pipe_would_wait_forever(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert about(path) == {}
+    for read in (load_cell, file_sha256, load):
+        with pytest.raises(FileError, match="pipe: is not a regular file; remove it"):
+            read(path)
+
+
+# --- results files --------------------------------------------------------------------------------
+
+VALUES = {
+    "phase": np.array(["train", "train", "evaluation"], dtype=object),
+    "seed": np.array([0, 1, 1], dtype=np.int32),
+    "return_mean": np.array([0.5, np.nan, -0.0], dtype=np.float32),
+}
+
+
+def test_what_was_written_is_whole_when_read(tmp_path):
+    path = tmp_path / "cell.parquet"
+    write_curves(path, pa.table(VALUES), {"seconds": 1.5})
+    table = pq.read_table(path)
+    assert is_whole(table) and table.schema.remove_metadata() == pa.table(VALUES).schema
+    assert table["return_mean"].to_numpy().tobytes() == VALUES["return_mean"].tobytes()
+    assert about(path) == {"seconds": 1.5}
+    assert not is_whole(pa.table(VALUES))  # it has no checksum
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.slice(0, 2),
+        lambda t: t.select(["seed", "phase", "return_mean"]),
+        lambda t: t.rename_columns(["phase", "seed", "returns"]),
+        lambda t: t.set_column(1, "seed", pa.array([0, 1, 2], pa.int32())),
+        lambda t: t.set_column(1, "seed", pa.array([0, 1, 1], pa.int64())),
+        lambda t: t.set_column(0, "phase", pa.array(["train", "trai", "nevaluation"])),
+        lambda t: t.set_column(2, "return_mean", pa.array([0.5, np.nan, 0.0], pa.float32())),
+        lambda t: t.replace_schema_metadata({**t.schema.metadata, b"hindsight": b"{ }"}),
+        lambda t: t.replace_schema_metadata({**t.schema.metadata, b"hindsight_sha256": b"0"}),
+    ],
+)
+def test_a_change_is_seen(change):
+    whole = sealed(pa.table(VALUES), "{}")
+    changed = change(whole)
+    changed = changed.replace_schema_metadata(changed.schema.metadata or whole.schema.metadata)
+    assert is_whole(whole) and not is_whole(changed)
+
+
+@pytest.fixture
+def cell(tmp_path):
+    return write_cell(tmp_path / "cell.parquet", seeds=2, iterations=5)
+
+
+def test_a_results_file_with_one_other_value(cell):
+    table = pq.read_table(cell)
+    values = table["return_mean"].to_numpy().copy()
+    values[3] += 1e-3
+    at = table.schema.get_field_index("return_mean")
+    pq.write_table(table.set_column(at, "return_mean", pa.array(values)), cell)
+    with pytest.raises(ResultError, match=r"cell\.parquet: its checksum"):
+        load_cell(cell)
+
+
+def test_a_results_file_of_columns_that_would_fill_the_memory(tmp_path):
+    """They repeat one value, so their pages take a few bytes each."""
+    path = tmp_path / "wide.parquet"
+    zeros = pa.array(np.zeros(10**6, np.float32))
+    pq.write_table(pa.table({f"c{i}": zeros for i in range(101)}), path, compression="zstd")
+    assert path.stat().st_size < 10**6
+    with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are too much"):
+        load_cell(path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("steps", 10**400), ("seeds", "16"), ("steps", "a")])
+def test_a_results_file_of_an_absurd_cell(cell, key, value):
+    table = pq.read_table(cell)
+    told = json.loads(table.schema.metadata[b"hindsight"])
+    told["spec"][key] = value
+    pq.write_table(sealed(table, json.dumps(told)), cell)
+    with pytest.raises(ResultError) as caught:
+        load_cell(cell)
+    assert "\n" not in str(caught.value)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_every_table_has_its_checksum_in_the_record_beside_it(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("tables")
+    contents = {f"{name}.csv": data.draw(st.binary(min_size=1, max_size=20)) for name in "abc"}
+    for name, text in contents.items():
+        (folder / name).write_bytes(text)
+    sums = {name: file_sha256(folder / name) for name in contents}
+    (folder / RECORD).write_text(json.dumps({"missing": [], SUMS: sums}))
+    check_tables([folder])
+    changed = data.draw(st.sampled_from(sorted(contents)))
+    at = data.draw(st.integers(0, len(contents[changed]) - 1))
+    text = bytearray(contents[changed])
+    text[at] ^= 1
+    (folder / changed).write_bytes(text)
+    with pytest.raises(DamagedError, match=changed) as caught:
+        check_tables([folder])
+    assert caught.value.paths == (folder / changed,)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../outside.csv", "..", "a/b.csv"])
+def test_a_record_opens_only_its_neighbours(tmp_path, name):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "outside.csv").touch()
+    record = tmp_path / "tables" / RECORD
+    record.write_text(json.dumps({SUMS: {name: "0" * 64}}))
+    with pytest.raises(FileError, match=r"record\.json: damaged"):
+        check_tables([tmp_path / "tables"])
