@@ -7,6 +7,9 @@ import pytest
 
 PAGE = """# What it survives
 
+What happens to your work if a process is killed, the disk fills up or a file is damaged? The same
+command continues, and ends with the same results.
+
 We injected {count} faults (`make faults`). After each there was no traceback,
 no process left behind and no lock in the way. The same command then finished without help, and
 curves and policies were equal, bit for bit, to those of an undisturbed run (except for
@@ -45,12 +48,12 @@ def pytest_terminal_summary(
 ) -> None:
     """A line for each kind of fault: how often what happened."""
     passed = terminalreporter.stats.get("passed", [])
-    found = [tuple(told) for report in passed for told in report.user_properties]
+    found = [tuple(pair) for report in passed for pair in report.user_properties]
     rows = []
     for kind in dict.fromkeys(kind for kind, _ in found):
         times = Counter(happened for k, happened in found if k == kind)
-        told = "; ".join(f"{happened} ({n})" for happened, n in sorted(times.items()))
-        rows.append(f"| {kind} | {told} |")
+        what = "; ".join(f"{happened} ({n})" for happened, n in sorted(times.items()))
+        rows.append(f"| {kind} | {what} |")
         terminalreporter.write_line(rows[-1])
     if (page := config.getoption("survival", None)) and not terminalreporter.stats.get("failed"):
         page.write_text(PAGE.format(count=len(found), rows="\n".join(rows)))
