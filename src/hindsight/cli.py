@@ -549,7 +549,7 @@ def draw(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Draw figures, given by their files, from the tables (a job of the workflow)."""
-    from hindsight.figures import draw_all
+    from hindsight.figures.draw import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
 
@@ -574,7 +574,8 @@ def figures(
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
     """Draw figures from existing tables, as in the report or for a paper."""
-    from hindsight.figures import draw, names_there
+    from hindsight.figures.draw import draw
+    from hindsight.figures.specs import names_there
 
     there = names_there(tables)
     if not there:

@@ -90,6 +90,8 @@ TEX_COLUMNS = {
 
 def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
     """Summarise each plan to a folder of its name in `out`; return the entries without a file."""
+    import scipy.stats  # noqa: F401  (before the processes fork, so that they share it)
+
     found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
     return [entry for missing in found for entry in missing]
 

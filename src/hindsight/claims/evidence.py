@@ -55,7 +55,7 @@ class Evidence:
             table = read_table(path)
             self.read[path] = table[table["fidelity"] == self.fidelity]
         rows = self.read[path]
-        absent = set(roles) - set(rows["role"])
+        absent = set(roles) - set(rows["role"].unique())
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")

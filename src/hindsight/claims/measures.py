@@ -218,17 +218,12 @@ def sensitivity(evidence: Evidence) -> Measured:
         raise Untested("no condition in which both learn at some rate")
     ratio = (best / worst).loc[learnt]
     values = pd.Series(np.log2((ratio["baseline"] / ratio["subject"]).to_numpy()), learnt)
-    replicates = []
-    for place in learnt:
-        spread = {}
-        for role in BOTH:
-            here = curves[(curves[CONDITION] == place) & (curves["role"] == role)]
-            spacing = here["env_steps"].min()
-            tops = [
-                np.maximum(scaled(_tops(own, spacing)), FLOOR) for _, own in here.groupby("level")
-            ]
-            spread[role] = np.max(tops, axis=0) / np.min(tops, axis=0)
-        replicates.append(np.log2(spread["baseline"] / spread["subject"]))
+    spread = {}
+    for place, here in curves.groupby([CONDITION, "role"], sort=False):
+        spacing = here["env_steps"].min()
+        tops = [np.maximum(scaled(_tops(own, spacing)), FLOOR) for _, own in here.groupby("level")]
+        spread[place] = np.max(tops, axis=0) / np.min(tops, axis=0)
+    replicates = [np.log2(spread[c, "baseline"] / spread[c, "subject"]) for c in learnt]
     mean, seeds = np.mean(replicates, axis=0), int(each["n_seeds"].min())
     worst_case = table[table[CONDITION] == ALL].set_index("role").reindex(list(BOTH))
     percent = 100 * (ratio.max() - 1)

@@ -47,7 +47,7 @@ class FigureSpec:
     """One figure.
 
     Attributes:
-        kind: a key of `kinds` in `draw_spec`.
+        kind: a key of `KINDS` in `draw`.
         x: the clock of `curves`, or the swept key of `along`.
         rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
             task, measure, any key, or "line" for the arm with its level.

@@ -53,7 +53,8 @@ class Tables:
             return pd.DataFrame(columns=["fidelity", *CELL, *columns])
         if path.suffix == ".parquet":
             wanted = list(dict.fromkeys([*CELL, *columns]))
-            found = [name for name in wanted if name in pq.read_schema(path).names]
+            there = pq.read_schema(path).names
+            found = [name for name in wanted if name in there]
             mine = [("fidelity", "==", self.fidelity)]
             return pd.read_parquet(path, columns=found, filters=mine).reindex(columns=wanted)
         table = read_table(path)

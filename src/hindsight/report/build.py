@@ -18,8 +18,8 @@ import jinja2
 from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
-from hindsight.figures import FIGURES, name_under, specs_of
 from hindsight.figures.names import level_label, network_note
+from hindsight.figures.specs import FIGURES, name_under, specs_of
 from hindsight.io.checksums import RECORD
 from hindsight.io.files import write_if_changed
 from hindsight.report import coverage, present, words
