@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from hindsight.analysis.arms import SET, select
 from hindsight.analysis.effects import Measured, effect
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.io.checksums import RECORD
@@ -82,8 +81,3 @@ class Evidence:
             for entry in plan["entries"]
             if entry["fidelity"] == self.fidelity and entry["arm"] == arm
         }
-
-
-def chosen(table: pd.DataFrame, role: str, **keys: str) -> pd.DataFrame:
-    """Return the rows of arms with a role and keys; the value `set` stands for any value."""
-    return select(table, role, **{k: SET if v == "set" else v for k, v in keys.items()})

@@ -14,12 +14,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.arms import names_of, select
+from hindsight.analysis.arms import select
 from hindsight.analysis.best_level import S_RATIO, draw_seeds, lean, resampled_medians
 from hindsight.analysis.effects import CONDITION, FOUND_AT, NAN, RUN, Measured, by_condition, paired
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL
-from hindsight.claims.evidence import Evidence, Untested, chosen, of_values
+from hindsight.claims.evidence import Evidence, Untested, of_values
 
 Array = NDArray[np.float64]
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
@@ -101,7 +101,7 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
     """
     runs = evidence.table("algorithms", "runs.parquet", "subject", rivals["role"])
     summary = evidence.table("algorithms", "summary.csv", "subject", rivals["role"])
-    her, other = select(runs, "subject"), chosen(runs, **rivals)
+    her, other = select(runs, "subject"), select(runs, **rivals)
     if other.empty:
         raise Untested("the rival has no results")
     if other[time].isna().all() and her[time].isna().all():
@@ -460,7 +460,7 @@ def targeting(evidence: Evidence) -> Measured:
         runs = select(evidence.table(experiment, "runs.parquet", "subject"), failures=failures)
         if runs.empty:
             raise Untested("targeted and untargeted MEHER have no results to compare")
-        cells.append(evidence.cells(experiment, names_of(runs)[0]))
+        cells.append(evidence.cells(experiment, str(runs["arm"].iloc[0])))
         sides.append(runs.assign(log=_log_time(runs).to_numpy())[runs[S_RATIO] < 1 - ROUNDING])
     if all(cells[1].get(place) == cell for place, cell in cells[0].items()):
         raise Untested(

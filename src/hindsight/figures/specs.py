@@ -80,7 +80,8 @@ class FigureSpec:
 
 
 @cache
-def _document() -> Mapping[str, Any]:
+def document() -> Mapping[str, Any]:
+    """Return the content of figures.yaml."""
     found: Mapping[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     return found
 
@@ -88,15 +89,20 @@ def _document() -> Mapping[str, Any]:
 @cache
 def measures() -> dict[str, Measure]:
     """Return the measures by name."""
-    return {name: Measure(**_frozen(what)) for name, what in _document()["measures"].items()}
+    return {name: Measure(**_frozen(what)) for name, what in document()["measures"].items()}
+
+
+def frozen(value: Any) -> Any:
+    """Turn lists into tuples, all the way down."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def _frozen(what: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(v) if isinstance(v, list) else v for key, v in what.items()}
+    return {key: frozen(value) for key, value in what.items()}
 
 
 def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
-    words = _document()["words"]
+    words = document()["words"]
     found: dict[str, FigureSpec] = {}
     for name, what in figures.items():
         caption = " ".join(what["caption"].format(**words).split())
@@ -110,20 +116,20 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
 
 
 #: All figures of the project's own experiments, by name.
-FIGURES = _specs(_document()["figures"])
+FIGURES = _specs(document()["figures"])
 
 
 def of_any(experiment: str) -> dict[str, FigureSpec]:
     """Return the figures that any experiment has."""
     return _specs(
         {f"{name}_{experiment}": {"experiment": experiment} | what
-         for name, what in _document()["of_any"].items()}
+         for name, what in document()["of_any"].items()}
     )  # fmt: skip
 
 
 def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
     """Return FIGURES, and the default figures of those experiments that have none among them."""
-    known = {spec.experiment for spec in FIGURES.values()} | set(_document()["without"])
+    known = {spec.experiment for spec in FIGURES.values()} | set(document()["without"])
     found = dict(FIGURES)
     for name in experiments:
         if name not in known:
