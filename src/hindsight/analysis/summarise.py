@@ -388,11 +388,12 @@ def cells_of(plans: Iterable[Path]) -> list[Path]:
     return sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]})
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a table; the level of an experiment that varies nothing is the empty string."""
-    path = Path(path)
+def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a table, or these columns of a parquet table; the level of an experiment that varies
+    nothing is the empty string.
+    """
     if path.suffix == ".parquet":
-        return pd.read_parquet(path)
+        return pd.read_parquet(path, columns=columns)
     table = pd.read_csv(path, dtype={"level": str})
     if "level" in table:
         table["level"] = table["level"].fillna("")

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+
 from hindsight.analysis.effects import Measured
 from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
@@ -51,7 +53,8 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
     plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
+    read: dict[Path, dict[Any, pd.DataFrame]] = {}
+    evidence = [Evidence(directory, fidelity, read) for fidelity in fidelities]
     return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 

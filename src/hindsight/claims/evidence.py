@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,11 @@ from hindsight.io.checksums import RECORD
 
 #: How many missing cells are named.
 NAMED = 12
+#: The columns that are read of seed_curves.parquet, the only large table.
+CURVES = [
+    "fidelity", "arm", "role", "level", "condition", "seed", "env_steps", "minutes", "updates",
+    "return_mean", "policy_entropy",
+]  # fmt: skip
 
 
 class Untested(Exception):
@@ -29,12 +34,14 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The tables in results/tables/<source> under one fidelity."""
+    """The tables in results/tables/<source> under one fidelity.
+
+    `read` holds the tables read so far, by path and fidelity, which claims and fidelities share.
+    """
 
     directory: Path
     fidelity: str
-    #: The tables read so far, by path: claims share them.
-    read: dict[Path, pd.DataFrame] = field(default_factory=dict, compare=False)
+    read: dict[Path, dict[Any, pd.DataFrame]]
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
@@ -51,9 +58,9 @@ class Evidence:
         if not path.exists():
             raise Untested(f"the experiment {experiment} has no results")
         if path not in self.read:
-            table = read_table(path)
-            self.read[path] = table[table["fidelity"] == self.fidelity]
-        rows = self.read[path]
+            table = read_table(path, CURVES if path.stem == "seed_curves" else None)
+            self.read[path] = dict(iter(table.groupby("fidelity")))
+        rows = self.read[path].get(self.fidelity, pd.DataFrame(columns=["role"]))
         absent = set(roles) - set(rows["role"].unique())
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""

@@ -157,7 +157,7 @@ def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
 
 def _ended(tables: Tables) -> dict[Key, str]:
     """Return how most runs of each cell ended."""
-    runs = tables.read("runs.parquet", ["seed", "ended"]).dropna(subset=["ended"])
+    runs = tables.read("runs.parquet", ["ended"]).dropna(subset=["ended"])
     return {key: str(own["ended"].mode().iloc[0]) for key, own in by_condition(runs).items()}
 
 
