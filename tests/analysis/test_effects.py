@@ -51,8 +51,6 @@ def test_conditions_are_fixed_and_count_alike() -> None:
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.05)
     assert found.detectable == pytest.approx((1.95996 + 0.84162) * error, rel=0.05)
     assert np.isnan([found.wide_low, found.wide_high]).all()  # over three conditions there is none
-    narrow = effect(values, confidence=0.9)
-    assert found.low < narrow.low < narrow.high < found.high
 
 
 def test_over_conditions_the_interval_is_wide() -> None:

@@ -56,7 +56,7 @@ def paired(
     return (a - b.reindex(a.index)).dropna()
 
 
-def effect(values: pd.Series, confidence: float = 0.95) -> Measured:
+def effect(values: pd.Series) -> Measured:
     """Return the mean over conditions, equally weighted, of one value per run, indexed by condition
     and seed; ahead and behind are the conditions whose own mean is above or below 0.
     """
@@ -68,9 +68,9 @@ def effect(values: pd.Series, confidence: float = 0.95) -> Measured:
     interval, detectable = statistics.NO_INTERVAL, NAN
     if n_seeds >= statistics.FEWEST_SEEDS:
         replicates = statistics.stratified_means(strata)
-        interval = statistics.percentile_interval(replicates, confidence)
+        interval = statistics.percentile_interval(replicates)
         detectable = FOUND_AT * float(replicates.std())
-    wide = statistics.bootstrap([means], statistics.mean, confidence=confidence)
+    wide = statistics.bootstrap([means], statistics.mean)
     return Measured(
         float(means.mean()), *interval, *wide, detectable, len(means), n_seeds,
         int((means > 0).sum()), int((means < 0).sum()),

@@ -336,17 +336,16 @@ def _pair_rows(pair: Key, baseline: Columns, arm: Columns, compared: Sequence[st
     for metric in compared:
         difference = arm[metric][index[1]] - baseline[metric][index[0]]
         low, high = statistics.bootstrap([difference], statistics.mean)
-        values = arm[metric], baseline[metric]
-        chances = statistics.probability_of_improvement_interval(*values)
+        chance, bounds = statistics.probability_of_improvement(arm[metric], baseline[metric])
         rows.append(pair | common | {
             "metric": metric,
             "mean_difference": float(difference.mean()) if difference.size else float("nan"),
             "low": low,
             "high": high,
             "p_permutation": statistics.sign_flip_test(difference),
-            "probability_of_improvement": statistics.probability_of_improvement(*values),
-            "probability_low": chances.low,
-            "probability_high": chances.high,
+            "probability_of_improvement": chance,
+            "probability_low": bounds.low,
+            "probability_high": bounds.high,
         })  # fmt: skip
     return rows
 

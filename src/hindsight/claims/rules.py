@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hindsight.analysis.effects import Measured
+from hindsight.analysis.metrics import ROUNDING
 from hindsight.claims.evidence import Untested
 
-ROUNDING = 1e-6
 #: The number of the papers' conditions.
 CONDITIONS = 12
 

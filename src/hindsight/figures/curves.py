@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import authors
 from hindsight.figures import panels, style
-from hindsight.figures.panels import FEW, Grid, Panel
+from hindsight.figures.panels import FEW, Grid, NoResults, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import Key, Tables, by_condition, called, key_of
 from hindsight.specs.config import AUTHORS
@@ -76,10 +76,10 @@ def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
     """Draw the grid of a spec."""
-    own = panels.grid(tables, spec) if tables.plan["entries"] else None
-    found = {} if own is None else _read(tables, own)
-    if own is None or not found:
-        return panels.nothing(tables, spec)
+    own = panels.grid(tables, spec)
+    found = _read(tables, own)
+    if not found:
+        raise NoResults
     unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
     unit, x_label, log = _scale_x(own, drawn)

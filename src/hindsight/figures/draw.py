@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from hindsight.figures import curves, environment, learned, points, style
+from hindsight.figures import curves, environment, learned, panels, points, style
 from hindsight.figures.specs import FigureSpec, specs_of
 from hindsight.figures.tables import Tables
 from hindsight.io.checksums import check_tables
@@ -22,8 +22,12 @@ KINDS = {
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
     """Return the figure of a spec, from the tables in `folder`."""
+    tables = Tables(folder, spec.fidelity)
     with style.styled(paper=paper):
-        return KINDS[spec.kind](Tables(folder, spec.fidelity), spec)
+        try:
+            return KINDS[spec.kind](tables, spec)
+        except panels.NoResults:
+            return panels.nothing(tables, spec)
 
 
 def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> Figure:
