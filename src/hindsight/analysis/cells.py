@@ -25,12 +25,11 @@ from hindsight.specs.limits import must_be_moderate
 Columns = dict[str, NDArray[Any]]
 #: The id of the papers' environment, the default of a cell.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
-KEYS = ("phase", "seed", "iteration", "env_steps")
-MEASURED = (
-    "wall_seconds", "cpu_seconds", "episodes", "return_mean", "success_rate", "episode_length",
+#: Columns of every algorithm, and only of PPO.
+COLUMNS = (
+    "phase", "seed", "iteration", "env_steps", "wall_seconds", "cpu_seconds", "episodes",
+    "return_mean", "success_rate", "episode_length", "updates",
 )  # fmt: skip
-#: Columns of training rows: of every algorithm, and only of PPO.
-TRAIN_ONLY = ("updates",)
 PPO_ONLY = ("policy_entropy", "log_std", "approx_kl", "value_loss", "s_ratio_after")
 #: Columns of some algorithms only, of newer files, or of evaluation rows; NaN where absent.
 OPTIONAL = (
@@ -40,7 +39,6 @@ OPTIONAL = (
     "critic_loss", "actor_loss", "loss", "q_mean", "alpha",
     "episode_return", "episode_success", "goal_moved", "goal_displacement",
 )  # fmt: skip
-COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
 #: All columns that figures, tables and claims read, and two losses, which `verify` compares.
 KNOWN = (*COLUMNS, *PPO_ONLY, *OPTIONAL)
 METADATA = (

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from hindsight.analysis.effects import Measured
 from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
-from hindsight.claims.evidence import Evidence, Untested
+from hindsight.claims.evidence import Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import write_whole

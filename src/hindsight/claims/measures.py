@@ -16,10 +16,20 @@ from numpy.typing import NDArray
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import select
 from hindsight.analysis.best_level import S_RATIO, draw_seeds, lean, resampled_medians
-from hindsight.analysis.effects import CONDITION, FOUND_AT, NAN, RUN, Measured, by_condition, paired
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL
-from hindsight.claims.evidence import Evidence, Untested, of_values
+from hindsight.claims.evidence import (
+    CONDITION,
+    FOUND_AT,
+    NAN,
+    RUN,
+    Evidence,
+    Measured,
+    Untested,
+    by_condition,
+    of_values,
+    paired,
+)
 
 Array = NDArray[np.float64]
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}

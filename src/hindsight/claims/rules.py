@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hindsight.analysis.effects import Measured
 from hindsight.analysis.metrics import ROUNDING
-from hindsight.claims.evidence import Untested
+from hindsight.claims.evidence import Measured, Untested
 
 #: The number of the papers' conditions.
 CONDITIONS = 12

@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from hindsight.analysis.summarise import level_text
+from hindsight.figures.specs import document
 from hindsight.specs.config import condition_name
 from hindsight.specs.environments.predator_prey import PREYS as KNOWN
 
@@ -12,34 +13,11 @@ SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
 PREYS = {prey: prey.replace("_", " ") for prey in KNOWN}
 #: Spawn and prey of each condition, by its name.
 CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for prey in PREYS}
-#: A key as the label of an axis.
-KEYS = {
-    "learning_rate": "learning rate",
-    "interception_distance": "interception distance r",
-    "grid_size": "half-width of the box G",
-    "n_dims": "dimensions n",
-    "k": "copies k",
-    "s_ratio": "S (share of successes among the training episodes)",
-    "failure_distance": "distance of a failure's goal from the final position (in r)",
-    "until_success": "success rate at which hindsight is switched off",
-    "n_bits": "bits n",
-    "weight_decay": "weight decay",
-}
-#: A key in front of its value.
-SYMBOLS = {
-    "learning_rate": "learning rate ",
-    "interception_distance": "r = ",
-    "grid_size": "G = ",
-    "n_dims": "n = ",
-    "k": "k = ",
-    "s_ratio": "S = ",
-    "failure_distance": "distance ",
-    "until_success": "off at ",
-    "exploration": "",
-    "n_bits": "n = ",
-    "weight_decay": "weight decay ",
-    "n_steps": "rollout ",
-}
+
+
+def axis_label(key: str) -> str:
+    """Return a key as the label of an axis."""
+    return str(document()["keys"].get(key, {}).get("label", key))
 
 
 def number(value: float) -> str:
@@ -49,8 +27,11 @@ def number(value: float) -> str:
 
 def level_label(level: Mapping[str, Any]) -> str:
     """Return a level in the papers' symbols: `r = 0.5`, `future k = 4`; `final` implies k = 1."""
+    known = document()["keys"]
     words = [
-        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{number(value)}"
+        value
+        if isinstance(value, str)
+        else f"{known.get(key, {}).get('symbol', f'{key} ')}{number(value)}"
         for key, value in level.items()
         if level.get("strategy") != "final" or (key, value) != ("k", 1)
     ]

@@ -130,7 +130,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
         label = f"the paper's best, {spec.shade[0]:g} to {spec.shade[1]:g}"
         more.append(style.Look(style.BAND, "none", "s").handle(label, markersize=9))
     keys = set().union(*(values.keys for values in found.values()))
-    return panels.finished(tables, grid, words, names.KEYS.get(spec.x, spec.x), keys, more)
+    return panels.finished(tables, grid, words, names.axis_label(spec.x), keys, more)
 
 
 def _bars(spec: FigureSpec) -> str:

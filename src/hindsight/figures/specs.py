@@ -89,16 +89,14 @@ def document() -> Mapping[str, Any]:
 @cache
 def measures() -> dict[str, Measure]:
     """Return the measures by name."""
-    return {name: Measure(**_frozen(what)) for name, what in document()["measures"].items()}
+    return {name: Measure(**frozen(what)) for name, what in document()["measures"].items()}
 
 
 def frozen(value: Any) -> Any:
     """Turn lists into tuples, all the way down."""
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
     return tuple(map(frozen, value)) if isinstance(value, list) else value
-
-
-def _frozen(what: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: frozen(value) for key, value in what.items()}
 
 
 def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
@@ -106,7 +104,7 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
     found: dict[str, FigureSpec] = {}
     for name, what in figures.items():
         caption = " ".join(what["caption"].format(**words).split())
-        spec = FigureSpec(**_frozen(what) | {"caption": caption})
+        spec = FigureSpec(**frozen(what) | {"caption": caption})
         if spec.kind == "episodes":
             found[name] = spec
             continue

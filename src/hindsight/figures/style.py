@@ -27,7 +27,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from PIL import Image
 
 from hindsight.analysis.arms import SET
-from hindsight.figures.names import KEYS
+from hindsight.figures.names import axis_label
 from hindsight.figures.specs import document, frozen
 from hindsight.io.files import write_whole
 
@@ -164,7 +164,7 @@ def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
     scale = (LogNorm if 0 < 50 * low < values[-1] else Normalize)(low, values[-1])
     bar = fig.colorbar(ScalarMappable(scale, palette()), ax=fig.axes, aspect=40, pad=0.02)
     bar.set_ticks(values, labels=[f"{value:g}" for value in values])
-    bar.set_label(KEYS.get(key, key))
+    bar.set_label(axis_label(key))
 
 
 def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any) -> Figure:

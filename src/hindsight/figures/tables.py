@@ -12,12 +12,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
-from hindsight.analysis.tasks import early_success
 from hindsight.figures import names
 from hindsight.figures.specs import FigureSpec, Measure
 from hindsight.figures.style import WORDS, Look, arm_look, method_of, swept_looks
 
 CELL = ["arm", "level", "condition"]
+#: The notebook trains for 150 episodes and prints the success rate of the last 25.
+NOTEBOOK_EPISODES, NOTEBOOK_LAST = 150, 25
 Key = tuple[str, str, str]  # arm, level, condition
 Entry = Mapping[str, Any]
 
@@ -85,6 +86,18 @@ class Tables:
         both = found[found["role"] != "baseline"].merge(baseline[[*same, "value"]], on=same)
         gain = both["value_x"] - both["value_y"]
         return both.assign(value=gain).drop(columns=["value_x", "value_y"])
+
+
+def early_success(rows: pd.DataFrame) -> pd.Series:
+    """Return the success rate over episodes 126 to 150, by arm and seed.
+
+    Runs with fewer episodes are left out. `rows` are those of seed_curves.parquet, one per episode.
+    """
+    rows = rows.sort_values(["arm", "seed", "env_steps"])
+    episode = rows.groupby(["arm", "seed"], sort=False).cumcount() + 1
+    window = rows[(episode > NOTEBOOK_EPISODES - NOTEBOOK_LAST) & (episode <= NOTEBOOK_EPISODES)]
+    runs = window.groupby(["arm", "seed"], sort=False)["episode_success"]
+    return runs.mean()[runs.count() == NOTEBOOK_LAST]
 
 
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
