@@ -64,20 +64,16 @@ def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Sco
         return []
     found = []
     for group in grouped(cells, *PLACE).values():
-        keys, reduced = zip(*sorted(group, key=lambda item: item[0][vary[0]]), strict=True)
-        levels = tuple(float(key[vary[0]]) for key in keys)
-        found.append(_score(keys[0], vary[0], levels, reduced))
+        group.sort(key=lambda item: item[0][vary[0]])
+        levels = tuple(float(key[vary[0]]) for key, _ in group)
+        curves = [scaled_curves(cell) for _, cell in group]
+        n_seeds = min(len(cell.seeds) for _, cell in group)
+        m_c = _m_c(curves, np.arange(n_seeds)[None])
+        replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
+        if n_seeds >= statistics.FEWEST_SEEDS:
+            replicates = _m_c(curves, draw_seeds(n_seeds))
+        found.append(Scores(group[0][0], vary[0], levels, m_c[0], replicates, n_seeds))
     return found
-
-
-def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
-    curves = [scaled_curves(cell) for cell in cells]
-    n_seeds = min(len(cell.seeds) for cell in cells)
-    m_c = _m_c(curves, np.arange(n_seeds)[None])
-    replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
-    if n_seeds >= statistics.FEWEST_SEEDS:
-        replicates = _m_c(curves, draw_seeds(n_seeds))
-    return Scores(key, varied, levels, m_c[0], replicates, n_seeds)
 
 
 def draw_seeds(n: int, entropy: int | list[int] = 0) -> NDArray[np.int64]:

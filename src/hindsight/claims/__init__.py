@@ -20,8 +20,6 @@ from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import write_whole
 
-__all__ = ["CLAIMS", "Claim", "Verdict", "evaluate", "row_of", "write_claims"]
-
 Outcome = Literal["yes", "no", "not tested"]
 
 
@@ -87,15 +85,6 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
 
 def row_of(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as plain data; numbers that are not finite become null."""
-    row: dict[str, Any] = _finite(asdict(verdict))
+    text = json.dumps(asdict(verdict), default=lambda scalar: scalar.item())
+    row: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
     return row
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -300,19 +300,16 @@ class Texts:
         for judged in self.report.claims:
             for picture in list(judged.pictures.values())[:1]:
                 first.setdefault(picture.name, judged.claim.id)
-        return self._render("replication.md.j2", self.markdown, pages=self.pages, shown=first)
+        return _render("replication.md.j2", self.report, page_path=self.markdown,
+                       pages=self.pages, shown=first)  # fmt: skip
 
     def of(self, name: str, *, short: int = 0) -> str:
         """Render a page of the appendix; with `short`, link to tables of more rows than that."""
         own = {CLAIMS_PAGE: "claims.md.j2", PRODUCED_PAGE: "produced.md.j2"}
         chapter = next((one for one in self.report.chapters if one.name == name), None)
         template = own.get(name, "chapter.md.j2")
-        return self._render(template, self.pages[name], main=self.markdown, chapter=chapter,
-                            short=short)  # fmt: skip
-
-    def _render(self, template: str, path: Path, **more: Any) -> str:
-        found = _render(template, self.report, page_path=path, **more)
-        return re.sub(r"\n{3,}", "\n\n", found).strip() + "\n"
+        return _render(template, self.report, page_path=self.pages[name], main=self.markdown,
+                       chapter=chapter, short=short)  # fmt: skip
 
 
 def section(page: Path, title: str) -> str:
@@ -399,7 +396,7 @@ def _jinja() -> jinja2.Environment:
 
 
 def _render(template: str, report: Report, **more: Any) -> str:
-    """Render a template."""
+    """Render a template; Markdown without needless empty lines."""
 
     def tally(fidelity: str) -> str:
         found = [c.verdicts.get(fidelity, {}).get("verdict") for c in report.claims]
@@ -408,7 +405,9 @@ def _render(template: str, report: Report, **more: Any) -> str:
     papers: dict[str, list[Judged]] = {}
     for judged in report.claims:
         papers.setdefault(judged.claim.paper, []).append(judged)
-    return _jinja().get_template(template).render(
+    text = _jinja().get_template(template).render(
         report=report, papers=papers, titles=PAPERS, marks=MARKS, meaning=FIDELITIES, tally=tally,
         deviations=DEVIATIONS, findings=FINDINGS, words=words, **more,
     )  # fmt: skip
+    is_html = template.endswith(".html.j2")
+    return text if is_html else re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
