@@ -143,8 +143,7 @@ def m_c_table(
     for key, _ in cells if scores else ():
         found = by_place[tuple(key[name] for name in PLACE)]
         at = found.levels.index(float(key[found.varied]))
-        enough = statistics.resampled(1, found.n_seeds)
-        low, high = statistics.percentile_interval(found.replicates[:, at], enough=enough)
+        low, high = statistics.percentile_interval(found.replicates[:, at], found.n_seeds)
         rows.append(key | {
             "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": found.n_seeds,
         })  # fmt: skip
@@ -178,7 +177,8 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
     m_c = np.mean([s.m_c for s in scores], axis=0)
     by_condition = np.stack([s.replicates for s in scores])
     replicates = statistics.over_conditions(by_condition, np.random.default_rng([0, 1]))
-    has_interval = statistics.resampled(len(scores), n_seeds)
+    n_resampled = max(len(scores), n_seeds)
+    has_interval = n_resampled >= statistics.FEWEST_SEEDS
     first, last = (ends[~np.isnan(ends)] for ends in best_range(levels, replicates))
     low, high = statistics.NO_INTERVAL
     if has_interval and first.size:
@@ -187,7 +187,7 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
     best = [float(end) for end in best_range(levels, m_c)]
     leaning = lean(levels, m_c) if is_s_ratio else float("nan")
     lean_low, lean_high = statistics.percentile_interval(
-        lean(levels, replicates), enough=has_interval and is_s_ratio
+        lean(levels, replicates), n_resampled if is_s_ratio else 0
     )
     return {
         "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),

@@ -115,10 +115,12 @@ def _signs(seed: int, n: int) -> Array:
 
 
 def percentile_interval(
-    replicates: Array, confidence: float = 0.95, *, enough: bool = True
+    replicates: Array, n: int = FEWEST_SEEDS, confidence: float = 0.95
 ) -> Interval:
-    """Return the central interval of bootstrap replicates `[draw]`; NaN unless `enough`."""
-    if not enough:
+    """Return the central interval of bootstrap replicates `[draw]`; NaN if fewer than five values,
+    `n`, were resampled.
+    """
+    if n < FEWEST_SEEDS:
         return NO_INTERVAL
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
@@ -136,11 +138,6 @@ def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
         return np.asarray(replicates.mean(axis=0))
     drawn = generator.integers(0, n, size=(n, draws))
     return np.asarray(np.mean([replicates[c, np.arange(draws)] for c in drawn], axis=0))
-
-
-def resampled(n_conditions: int, n_seeds: int) -> bool:
-    """Return whether there are enough conditions or seeds to resample."""
-    return max(n_conditions, n_seeds) >= FEWEST_SEEDS
 
 
 def probability_of_improvement(

@@ -115,7 +115,14 @@ class Evidence:
         Raises:
             Untested: a role has no rows, or planned cells are missing.
         """
-        lacking = self._missing(experiment, roles)
+        record = self.directory / experiment / RECORD
+        found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        planned = [
+            Path(e["cell"]).with_suffix("")
+            for e in found.get("missing", ())
+            if e["fidelity"] == self.fidelity and (not roles or e["role"] in roles)
+        ]
+        lacking = list(dict.fromkeys(f"{cell.parent.name}/{cell.name}" for cell in planned))
         if lacking:
             rest = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
             cells = "1 cell is" if len(lacking) == 1 else f"{len(lacking)} cells are"
@@ -132,19 +139,6 @@ class Evidence:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")
         return rows[rows["role"].isin(roles)] if roles else rows
-
-    def _missing(self, experiment: str, roles: Sequence[str]) -> list[str]:
-        """Return the planned cells of this fidelity and these roles without a file."""
-        record = self.directory / experiment / RECORD
-        if not record.exists():
-            return []
-        entries = json.loads(record.read_text(encoding="utf-8"))["missing"]
-        cells = [
-            Path(e["cell"])
-            for e in entries
-            if e["fidelity"] == self.fidelity and (not roles or e["role"] in roles)
-        ]
-        return list(dict.fromkeys(f"{path.parent.name}/{path.stem}" for path in cells))
 
     def cells(self, experiment: str, arm: str) -> dict[tuple[Any, ...], str]:
         """Return the files of an arm's cells by level and condition."""

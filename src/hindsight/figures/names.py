@@ -61,11 +61,6 @@ def between(unit: str, counts: Sequence[int]) -> str:
     return f"{' to '.join(ends)} {unit}{'' if max(counts) == 1 else 's'}"
 
 
-def origin(source: str) -> str:
-    """Return the origin of a figure's results: a preset, or the published ones."""
-    return "published results" if source == "published" else f"preset {source}"
-
-
 def arms_of(plan: Mapping[str, Any]) -> list[str]:
     """Return the names of the arms with entries, in the experiment's order."""
     there = {entry["arm"] for entry in plan["entries"]}
@@ -83,7 +78,8 @@ def same_cells(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
     """Return the subtitle of a figure: where its numbers come from, and what is drawn."""
-    preset, entries = plan["preset"], plan["entries"]
+    preset, entries, source = plan["preset"], plan["entries"], plan["source"]
+    origin = "published results" if source == "published" else f"preset {source}"
     wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
     most = max(wholes.values())
     groups: dict[str, list[str]] = {}
@@ -91,7 +87,7 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
         if less := _less(own, most, {e["condition"] for e in entries}):
             groups.setdefault(less, []).append(arm)
     found = [
-        f"{origin(plan['source'])} · {network_note(preset['hidden'])}",
+        f"{origin} · {network_note(preset['hidden'])}",
         f"up to {between('step', [max(e.get('steps', preset['steps']) for e in entries)])}",
         f"{fidelity} fidelity",
         between("seed", most[0]),

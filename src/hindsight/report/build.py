@@ -151,9 +151,8 @@ def gather(tables: Path, figures: Path) -> Report:
     notes = _diverged(tables, plans)
     drawn = _drawn(tables, figures, notes)
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
-    environment = Chapter(
-        PICTURE, "The environment", "Fig. 1 of both papers", _pictures(PICTURE, drawn)
-    )
+    pictured = [picture for picture in drawn.values() if picture.experiment == PICTURE]
+    environment = Chapter(PICTURE, "The environment", "Fig. 1 of both papers", pictured)
     return Report(
         source=tables.name,
         preset=_preset(plans),
@@ -252,7 +251,8 @@ def _chapter(
         text = level_text(entry["level"])
         if cells.setdefault(entry["cell"], text) == text:  # skip levels that reuse another's cell
             settings[text] = _setting(entry["level"], of_tasks)
-    chapter = Chapter(name, plan["title"], plan["figures"], _pictures(name, drawn))
+    own = [picture for picture in drawn.values() if picture.experiment == name]
+    chapter = Chapter(name, plan["title"], plan["figures"], own)
     for file, title in TABLES.items():
         path = tables / name / file
         if not path.exists():
@@ -275,10 +275,6 @@ def _setting(level: Mapping[str, Any], of_tasks: bool) -> str:
     if not of_tasks:
         return level_label(level)
     return ", ".join(level_label({key: value}) for key, value in level.items())
-
-
-def _pictures(experiment: str, drawn: dict[str, Picture]) -> list[Picture]:
-    return [picture for picture in drawn.values() if picture.experiment == experiment]
 
 
 @dataclass(frozen=True)
