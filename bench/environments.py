@@ -18,17 +18,13 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 
 SPEC = GymnasiumSpec(id="FetchReach-v4")
 STEPS, ENVS = 3200, 16
+PLAIN = partial(gym.make, SPEC.id, disable_env_checker=True)
 LOOP, TWO, VECTOR = "one environment in a loop", "ours, 2 workers", "AsyncVectorEnv"
-
-
-def plain() -> gym.Env:
-    """As gymnasium makes it."""
-    return gym.make(SPEC.id, disable_env_checker=True)
 
 
 def loop() -> Turn:
     """One environment."""
-    env = plain()
+    env = PLAIN()
     env.reset(seed=0)
 
     def turn() -> int:
@@ -57,7 +53,7 @@ def ours(workers: int) -> Turn:
 def theirs() -> Turn:
     """Each in a process of its own."""
     made = gym.vector.AsyncVectorEnv(
-        [plain] * ENVS, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP, context="fork"
+        [PLAIN] * ENVS, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP, context="fork"
     )
     made.reset(seed=0)
     made.action_space.seed(0)

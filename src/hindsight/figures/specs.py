@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from hindsight.specs.config import EPISODES
+from hindsight.specs.reading import YAML
 
 TABLE = Path(__file__).parent / "figures.yaml"
 FIDELITIES = {"released": "", "described": "_described"}  # suffix of the figure's name
@@ -82,7 +83,7 @@ class FigureSpec:
 @cache
 def document() -> Mapping[str, Any]:
     """Return the content of figures.yaml."""
-    found: Mapping[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    found: Mapping[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), YAML)
     return found
 
 
