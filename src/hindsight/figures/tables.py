@@ -102,7 +102,8 @@ def early_success(rows: pd.DataFrame) -> pd.Series:
 
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
     """Split a table by (arm, level, condition)."""
-    groups = table.groupby(CELL, sort=False)
+    # Without the text columns, pieces are cut sooner.
+    groups = table.drop(columns=CELL).groupby([table[name] for name in CELL], sort=False)
     return {(str(a), str(b), str(c)): piece for (a, b, c), piece in groups}
 
 
