@@ -6,7 +6,6 @@ whose package is not installed is left out, and a line says so.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import platform
@@ -14,8 +13,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # JAX reads it when it is imported: one thread for it, too.
@@ -32,7 +29,6 @@ from hindsight.training.record import machine
 
 #: One turn: how many steps, or whatever is counted, it did.
 Turn = Callable[[], int]
-RESULTS = Path(__file__).parent / "results"
 
 
 def race(
@@ -43,7 +39,7 @@ def race(
     *,
     wall: bool = False,
 ) -> None:
-    """Let them take turns; print a table and the ratios, and write both to bench/results.
+    """Let them take turns; print a table and the ratios.
 
     Args:
         contenders: by name, what makes a contender ready, in its own process.
@@ -66,18 +62,17 @@ def race(
             rates[name].append(line.recv())
     for line in lines.values():
         line.send(False)
-    rows = {
-        name: [f"{f(values):,.0f}" for f in (statistics.median, min, max)]
-        for name, values in rates.items()
-    }
-    show(f"{title}, {repeats} repeats", ("median", "least", "most"), rows)
-    found = {}
+    table = Table("", "median", "least", "most", title=f"{title}, {repeats} repeats")
+    for name, values in rates.items():
+        table.add_row(name, *(f"{f(values):,.0f}" for f in (statistics.median, min, max)))
+    Console(width=110).print(table)
     for name, peer, bar in ratios:
         if name in rates and peer in rates:
             pairs = [a / b for a, b in zip(rates[name], rates[peer], strict=True)]
-            ratio = found[f"{name} / {peer}"] = statistics.median(pairs)
-            print(f"{ratio:6.2f} x  {verdict(ratio >= bar, bar) if bar else '':20}{name} / {peer}")
-    write(title.partition(",")[0], {"per_second": rates, "ratios": found})
+            ratio = statistics.median(pairs)
+            met = f"(bar {bar:g}: {'met' if ratio >= bar else 'MISSED'})" if bar else ""
+            print(f"{ratio:6.2f} x  {met:20}{name} / {peer}")
+    print_machine()
 
 
 def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
@@ -98,29 +93,10 @@ def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
         line.send(turn() / (clock() - start))
 
 
-def verdict(met: bool, bar: float) -> str:
-    """Whether a bar is met, in words."""
-    return f"(bar {bar:g}: {'met' if met else 'MISSED'})"
-
-
-def show(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
-    """Print a table."""
-    table = Table("", title=title)
-    for column in columns:
-        table.add_column(column, justify="right")
-    for name, row in rows.items():
-        table.add_row(name, *row)
-    Console(width=110).print(table)
-
-
-def write(name: str, measured: Mapping[str, Any]) -> None:
-    """Write what was measured, and on what."""
+def print_machine() -> None:
+    """Print what was measured on."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    about = {"machine": machine(torch.device("cpu")), "versions": versions}
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name.replace(' ', '_')}.json"
-    path.write_text(json.dumps({**about, **measured}, indent=1) + "\n", encoding="utf-8")
-    print(path)
+    print({**machine(torch.device("cpu")), **versions})
 
 
 def repeats(description: str | None, default: int) -> int:

@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 import stable_baselines3
 import torch
-from harness import show, verdict, write
+from harness import print_machine
 
 from hindsight import SAC
 
@@ -48,7 +48,7 @@ def ours(given: argparse.Namespace) -> tuple[list[list[dict[str, float]]], float
     """Every test of each seed, and the processor seconds of a seed's training."""
     model = SAC(
         given.env, her="future", k=4, seeds=given.seeds, max_episode_steps=given.limit,
-        evaluate_every=given.steps, hidden=HIDDEN, log_interval=EVERY, workers=given.workers,
+        evaluate_every=given.steps, hidden=HIDDEN, log_interval=EVERY,
         learning_starts=given.warm_up, **SETTING,
     )  # fmt: skip
 
@@ -99,20 +99,17 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20, help="of each test")
     parser.add_argument("--limit", type=int, help="steps of an episode, if none is registered")
     parser.add_argument("--warm-up", type=int, default=100, help="random steps before learning")
-    parser.add_argument("--workers", type=int)
     given = parser.parse_args()
     torch.set_num_threads(1)
     found = {"ours": ours(given), SB3: theirs(given)}  # ours registers the environment
-    rows, medians = {}, {}
     for name, (tests, seconds) in found.items():
-        medians[name] = statistics.median(map(needed, tests))
-        last = [f"{np.mean([own[-1][key] for own in tests]):.0%}" for key in tests[0][0]]
-        rows[name] = [f"{seconds:.0f}", f"{medians[name]:,.0f}", *last]
-    columns = ("CPU s a seed", f"steps to {ENOUGH:.0%}", "success at the end", "crashed")
-    show(f"{given.env}, {given.steps:,} steps, {given.seeds} seeds", columns, rows)
-    write(given.env.replace(":", "_"), {"setting": vars(given), "tests": found})
-    print("steps beside Stable-Baselines3's", verdict(medians["ours"] <= medians[SB3], 1))
-    print("processor time beside it", verdict(found["ours"][1] <= found[SB3][1] / 2, 0.5))
+        steps = statistics.median(map(needed, tests))
+        success, crashed = (np.mean([own[-1][key] for own in tests]) for key in tests[0][0])
+        print(
+            f"{name}: {seconds:.0f} CPU seconds a seed, {steps:,.0f} steps to {ENOUGH:.0%}, "
+            f"{success:.0%} at the end, crashed {crashed:.0%}"
+        )
+    print_machine()
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from hindsight.envs.step import Step
 from hindsight.specs.config import load
@@ -47,7 +45,7 @@ def ends_at_walls(runs: Runs) -> torch.Tensor:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a line for each arm and quantity: by environment steps, mean (lowest - highest)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=0, help="the cells' are 0, 1, ...")
     parser.add_argument("--seeds", type=int, default=8)
@@ -55,28 +53,18 @@ def main() -> None:
     prepare_process("cpu")
     plan = Plan.of(load(CONFIG, {"preset": "large", "select": SELECT}))
     seeds = list(range(given.first_seed, given.first_seed + given.seeds))
-    title = (
-        f"PointReach, seeds {seeds[0]} - {seeds[-1]}: mean (lowest - highest) by environment steps"
-    )
-    table = Table("arm", "", *(f"{2048 * n:,}" for n in ROLLOUTS), title=title)
     for entry, name in plan.experiments["generalise"]:
         if entry.arm.startswith("MEHER"):
             continue
         runs = runs_of(plan.cells[name], seeds, "cpu", 1)
-        walls, learned = [], []
+        runs.collector = runs.module  # the reference in PyTorch, which calls `env.step`
         for rollout in range(1, ROLLOUTS[-1] + 1):
-            shares = ends_at_walls(runs)
+            found = {"ends at a wall": ends_at_walls(runs)}
             if rollout in ROLLOUTS:
-                walls.append(in_words(shares))
-                learned.append(in_words(runs.evaluate()["success_rate"]))
-        table.add_row(entry.arm, "ends at a wall", *walls)
-        table.add_row("", "success", *learned, end_section=True)
-    Console(width=150).print(table)
-
-
-def in_words(values: torch.Tensor) -> str:
-    """`0.98 (0.80 - 1.00)`."""
-    return f"{values.mean():.2f} ({values.min():.2f} - {values.max():.2f})"
+                found["success"] = runs.evaluate()["success_rate"]
+                for what, x in found.items():
+                    numbers = f"{x.mean():.2f} ({x.min():.2f} - {x.max():.2f})"
+                    print(f"{entry.arm}, {2048 * rollout:,} steps, {what}: {numbers}", flush=True)
 
 
 if __name__ == "__main__":

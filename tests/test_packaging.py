@@ -94,7 +94,7 @@ def test_installed_elsewhere_it_runs(wheel, tmp_path):
     )  # fmt: skip
     assert said.stdout == f"hindsight {hindsight.__version__}\n"
     code = (
-        "import json, hindsight.report.build as page, hindsight.figures as figures; "
+        "import json, hindsight.report.build as page, hindsight.figures.specs as figures; "
         "print(json.dumps([page.__file__, sorted(figures.FIGURES)]))"
     )
     found = subprocess.run(

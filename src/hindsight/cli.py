@@ -3,6 +3,7 @@
 Commands import what they need themselves, so that drawing a figure does not wait for torch.
 """
 
+import os
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -97,6 +98,11 @@ def main() -> None:
     except (SpecError, EnvironmentFailure, FileError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
+
+
+def _one_thread() -> None:
+    """Keep libraries to one thread: on small arrays, more of them only cost processor time."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _set_aside(paths: Iterable[Path]) -> str:
@@ -548,6 +554,7 @@ def summarise(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Make experiments' tables from their cells (a job of the workflow)."""
+    _one_thread()
     from hindsight.analysis.summarise import summarise_all
 
     _verify_published(plans)
@@ -570,7 +577,8 @@ def draw(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Draw figures, given by their files, from the tables (a job of the workflow)."""
-    from hindsight.figures import draw_all
+    _one_thread()
+    from hindsight.figures.draw import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
 
@@ -596,7 +604,8 @@ def figures(
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
 ) -> None:
     """Draw figures from existing tables, as in the report or for a paper."""
-    from hindsight.figures import draw, names_there
+    from hindsight.figures.draw import draw
+    from hindsight.figures.specs import names_there
 
     there = names_there(tables)
     if not there:
@@ -612,6 +621,7 @@ def figures(
 @app.command(hidden=True)
 def claims(out: Path) -> None:
     """Write the verdicts to `out`, from the tables beside it (a job of the workflow)."""
+    _one_thread()
     from hindsight.claims import write_claims
     from hindsight.io.checksums import check_tables
 
@@ -623,6 +633,7 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
     """Write the page, the scoreboard and its appendix (a job of the workflow)."""
+    _one_thread()
     from hindsight.io.checksums import check_json, check_tables
     from hindsight.report.build import build
 

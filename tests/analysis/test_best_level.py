@@ -275,6 +275,7 @@ def test_single_peaked_by_hand(m_c: list[float], expected: bool) -> None:
     # Every step between neighbours has the standard error 0.05: levels move in turn, together.
     wobble = 0.05 * np.array([[0, 1, 0, 1, 0], [0, -1, 0, -1, 0]])
     assert is_single_peaked(np.array(m_c), np.array(m_c) + wobble) is expected
+    assert is_single_peaked(np.array(m_c[:2]), wobble[:, :2]) is None  # two levels have no peak
 
 
 def test_the_bounds_of_the_best_level_are_levels() -> None:
@@ -287,10 +288,6 @@ def test_the_bounds_of_the_best_level_are_levels() -> None:
     found = best_of([scores], is_s_ratio=True)
     assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)
     assert found["lean"] == pytest.approx(0.1)
-
-
-def test_two_levels_have_no_peak() -> None:
-    assert is_single_peaked(np.array([0.1, 0.2]), np.zeros((4, 2))) is None
 
 
 def test_lean_by_hand() -> None:

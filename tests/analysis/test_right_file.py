@@ -10,7 +10,6 @@ import pytest
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.claims import write_claims
 from hindsight.io.checksums import about
-from hindsight.io.files import DamagedError
 from hindsight.pipeline import replicate
 from hindsight.report.provenance import collect
 from hindsight.specs.cell import CellSpec, hash_of
@@ -90,12 +89,19 @@ def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, mo
     assert verdict.verdict == "not tested" and np.isnan(verdict.measured.value)
     assert verdict.why == f"2 cells are missing of learning_rate: {names[0]}, {names[1]}"
     assert found["P5a", "released"] == whole["P5a", "released"]
+    # Without any of its cells, a fidelity is still judged: by what is missing.
+    for entry in entries:
+        if entry["fidelity"] == "described" and entry["cell"] not in others:
+            (tmp_path / entry["cell"]).unlink(missing_ok=True)
+    summarise(plan, tmp_path)
+    none = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
+    assert "cells are missing of learning_rate" in none["P5a", "described"].why
     # On the console, too.
     project = type("Project", (), {"claims": plan.parents[1] / "claims.json"})
     for name in ("folder", "tables", "scoreboard", "page"):
         monkeypatch.setattr(project, name, name, raising=False)
     replicate._what_came_out(project)
-    assert verdict.why in capsys.readouterr().out
+    assert none["P5a", "described"].why in capsys.readouterr().out
 
 
 def test_a_verdict_does_without_the_cells_of_arms_that_it_does_not_look_at(tmp_path):
@@ -111,18 +117,6 @@ def test_a_verdict_does_without_the_cells_of_arms_that_it_does_not_look_at(tmp_p
     assert "cells are missing of algorithms" in found["P1", "released"].why
     assert "missing of algorithms" not in found["P4", "released"].why
     assert found["P4", "released"].verdict != "not tested"
-
-
-def test_a_fidelity_of_which_every_cell_is_missing_is_told(tmp_path):
-    plan = write_experiment(
-        tmp_path, "learning_rate", conditions=[("random", "static")], iterations=6
-    )
-    for entry in json.loads(plan.read_text())["entries"]:
-        if entry["fidelity"] == "described":
-            (tmp_path / entry["cell"]).unlink()
-    summarise(plan, tmp_path)
-    found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
-    assert "cells are missing of learning_rate" in found["P5a", "described"].why
 
 
 def test_a_plan_opens_no_files_elsewhere(tmp_path):
@@ -170,15 +164,11 @@ def changed(path, change):
     ("change", "words"),
     [
         (put("return_mean", np.nan), "return_mean of evaluation is nan at step 10240 of seed 0"),
-        (put("return_mean", np.inf), "return_mean of evaluation is inf"),
         (put("return_mean", -np.inf, "train"), "return_mean of training is -inf"),
-        (put("return_mean", np.nan, "train", 4), "return_mean of training is nan"),
         (put("return_mean", 1.2, "train"), "is 1.2 .* which lies between -1 and 1"),
-        (put("return_mean", -1.2), "is -1.2 .* which lies between -1 and 1"),
         (put("success_rate", 1.5), "success_rate of evaluation is 1.5 .* between 0 and 1"),
         (put("success_rate", -0.1, "train"), "success_rate of training is -0.1"),
         (put("episode_length", 22.5), "episode_length of evaluation is 22.5 .* between 1 and 21"),
-        (put("episode_length", 0.0), "episode_length of evaluation is 0"),
         (put("env_steps", 10**6), "a row of evaluation is at step 1000000, its budget is 20480"),
         (twice("evaluation"), "seed 0 has two rows of evaluation at step 10240"),
         (twice("train"), "seed 0 has two rows of training|iterations"),
@@ -224,11 +214,3 @@ def test_the_returns_of_other_tasks_have_bounds_of_their_own(tmp_path, environme
         load_cell(changed(path, put("return_mean", low - 1.0)))
     with pytest.raises(ResultError, match=f"which lies between {low} and 0"):
         load_cell(changed(path, put("return_mean", 0.5)))
-
-
-def test_a_damaged_cell_of_an_experiment_is_refused_before_anything_is_made_of_it(tmp_path):
-    plan = write_experiment(tmp_path, "algorithms", conditions=[("random", "static")], iterations=5)
-    path = tmp_path / json.loads(plan.read_text())["entries"][0]["cell"]
-    changed(path, put("success_rate", 2.0))
-    with pytest.raises(DamagedError, match="success_rate of evaluation is 2"):
-        summarise(plan, tmp_path)

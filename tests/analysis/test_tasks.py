@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis.summarise import read_table
-from hindsight.analysis.tasks import early_success
+from hindsight.figures.tables import early_success
 from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment
 
 TASK = [("", "PointReach")]

@@ -9,7 +9,7 @@ from hindsight.claims import CLAIMS
 from hindsight.claims.evidence import Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES, text
-from hindsight.figures import FIGURES
+from hindsight.figures.specs import FIGURES
 from hindsight.report import words
 
 COUNTED = {"n_conditions": 12, "words": {"compared": 5}}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from hindsight.figures import figure_of
+from hindsight.figures.draw import figure_of
 
 
 @cache

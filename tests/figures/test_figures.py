@@ -21,12 +21,11 @@ from matplotlib.text import Text
 from PIL import Image
 from typer.testing import CliRunner
 
-from hindsight import figures
 from hindsight.analysis import statistics
 from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
-from hindsight.figures import FIGURES, environment, names, style
-from hindsight.figures.specs import measures, of_any
+from hindsight.figures import draw, environment, names, specs, style
+from hindsight.figures.specs import FIGURES, measures, of_any
 from hindsight.figures.tables import Tables
 from hindsight.specs.config import AUTHORS
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
@@ -39,12 +38,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_figure_shows_something_and_says_where_it_is_from(tables: Path) -> None:
-    there = figures.names_there(tables)
+    there = specs.names_there(tables)
     assert {FIGURES[name].kind for name in there if name in FIGURES} == {
         "curves", "along", "intervals", "episodes",
     }  # fmt: skip
     for name in there:
-        (figure, pixels), spec = picture(name, tables), figures.specs_of(["recipe"]).get(name)
+        (figure, pixels), spec = picture(name, tables), specs.specs_of(["recipe"]).get(name)
         for ax in figure.axes:
             x0, y0, x1, y1 = (int(v) for v in ax.get_window_extent().extents)
             assert pixels[y0:y1, x0:x1].std() > 1.0, name
@@ -207,9 +206,9 @@ def test_what_is_missing_is_said(tables: Path, tmp_path: Path) -> None:
     plan["entries"] = [e for e in plan["entries"] if e["condition"] != "random repel"]
     (folder / "plan.json").write_text(json.dumps(plan))
     spec = replace(FIGURES["ppo_her_fig2"], rows=("spawn", "arm"), roles=("reference",))
-    said = [[t.get_text() for t in ax.texts] for ax in figures.draw_spec(spec, folder).axes]
+    said = [[t.get_text() for t in ax.texts] for ax in draw.draw_spec(spec, folder).axes]
     assert said.count(["missing: SAC"]) == 0 and "not in this preset" not in said[0]
-    three = figures.figure_of("ppo_her_fig2", tmp_path)  # three conditions: a column each
+    three = draw.figure_of("ppo_her_fig2", tmp_path)  # three conditions: a column each
     assert [[t.get_text() for t in ax.texts][:1] for ax in three.axes] == [
         [], ["missing: SAC"], [three.axes[2].texts[0].get_text()],
     ]  # fmt: skip
@@ -217,7 +216,7 @@ def test_what_is_missing_is_said(tables: Path, tmp_path: Path) -> None:
     (folder / "plan.json").write_text(json.dumps(plan))
     for spec in FIGURES.values():
         if spec.experiment == "algorithms":
-            assert "trains nothing for this figure" in texts(figures.draw_spec(spec, folder))
+            assert "trains nothing for this figure" in texts(draw.draw_spec(spec, folder))
 
 
 def test_what_was_timed_on_another_processor_is_left_out(tables: Path, tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_what_was_timed_on_another_processor_is_left_out(tables: Path, tmp_path:
     summary = pd.read_csv(folder / "summary.csv", keep_default_na=False)
     summary.loc[summary["arm"] == "SAC", "timed_on"] = "another, 8 runs sharing an axis"
     summary.to_csv(folder / "summary.csv", index=False)
-    figure = figures.figure_of("ppo_her_fig3", tmp_path)
+    figure = draw.figure_of("ppo_her_fig3", tmp_path)
     for ax in figure.axes:
         assert "timed elsewhere: 1 of 4" in [text.get_text() for text in ax.texts]
         assert SAC not in {line.get_color() for line in ax.lines}
@@ -239,13 +238,13 @@ def test_the_authors_curves_stand_beside_ours(
     (tmp_path / AUTHORS.parent).mkdir(parents=True)
     (tmp_path / AUTHORS).write_text(json.dumps(theirs | {"static|random|PPO|8|0": [[1, 1, 1, 1]]}))
     monkeypatch.chdir(tmp_path)
-    figure = figures.figure_of("ppo_her_fig2", tables)
+    figure = draw.figure_of("ppo_her_fig2", tables)
     assert "the authors' code: PPO (3 runs)" in labels(figure)
     black = [[line.get_ydata() for line in ax.lines if line.get_color() == "black"]
              for ax in figure.axes]  # fmt: skip
     assert [len(lines) for lines in black] == [1, 0, 0, 0]
     np.testing.assert_allclose(black[0][0], 0.2)
-    described = figures.figure_of("ppo_her_fig2_described", tables)
+    described = draw.figure_of("ppo_her_fig2_described", tables)
     assert not any("authors" in label for label in labels(described))
 
 
@@ -280,7 +279,7 @@ def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
 )  # fmt: skip
 def test_any_experiment_has_figures(grid: str, conditions: Any, tmp_path: Path) -> None:
     tables, levels = _own(tmp_path, GRIDS[grid], conditions), GRIDS[grid]
-    own = figures.names_for("mine", ["described"])
+    own = specs.names_for("mine", ["described"])
     assert own == [f"{name}_mine_described" for name in ("curves", "solved_share", "aggregate")]
     curves, shares, together = (drawn(name, tables) for name in own)
     assert len(curves.axes) == len(conditions)
@@ -299,11 +298,11 @@ def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
     stems = [tmp_path / "out" / f"{name}_mine_described" for name in ("aggregate", "curves")]
     found = []
     for processes in (1, 2):
-        figures.draw_all(stems, {"mine": tables / "mine"}, processes)
+        draw.draw_all(stems, {"mine": tables / "mine"}, processes)
         found.append({path.name: path.read_bytes() for path in stems[0].parent.iterdir()})
     assert found[0] == found[1] and len(found[0]) == 2
     for stem, inches in zip(stems, (6.9, 3.3), strict=True):
-        figure = figures.figure_of(stem.name, tables, paper=True)
+        figure = draw.figure_of(stem.name, tables, paper=True)
         pdf = style.save(figure, tmp_path / "paper" / stem.name, paper=True)[1]
         shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
         assert {round(text.get_size(), 1) for text in shown} == {8.0}
@@ -321,7 +320,7 @@ def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
     assert wrong.exit_code == 2 and "no_such_figure" in wrong.output
     (tables / "mine/plan.json").write_text("{}")
     with pytest.raises(KeyError):
-        figures.draw_all(stems, {"mine": tables / "mine"}, 2)
+        draw.draw_all(stems, {"mine": tables / "mine"}, 2)
 
 
 def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
@@ -331,7 +330,7 @@ def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
     with matplotlib.rc_context({"font.size": 13.0}):
         before = dict(matplotlib.rcParams)
         for run in ("a", "b"):
-            files = figures.draw("ppo_her_fig2", tables, tmp_path / run / "fig")
+            files = draw.draw("ppo_her_fig2", tables, tmp_path / run / "fig")
             sums.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
             assert not re.search(rb"CreationDate|ModDate", files[1].read_bytes())
         assert dict(matplotlib.rcParams) == before
@@ -339,15 +338,15 @@ def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
     shown = Image.open(files[0]).convert("RGB")
     assert shown.getpixel((2, 2)) == (255, 255, 255) and shown.width > 1000
     with pytest.raises(KeyError, match=r"no figure 'fig99'.*ppo_her_fig2"):
-        figures.draw("fig99", tmp_path, tmp_path / "x")
+        draw.draw("fig99", tmp_path, tmp_path / "x")
 
 
 def test_names_follow_experiment_and_fidelity() -> None:
-    assert figures.names_for("environment", ()) == ["ppo_her_fig1"]
-    assert figures.names_for("dimensions", ["described"]) == [
+    assert specs.names_for("environment", ()) == ["ppo_her_fig1"]
+    assert specs.names_for("dimensions", ["described"]) == [
         "ppo_her_figA4_described", "ppo_her_figA5_described",
     ]  # fmt: skip
-    assert figures.names_for("fetch_rollout", ["released"]) == []
+    assert specs.names_for("fetch_rollout", ["released"]) == []
     config = configuration.values()
     known = {*config["experiments"], "environment"}
     assert {spec.experiment for spec in FIGURES.values()} <= known
@@ -386,8 +385,8 @@ def test_who_had_less_is_said() -> None:
 
 def test_the_plan_needs_no_plotting_and_nothing_from_analysis_on_torch() -> None:
     code = (
-        "import sys, hindsight.figures; assert 'matplotlib' not in sys.modules; "
-        "import hindsight.figures.curves, hindsight.figures.points; "
+        "import sys, hindsight.figures.specs; assert 'matplotlib' not in sys.modules; "
+        "import hindsight.figures.draw; "
         "import hindsight.claims, hindsight.report.build; "
         "sys.exit('torch' in sys.modules)"
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hindsight.claims import write_claims
-from hindsight.figures import draw, names_for
+from hindsight.figures.draw import draw
+from hindsight.figures.specs import names_for
 from hindsight.report.build import build
 from tests.analysis.synthetic import summarise, write_experiment
 from tests.figures import second_paper

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from hindsight.figures import figure_of
+from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES
 from hindsight.report.build import HERO
 from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment

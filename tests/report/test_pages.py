@@ -21,7 +21,8 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 from hindsight.claims import write_claims
-from hindsight.figures import draw, names_for
+from hindsight.figures.draw import draw
+from hindsight.figures.specs import names_for
 from hindsight.io import repository
 from hindsight.io.checksums import about
 from hindsight.report import present, words

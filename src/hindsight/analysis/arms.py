@@ -5,12 +5,12 @@ key that an arm of its experiment sets.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
-#: Selects arms that set a key, to any value.
-SET: Final = object()
+#: Selects arms that set a key, to any value; figures.yaml and the claims' files write it, too.
+SET = "set"
 
 
 def select(table: pd.DataFrame, role: str | None = None, **keys: Any) -> pd.DataFrame:
@@ -20,16 +20,11 @@ def select(table: pd.DataFrame, role: str | None = None, **keys: Any) -> pd.Data
         chosen &= table["role"] == role
     for key, value in keys.items():
         column = table.get(key, pd.Series(None, index=table.index, dtype=object))
-        if value is None or value is SET:
+        if value is None or value == SET:
             chosen &= column.isna() if value is None else column.notna()
         else:
             chosen &= column == value
     return table[chosen]
-
-
-def names_of(table: pd.DataFrame, role: str | None = None, **keys: Any) -> list[str]:
-    """Return the names of such arms, in the table's order."""
-    return list(dict.fromkeys(select(table, role, **keys)["arm"].astype(str)))
 
 
 def arm_columns(entry: Mapping[str, Any]) -> dict[str, Any]:

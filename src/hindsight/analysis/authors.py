@@ -51,17 +51,15 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
             "ours": len(runs), "steps": last, "difference": np.nan, "p_holm": np.nan,
         }  # fmt: skip
         if runs:
-            values = [np.array([_at(run, at) for run in side]) for side in (theirs, runs)]
+            values = [  # each run's last return by each checkpoint
+                np.array([run[np.searchsorted(run[:, 0], at, side="right") - 1, 1] for run in side])
+                for side in (theirs, runs)
+            ]
             gaps = np.median(values[0], axis=0) - np.median(values[1], axis=0)
             p = [mann_whitney(*(side[:, i] for side in values)) for i in range(CHECKPOINTS)]
             row |= {"difference": gaps[np.abs(gaps).argmax()], "p_holm": holm(p).min()}
         table.append(row)
     return pd.DataFrame(table)
-
-
-def _at(run: Array, steps: Array) -> Array:
-    """Return a run's last return by each of these steps; `run`: `[row, (step, return)]`."""
-    return np.asarray(run[np.searchsorted(run[:, 0], steps, side="right") - 1, 1])
 
 
 def mann_whitney(a: Array, b: Array) -> float:

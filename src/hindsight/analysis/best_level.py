@@ -64,20 +64,16 @@ def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Sco
         return []
     found = []
     for group in grouped(cells, *PLACE).values():
-        keys, reduced = zip(*sorted(group, key=lambda item: item[0][vary[0]]), strict=True)
-        levels = tuple(float(key[vary[0]]) for key in keys)
-        found.append(_score(keys[0], vary[0], levels, reduced))
+        group.sort(key=lambda item: item[0][vary[0]])
+        levels = tuple(float(key[vary[0]]) for key, _ in group)
+        curves = [scaled_curves(cell) for _, cell in group]
+        n_seeds = min(len(cell.seeds) for _, cell in group)
+        m_c = _m_c(curves, np.arange(n_seeds)[None])
+        replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
+        if n_seeds >= statistics.FEWEST_SEEDS:
+            replicates = _m_c(curves, draw_seeds(n_seeds))
+        found.append(Scores(group[0][0], vary[0], levels, m_c[0], replicates, n_seeds))
     return found
-
-
-def _score(key: Key, varied: str, levels: tuple[float, ...], cells: Sequence[Reduced]) -> Scores:
-    curves = [scaled_curves(cell) for cell in cells]
-    n_seeds = min(len(cell.seeds) for cell in cells)
-    m_c = _m_c(curves, np.arange(n_seeds)[None])
-    replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
-    if n_seeds >= statistics.FEWEST_SEEDS:
-        replicates = _m_c(curves, draw_seeds(n_seeds))
-    return Scores(key, varied, levels, m_c[0], replicates, n_seeds)
 
 
 def draw_seeds(n: int, entropy: int | list[int] = 0) -> NDArray[np.int64]:
@@ -147,8 +143,7 @@ def m_c_table(
     for key, _ in cells if scores else ():
         found = by_place[tuple(key[name] for name in PLACE)]
         at = found.levels.index(float(key[found.varied]))
-        enough = statistics.resampled(1, found.n_seeds)
-        low, high = statistics.percentile_interval(found.replicates[:, at], enough=enough)
+        low, high = statistics.percentile_interval(found.replicates[:, at], found.n_seeds)
         rows.append(key | {
             "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": found.n_seeds,
         })  # fmt: skip
@@ -182,7 +177,8 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
     m_c = np.mean([s.m_c for s in scores], axis=0)
     by_condition = np.stack([s.replicates for s in scores])
     replicates = statistics.over_conditions(by_condition, np.random.default_rng([0, 1]))
-    has_interval = statistics.resampled(len(scores), n_seeds)
+    n_resampled = max(len(scores), n_seeds)
+    has_interval = n_resampled >= statistics.FEWEST_SEEDS
     first, last = (ends[~np.isnan(ends)] for ends in best_range(levels, replicates))
     low, high = statistics.NO_INTERVAL
     if has_interval and first.size:
@@ -191,7 +187,7 @@ def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
     best = [float(end) for end in best_range(levels, m_c)]
     leaning = lean(levels, m_c) if is_s_ratio else float("nan")
     lean_low, lean_high = statistics.percentile_interval(
-        lean(levels, replicates), enough=has_interval and is_s_ratio
+        lean(levels, replicates), n_resampled if is_s_ratio else 0
     )
     return {
         "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),

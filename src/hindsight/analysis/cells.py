@@ -23,12 +23,11 @@ from hindsight.specs.cell import DEFAULTS, hash_of
 Columns = dict[str, NDArray[Any]]
 #: The id of the papers' environment, the default of a cell.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
-KEYS = ("phase", "seed", "iteration", "env_steps")
-MEASURED = (
-    "wall_seconds", "cpu_seconds", "episodes", "return_mean", "success_rate", "episode_length",
+#: Columns of every algorithm, and only of PPO.
+COLUMNS = (
+    "phase", "seed", "iteration", "env_steps", "wall_seconds", "cpu_seconds", "episodes",
+    "return_mean", "success_rate", "episode_length", "updates",
 )  # fmt: skip
-#: Columns of training rows: of every algorithm, and only of PPO.
-TRAIN_ONLY = ("updates",)
 PPO_ONLY = ("policy_entropy", "log_std", "approx_kl", "value_loss", "s_ratio_after")
 #: Columns of some algorithms only, of newer files, or of evaluation rows; NaN where absent.
 OPTIONAL = (
@@ -38,7 +37,6 @@ OPTIONAL = (
     "critic_loss", "actor_loss", "loss", "q_mean", "alpha",
     "episode_return", "episode_success", "goal_moved", "goal_displacement",
 )  # fmt: skip
-COLUMNS = (*KEYS, *MEASURED, *TRAIN_ONLY)
 #: All columns that figures, tables and claims read, and two losses, which `verify` compares.
 KNOWN = (*COLUMNS, *PPO_ONLY, *OPTIONAL)
 METADATA = (
@@ -258,8 +256,6 @@ def _problems(cell: Cell) -> Iterator[str]:
         )
     tested = (cell.tests[name].tolist() for name in ("seed", "env_steps"))
     last_tests = dict(zip(*tested, strict=True))  # steps ascend
-    if unevaluated := set(found) - cell.diverged.keys() - last_tests.keys():
-        yield f"seed {min(unevaluated)} has no evaluation rows"
     yield from _impossible(cell)
     seeds, steps, iterations, clock = (
         curves[name] for name in ("seed", "env_steps", "iteration", cell.clock_column)
@@ -292,7 +288,7 @@ def _problems(cell: Cell) -> Iterator[str]:
                 f"seed {seed} ended at step {end} of {cell.budget} ({ended}), which its "
                 "specification does not allow"
             )
-        if ended != "diverged" and last_tests[seed] != end:
+        if ended != "diverged" and last_tests.get(seed) != end:
             yield f"seed {seed} has no evaluation at step {end}, where it ended"
     took, whole = clock[ends].sum(), cell.metadata["seconds"]
     if took * LEAST_SHARE < whole:

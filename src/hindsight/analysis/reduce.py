@@ -131,12 +131,12 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     spec = cell.metadata["spec"]
     task = spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT)
     unit_returns = task == PAPERS_ENVIRONMENT
-    learn_step, learn_minutes = first_reached(returns, env_steps, minutes)
+    met = returns >= LEARNED_RETURN - metrics.ROUNDING
+    learns, learned = unit_returns & met.any(axis=1), met.argmax(axis=1)
     hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
     switches = any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
     machine = cell.metadata["machine"]
     processor = machine.get("gpu", machine.get("processor", "unknown"))
-    none = np.full(seeds.size, np.nan)
     runs: Columns = {
         "seed": seeds,
         "max_return": np.nanmax(returns, axis=1),
@@ -153,12 +153,12 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "updates": np.nansum(updates, axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
         # Returns of other tasks cannot be scaled to [0, 1].
-        "auc": np.nanmean(metrics.scaled(full), axis=1) if unit_returns else none,
+        "auc": np.where(unit_returns, np.nanmean(metrics.scaled(full), axis=1), np.nan),
         "success_auc": np.nanmean(full_success, axis=1),
         "max_success": np.fmax.reduce(of_hundred, axis=1),
         "goal_moved_first": matrix("goal_moved")[:, 0],
-        "learn_step": learn_step if unit_returns else none,
-        "learn_minutes": learn_minutes if unit_returns else none,
+        "learn_step": np.where(learns, env_steps[learned], np.nan),
+        "learn_minutes": np.where(learns, minutes[np.arange(seeds.size), learned], np.nan),
     }  # fmt: skip
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
@@ -176,13 +176,3 @@ def copies_push(share: Array, advantage: Array, z_squared: Array) -> Array:
     copies.
     """
     return np.where(share == 0, 0.0, share * advantage * z_squared)
-
-
-def first_reached(returns: Array, env_steps: Array, minutes: Array) -> tuple[Array, Array]:
-    """Return the steps and minutes `[seed]` at which each run's return `[seed, step]` first reaches
-    LEARNED_RETURN; NaN if it never does.
-    """
-    met = returns >= LEARNED_RETURN - metrics.ROUNDING
-    first, reaches = met.argmax(axis=1), met.any(axis=1)
-    at = minutes[np.arange(len(first)), first]
-    return np.where(reaches, env_steps[first], np.nan), np.where(reaches, at, np.nan)

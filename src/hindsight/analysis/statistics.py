@@ -5,7 +5,6 @@ improvement = U / nm). Percentile bootstraps of fewer than five values undercove
 return NaN.
 """
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -59,18 +58,13 @@ def wilson(successes: int, n: int) -> Interval:
     """Return Wilson's 95 % score interval of a share; NaN for n = 0."""
     if n == 0:
         return NO_INTERVAL
-    # As scipy.stats.binomtest, whose import takes longer than all else that most figures need.
-    share, z = successes / n, NORMAL_95
-    centre = (2 * n * share + z**2) / (2 * (n + z**2))
-    half = z / (2 * (n + z**2)) * math.sqrt(4 * n * share * (1 - share) + z**2)
-    return Interval(centre - half if successes else 0.0, centre + half if successes < n else 1.0)
+    return Interval(*scipy.stats.binomtest(successes, n).proportion_ci(method="wilson"))
 
 
 def bootstrap(
     strata: Sequence[ArrayLike],
     statistic: Statistic,
     seed: int = 0,
-    confidence: float = 0.95,
     draws: int = DRAWS,
 ) -> Interval:
     """Return a percentile bootstrap interval of a statistic of the pooled values.
@@ -83,16 +77,16 @@ def bootstrap(
         return NO_INTERVAL
     drawn = _drawn(seed, tuple(map(len, arrays)), draws)
     pooled = [a[index] for a, index in zip(arrays, drawn, strict=True)]
-    return percentile_interval(statistic(np.concatenate(pooled, axis=1)), confidence)
+    return percentile_interval(statistic(np.concatenate(pooled, axis=1)))
 
 
-def stratified_means(strata: Sequence[ArrayLike], seed: int = 0, draws: int = DRAWS) -> Array:
+def stratified_means(strata: Sequence[ArrayLike]) -> Array:
     """Return the mean over conditions, equally weighted, of means of resampled seeds `[draw]`.
 
     Conditions are fixed (Agarwal et al. 2021). `strata`: one `[seed]` array per condition.
     """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
-    drawn = _drawn(seed, tuple(map(len, arrays)), draws)
+    drawn = _drawn(0, tuple(map(len, arrays)), DRAWS)
     return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
 
 
@@ -104,9 +98,9 @@ def _drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int
 
 
 @lru_cache(maxsize=8)
-def _times_drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
+def _times_drawn(sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
     """Return how often each value is drawn `[draw, size]`, for strata of these sizes."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     return [generator.multinomial(n, np.full(n, 1.0 / n), size=draws) for n in sizes]
 
 
@@ -121,10 +115,12 @@ def _signs(seed: int, n: int) -> Array:
 
 
 def percentile_interval(
-    replicates: Array, confidence: float = 0.95, *, enough: bool = True
+    replicates: Array, n: int = FEWEST_SEEDS, confidence: float = 0.95
 ) -> Interval:
-    """Return the central interval of bootstrap replicates `[draw]`; NaN unless `enough`."""
-    if not enough:
+    """Return the central interval of bootstrap replicates `[draw]`; NaN if fewer than five values,
+    `n`, were resampled.
+    """
+    if n < FEWEST_SEEDS:
         return NO_INTERVAL
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
@@ -144,33 +140,20 @@ def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
     return np.asarray(np.mean([replicates[c, np.arange(draws)] for c in drawn], axis=0))
 
 
-def resampled(n_conditions: int, n_seeds: int) -> bool:
-    """Return whether there are enough conditions or seeds to resample."""
-    return max(n_conditions, n_seeds) >= FEWEST_SEEDS
-
-
-def probability_of_improvement(arm: ArrayLike, baseline: ArrayLike) -> float:
-    """Return U / nm of `[seed]` values: P(a run of `arm` beats one of `baseline`), ties half."""
-    return float(_wins(arm, baseline).mean())
-
-
-def probability_of_improvement_interval(
-    arm: ArrayLike, baseline: ArrayLike, seed: int = 0, draws: int = DRAWS
-) -> Interval:
-    """Return a percentile bootstrap interval of U / nm; NaN with fewer than five seeds."""
-    wins = _wins(arm, baseline)
-    if min(wins.shape) < FEWEST_SEEDS:
-        return NO_INTERVAL
-    # Counts [draw, n] suffice instead of values [draw, n, m].
-    counts = _times_drawn(seed, wins.shape, draws)
-    replicates = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
-    return percentile_interval(replicates)
-
-
-def _wins(arm: ArrayLike, baseline: ArrayLike) -> Array:
-    """Return 1 where the arm's run is better, 1/2 for a tie, 0 otherwise, `[n, m]`."""
+def probability_of_improvement(
+    arm: ArrayLike, baseline: ArrayLike, draws: int = DRAWS
+) -> tuple[float, Interval]:
+    """Return U / nm of `[seed]` values: P(a run of `arm` beats one of `baseline`), ties half; and
+    its percentile bootstrap interval, NaN with fewer than five seeds.
+    """
     differences = np.subtract.outer(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
-    return np.asarray((np.sign(differences) + 1.0) / 2.0)
+    wins = (np.sign(differences) + 1.0) / 2.0  # [n, m]
+    if min(wins.shape) < FEWEST_SEEDS:
+        return float(wins.mean()), NO_INTERVAL
+    # Counts [draw, n] suffice instead of values [draw, n, m].
+    counts = _times_drawn(wins.shape, draws)
+    replicates = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
+    return float(wins.mean()), percentile_interval(replicates)
 
 
 def sign_flip_test(differences: ArrayLike, seed: int = 0) -> float:

@@ -90,6 +90,8 @@ TEX_COLUMNS = {
 
 def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
     """Summarise each plan to a folder of its name in `out`; return the entries without a file."""
+    import scipy.stats  # noqa: F401  (before the processes fork, so that they share it)
+
     found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
     return [entry for missing in found for entry in missing]
 
@@ -334,17 +336,16 @@ def _pair_rows(pair: Key, baseline: Columns, arm: Columns, compared: Sequence[st
     for metric in compared:
         difference = arm[metric][index[1]] - baseline[metric][index[0]]
         low, high = statistics.bootstrap([difference], statistics.mean)
-        values = arm[metric], baseline[metric]
-        chances = statistics.probability_of_improvement_interval(*values)
+        chance, bounds = statistics.probability_of_improvement(arm[metric], baseline[metric])
         rows.append(pair | common | {
             "metric": metric,
             "mean_difference": float(difference.mean()) if difference.size else float("nan"),
             "low": low,
             "high": high,
             "p_permutation": statistics.sign_flip_test(difference),
-            "probability_of_improvement": statistics.probability_of_improvement(*values),
-            "probability_low": chances.low,
-            "probability_high": chances.high,
+            "probability_of_improvement": chance,
+            "probability_low": bounds.low,
+            "probability_high": bounds.high,
         })  # fmt: skip
     return rows
 
@@ -386,11 +387,12 @@ def cells_of(plans: Iterable[Path]) -> list[Path]:
     return sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]})
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a table; the level of an experiment that varies nothing is the empty string."""
-    path = Path(path)
+def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a table, or these columns of a parquet table; the level of an experiment that varies
+    nothing is the empty string.
+    """
     if path.suffix == ".parquet":
-        return pd.read_parquet(path)
+        return pd.read_parquet(path, columns=columns)
     table = pd.read_csv(path, dtype={"level": str})
     if "level" in table:
         table["level"] = table["level"].fillna("")

@@ -126,12 +126,11 @@ def _estimate(
     sizes = [len(pairs.difference) for pairs in conditions]
     values = [statistic(p, np.arange(n)[None]) for p, n in zip(conditions, sizes, strict=True)]
     value = float(np.mean(values))
-    if not statistics.resampled(len(conditions), min(sizes)):
-        return value, *statistics.NO_INTERVAL
     replicates = []
     for pairs, n in zip(conditions, sizes, strict=True):
         few = n < statistics.FEWEST_SEEDS
         draws = np.tile(np.arange(n), (DRAWS, 1)) if few else draw_seeds(n)
         replicates.append(statistic(pairs, draws))
     pooled = statistics.over_conditions(np.stack(replicates), np.random.default_rng([0, 1]))
-    return value, *statistics.percentile_interval(pooled, confidence)
+    n = max(len(conditions), min(sizes))
+    return value, *statistics.percentile_interval(pooled, n, confidence)

@@ -11,15 +11,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hindsight.analysis.effects import Measured
+import pandas as pd
+
 from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
-from hindsight.claims.evidence import Evidence, Untested
+from hindsight.claims.evidence import Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import write_whole
-
-__all__ = ["CLAIMS", "Claim", "Verdict", "evaluate", "row_of", "write_claims"]
 
 Outcome = Literal["yes", "no", "not tested"]
 
@@ -51,7 +50,8 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
     plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
+    read: dict[Path, dict[Any, pd.DataFrame]] = {}
+    evidence = [Evidence(directory, fidelity, read) for fidelity in fidelities]
     return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 
@@ -85,15 +85,6 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
 
 def row_of(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as plain data; numbers that are not finite become null."""
-    row: dict[str, Any] = _finite(asdict(verdict))
+    text = json.dumps(asdict(verdict), default=lambda scalar: scalar.item())
+    row: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
     return row
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from hindsight.specs.reading import YAML
+
 FOLDER = Path(__file__).parent
 FILES = ("ppo_her.yaml", "meher.yaml")
 
@@ -72,7 +74,7 @@ def _claim(name: str, paper: str, entry: dict[str, Any]) -> Claim:
 def _read() -> tuple[dict[str, str], dict[str, Claim]]:
     titles, claims = {}, {}
     for name in FILES:
-        paper = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+        paper = yaml.load((FOLDER / name).read_text(encoding="utf-8"), YAML)
         titles[paper["paper"]] = paper["title"]
         for key, entry in paper["claims"].items():
             claims[key] = _claim(key, paper["paper"], entry)

@@ -1,41 +1,113 @@
-"""Read the tables that a claim is judged by, and hold what was measured in them."""
+"""Read the tables that a claim is judged by, and measure means over conditions and seeds."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from hindsight.analysis.arms import SET, select
-from hindsight.analysis.effects import Measured, effect
+from hindsight.analysis import statistics
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.io.checksums import RECORD
 
+CONDITION = "condition"
+RUN = [CONDITION, "seed"]
+NAN = float("nan")
+#: The difference, in standard errors, that a two-sided 5 % test detects with 80 % power.
+FOUND_AT = statistics.NORMAL_95 + NormalDist().inv_cdf(0.8)
 #: How many missing cells are named.
 NAMED = 12
+#: The columns that are read of seed_curves.parquet, the only large table.
+CURVES = [
+    "fidelity", "arm", "role", "level", "condition", "seed", "env_steps", "minutes", "updates",
+    "return_mean", "policy_entropy",
+]  # fmt: skip
 
 
 class Untested(Exception):
     """A claim cannot be judged by these results."""
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a measure found; NaN without a value or enough for an interval.
+
+    Attributes:
+        value: the measured value.
+        low, high: its interval over seeds, with the conditions fixed.
+        wide_low, wide_high: its interval over conditions, for claims about tasks in general.
+        detectable: the difference that would be detected with 80 % power.
+        ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
+        conditions: the value in each condition.
+        words: further values for the verdict's sentence.
+        missing: which of the paper's results are missing.
+    """
+
+    value: float
+    low: float = NAN
+    high: float = NAN
+    wide_low: float = NAN
+    wide_high: float = NAN
+    detectable: float = NAN
+    n_conditions: int = 0
+    n_seeds: int = 0
+    ahead: int = 0
+    behind: int = 0
+    open: int = 0
+    conditions: dict[str, float] = field(default_factory=dict)
+    words: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def paired(
+    arm: pd.DataFrame, baseline: pd.DataFrame, metric: str, on: Sequence[str] = RUN
+) -> pd.Series:
+    """Return `arm` minus `baseline` where both have a row with the same values of `on`."""
+    a, b = (frame.set_index(list(on))[metric].astype(float) for frame in (arm, baseline))
+    return (a - b.reindex(a.index)).dropna()
+
+
 def of_values(values: pd.Series, **more: Any) -> Measured:
-    """Measure the mean over conditions of one value per run, indexed by condition and seed."""
+    """Measure the mean over conditions, equally weighted, of one value per run, indexed by
+    condition and seed; ahead and behind are the conditions whose own mean is above or below 0.
+    """
     if values.empty:
         raise Untested("no condition has results of both sides")
-    return replace(effect(values), **more)
+    strata = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
+    means = np.array([group.mean() for group in strata])
+    n_seeds = min(map(len, strata))
+    interval, detectable = statistics.NO_INTERVAL, NAN
+    if n_seeds >= statistics.FEWEST_SEEDS:
+        replicates = statistics.stratified_means(strata)
+        interval = statistics.percentile_interval(replicates)
+        detectable = FOUND_AT * float(replicates.std())
+    found = Measured(
+        float(means.mean()), *interval, *statistics.bootstrap([means], statistics.mean),
+        detectable, len(means), n_seeds, int((means > 0).sum()), int((means < 0).sum()),
+        conditions=by_condition(values.groupby(level=CONDITION).mean()),
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+def by_condition(values: pd.Series) -> dict[str, float]:
+    """Return a value per condition as plain data."""
+    return {str(name): float(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The tables in results/tables/<source> under one fidelity."""
+    """The tables in results/tables/<source> under one fidelity.
+
+    `read` holds the tables read so far, by path and fidelity, which claims and fidelities share.
+    """
 
     directory: Path
     fidelity: str
-    #: The tables read so far, by path: claims share them.
-    read: dict[Path, pd.DataFrame] = field(default_factory=dict, compare=False)
+    read: dict[Path, dict[Any, pd.DataFrame]]
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
@@ -43,7 +115,14 @@ class Evidence:
         Raises:
             Untested: a role has no rows, or planned cells are missing.
         """
-        lacking = self._missing(experiment, roles)
+        record = self.directory / experiment / RECORD
+        found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        planned = [
+            Path(e["cell"]).with_suffix("")
+            for e in found.get("missing", ())
+            if e["fidelity"] == self.fidelity and (not roles or e["role"] in roles)
+        ]
+        lacking = list(dict.fromkeys(f"{cell.parent.name}/{cell.name}" for cell in planned))
         if lacking:
             rest = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
             cells = "1 cell is" if len(lacking) == 1 else f"{len(lacking)} cells are"
@@ -52,27 +131,14 @@ class Evidence:
         if not path.exists():
             raise Untested(f"the experiment {experiment} has no results")
         if path not in self.read:
-            table = read_table(path)
-            self.read[path] = table[table["fidelity"] == self.fidelity]
-        rows = self.read[path]
-        absent = set(roles) - set(rows["role"])
+            table = read_table(path, CURVES if path.stem == "seed_curves" else None)
+            self.read[path] = dict(iter(table.groupby("fidelity")))
+        rows = self.read[path].get(self.fidelity, pd.DataFrame(columns=["role"]))
+        absent = set(roles) - set(rows["role"].unique())
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")
         return rows[rows["role"].isin(roles)] if roles else rows
-
-    def _missing(self, experiment: str, roles: Sequence[str]) -> list[str]:
-        """Return the planned cells of this fidelity and these roles without a file."""
-        record = self.directory / experiment / RECORD
-        if not record.exists():
-            return []
-        entries = json.loads(record.read_text(encoding="utf-8"))["missing"]
-        cells = [
-            Path(e["cell"])
-            for e in entries
-            if e["fidelity"] == self.fidelity and (not roles or e["role"] in roles)
-        ]
-        return list(dict.fromkeys(f"{path.parent.name}/{path.stem}" for path in cells))
 
     def cells(self, experiment: str, arm: str) -> dict[tuple[Any, ...], str]:
         """Return the files of an arm's cells by level and condition."""
@@ -82,8 +148,3 @@ class Evidence:
             for entry in plan["entries"]
             if entry["fidelity"] == self.fidelity and entry["arm"] == arm
         }
-
-
-def chosen(table: pd.DataFrame, role: str, **keys: str) -> pd.DataFrame:
-    """Return the rows of arms with a role and keys; the value `set` stands for any value."""
-    return select(table, role, **{k: SET if v == "set" else v for k, v in keys.items()})

@@ -14,12 +14,23 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.arms import names_of, select
+from hindsight.analysis.arms import select
 from hindsight.analysis.best_level import S_RATIO, draw_seeds, lean, resampled_medians
-from hindsight.analysis.effects import CONDITION, FOUND_AT, NAN, RUN, Measured, by_condition, paired
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL
-from hindsight.claims.evidence import Evidence, Untested, chosen, of_values
+from hindsight.analysis.statistics import percentile_interval
+from hindsight.claims.evidence import (
+    CONDITION,
+    FOUND_AT,
+    NAN,
+    RUN,
+    Evidence,
+    Measured,
+    Untested,
+    by_condition,
+    of_values,
+    paired,
+)
 
 Array = NDArray[np.float64]
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
@@ -37,11 +48,6 @@ def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
     """Return log2 of the time to learn, or else of a run's last time, by condition and seed."""
     found = runs[time].fillna(runs[LAST[time]]).astype(float)
     return pd.Series(np.log2(found.to_numpy()), pd.MultiIndex.from_frame(runs[RUN]))
-
-
-def _interval(replicates: Array, fewest: int) -> statistics.Interval:
-    """Return the interval of replicates `[draw]`; NaN with fewer than five seeds."""
-    return statistics.percentile_interval(replicates, enough=fewest >= statistics.FEWEST_SEEDS)
 
 
 def _by_run(found: Mapping[Any, float]) -> pd.Series:
@@ -84,7 +90,7 @@ def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
     if not leads:
         raise Untested("no arm learns in any condition")
     ahead = sum(lead > -tie + ROUNDING for lead in leads.values())
-    low, high = _interval(np.sum(won, axis=0), seeds) if won else (NAN, NAN)
+    low, high = percentile_interval(np.sum(won, axis=0), seeds) if won else (NAN, NAN)
     return Measured(
         float(ahead), low, high, n_conditions=len(leads), n_seeds=seeds, ahead=ahead,
         behind=len(leads) - ahead, conditions=leads,
@@ -101,7 +107,7 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
     """
     runs = evidence.table("algorithms", "runs.parquet", "subject", rivals["role"])
     summary = evidence.table("algorithms", "summary.csv", "subject", rivals["role"])
-    her, other = select(runs, "subject"), chosen(runs, **rivals)
+    her, other = select(runs, "subject"), select(runs, **rivals)
     if other.empty:
         raise Untested("the rival has no results")
     if other[time].isna().all() and her[time].isna().all():
@@ -181,8 +187,8 @@ def solves(evidence: Evidence) -> Measured:
     replicates = (np.array(draws["subject"]) >= 0.5) & (np.array(draws["baseline"]) < 0.5)
     seeds = int(runs.groupby(["role", CONDITION]).size().min())
     return Measured(
-        float(gained.sum()), *_interval(replicates.sum(axis=0), seeds), n_conditions=len(her),
-        n_seeds=seeds, ahead=int(gained.sum()), behind=int(lost.sum()),
+        float(gained.sum()), *percentile_interval(replicates.sum(axis=0), seeds),
+        n_conditions=len(her), n_seeds=seeds, ahead=int(gained.sum()), behind=int(lost.sum()),
         open=int((~gained & ~lost).sum()), conditions=by_condition(her - ppo),
     )  # fmt: skip
 
@@ -218,22 +224,17 @@ def sensitivity(evidence: Evidence) -> Measured:
         raise Untested("no condition in which both learn at some rate")
     ratio = (best / worst).loc[learnt]
     values = pd.Series(np.log2((ratio["baseline"] / ratio["subject"]).to_numpy()), learnt)
-    replicates = []
-    for place in learnt:
-        spread = {}
-        for role in BOTH:
-            here = curves[(curves[CONDITION] == place) & (curves["role"] == role)]
-            spacing = here["env_steps"].min()
-            tops = [
-                np.maximum(scaled(_tops(own, spacing)), FLOOR) for _, own in here.groupby("level")
-            ]
-            spread[role] = np.max(tops, axis=0) / np.min(tops, axis=0)
-        replicates.append(np.log2(spread["baseline"] / spread["subject"]))
+    spread = {}
+    for place, here in curves.groupby([CONDITION, "role"], sort=False):
+        spacing = here["env_steps"].min()
+        tops = [np.maximum(scaled(_tops(own, spacing)), FLOOR) for _, own in here.groupby("level")]
+        spread[place] = np.max(tops, axis=0) / np.min(tops, axis=0)
+    replicates = [np.log2(spread[c, "baseline"] / spread[c, "subject"]) for c in learnt]
     mean, seeds = np.mean(replicates, axis=0), int(each["n_seeds"].min())
     worst_case = table[table[CONDITION] == ALL].set_index("role").reindex(list(BOTH))
     percent = 100 * (ratio.max() - 1)
     return Measured(
-        float(values.mean()), *_interval(mean, seeds),
+        float(values.mean()), *percentile_interval(mean, seeds),
         *statistics.bootstrap([values], statistics.mean), FOUND_AT * float(mean.std()),
         len(learnt), seeds, int((values > ROUNDING).sum()), int((values < -ROUNDING).sum()),
         conditions=by_condition(values),
@@ -278,8 +279,8 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
     gain = pd.Series(harder, wide.index).groupby(level=0, sort=False).mean()
     enough = len(places[0])
     return Measured(
-        float(value), *_interval(replicates, seeds),
-        *_interval(by_place[0] - by_place[1], enough), FOUND_AT * float(replicates.std()),
+        float(value), *percentile_interval(replicates, seeds),
+        *percentile_interval(by_place[0] - by_place[1], enough), FOUND_AT * float(replicates.std()),
         enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
         conditions=by_condition(gain),
         words={"her": float(by_seed[0][0]), "ppo": float(by_seed[1][0])},
@@ -378,8 +379,8 @@ def best_s(evidence: Evidence, *, within: float) -> Measured:
     each = wide.groupby(level=0, sort=False).mean().idxmin(axis=1)
     seeds = min(map(len, cube))
     return Measured(
-        float(levels[mean.argmin()]), *_interval(levels[draws.argmin(axis=1)], seeds),
-        *_interval(levels[wider.argmin(axis=1)], len(cube)), n_conditions=len(cube),
+        float(levels[mean.argmin()]), *percentile_interval(levels[draws.argmin(axis=1)], seeds),
+        *percentile_interval(levels[wider.argmin(axis=1)], len(cube)), n_conditions=len(cube),
         n_seeds=seeds, conditions=by_condition(each), missing=_absent(levels),
         words={"flat": f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S",
                "more": f"{100 * within:.0f} %",
@@ -427,7 +428,7 @@ def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured
     means = np.array([own.mean() for own in each])
     ahead, behind = int((means >= tie).sum()), int((means <= -tie).sum())
     return Measured(
-        float(ahead), *_interval((draws >= tie).sum(axis=0), found.n_seeds), ahead=ahead,
+        float(ahead), *percentile_interval((draws >= tie).sum(axis=0), found.n_seeds), ahead=ahead,
         behind=behind, open=len(each) - ahead - behind, n_conditions=len(each),
         n_seeds=found.n_seeds, conditions=found.conditions, **more,
     )  # fmt: skip
@@ -465,7 +466,7 @@ def targeting(evidence: Evidence) -> Measured:
         runs = select(evidence.table(experiment, "runs.parquet", "subject"), failures=failures)
         if runs.empty:
             raise Untested("targeted and untargeted MEHER have no results to compare")
-        cells.append(evidence.cells(experiment, names_of(runs)[0]))
+        cells.append(evidence.cells(experiment, str(runs["arm"].iloc[0])))
         sides.append(runs.assign(log=_log_time(runs).to_numpy())[runs[S_RATIO] < 1 - ROUNDING])
     if all(cells[1].get(place) == cell for place, cell in cells[0].items()):
         raise Untested(

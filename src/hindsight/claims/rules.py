@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hindsight.analysis.effects import Measured
-from hindsight.claims.evidence import Untested
+from hindsight.analysis.metrics import ROUNDING
+from hindsight.claims.evidence import Measured, Untested
 
-ROUNDING = 1e-6
 #: The number of the papers' conditions.
 CONDITIONS = 12
 

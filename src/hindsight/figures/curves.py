@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import authors
 from hindsight.figures import panels, style
-from hindsight.figures.panels import FEW, Grid, Panel
+from hindsight.figures.panels import FEW, Grid, NoResults, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import Key, Tables, by_condition, called, key_of
 from hindsight.specs.config import AUTHORS
@@ -54,7 +54,7 @@ class Curve:
     end: float
 
 
-def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) -> Curve | None:
+def curve_of(rows: pd.DataFrame, x: str, measure: Measure) -> Curve | None:
     """Return the curve of a cell's rows (seed, x, the measure's column); None without values."""
     points = rows[["seed", x, measure.column]].to_numpy(float)
     points = points[np.isfinite(points).all(axis=1)]
@@ -62,12 +62,14 @@ def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) 
         points = points[points[:, 2] > 0]
     points = points[np.lexsort(points.T[1::-1])]  # by seed, then by x
     runs = np.split(points[:, 1:], np.flatnonzero(np.diff(points[:, 0])) + 1)
-    seeds = [run for run in runs if len(run)]
-    if not seeds:
-        return None
+    return _over_seeds(runs) if len(points) else None
+
+
+def _over_seeds(seeds: list[Array]) -> Curve:
+    """Return the curve of runs `[row, (x, y)]`."""
     first, end = min(run[0, 0] for run in seeds), float(np.median([run[-1, 0] for run in seeds]))
     grid = np.linspace(first, max(end, first), POINTS)
-    if log and first > 0:
+    if first > 0:
         grid = np.union1d(grid, np.geomspace(first, max(end, first), POINTS))
     values = np.array([np.interp(grid, run[:, 0], run[:, 1]) for run in seeds])
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
@@ -76,10 +78,10 @@ def curve_of(rows: pd.DataFrame, x: str, measure: Measure, *, log: bool = True) 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
     """Draw the grid of a spec."""
-    own = panels.grid(tables, spec) if tables.plan["entries"] else None
-    found = {} if own is None else _read(tables, own)
-    if own is None or not found:
-        return panels.nothing(tables, spec)
+    own = panels.grid(tables, spec)
+    found = _read(tables, own)
+    if not found:
+        raise NoResults
     unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
     unit, x_label, log = _scale_x(own, drawn)
@@ -157,7 +159,7 @@ def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
 
 def _ended(tables: Tables) -> dict[Key, str]:
     """Return how most runs of each cell ended."""
-    runs = tables.read("runs.parquet", ["seed", "ended"]).dropna(subset=["ended"])
+    runs = tables.read("runs.parquet", ["ended"]).dropna(subset=["ended"])
     return {key: str(own["ended"].mode().iloc[0]) for key, own in by_condition(runs).items()}
 
 
@@ -260,12 +262,7 @@ def _draw_authors(own: Grid, tables: Tables, unit: float) -> list[Line2D]:
         for name, entries in panel.lines.items():
             arm = arms.get(entries[0]["role"], "")
             if runs := theirs.get((entries[0]["condition"], arm, network)):
-                table = pd.concat([
-                    pd.DataFrame(run, columns=["env_steps", "return_mean"]).assign(seed=i)
-                    for i, run in enumerate(runs)
-                ])  # fmt: skip
-                curve = curve_of(table, "env_steps", measures()["return"])
-                assert curve is not None
+                curve = _over_seeds(runs)
                 look: dict[str, Any] = {"color": "black", "linewidth": 1.1,
                                         "linestyle": own.looks[name].line}  # fmt: skip
                 panel.ax.plot(curve.x / unit, curve.middle, zorder=3.5, **look)

@@ -1,12 +1,11 @@
 """Draw the share of runs that have learned over environment steps, one line per arm."""
 
-from dataclasses import replace
-
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from hindsight.figures import panels, style
+from hindsight.figures import style
+from hindsight.figures.panels import NoResults
 from hindsight.figures.specs import FigureSpec
 from hindsight.figures.tables import Tables, chosen, look_of
 
@@ -26,7 +25,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     runs = tables.read("runs.parquet", ["seed", "learn_step"])
     runs = runs[runs["arm"].isin([entry["arm"] for entry in entries])]
     if runs.empty:
-        return panels.nothing(tables, replace(spec, title="{title}"))
+        raise NoResults
     figure = Figure(SIZE, dpi=style.DPI, layout="constrained")
     ax = figure.subplots()
     budget = max(entry["steps"] for entry in entries)

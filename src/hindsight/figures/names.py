@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from hindsight.analysis.summarise import level_text
+from hindsight.figures.specs import document
 from hindsight.specs.config import condition_name
 from hindsight.specs.environments.predator_prey import PREYS as KNOWN
 
@@ -12,34 +13,11 @@ SPAWNS = {"random": "random spawn", "apart": "spawn apart"}
 PREYS = {prey: prey.replace("_", " ") for prey in KNOWN}
 #: Spawn and prey of each condition, by its name.
 CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for prey in PREYS}
-#: A key as the label of an axis.
-KEYS = {
-    "learning_rate": "learning rate",
-    "interception_distance": "interception distance r",
-    "grid_size": "half-width of the box G",
-    "n_dims": "dimensions n",
-    "k": "copies k",
-    "s_ratio": "S (share of successes among the training episodes)",
-    "failure_distance": "distance of a failure's goal from the final position (in r)",
-    "until_success": "success rate at which hindsight is switched off",
-    "n_bits": "bits n",
-    "weight_decay": "weight decay",
-}
-#: A key in front of its value.
-SYMBOLS = {
-    "learning_rate": "learning rate ",
-    "interception_distance": "r = ",
-    "grid_size": "G = ",
-    "n_dims": "n = ",
-    "k": "k = ",
-    "s_ratio": "S = ",
-    "failure_distance": "distance ",
-    "until_success": "off at ",
-    "exploration": "",
-    "n_bits": "n = ",
-    "weight_decay": "weight decay ",
-    "n_steps": "rollout ",
-}
+
+
+def axis_label(key: str) -> str:
+    """Return a key as the label of an axis."""
+    return str(document()["keys"].get(key, {}).get("label", key))
 
 
 def number(value: float) -> str:
@@ -49,8 +27,11 @@ def number(value: float) -> str:
 
 def level_label(level: Mapping[str, Any]) -> str:
     """Return a level in the papers' symbols: `r = 0.5`, `future k = 4`; `final` implies k = 1."""
+    known = document()["keys"]
     words = [
-        value if isinstance(value, str) else f"{SYMBOLS.get(key, key + ' ')}{number(value)}"
+        value
+        if isinstance(value, str)
+        else f"{known.get(key, {}).get('symbol', f'{key} ')}{number(value)}"
         for key, value in level.items()
         if level.get("strategy") != "final" or (key, value) != ("k", 1)
     ]
@@ -80,11 +61,6 @@ def between(unit: str, counts: Sequence[int]) -> str:
     return f"{' to '.join(ends)} {unit}{'' if max(counts) == 1 else 's'}"
 
 
-def origin(source: str) -> str:
-    """Return the origin of a figure's results: a preset, or the published ones."""
-    return "published results" if source == "published" else f"preset {source}"
-
-
 def arms_of(plan: Mapping[str, Any]) -> list[str]:
     """Return the names of the arms with entries, in the experiment's order."""
     there = {entry["arm"] for entry in plan["entries"]}
@@ -102,7 +78,8 @@ def same_cells(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
     """Return the subtitle of a figure: where its numbers come from, and what is drawn."""
-    preset, entries = plan["preset"], plan["entries"]
+    preset, entries, source = plan["preset"], plan["entries"], plan["source"]
+    origin = "published results" if source == "published" else f"preset {source}"
     wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
     most = max(wholes.values())
     groups: dict[str, list[str]] = {}
@@ -110,7 +87,7 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
         if less := _less(own, most, {e["condition"] for e in entries}):
             groups.setdefault(less, []).append(arm)
     found = [
-        f"{origin(plan['source'])} · {network_note(preset['hidden'])}",
+        f"{origin} · {network_note(preset['hidden'])}",
         f"up to {between('step', [max(e.get('steps', preset['steps']) for e in entries)])}",
         f"{fidelity} fidelity",
         between("seed", most[0]),

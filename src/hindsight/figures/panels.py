@@ -31,6 +31,10 @@ MEASURE = "measure"
 PANEL, WIDE = (1.95, 1.35), (3.6, 2.3)
 
 
+class NoResults(Exception):
+    """This preset trains nothing for a figure."""
+
+
 @dataclass(frozen=True)
 class Panel:
     """One panel: its measure, and its entries by the name of their line."""
@@ -76,9 +80,14 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
 
     Panels of a row share y. All panels share x, except that tasks, and measures with different
     limits, each have their own.
+
+    Raises:
+        NoResults: there are none.
     """
     plan = tables.plan
     entries = chosen(plan, spec)
+    if not entries:
+        raise NoResults
     spec = fitted(spec, entries)
     alone = [e for e in entries if spec.alone and value(e, spec.alone[0]) == spec.alone[1]]
     usual = [e for e in entries if e not in alone] or entries
@@ -203,10 +212,11 @@ def _arms(own: Grid) -> set[str]:
 
 
 def nothing(tables: Tables, spec: FigureSpec) -> Figure:
-    """Return a figure that says that this preset does not train the experiment."""
+    """Return a figure that says so."""
     fig = Figure(figsize=(7.2, 1.2), dpi=style.DPI, layout="constrained")
     words = "This preset trains nothing for this figure."
     fig.text(0.5, 0.25, words, ha="center", color=style.FAINT)
-    title = spec.title.format(title=tables.plan["title"])
+    title = "{title}" if spec.kind == "learned" else spec.title  # the other has numbers in it
+    title = title.format(title=tables.plan["title"])
     origin = f"{tables.plan['source']} · {tables.fidelity} fidelity"
     return style.finish(fig, title, origin)

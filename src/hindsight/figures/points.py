@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hindsight.analysis import statistics
 from hindsight.analysis.reduce import ALL
 from hindsight.figures import names, panels, style
-from hindsight.figures.panels import MEASURE, PANEL, WIDE, Grid, Panel
+from hindsight.figures.panels import MEASURE, PANEL, WIDE, Grid, NoResults, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import (
     Entry,
@@ -72,8 +72,15 @@ class Values:
         return self.given[key][0] if key in self.given else float(self.runs[key].mean())
 
 
-def read(tables: Tables, measure: Measure) -> Values:
-    """Return every cell's values of a measure."""
+def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
+    """Return every cell's values of a figure's measures; raise NoResults if there are none."""
+    found = {measures()[name]: _values(tables, measures()[name]) for name in spec.measures}
+    if not any(own.keys for own in found.values()):
+        raise NoResults
+    return found
+
+
+def _values(tables: Tables, measure: Measure) -> Values:
     if measure.bounds:
         table = tables.read(f"{measure.table}.csv")
         rows = {} if table.empty else by_condition(table.dropna(subset=[measure.column]))
@@ -91,14 +98,8 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
 
     In a panel of several conditions, each is a thin line behind their mean.
     """
-    if not tables.plan["entries"]:
-        return panels.nothing(tables, spec)
     grid = panels.grid(tables, spec, WIDE if MEASURE in (spec.columns, *spec.rows) else PANEL)
-    found = {
-        measure: read(tables, measure) for measure in (measures()[name] for name in spec.measures)
-    }
-    if not any(values.keys for values in found.values()):
-        return panels.nothing(tables, spec)
+    found = read(tables, spec)
     numbers = values(tables.plan, [e for p in grid.panels for e in p.entries], spec.x)
     even = spec.shade or len(numbers) < 3 or np.allclose(np.diff(numbers), numbers[1] - numbers[0])
     at = {number: float(number if even else i) for i, number in enumerate(numbers)}
@@ -129,7 +130,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
         label = f"the paper's best, {spec.shade[0]:g} to {spec.shade[1]:g}"
         more.append(style.Look(style.BAND, "none", "s").handle(label, markersize=9))
     keys = set().union(*(values.keys for values in found.values()))
-    return panels.finished(tables, grid, words, names.KEYS.get(spec.x, spec.x), keys, more)
+    return panels.finished(tables, grid, words, names.axis_label(spec.x), keys, more)
 
 
 def _bars(spec: FigureSpec) -> str:
@@ -213,17 +214,11 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
 
     Each row shows every line's mean, its interval, and each run. The last row pools all conditions.
     """
-    if not tables.plan["entries"]:
-        return panels.nothing(tables, spec)
     (facet,) = spec.rows
     outer = "task" if spec.columns == "task" else MEASURE
     frame = replace(spec, rows=(), columns=outer)
     grid = panels.grid(tables, frame, WIDE)
-    found = {
-        measure: read(tables, measure) for measure in (measures()[name] for name in spec.measures)
-    }
-    if not any(own.keys for own in found.values()):
-        return panels.nothing(tables, spec)
+    found = read(tables, spec)
     entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())
     rows = values(tables.plan, entries, facet)
     together = facet == "place" and len(rows) > 1

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from hindsight.specs.config import EPISODES
+from hindsight.specs.reading import YAML
 
 TABLE = Path(__file__).parent / "figures.yaml"
 FIDELITIES = {"released": "", "described": "_described"}  # suffix of the figure's name
@@ -47,7 +48,7 @@ class FigureSpec:
     """One figure.
 
     Attributes:
-        kind: a key of `kinds` in `draw_spec`.
+        kind: a key of `KINDS` in `draw`.
         x: the clock of `curves`, or the swept key of `along`.
         rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
             task, measure, any key, or "line" for the arm with its level.
@@ -80,27 +81,31 @@ class FigureSpec:
 
 
 @cache
-def _document() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+def document() -> Mapping[str, Any]:
+    """Return the content of figures.yaml."""
+    found: Mapping[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), YAML)
     return found
 
 
 @cache
 def measures() -> dict[str, Measure]:
     """Return the measures by name."""
-    return {name: Measure(**_frozen(what)) for name, what in _document()["measures"].items()}
+    return {name: Measure(**frozen(what)) for name, what in document()["measures"].items()}
 
 
-def _frozen(what: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(v) if isinstance(v, list) else v for key, v in what.items()}
+def frozen(value: Any) -> Any:
+    """Turn lists into tuples, all the way down."""
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
-    words = _document()["words"]
+    words = document()["words"]
     found: dict[str, FigureSpec] = {}
     for name, what in figures.items():
         caption = " ".join(what["caption"].format(**words).split())
-        spec = FigureSpec(**_frozen(what) | {"caption": caption})
+        spec = FigureSpec(**frozen(what) | {"caption": caption})
         if spec.kind == "episodes":
             found[name] = spec
             continue
@@ -110,20 +115,20 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
 
 
 #: All figures of the project's own experiments, by name.
-FIGURES = _specs(_document()["figures"])
+FIGURES = _specs(document()["figures"])
 
 
 def of_any(experiment: str) -> dict[str, FigureSpec]:
     """Return the figures that any experiment has."""
     return _specs(
         {f"{name}_{experiment}": {"experiment": experiment} | what
-         for name, what in _document()["of_any"].items()}
+         for name, what in document()["of_any"].items()}
     )  # fmt: skip
 
 
 def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
     """Return FIGURES, and the default figures of those experiments that have none among them."""
-    known = {spec.experiment for spec in FIGURES.values()} | set(_document()["without"])
+    known = {spec.experiment for spec in FIGURES.values()} | set(document()["without"])
     found = dict(FIGURES)
     for name in experiments:
         if name not in known:

@@ -27,7 +27,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from PIL import Image
 
 from hindsight.analysis.arms import SET
-from hindsight.figures.names import KEYS
+from hindsight.figures.names import axis_label
+from hindsight.figures.specs import document, frozen
 from hindsight.io.files import write_whole
 
 TEXT, FAINT, LINES, BAND, ALARM = "#222222", "#767676", "#D0D0D0", "#EFE3C8", "#B00020"
@@ -93,100 +94,30 @@ class Look:
         return Line2D([], [], linewidth=self.width, label=label, **(look | more))
 
 
-_DASHED, _DOTTED, _DASHDOT, _LONG = (0, (4, 1.6)), (0, (1, 1)), (0, (5, 1.3, 1, 1.3)), (0, (8, 1.5))
 VARIED = object()  # the value of a key that the experiment varies
-_PPO: dict[str, Any] = {"algorithm": "ppo"}
-_SAC: dict[str, Any] = {"algorithm": "sac"}
-_DDPG: dict[str, Any] = {"algorithm": "ddpg"}
-_DQN: dict[str, Any] = {"algorithm": "dqn"}
-_LARGE: dict[str, Any] = {"hidden": [512, 512, 512]}
-#: All methods: the keys that an arm must have, the method's name and its look. The first match
-#: counts. Colours of the most common ones: Okabe & Ito 2008.
-METHODS: tuple[tuple[dict[str, Any], str, Look], ...] = (
-    (_PPO | _LARGE | {"her": None}, "PPO (3 × 512)", Look("#001A2E", _LONG, "H", 2.6)),
-    (_PPO | _LARGE | {"copies": "failed", "weight": SET, "until_success": SET},
-     "recipe (3 × 512)", Look("#C2185B", _LONG, "*", 2.2)),
-    (_PPO | _LARGE | {"until_success": SET}, "PPO-HER-2-PPO (3 × 512)",
-     Look("#00513B", (0, (6, 1, 1, 1)), (3, 0, 0), 2.6)),
-    (_PPO | _LARGE, "PPO-HER (3 × 512)", Look("#5E2600", (0, (12, 1)), (4, 1, 45), 2.6)),
-    (_SAC | _LARGE, "SAC-HER (3 × 512)", Look("#DDA0C4", (0, (1.5, 1.5)), (5, 0, 180), 2.6)),
-    (_PPO | {"clone": True}, "GCSL", Look("#8C6D1F", _LONG, "X")),
-    (_PPO | {"dense_reward": True}, "PPO, dense reward", Look("#56B4E9", _DASHDOT, "^")),
-    (_PPO | {"exploration": "annealed", "sigma_final": 0.5}, "PPO-HER, σ = 0.5",
-     Look("#117733", (0, (3, 1)), "h")),
-    (_PPO | {"copies": "failed", "weight": SET, "until_success": SET, "inside": SET},
-     "recipe (inside)", Look("#C2185B", _DOTTED, "*", 2.2)),
-    (_PPO | {"copies": "failed", "weight": SET, "until_success": SET, "cut_at_success": False},
-     "recipe (whole)", Look("#7A0C3C", _DASHDOT, "p", 2.2)),
-    (_PPO | {"copies": "failed", "weight": SET, "until_success": SET, "cut_at_success": True},
-     "recipe", Look("#C2185B", _DASHED, "*", 2.2)),
-    (_PPO | {"copies": "failed", "weight": SET, "until_success": SET},
-     "failed, weighted, switched off", Look("#C2185B", "-", "*", 2.2)),
-    (_PPO | {"weight": SET, "until_success": SET}, "weighted, switched off",
-     Look("#882255", _DASHDOT, "p")),
-    (_PPO | {"copies": "failed", "until_success": SET}, "failed, switched off",
-     Look("#117733", _DASHDOT, "h")),
-    (_PPO | {"copies": "failed", "weight": SET}, "failed, weighted",
-     Look("#6A3D9A", _DASHDOT, "8")),
-    (_PPO | {"copies": "failed"}, "failed", Look("#66C2A4", _LONG, "^")),
-    (_PPO | {"weight": SET}, "weighted", Look("#CC79A7", _LONG, "D")),
-    (_PPO | {"then": "meher", "until_steps": SET}, "PPO-HER-2-MEHER (steps)",
-     Look("#66C2A4", _LONG, "h")),
-    (_PPO | {"then": "meher"}, "PPO-HER-2-MEHER", Look("#117733", (0, (3, 1)), "p")),
-    (_PPO | {"until_success": SET}, "PPO-HER-2-PPO", Look("#000000", (0, (2, 1)), "X")),
-    (_PPO | {"until_steps": SET}, "PPO-HER-2-PPO", Look("#000000", (0, (2, 1)), "X")),
-    (_PPO | {"failures": "targeted"}, "targeted MEHER", Look("#6A3D9A", _DASHDOT, "P")),
-    (_PPO | {"s_ratio": 0.3}, "MEHER, S = 0.3", Look("#8FD744", _LONG, "<")),
-    (_PPO | {"s_ratio": 0.5}, "MEHER, S = 0.5", Look("#21908C", _DASHDOT, ">")),
-    (_PPO | {"s_ratio": 0.7}, "MEHER, S = 0.7", Look("#443A83", (0, (1.5, 1)), "d")),
-    (_PPO | {"s_ratio": SET}, "MEHER", Look("#E69F00", (0, (7, 1.3)), "v")),
-    (_PPO | {"ent_coef": 0.001}, "entropy bonus 0.001", Look("#8FBBD9", _LONG, "<")),
-    (_PPO | {"ent_coef": 0.01}, "entropy bonus 0.01", Look("#2C5F99", _DASHDOT, ">")),
-    (_PPO | {"learning_rate_schedule": "linear"}, "learning-rate decay",
-     Look("#1A1A1A", (0, (1.5, 1)), "d")),
-    (_PPO | {"only_if_moved": True}, "PPO-HER, moved only", Look("#56B4E9", _LONG, "*")),
-    (_PPO | {"after_contact": True}, "PPO-HER, after contact", Look("#661155", (0, (3, 1)), "P")),
-    (_PPO | {"moved_goals": True}, "PPO-HER, moved goals", Look("#E0C040", (0, (1.5, 1)), "d")),
-    (_PPO | {"inside": SET}, "PPO-HER (cut, inside)", Look("#1A1A1A", (0, (5, 1)), "H")),
-    (_PPO | {"cut_at_success": False}, "PPO-HER (whole)", Look("#5E2600", _LONG, "H")),
-    (_PPO | {"role": "level", "cut_at_success": True}, "PPO-HER (cut)",
-     Look("#882255", _DASHDOT, "8")),
-    (_PPO | {"her": None}, "PPO", Look("#0072B2", _DASHED, "s")),
-    (_PPO, "PPO-HER", Look("#D55E00")),
-    (_SAC | {"her": None}, "SAC", Look("#009E73", _DASHDOT, "^")),
-    (_SAC | {"until_success": SET}, "SAC-HER-2-SAC", Look("#882255", (0, (2, 1, 1, 1)), "8")),
-    (_SAC | {"normalize_observations": True}, "SAC-HER (normalized)",
-     Look("#009E73", _LONG, "h")),
-    (_SAC, "SAC-HER", Look("#CC79A7", _DOTTED, "D")),
-    ({"algorithm": "td3", "her": SET}, "TD3-HER", Look("#332288", (0, (7, 1.3)), "^")),
-    (_DDPG | {"role": "reference"}, "the notebook's DDPG + HER", Look("#000000", _DASHED, "s")),
-    (_DDPG | {"random_warm_up": False}, "the notebook's, bootstrapped",
-     Look("#7F9F3F", _LONG, (4, 1, 45))),
-    (_DDPG | {"her": None}, "DDPG", Look("#0072B2", _DASHDOT, "^")),
-    (_DDPG | {"role": "level"}, "DDPG-HER", Look("#CCBB44", _DASHDOT, "v")),
-    (_DDPG, "DDPG + HER", Look("#D55E00")),
-    (_DQN | {"prioritized": True, "her": None}, "DQN + PER", Look("#6A3D9A", _DOTTED, "D")),
-    (_DQN | {"prioritized": True}, "DQN + HER + PER", Look("#117733", (0, (3, 1)), "X")),
-    (_DQN | {"her": None}, "DQN", Look("#56B4E9", _LONG, "v")),
-    (_DQN | {"role": "level", "her": "final"}, "DQN + HER (final)",
-     Look("#E69F00", _DASHDOT, "p")),
-    (_DQN | {"role": "level", "her": "episode"}, "DQN + HER (episode)",
-     Look("#009E73", (0, (2, 1)), "h")),
-    (_DQN | {"role": "level", "her": "random"}, "DQN + HER (random)",
-     Look("#CC79A7", (0, (3, 1, 1, 1)), "*")),
-    (_DQN, "DQN + HER", Look("#A63603", (0, (9, 1)), "P")),
-)  # fmt: skip
-#: Looks of swept words.
-WORDS = {
-    "final": Look("#D55E00"),
-    "future": Look("#0072B2", _DASHDOT, "^"),
-    "episode": Look("#009E73", _DASHED, "D"),
-    "random": Look("#CC79A7", _DOTTED, "s"),
-    "gaussian": Look("#332288"),
-    "squashed": Look("#AA4499", _DASHDOT, "^"),
-    "annealed": Look("#DDAA33", _DASHED, "D"),
+#: Dashes by their names in figures.yaml.
+DASHES = {
+    "dashed": (0, (4, 1.6)),
+    "dotted": (0, (1, 1)),
+    "dash-dot": (0, (5, 1.3, 1, 1.3)),
+    "long": (0, (8, 1.5)),
 }
+
+
+def _look(colour: str, line: Any = "-", marker: Any = "o", width: float = 1.5) -> Look:
+    return Look(colour, frozen(DASHES.get(str(line), line)), frozen(marker), width)
+
+
+def _method(arm: dict[str, Any], name: str, **look: Any) -> tuple[dict[str, Any], str, Look]:
+    return arm, name, _look(**look)
+
+
+#: All methods: the keys that an arm must have, the method's name and its look.  The first match
+#: counts.
+METHODS = [_method(**what) for what in document()["looks"]]
 _LOOKS = {name: look for _, name, look in METHODS}
+#: Looks of swept words.
+WORDS = {word: _look(**what) for word, what in document()["swept"].items()}
 _MARKERS = "^Dv<>ph8"
 
 
@@ -196,7 +127,7 @@ def method_of(entry: Mapping[str, Any]) -> str:
     what |= dict.fromkeys(entry["level"], VARIED)
 
     def has(key: str, value: Any) -> bool:
-        return what.get(key) is not None if value is SET else bool(what.get(key) == value)
+        return what.get(key) is not None if value == SET else bool(what.get(key) == value)
 
     found = (name for keys, name, _ in METHODS if all(has(k, v) for k, v in keys.items()))
     return next(found, str(entry["arm"]))
@@ -233,7 +164,7 @@ def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
     scale = (LogNorm if 0 < 50 * low < values[-1] else Normalize)(low, values[-1])
     bar = fig.colorbar(ScalarMappable(scale, palette()), ax=fig.axes, aspect=40, pad=0.02)
     bar.set_ticks(values, labels=[f"{value:g}" for value in values])
-    bar.set_label(KEYS.get(key, key))
+    bar.set_label(axis_label(key))
 
 
 def new_figure(rows: int, columns: int, panel: tuple[float, float], **grid: Any) -> Figure:

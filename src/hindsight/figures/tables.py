@@ -12,12 +12,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
-from hindsight.analysis.tasks import early_success
 from hindsight.figures import names
 from hindsight.figures.specs import FigureSpec, Measure
 from hindsight.figures.style import WORDS, Look, arm_look, method_of, swept_looks
 
 CELL = ["arm", "level", "condition"]
+#: The notebook trains for 150 episodes and prints the success rate of the last 25.
+NOTEBOOK_EPISODES, NOTEBOOK_LAST = 150, 25
 Key = tuple[str, str, str]  # arm, level, condition
 Entry = Mapping[str, Any]
 
@@ -53,7 +54,8 @@ class Tables:
             return pd.DataFrame(columns=["fidelity", *CELL, *columns])
         if path.suffix == ".parquet":
             wanted = list(dict.fromkeys([*CELL, *columns]))
-            found = [name for name in wanted if name in pq.read_schema(path).names]
+            there = pq.read_schema(path).names
+            found = [name for name in wanted if name in there]
             mine = [("fidelity", "==", self.fidelity)]
             return pd.read_parquet(path, columns=found, filters=mine).reindex(columns=wanted)
         table = read_table(path)
@@ -86,9 +88,22 @@ class Tables:
         return both.assign(value=gain).drop(columns=["value_x", "value_y"])
 
 
+def early_success(rows: pd.DataFrame) -> pd.Series:
+    """Return the success rate over episodes 126 to 150, by arm and seed.
+
+    Runs with fewer episodes are left out. `rows` are those of seed_curves.parquet, one per episode.
+    """
+    rows = rows.sort_values(["arm", "seed", "env_steps"])
+    episode = rows.groupby(["arm", "seed"], sort=False).cumcount() + 1
+    window = rows[(episode > NOTEBOOK_EPISODES - NOTEBOOK_LAST) & (episode <= NOTEBOOK_EPISODES)]
+    runs = window.groupby(["arm", "seed"], sort=False)["episode_success"]
+    return runs.mean()[runs.count() == NOTEBOOK_LAST]
+
+
 def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
     """Split a table by (arm, level, condition)."""
-    groups = table.groupby(CELL, sort=False)
+    # Without the text columns, pieces are cut sooner.
+    groups = table.drop(columns=CELL).groupby([table[name] for name in CELL], sort=False)
     return {(str(a), str(b), str(c)): piece for (a, b, c), piece in groups}
 
 

@@ -66,7 +66,7 @@ def read_table(path: Path) -> pa.Table:
                 f"too much: a results file has at most {MOST_VALUES:,} values in {MOST_BYTES:,} "
                 "bytes"
             )
-        return file.read()
+        return file.read(use_threads=False)  # a file is small
 
 
 def about(path: Path) -> dict[str, Any]:

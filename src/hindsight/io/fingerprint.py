@@ -21,7 +21,7 @@ STAGES = {
     "episodes": ("hindsight.training.watch:write_episodes",),
     "summarise": ("hindsight.analysis.summarise",),
     "claims": ("hindsight.claims",),
-    "figures": ("hindsight.figures",),
+    "figures": ("hindsight.figures.draw",),
     "report": ("hindsight.report.build",),
 }
 

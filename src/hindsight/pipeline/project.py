@@ -155,7 +155,7 @@ class Project:
     @cached_property
     def figures(self) -> dict[str, str]:
         """Experiment of each figure, by the figure's name."""
-        from hindsight.figures import names_for
+        from hindsight.figures.specs import names_for
 
         found: dict[str, str] = {}
         if Path(self.episodes).exists() if self.published else self.policies:
@@ -261,7 +261,7 @@ class Project:
         self._write_captions()
 
     def _write_captions(self) -> None:
-        from hindsight.figures import specs_of
+        from hindsight.figures.specs import specs_of
 
         specs = specs_of(dict.fromkeys(self.figures.values()))
         for name in self.figures:

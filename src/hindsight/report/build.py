@@ -18,8 +18,8 @@ import jinja2
 from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
-from hindsight.figures import FIGURES, name_under, specs_of
 from hindsight.figures.names import level_label, network_note
+from hindsight.figures.specs import FIGURES, name_under, specs_of
 from hindsight.io.checksums import RECORD
 from hindsight.io.files import write_if_changed
 from hindsight.report import coverage, present, words
@@ -151,9 +151,8 @@ def gather(tables: Path, figures: Path) -> Report:
     notes = _diverged(tables, plans)
     drawn = _drawn(tables, figures, notes)
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
-    environment = Chapter(
-        PICTURE, "The environment", "Fig. 1 of both papers", _pictures(PICTURE, drawn)
-    )
+    pictured = [picture for picture in drawn.values() if picture.experiment == PICTURE]
+    environment = Chapter(PICTURE, "The environment", "Fig. 1 of both papers", pictured)
     return Report(
         source=tables.name,
         preset=_preset(plans),
@@ -252,7 +251,8 @@ def _chapter(
         text = level_text(entry["level"])
         if cells.setdefault(entry["cell"], text) == text:  # skip levels that reuse another's cell
             settings[text] = _setting(entry["level"], of_tasks)
-    chapter = Chapter(name, plan["title"], plan["figures"], _pictures(name, drawn))
+    own = [picture for picture in drawn.values() if picture.experiment == name]
+    chapter = Chapter(name, plan["title"], plan["figures"], own)
     for file, title in TABLES.items():
         path = tables / name / file
         if not path.exists():
@@ -277,10 +277,6 @@ def _setting(level: Mapping[str, Any], of_tasks: bool) -> str:
     return ", ".join(level_label({key: value}) for key, value in level.items())
 
 
-def _pictures(experiment: str, drawn: dict[str, Picture]) -> list[Picture]:
-    return [picture for picture in drawn.values() if picture.experiment == experiment]
-
-
 @dataclass(frozen=True)
 class Texts:
     """Render the Markdown pages, whose links are relative to each page's own folder.
@@ -300,19 +296,16 @@ class Texts:
         for judged in self.report.claims:
             for picture in list(judged.pictures.values())[:1]:
                 first.setdefault(picture.name, judged.claim.id)
-        return self._render("replication.md.j2", self.markdown, pages=self.pages, shown=first)
+        return _render("replication.md.j2", self.report, page_path=self.markdown,
+                       pages=self.pages, shown=first)  # fmt: skip
 
     def of(self, name: str, *, short: int = 0) -> str:
         """Render a page of the appendix; with `short`, link to tables of more rows than that."""
         own = {CLAIMS_PAGE: "claims.md.j2", PRODUCED_PAGE: "produced.md.j2"}
         chapter = next((one for one in self.report.chapters if one.name == name), None)
         template = own.get(name, "chapter.md.j2")
-        return self._render(template, self.pages[name], main=self.markdown, chapter=chapter,
-                            short=short)  # fmt: skip
-
-    def _render(self, template: str, path: Path, **more: Any) -> str:
-        found = _render(template, self.report, page_path=path, **more)
-        return re.sub(r"\n{3,}", "\n\n", found).strip() + "\n"
+        return _render(template, self.report, page_path=self.pages[name], main=self.markdown,
+                       chapter=chapter, short=short)  # fmt: skip
 
 
 def section(page: Path, title: str) -> str:
@@ -399,7 +392,7 @@ def _jinja() -> jinja2.Environment:
 
 
 def _render(template: str, report: Report, **more: Any) -> str:
-    """Render a template."""
+    """Render a template; Markdown without needless empty lines."""
 
     def tally(fidelity: str) -> str:
         found = [c.verdicts.get(fidelity, {}).get("verdict") for c in report.claims]
@@ -408,7 +401,9 @@ def _render(template: str, report: Report, **more: Any) -> str:
     papers: dict[str, list[Judged]] = {}
     for judged in report.claims:
         papers.setdefault(judged.claim.paper, []).append(judged)
-    return _jinja().get_template(template).render(
+    text = _jinja().get_template(template).render(
         report=report, papers=papers, titles=PAPERS, marks=MARKS, meaning=FIDELITIES, tally=tally,
         deviations=DEVIATIONS, findings=FINDINGS, words=words, **more,
     )  # fmt: skip
+    is_html = template.endswith(".html.j2")
+    return text if is_html else re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

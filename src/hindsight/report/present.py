@@ -76,10 +76,6 @@ def of(show: Callable[..., str], *columns: str) -> Callable[[dict[Any, Any]], st
     return lambda row: show(*(row[column] for column in columns))
 
 
-def _level(settings: dict[str, str]) -> list[Column]:
-    return [("setting", of(settings.__getitem__, "level"))] if len(settings) > 1 else []
-
-
 _SEEDS: Column = ("seeds", of(count, "n_seeds"))
 _CONDITIONS: Column = ("conditions", of(count, "n_conditions"))
 _SOLVED: Column = (
@@ -176,7 +172,7 @@ def columns_of(kind: str, settings: dict[str, str], *, of_tasks: bool = False) -
         of_tasks: whether the experiment uses other tasks than the papers'. Then only the summary
             and the tests have rows.
     """
-    level = _level(settings)
+    level = [("setting", of(settings.__getitem__, "level"))] if len(settings) > 1 else []
     if of_tasks and kind in ("summary.csv", "tests.csv"):
         own = [*_ARM, *_TASK_SUMMARY] if kind == "summary.csv" else _TESTS
         return [*_TASK, *level, *own]

@@ -1,6 +1,6 @@
 """The film of README and of the report: PPO without and with hindsight after the same prey.
 
-    python bench/side_by_side.py docs/with_and_without.gif
+    python docs/side_by_side.py docs/with_and_without.gif
 
 Both are shipped policies, which act without random actions in the same episodes, one after the
 other: plain PPO after 500 000 steps, and the recipe of docs/findings.md after 200 000.

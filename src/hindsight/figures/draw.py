@@ -1,0 +1,67 @@
+"""Draw figures by name, from experiments' tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from hindsight.figures import curves, environment, learned, panels, points, style
+from hindsight.figures.specs import FigureSpec, specs_of
+from hindsight.figures.tables import Tables
+from hindsight.io.checksums import check_tables
+from hindsight.io.startup import side_by_side
+
+KINDS = {
+    "curves": curves.draw,
+    "along": points.along,
+    "intervals": points.intervals,
+    "episodes": environment.draw,
+    "learned": learned.draw,
+}
+
+
+def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
+    """Return the figure of a spec, from the tables in `folder`."""
+    tables = Tables(folder, spec.fidelity)
+    with style.styled(paper=paper):
+        try:
+            return KINDS[spec.kind](tables, spec)
+        except panels.NoResults:
+            return panels.nothing(tables, spec)
+
+
+def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> Figure:
+    """Return figure `name` from `<tables_root>/<experiment>/`; raise KeyError if it is unknown."""
+    there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
+    if name not in there:
+        raise KeyError(f"no figure {name!r}; choose from {', '.join(there)}")
+    return draw_spec(there[name], tables_root / there[name].experiment, paper=paper)
+
+
+def draw(
+    name: str,
+    tables_root: Path,
+    out_stem: Path,
+    kinds: Sequence[str] = ("png", "pdf"),
+    *,
+    paper: bool = False,
+) -> list[Path]:
+    """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; return the paths.
+
+    With `paper`, it is 3.3 or 6.9 inches wide, without title and settings.
+    """
+    figure = figure_of(name, tables_root, paper=paper)
+    return style.save(figure, out_stem, kinds=kinds, paper=paper)
+
+
+def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:
+    """Draw PNG files, each named after its figure, from the experiments' folders.
+
+    Raises:
+        DamagedError: tables were changed after they were written.
+    """
+    specs = specs_of(folders)
+    sources = {path: folders[specs[path.stem].experiment] for path in out}
+    check_tables(dict.fromkeys(sources.values()))
+    todo = [(path.stem, sources[path].parent, path.with_suffix(""), ("png",)) for path in out]
+    side_by_side(draw, todo, processes)
