@@ -1,5 +1,5 @@
-"""Every number of "Which should I use?", "Why it works", the recipe's test and README's bullets on
-them, computed once more from the published cells and looked for in the text.
+"""Every number of "Which should I use?", "Why it works", the recipe's test, switching off and
+README's bullets, computed once more from the published cells and looked for in the text.
 """
 
 import re
@@ -13,7 +13,15 @@ import pytest
 
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
-from tests.analysis.test_recomputed import EPSILON, Place, Run, learned, runs_of
+from tests.analysis.test_recomputed import (
+    EPSILON,
+    Place,
+    Run,
+    curves_of,
+    learned,
+    maximum,
+    runs_of,
+)
 
 ROOT = Path(__file__).parents[2]
 RECIPE = "failed, weighted, switched off"
@@ -371,6 +379,71 @@ def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -
         assert alone < hindsight and (len(alone), len(hindsight - alone)) == (5, more)
     large_recipe = steps_of(network, "recipe (3 × 512)")
     assert np.isfinite(large_recipe).all() and large_recipe.size == 12 * 4
+
+
+def test_when_hindsight_should_be_switched_off(findings: str, plan: Plan) -> None:
+    arms = ("PPO-HER", "PPO-HER-2-PPO")
+    curves, facts, reached = curves_of(plan, "stop_her"), list[str](), list[int]()
+    shares = []  # of updates over the whole run, of updates and of time after the switch
+    for fidelity in ("released", "described"):
+        found = runs_of(plan, "stop_her", fidelity)
+        saved: dict[str, list[tuple[float, ...]]] = {}
+        for condition in dict.fromkeys(place[2] for place in found):
+            always, stopped = (found[arm, "", condition] for arm in arms)
+            assert all(solved(run) for run in stopped.values())
+            saved[condition] = [savings(stopped[s], always[s]) for s in stopped.keys() & always]
+            if any(solved(run) for run in always.values()):
+                continue
+            columns = [maximum(curves[fidelity, arm, "", condition]) for arm in arms]
+            for own in (always, stopped):
+                ends = [run.tests["success_rate"].iloc[-1] for run in own.values()]
+                columns.append(float(np.median(ends)))
+            spawn, prey = condition.split()
+            assert spawn == "random"
+            shown = "{:.2f} | **{:.2f}** | {:.2f} | **{:.2f}**".format(*columns)
+            facts.append(f"| `{prey}` | {shown} |")
+            median = curves[fidelity, arms[1], "", condition].median(axis=1)
+            reached.append(median.index[median >= 0.95 - EPSILON][0])
+        assert len(saved) == 12
+        means = np.mean([np.mean(own, axis=0) for own in saved.values()], axis=0)
+        shares.append([percent(float(share)) for share in means])
+    (whole, updates, time), (whole_too, updates_too, time_too) = shares
+    facts += [
+        f"{whole} % as released, {whole_too} % as described",
+        f"{updates} % and {updates_too} % of the updates are saved, and {time} % and {time_too} %",
+        f"after {thousands(min(reached))} – {thousands(max(reached))} steps",
+        "in 1 000 000 steps", "reaches 0.95", "45 – 56 %",
+    ]  # fmt: skip
+    assert len(facts) == 6 + 4
+    text = chapter(findings, "When should hindsight be switched off?")
+    all_there(text.split("Does it have to be half?")[0], facts)
+
+
+def solved(run: Run) -> bool:
+    """Whether 95 % of 100 episodes succeed at some time."""
+    rows = run.train[["episodes", "success_rate"]].to_numpy(float)
+    n, successes = rows[:, 0].cumsum(), (rows[:, 0] * rows[:, 1]).cumsum()
+    for end, total in enumerate(n):
+        start = np.searchsorted(n, total - 100, side="right") - 1
+        before, had = (n[start], successes[start]) if start >= 0 else (0.0, 0.0)
+        if total >= 100 and successes[end] - had >= 0.95 * (total - before) - EPSILON:
+            return True
+    return False
+
+
+def savings(stopped: Run, always: Run) -> tuple[float, float, float]:
+    """Shares saved over the same steps: updates, updates after the switch, time after it."""
+    pair = stopped, always
+    switch = stopped.about["switch_step"]
+    last = min(run.train["env_steps"].max() for run in pair)
+    updates = [run.train.set_index("env_steps")["updates"] for run in pair]
+    whole, after = (
+        [own[(own.index > since) & (own.index <= last)].sum() for own in updates]
+        for since in (0, switch)
+    )
+    clocks = [run.train.set_index("env_steps")["cpu_seconds"] for run in pair]
+    took = [clock[last] - clock[switch] for clock in clocks]
+    return 1 - whole[0] / whole[1], 1 - after[0] / after[1], 1 - took[0] / took[1]
 
 
 def test_how_many_runs_of_sac_learn_with_either_network(findings: str, plan: Plan) -> None:

@@ -500,7 +500,8 @@ def saved_after(evidence: Evidence, *, column: str) -> Measured:
     """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
     Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
-    same machine, and equally fast until the switch, up to which both do the same.
+    same machine, and equally fast before the first iteration without hindsight, which ends at the
+    run's `switch_step`. Until then both do the same.
     """
     runs = evidence.table("stop_her", "runs.parquet", *BOTH)
     curves = evidence.table("stop_her", "seed_curves.parquet", *BOTH)
@@ -514,11 +515,13 @@ def saved_after(evidence: Evidence, *, column: str) -> Measured:
             continue
         pair = stopped[run], always[run]
         last = min(curve["env_steps"].iloc[-1] for curve in pair)
-        spent = np.array([np.interp([step, last], c["env_steps"], c[column]) for c in pair])
+        before = pair[0]["env_steps"][pair[0]["env_steps"] < step].max()
+        at = [before, step, last]
+        spent = np.array([np.interp(at, c["env_steps"], c[column]) for c in pair])
         if last > step:
-            after[run] = 1.0 - np.diff(spent[0])[0] / np.diff(spent[1])[0]
-            whole.append(1.0 - spent[0, 1] / spent[1, 1])
-            pace[run] = spent[0, 0] / spent[1, 0]
+            after[run] = 1.0 - np.diff(spent[0])[1] / np.diff(spent[1])[1]
+            whole.append(1.0 - spent[0, 2] / spent[1, 2])
+            pace[run] = spent[0, 0] / spent[1, 0]  # NaN: hindsight is off from the first iteration
     if not after:
         raise Untested("no run succeeds often enough to switch")
     paces = _by_run(pace).groupby(CONDITION).median()

@@ -119,8 +119,8 @@ def webp(path: Path) -> str:
     """Return a figure as a data: URL, without loss."""
     made = io.BytesIO()
     with Image.open(path) as image:
-        # For lossless images, `quality` is the effort: 100 is 16 % smaller in five times the time.
-        image.convert("RGB").save(made, "WEBP", lossless=True, quality=20)
+        # For lossless images, `quality` is the effort: 100 is 2 % smaller in twice the time.
+        image.convert("RGB").save(made, "WEBP", lossless=True, quality=50)
     return data("webp", made.getvalue())
 
 
