@@ -189,7 +189,7 @@ def test_pictures_as_goals_fit_in_memory_unless_a_person_says_otherwise(monkeypa
     with pytest.warns(UserWarning, match=r"keeps .* of each run, since 1,000,000 would take 62 GB"):
         model = DQN(env, log_interval=100, **SMALL).learn(100)
     runs: Any = model._runs
-    assert 7e8 < runs.buffer._rows.numel() * 4 < 9e8
+    assert 7e8 < runs.buffer.rows.numel() * 4 < 9e8
     asked = DQN(env, buffer_size=300, **SMALL)
     assert asked._most_stored() == 300
 

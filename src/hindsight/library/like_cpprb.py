@@ -293,7 +293,7 @@ class HindsightReplayBuffer(FieldBuffer):
         step = np.tile(np.arange(n), k)
         uniform = self.rng.random(len(step))
         if self.strategy == "random":
-            oldest = int(ring._oldest[0, 0])
+            oldest = int(ring.oldest[0, 0])
             source = (oldest + (uniform * (ring.position - oldest)).astype(int)) % ring.n_slots
         else:
             of_episode = goals.STRATEGIES[self.strategy](step, step, n - step)

@@ -215,7 +215,7 @@ class HerReplayBuffer:
     def _stored(self) -> Array:
         """What can be sampled, as indices into the ring, in Stable-Baselines3's order."""
         ring = self.buffer.ring
-        state = ring._oldest.tobytes() + ring.finished().tobytes()
+        state = ring.oldest.tobytes() + ring.finished().tobytes()
         if self._order[0] != state:
             row, env = self._finished().nonzero()
             self._order = state, env * ring.n_slots + row
@@ -253,7 +253,7 @@ class HerReplayBuffer:
     @property
     def dones(self) -> Array:
         """1 where an episode ended, else 0, [row, env]."""
-        return (self._finished() & (self.buffer.ring._left[0].T == 1)).astype(np.float32)
+        return (self._finished() & (self.buffer.ring.left[0].T == 1)).astype(np.float32)
 
     @property
     def timeouts(self) -> Array:
@@ -264,7 +264,7 @@ class HerReplayBuffer:
     def ep_length(self) -> Array:
         """Length of the finished episode that a step belongs to, else 0, [row, env]."""
         ring = self.buffer.ring
-        return np.where(self._finished(), (ring._before + ring._left)[0].T, 0)
+        return np.where(self._finished(), (ring.before + ring.left)[0].T, 0)
 
     @property
     def _current_ep_start(self) -> Array:
@@ -274,7 +274,7 @@ class HerReplayBuffer:
     def _array(self, name: str) -> Array:
         """A field as stored, [row, env, ...]; 0 in rows that have not been filled."""
         ring, field = self.buffer.ring, self.buffer.fields[name]
-        rows: Rows = ring._rows[0, :, : len(ring)].transpose(0, 1).numpy()
+        rows: Rows = ring.rows[0, :, : len(ring)].transpose(0, 1).numpy()
         values = field.read(rows.reshape(-1, rows.shape[-1]))
         if name.removeprefix("next ") in self._discrete:
             values = values[:, None]

@@ -162,6 +162,10 @@ class ReplayBuffer:
     ring: step p of the buffer is stored in slot p % n_slots.  When the first slot of an episode is
     overwritten, the whole episode is dropped.  A longer episode than `longest` is stored in pieces
     of that length, as if a time limit had cut it.
+
+    rows [run, env, slot, width]: the transitions.
+    before, left [run, env, slot]: steps of the episode before this one, and to its end, with it.
+    oldest [run, env]: number of the first step that is still stored.
     """
 
     def __init__(
@@ -198,34 +202,34 @@ class ReplayBuffer:
         self.discrete_actions, self.device = discrete_actions, torch.device(device)
         slots = (n_runs, n_envs, self.n_slots)
         # Left uninitialised: the system provides memory only when a transition is written to it.
-        self._rows = torch.empty(*slots, row.width, device=self.device)
-        self._before = np.empty(slots, np.int32)  # steps of the episode before this one
-        self._left = np.empty(slots, np.int32)  # steps to the end of the episode, with this one
+        self.rows = torch.empty(*slots, row.width, device=self.device)
+        self.before = np.empty(slots, np.int32)
+        self.left = np.empty(slots, np.int32)
         self.clear()
         self._prepare()
 
     def clear(self) -> None:
         """Forget every step."""
-        shape = self._left.shape[:2]
+        shape = self.left.shape[:2]
         self.position = 0  # steps added so far
         self.elapsed = np.zeros(shape, np.int64)  # steps so far of the open episodes
-        self._oldest = np.zeros(shape, np.int64)  # number of the first step that is still stored
+        self.oldest = np.zeros(shape, np.int64)
 
     def _prepare(self) -> None:
         """Set what depends on the runs on the axis; call it whenever they change."""
-        runs, envs, slots = self._left.shape
+        runs, envs, slots = self.left.shape
         self._first_slot = np.arange(runs * envs).reshape(runs, envs) * slots
-        self._native_rows = self._native(self._rows)
-        self._flat_rows = self._rows.view(-1, self.row.width)
+        self._native_rows = self._native(self.rows)
+        self._flat_rows = self.rows.view(-1, self.row.width)
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
-        self._flat_before, self._flat_left = self._before.reshape(-1), self._left.reshape(-1)
+        self._flat_before, self._flat_left = self.before.reshape(-1), self.left.reshape(-1)
         obs, actions = (part.stop - part.start for part in (self.row.obs, self.row.actions))
         self._step_shapes = [*2 * [(runs, envs, obs)], (runs, envs, actions), *4 * [(runs, envs)]]
 
     @property
     def made_with(self) -> dict[str, Any]:
         """Constructor arguments of an empty buffer like this one."""
-        runs, envs, slots = self._left.shape
+        runs, envs, slots = self.left.shape
         sizes = {"n_runs": runs, "n_envs": envs, "size": envs * slots, "row": self.row}
         kinds = {"discrete_actions": self.discrete_actions, "device": self.device}
         return {**sizes, "relabelling": self.relabelling, "longest": self.longest, **kinds}
@@ -301,7 +305,7 @@ class ReplayBuffer:
         self._make_room(steps)
         slots = self._slots(self.position, steps)
         self._native_rows[:, :, slots] = self._native(rows)
-        self._before[:, :, slots] = self.elapsed[..., None] + np.arange(steps)
+        self.before[:, :, slots] = self.elapsed[..., None] + np.arange(steps)
         self.elapsed += steps
         self.position += steps
         over = over | (self.elapsed >= self.longest)
@@ -314,12 +318,12 @@ class ReplayBuffer:
 
     def finished(self) -> NDArray[np.int64]:
         """Number of transitions that can be sampled, [run, env]."""
-        return self.position - self.elapsed - self._oldest
+        return self.position - self.elapsed - self.oldest
 
     def stored(self) -> Index:
         """Transitions that can be sampled, one environment after another, oldest first."""
         places = zip(
-            self._oldest.ravel(), self.finished().ravel(), self._first_slot.ravel(), strict=True
+            self.oldest.ravel(), self.finished().ravel(), self._first_slot.ravel(), strict=True
         )
         return np.concatenate(
             [first + np.arange(oldest, oldest + n) % self.n_slots for oldest, n, first in places]
@@ -339,11 +343,11 @@ class ReplayBuffer:
         total = self._check_can_sample()
         number = (uniform * total[:, None]).astype(np.int64)
         if self.n_envs == 1:
-            return (number + self._oldest) % self.n_slots + self._first_slot
+            return (number + self.oldest) % self.n_slots + self._first_slot
         count = self.finished()
         up_to = count.cumsum(1)
         env = (number[..., None] >= up_to[:, None, :-1]).sum(-1)
-        number += np.take_along_axis(self._oldest - (up_to - count), env, axis=1)
+        number += np.take_along_axis(self.oldest - (up_to - count), env, axis=1)
         return number % self.n_slots + np.take_along_axis(self._first_slot, env, axis=1)
 
     def gather(self, index: Index) -> Tensor:
@@ -455,26 +459,26 @@ class ReplayBuffer:
 
     def select(self, runs: Tensor) -> None:
         """Keep only the runs with these indices."""
-        self._rows = self._rows[runs.to(self.device)]
-        for name in ("_before", "_left", "elapsed", "_oldest"):
+        self.rows = self.rows[runs.to(self.device)]
+        for name in ("before", "left", "elapsed", "oldest"):
             setattr(self, name, getattr(self, name)[runs.cpu().numpy()])
         self._prepare()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a checkpoint needs: the slots written so far, including open episodes."""
-        before, left = (x[:, :, : len(self)] for x in (self._before, self._left))
-        host = {"elapsed": self.elapsed, "oldest": self._oldest, "before": before, "left": left}
+        before, left = (x[:, :, : len(self)] for x in (self.before, self.left))
+        host = {"elapsed": self.elapsed, "oldest": self.oldest, "before": before, "left": left}
         saved = {name: torch.from_numpy(values.copy()) for name, values in host.items()}
-        rows = self._rows[:, :, : len(self)].clone()
+        rows = self.rows[:, :, : len(self)].clone()
         return saved | {"rows": rows, "position": self.position}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a `state_dict` of a buffer with the same sizes."""
         self.position = saved["position"]
-        self._rows[:, :, : len(self)] = saved["rows"]
-        self._before[:, :, : len(self)] = saved["before"]
-        self._left[:, :, : len(self)] = saved["left"]
-        self.elapsed[:], self._oldest[:] = saved["elapsed"], saved["oldest"]
+        self.rows[:, :, : len(self)] = saved["rows"]
+        self.before[:, :, : len(self)] = saved["before"]
+        self.left[:, :, : len(self)] = saved["left"]
+        self.elapsed[:], self.oldest[:] = saved["elapsed"], saved["oldest"]
 
     def _native(self, values: Native) -> Native:
         """View a tensor on the CPU as a NumPy array, whose calls have less overhead."""
@@ -504,18 +508,18 @@ class ReplayBuffer:
     def _make_room(self, steps: int) -> None:
         """Drop the episodes whose slots the next `steps` steps will overwrite."""
         first = self.position + steps - self.n_slots  # the first step that remains
-        while first > 0 and (taken := self._oldest < first).any():
+        while first > 0 and (taken := self.oldest < first).any():
             for run, env in zip(*taken.nonzero(), strict=True):
                 self._drop(run, env)
 
     def _drop(self, run: int, env: int) -> None:
         """Drop the oldest finished episode of an environment."""
-        self._oldest[run, env] += self._left[run, env, self._oldest[run, env] % self.n_slots]
+        self.oldest[run, env] += self.left[run, env, self.oldest[run, env] % self.n_slots]
 
     def _finish(self, over: NDArray[np.bool_]) -> None:
         """Close the open episodes of the environments `over` [run, env]."""
         for run, env in zip(*over.nonzero(), strict=True):
             steps = int(self.elapsed[run, env])
             slots = self._slots(self.position - steps, steps)
-            self._left[run, env, slots] = np.arange(steps, 0, -1)
+            self.left[run, env, slots] = np.arange(steps, 0, -1)
         self.elapsed[over] = 0

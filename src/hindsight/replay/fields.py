@@ -1,6 +1,7 @@
 """Replay buffers for NumPy: transitions of named arrays, a generator and files of their own."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -151,7 +152,7 @@ def _per_row(name: str, function: Any, arguments: Sequence[Any], n: int) -> Arra
     return array.reshape(n)
 
 
-class FieldBuffer:
+class FieldBuffer(ABC):
     """One learner's ring of transitions, in rows of named fields, with functions of its user's.
 
     A subclass writes rows, and computes their outcomes with the user's functions.
@@ -192,12 +193,12 @@ class FieldBuffer:
         check_finite(rows, self.fields)
         return rows
 
+    @abstractmethod
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
         """Rewards [n] of the actions of rows [n, width] under the rows' goals, and successes [n].
 
         A success terminates the episode by achieving the goal.  `index` [n]: their transitions.
         """
-        raise NotImplementedError
 
     def _drawn(self, batch_size: int, beta: float) -> tuple[Rows, Array | None, Index]:
         """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices.

@@ -135,7 +135,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def clear(self) -> None:
         """Forget every step and every priority."""
         super().clear()
-        runs, envs, slots = self._left.shape
+        runs, envs, slots = self.left.shape
         self._tree = SumTree(runs, envs * slots)
         self.largest = np.ones(runs)  # the largest priority^alpha so far
         # Changes to leaves that `_catch_up` makes together: run, leaf, value.
@@ -214,9 +214,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         return self.n_envs * self.n_slots
 
     def _drop(self, run: int, env: int) -> None:
-        position = int(self._oldest[run, env])
+        position = int(self.oldest[run, env])
         super()._drop(run, env)
-        self._wait(run, env, position, int(self._oldest[run, env]) - position, 0.0)
+        self._wait(run, env, position, int(self.oldest[run, env]) - position, 0.0)
 
     def _finish(self, over: NDArray[np.bool_]) -> None:
         for run, env in zip(*over.nonzero(), strict=True):
