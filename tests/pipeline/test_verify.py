@@ -49,6 +49,10 @@ def test_every_algorithm_task_and_fidelity_is_among_the_kinds():
     hindsight = [spec.hindsight for spec in KINDS.values() if spec.hindsight is not None]
     assert {her.fidelity for her in hindsight} == {"released", "described"}
     assert {her.strategy for her in hindsight} >= {"final", "episode"}
+    assert {(her.copies, her.weight) for her in hindsight} >= {("failed", "truncated")}
+    assert {her.clone for her in hindsight} == {False, True}
+    rewards = {getattr(spec.algorithm, "dense_reward", False) for spec in KINDS.values()}
+    assert rewards == {False, True}
     assert len({kind_of(spec) for spec in CELLS.values()}) == len(KINDS)
 
 

@@ -75,18 +75,25 @@ def kind_of(spec: CellSpec) -> tuple[Any, ...]:
     her, replay = spec.hindsight, spec.replay
     how: tuple[Any, ...] = ()
     if her is not None:
-        chosen = ("only_if_moved", "after_contact", "moved_goals", "inside", "cut_at_success")
+        chosen = (
+            "only_if_moved",
+            "after_contact",
+            "moved_goals",
+            "inside",
+            "cut_at_success",
+            "clone",
+        )
         how = (
             her.strategy, her.fidelity, her.s_ratio is not None, her.failures, her.then,
             her.until_success is not None or her.until_steps is not None,
-            *(bool(getattr(her, name)) for name in chosen),
+            her.copies, her.weight, *(bool(getattr(her, name)) for name in chosen),
         )  # fmt: skip
     if replay is not None:
         how = (replay.strategy, replay.fidelity if replay.strategy else None, replay.prioritized)
     where = spec.environment
     task = (where.id, getattr(where, "prey", None), getattr(where, "pushes_object", None))
-    exploration = getattr(spec.algorithm, "exploration", None)
-    return (spec.algorithm.name, exploration, how, task, getattr(where, "fidelity", None))
+    rule = [getattr(spec.algorithm, key, None) for key in ("name", "exploration", "dense_reward")]
+    return (*rule, how, task, getattr(where, "fidelity", None))
 
 
 def published() -> dict[str, CellSpec]:
