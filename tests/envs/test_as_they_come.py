@@ -172,7 +172,7 @@ def test_training_and_the_stand_alone_buffer_agree():
     index = np.arange(done)[None]
     batch = stored.sample_at(index, np.zeros((1, done, 2)), runs.env.task.reward)
     old = stored.gather(index)[0].numpy()
-    over = np.flatnonzero(stored._left[0, 0, :done] == 1)
+    over = np.flatnonzero(stored.left[0, 0, :done] == 1)
     for first, last in zip([0, *over[:-1] + 1], over, strict=True):
         part = slice(first, last + 1)
 
