@@ -1,6 +1,7 @@
 """Goals that are not boxes; goal functions that take one goal at a time or read infos."""
 
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import gymnasium as gym
@@ -10,8 +11,8 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from hindsight import DDPG, DQN, PPO, SAC
+from hindsight.envs.facts import OfGoals
 from hindsight.envs.goal_environments import GoalEnvironments
-from hindsight.envs.goal_functions import OfGoals
 from hindsight.library import model as model_module
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -95,7 +96,7 @@ gym.register("Rooms-v0", Rooms, max_episode_steps=12)
 
 
 def rooms(**kwargs: Any) -> GymnasiumSpec:
-    return GymnasiumSpec(id="Rooms-v0", kwargs=kwargs)
+    return GymnasiumSpec(id="Rooms-v0", kwargs=kwargs, terminates="goal")
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -140,7 +141,10 @@ def test_other_goals_are_paid_and_ended_as_the_environment_says(form):
 @pytest.mark.parametrize("form", ["cell", "number"])
 @pytest.mark.parametrize("kind", [DQN, PPO])
 def test_rooms_train_by_one_command_and_act(kind, form, tmp_path):
-    more: dict[str, Any] = OFF_POLICY if kind is DQN else {"n_steps": 50, "batch_size": 50}
+    more: dict[str, Any] = dict(OFF_POLICY) if kind is DQN else {"n_steps": 50, "batch_size": 50}
+    with pytest.raises(SpecError, match="terminates") if form == "number" else nullcontext():
+        kind("Rooms-v0", env_kwargs={"form": form}, **more, **SMALL)  # where cells are, it is found
+    more["terminates"] = "goal"
     model = kind("Rooms-v0", env_kwargs={"form": form}, **more, **SMALL).learn(200)
     env = gym.make("Rooms-v0", form=form)
     obs, _ = env.reset(seed=3)
@@ -174,10 +178,12 @@ def test_the_example_of_stable_baselines3_trains_by_one_command(kind, form):
     more: dict[str, Any] = {"n_steps": 50, "batch_size": 50} if kind is PPO else OFF_POLICY
     if kind is DDPG:
         more = more | {"train_freq": 10, "gradient_steps": 1}
+    if form.keys() & {"discrete_obs_space", "image_obs_space"}:  # whose goal cannot be moved
+        more = more | {"terminates": "goal"}
     model = kind(module.BitFlippingEnv(**form), **more, **SMALL)
     # It is registered without a step limit, but truncates episodes after as many steps as bits.
     assert model.spec.environment.step_limit == form.get("n_bits", 10)
-    assert any("its episodes end at their goal" in note for note in model.notes)
+    assert model.spec.environment.facts.terminates_on_success
     model.learn(200)
     assert model.curves().query("phase == 'evaluation'").return_mean.notna().all()
 
@@ -264,7 +270,7 @@ def test_a_function_of_many_goals_is_asked_once():
 def test_an_environment_of_single_goals_trains_as_one_of_batches(form):
     def trained(singly: bool) -> DQN:
         keys = {"form": form, "singly": singly}
-        model = DQN("Rooms-v0", env_kwargs=keys, **OFF_POLICY, **SMALL)
+        model = DQN("Rooms-v0", env_kwargs=keys, terminates="goal", **OFF_POLICY, **SMALL)
         assert any("one goal at a time" in note for note in model.notes) == singly
         return model.learn(200)
 

@@ -1,10 +1,9 @@
-"""Properties of a third-party goal environment, from its interface and by probing it.
+"""Properties of a third-party goal environment, from its interface and by trying it.
 
 Relabelling needs the rewards of other goals, and which goals would have ended the episode.
 `compute_reward` returns the former, `compute_terminated` the latter.  An environment without
-`compute_terminated` is probed: goals are placed near the agent, or its own success test is patched
-to return true, or episodes of random actions reach a goal by chance.  During training, every step
-is checked against the result.
+`compute_terminated` is tried before training: its goal is moved to the agent.  If that finds
+nothing, the key `terminates` must tell.  During training, every step is checked against the result.
 """
 
 import time
@@ -15,28 +14,24 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
+from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
-from hindsight.envs.goal_functions import OfGoals, Rewards, nearby
-from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import EnvironmentFailure, SpecError
-from hindsight.specs.spaces import KINDS, Array
+from hindsight.specs.spaces import Array, policy_inputs, policy_outputs
 
 #: (achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n] bool
 SuccessTest = Callable[[Array, Array], NDArray[np.bool_]]
 
+#: A larger absolute reward counts as an error of the environment.
+LARGEST_REWARD = 1e8
 #: Usual names of a success test, a method of the environment or of its task.
 SUCCESS = ("_is_success", "is_success")
 #: Keys of a step's `info` that report success.
 SUCCESS_KEYS = ("is_success", "success")
-#: Seconds of random episodes when probing.
-SECONDS = 0.5
 #: Seconds of random episodes when looking for an environment's own step limit.
 LIMIT_SECONDS = 1.0
-#: Steps before a goal is placed near the agent.
-FIRST_STEPS = 2
-#: Distances of the goals placed near the agent, relative to the distance of the original goal.
+#: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Messages about the part of a reward that goals do not explain.
 REST = {
@@ -45,9 +40,152 @@ REST = {
 }
 #: Advice if the environment does not reveal which goals end an episode.
 WRITE = (
-    "write `def compute_terminated(self, achieved_goal, desired_goal, info): return ...` that "
-    "returns True if a goal ends the episode, or set terminates=never or terminates=goal"
+    "set terminates=goal or terminates=never, or write `def compute_terminated(self, "
+    "achieved_goal, desired_goal, info): return ...` that returns True if a goal ends the episode"
 )
+
+
+# --- an environment's functions of goals ----------------------------------------------------------
+
+
+class Watched(dict[str, Any]):
+    """A step's info that records whether it was read."""
+
+    was_read = False
+
+    def __getitem__(self, key: str) -> Any:
+        self.was_read = True
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.was_read = True
+        return super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.was_read = True
+        return super().get(key, default)
+
+
+class OfGoals:
+    """An environment's function of goals, called for many goals at once.
+
+    It is tried with a batch of three goals and with each of them.  If the batch fails or has
+    another shape or other values, the function is called for one goal at a time from then on.
+    """
+
+    def __init__(
+        self, what: str, function: Callable[..., Any], achieved: Array, desired: Array,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Try `function` on the achieved and desired goal [*goal] of a step.
+
+        Args:
+            what: its name in messages.
+            info: that of the step; None: the function has no such argument.
+
+        Raises:
+            EnvironmentFailure: it fails on a batch and on a single goal.
+            SpecError: it does not return one number per goal.
+        """
+        self.what, self._function = what, function
+        if info is None:
+            self._function = lambda achieved, desired, info: function(achieved, desired)
+        watched = Watched(info or {})
+        goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
+        self.one_at_a_time = False
+        together = self._tried(self._batch, *goals, watched)
+        began = time.perf_counter()
+        each = self._tried(self._singles, *goals, watched)
+        self.seconds = (time.perf_counter() - began) / 3  # per goal
+        if isinstance(together, Exception) or together.shape != (3,):
+            self.one_at_a_time = True
+        elif not isinstance(each, Exception):
+            self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
+        if self.one_at_a_time and isinstance(each, Exception):
+            if isinstance(together, Exception):
+                raise EnvironmentFailure.of(f"{what} of 3 goals failed", together) from together
+            raise SpecError(
+                f"{what} of 3 goals, arrays {goals[0].shape}, must return 3 numbers, shape (3,), "
+                f"not {together.shape}"
+            )
+        self.reads_info = watched.was_read
+        #: The default for `info`.
+        self._info: Mapping[str, Any] = dict(watched) if self.reads_info else {}
+
+    def __call__(
+        self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
+    ) -> Array:
+        """The values [n] for goals [n, *goal] with one `info`; None: that of the first step.
+
+        Raises EnvironmentFailure if the function raises.
+        """
+        call = self._singles if self.one_at_a_time else self._batch
+        try:
+            return call(achieved, desired, self._info if info is None else info)
+        except Exception as error:
+            what = f"{self.what} of {len(achieved)} goals failed"
+            raise EnvironmentFailure.of(what, error) from error
+
+    def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
+        return np.asarray(self._function(achieved, desired, [info] * len(achieved)))
+
+    def _singles(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
+        found = []
+        for pair in zip(achieved, desired, strict=True):
+            # A discrete goal is a Python number, as in the environment.
+            goals = [goal if goal.ndim else goal.item() for goal in map(np.asarray, pair)]
+            found.append(np.asarray(self._function(*goals, info)).item())
+        return np.array(found)
+
+    @staticmethod
+    def _tried(call: Callable[..., Array], *arguments: Any) -> Array | Exception:
+        try:
+            return call(*arguments)
+        except Exception as error:
+            return error
+
+    @property
+    def notes(self) -> list[str]:
+        """Messages for the user, each the end of a sentence."""
+        said = []
+        if self.one_at_a_time:
+            said.append(
+                f"takes one goal at a time, so 1 000 relabelled steps take "
+                f"{1e3 * self.seconds:.2g} s; training is faster if it accepts arrays of goals"
+            )
+        if self.reads_info:
+            said.append("reads info: its effect on a step's reward is kept under every goal")
+        return said
+
+
+class Rewards(OfGoals):
+    """`compute_reward`, returning validated float32 rewards [n]."""
+
+    def __call__(
+        self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
+    ) -> NDArray[np.float32]:
+        """Rewards [n] for goals [n, *goal]; SpecError for an invalid one."""
+        found = np.asarray(super().__call__(achieved, desired, info), np.float32)
+        if found.shape != (len(achieved),):
+            raise SpecError(f"{self.what} returns {found.shape} for {len(achieved)} goals")
+        valid = np.abs(found) <= LARGEST_REWARD  # False for NaN
+        if not valid.all():
+            raise SpecError(
+                f"{self.what} returned {found[~valid][0]}; a reward must be a number within "
+                f"±{LARGEST_REWARD:g}"
+            )
+        return found
+
+
+def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
+    """Goals [*goal] as given, and moved closer or further apart by a rounding error, [n, *goal]."""
+    if not np.issubdtype(achieved.dtype, np.floating):
+        return achieved[None], desired[None]
+    gap = desired - achieved
+    far, large = float(np.linalg.norm(gap)), float(max(np.abs(achieved).max(), 1e-9))
+    by = 1e-5 + 1e-6 * large / max(far, 1e-9)
+    moved = np.stack([achieved, achieved + by * gap, achieved - by * gap])
+    return moved.astype(achieved.dtype), np.stack([desired] * 3)
 
 
 # --- what is known of an environment --------------------------------------------------------------
@@ -55,9 +193,8 @@ WRITE = (
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of an environment, from its interface and from probing."""
+    """Properties of an environment, from its interface and from trying it."""
 
-    name: str
     #: The policy's inputs, in this order: the three goal keys, then other keys with numbers.
     spaces: Mapping[str, Space[Any]]
     action: Box | Discrete
@@ -72,7 +209,6 @@ class Facts:
 
     @property
     def goal(self) -> Space[Any]:
-        """The space of goals."""
         return self.spaces["achieved_goal"]
 
     def goal_of(self, obs: Mapping[str, Any], key: str) -> Array:
@@ -100,14 +236,9 @@ class Facts:
         self, achieved: Array, desired: Array, terminated: bool, truncated: bool, success: bool
     ) -> None:
         """Raise ValueError if a step contradicts the rule by which goals end episodes."""
-        if not self.terminates_on_success:
-            if terminated and success:
-                raise ValueError(
-                    "the episode terminated when its goal was achieved, but compute_terminated "
-                    "does not say so, so it is unknown which other goals would have ended it"
-                )
-            return
-        _, said = self.outcome(*nearby(achieved, desired))
+        said = np.zeros(1, bool)
+        if self.terminates_on_success:
+            _, said = self.outcome(*nearby(achieved, desired))
         # If goals within rounding error disagree, either outcome is accepted.
         if said.all() and not (terminated or truncated):
             raise ValueError(
@@ -118,7 +249,7 @@ class Facts:
             raise ValueError(
                 "the episode terminated when its goal was achieved, but the test used for other "
                 "goals says that it was not: write a compute_terminated that says when a goal ends "
-                "an episode"
+                "an episode, or set terminates=goal"
             )
 
     def rest_of(
@@ -157,7 +288,7 @@ class Facts:
 def facts_of(
     name: str, make: Callable[[], gym.Env[Any, Any]], terminates: str | None, rest: str
 ) -> Facts:
-    """Make an environment, inspect its spaces and probe it.
+    """Make an environment, inspect its spaces and try it.
 
     Args:
         make: returns a new environment with its step limit.
@@ -168,8 +299,8 @@ def facts_of(
         EnvironmentFailure: the environment raised an exception.
     """
     env = make()
-    spaces, left_out = _seen(name, env)
-    action, goal = _actions(name, env), spaces["achieved_goal"]
+    spaces, left_out = policy_inputs(name, env.observation_space)
+    action, goal = policy_outputs(name, env.action_space), spaces["achieved_goal"]
     compute_reward = _method(env, "compute_reward")
     if compute_reward is None:
         raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
@@ -195,7 +326,7 @@ def facts_of(
     assert env.spec is not None and env.spec.max_episode_steps is not None
     notes = tuple(f"{name}: {line}" for line in [*lines, *found])
     limit = env.spec.max_episode_steps
-    return Facts(name, spaces, action, limit, rewards, best + 0.0, ends, test, notes)
+    return Facts(spaces, action, limit, rewards, best + 0.0, ends, test, notes)
 
 
 def success_in(info: Mapping[str, Any]) -> bool | None:
@@ -239,84 +370,16 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
 
 
-# --- spaces ---------------------------------------------------------------------------------------
-
-
-def _seen(name: str, env: gym.Env[Any, Any]) -> tuple[dict[str, Space[Any]], list[str]]:
-    """The spaces that the policy observes, by key, and the keys that are left out.
-
-    Besides the three goal keys, these are boxes of floats and choices, in alphabetical order.
-    Images and other spaces are left out.
-
-    Raises:
-        SpecError: a goal key is missing, or neither numbers nor choices.
-    """
-    whole = env.observation_space
-    spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
-    if not set(spaces) >= set(GOAL_KEYS):
-        what = ", ".join(spaces) or f"a {type(whole).__name__}"
-        how = ""
-        if isinstance(whole, Tuple):
-            how = (
-                ": gymnasium.wrappers.TransformObservation(env, lambda obs: "
-                "dict(zip(KEYS, obs)), gymnasium.spaces.Dict(dict(zip(KEYS, env.observation_space))"
-                f")) makes them dictionaries, with KEYS = {list(GOAL_KEYS)} in the tuple's order"
-            )
-        raise SpecError(
-            f"{name}: observations must be dictionaries with {', '.join(GOAL_KEYS)}; "
-            f"it has {what}{how}"
-        )
-    for key in GOAL_KEYS:
-        if not isinstance(spaces[key], KINDS):
-            raise SpecError(
-                f"{name}: {key} is a {type(spaces[key]).__name__}, but must be one array: "
-                "gymnasium.wrappers.TransformObservation(env, lambda obs: {key: "
-                "gymnasium.spaces.flatten(env.observation_space[key], obs[key]) for key in obs}, "
-                "gymnasium.spaces.Dict({key: gymnasium.spaces.flatten_space(space) for key, space "
-                "in env.observation_space.items()})) flattens it; compute_reward must accept the "
-                "flattened goals"
-            )
-    achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
-    if achieved.shape != desired.shape:
-        raise SpecError(
-            f"{name}: achieved_goal {achieved.shape} and desired_goal {desired.shape} must have "
-            "the same shape"
-        )
-    others = sorted(set(spaces) - set(GOAL_KEYS))
-    more = [key for key in others if _has_numbers(spaces[key])]
-    seen = {key: spaces[key] for key in (*GOAL_KEYS, *more)}
-    return seen, [key for key in others if key not in more]
-
-
-def _has_numbers(space: Space[Any]) -> bool:
-    if isinstance(space, Box):
-        return np.issubdtype(space.dtype, np.floating)
-    return isinstance(space, KINDS)
-
-
-def _actions(name: str, env: gym.Env[Any, Any]) -> Box | Discrete:
-    """The action space; SpecError unless it is Discrete or a bounded Box of floats."""
-    space = env.action_space
-    if isinstance(space, Discrete):
-        return space
-    if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        raise SpecError(f"{name}: actions must be a Box of floats or Discrete, not {space}")
-    if not space.is_bounded("both"):
-        raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
-    return space
-
-
 # --- which goals end an episode -------------------------------------------------------------------
 
 
 class Tried(NamedTuple):
-    """A step of an environment that is being probed."""
+    """A step of an environment that is being tried."""
 
     achieved: Array  # [*goal]
     desired: Array  # [*goal]
     success: bool
     terminated: bool
-    real: bool = True  # False: a success only by a patched success test
 
 
 def _ending(
@@ -342,11 +405,13 @@ def _ending(
     if defined is not None:
         test = _as_test(f"{name}: compute_terminated", defined, achieved, desired, {})
         known |= {} if test is None else {"compute_terminated": test}
-    own = _own_success_test(env)
-    if own is not None and not known:
+    owners = env.unwrapped, getattr(env.unwrapped, "task", None)
+    own = [(owner, key) for owner in owners for key in SUCCESS if hasattr(owner, key)]
+    if own and not known:
+        owner, key = own[0]
         with suppress(Exception):  # a method of that name with another meaning
-            test = _as_test(f"{name}: {own[1]}", getattr(*own), achieved, desired, None)
-            known |= {} if test is None else {own[1]: test}
+            test = _as_test(f"{name}: {key}", getattr(owner, key), achieved, desired, None)
+            known |= {} if test is None else {key: test}
     known["compute_reward"] = by_reward
     first, test = next(iter(known.items()))
     chosen = None if test is by_reward else test
@@ -357,24 +422,25 @@ def _ending(
         said = success_in(info)
         return bool(np.float32(reward) >= np.float32(best)) if said is None else said
 
+    tried = make()
     try:
-        steps = _tried(make, success)
+        steps = list(_with_goals_moved(tried, success))
     except Exception as error:
-        raise EnvironmentFailure.of(f"{name}: probing it failed", error) from error
-    if not steps:
+        raise EnvironmentFailure.of(f"{name}: trying it failed", error) from error
+    finally:
+        with suppress(Exception):
+            tried.close()
+    ends = [step.terminated for step in steps if step.success]
+    if not ends:
         raise SpecError(
-            f"{name} has no compute_terminated, and probing it achieved no goal, so it is unknown "
-            f"which goals end an episode: {WRITE}"
+            f"{name} has no compute_terminated, and its goal cannot be moved to find out whether "
+            f"achieving it ends an episode: {WRITE}"
         )
-    if not any(step.terminated for step in steps if step.success):
+    if not any(ends):
         return chosen, False, ["its episodes continue at their goal, and so under other goals"]
-    real = [step for step in steps if step.real]
-    goals = [
-        np.array([getattr(step, key) for step in real], achieved.dtype).reshape(-1, *achieved.shape)
-        for key in ("achieved", "desired")
-    ]
-    found = np.array([step.success for step in real], bool)
-    agrees = [one for one, asks in known.items() if not real or np.array_equal(asks(*goals), found)]
+    goals = [np.stack([getattr(s, key) for s in steps]) for key in ("achieved", "desired")]
+    found = np.array([step.success for step in steps])
+    agrees = [one for one, asks in known.items() if np.array_equal(asks(*goals), found)]
     if not agrees:
         raise SpecError(
             f"{name} ends an episode when its goal is achieved, but it is unknown when other goals "
@@ -401,36 +467,6 @@ def _as_test(
     return lambda achieved, desired: asks(achieved, desired).astype(bool)
 
 
-def _own_success_test(env: gym.Env[Any, Any]) -> tuple[Any, str] | None:
-    """The object with the environment's own success test, and the method's name."""
-    for owner in (env.unwrapped, getattr(env.unwrapped, "task", None)):
-        for name in SUCCESS:
-            if callable(getattr(owner, name, None)):
-                return owner, name
-    return None
-
-
-def _tried(
-    make: Callable[[], gym.Env[Any, Any]], success: Callable[[Any, Any], bool]
-) -> list[Tried]:
-    """Steps of which at least one achieves its goal, by the first probe that succeeds; or none.
-
-    Args:
-        make: returns a new environment, which is modified and closed.
-        success: whether a step achieved its goal, from its reward and `info`.
-    """
-    for way in (_goals_put_near, _said_to_succeed, _random_episodes):
-        env = make()
-        try:
-            steps = list(way(env, success))
-        finally:
-            with suppress(Exception):
-                env.close()
-        if any(step.success for step in steps):
-            return steps
-    return []
-
-
 def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
     """Attributes of the environment or its parts that hold the desired goal."""
     bare, found = env.unwrapped, []
@@ -443,44 +479,22 @@ def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
     return found
 
 
-def _goals_put_near(env: Any, success: Any) -> Iterator[Tried]:
-    idle = neutral(env.action_space)
+def _with_goals_moved(env: Any, success: Callable[[Any, Any], bool]) -> Iterator[Tried]:
+    """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
+
+    `success` tells from a step's reward and info whether it achieved its goal.
+    """
+    action = neutral(env.action_space)
     for seed, distance in enumerate(DISTANCES):
+        env.reset(seed=seed)
+        here = np.array(env.step(action)[0]["achieved_goal"])
         obs, _ = env.reset(seed=seed)
-        for _ in range(FIRST_STEPS):
-            obs, _, terminated, truncated, _ = env.step(idle)
-            if terminated or truncated:
-                obs, _ = env.reset()
-        here, before = np.array(obs["achieved_goal"]), np.array(obs["desired_goal"])
+        before = np.array(obs["desired_goal"])
         goal = (here + distance * (before - here)).astype(here.dtype)
         for part, name in _holders(env, before):
             with suppress(AttributeError):  # read-only
                 setattr(part, name, goal.astype(getattr(part, name).dtype))
-        obs, reward, terminated, _, info = env.step(idle)
+        obs, reward, terminated, _, info = env.step(action)
         if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
             achieved = np.array(obs["achieved_goal"])
             yield Tried(achieved, goal, success(reward, info), bool(terminated))
-
-
-def _said_to_succeed(env: Any, success: Any) -> Iterator[Tried]:
-    if (test := _own_success_test(env)) is None:
-        return
-    env.reset(seed=0)
-    setattr(*test, lambda *arguments, **named: np.True_)
-    obs, _, terminated, _, info = env.step(neutral(env.action_space))
-    if success_in(info):  # so this test decides
-        goals = np.array(obs["achieved_goal"]), np.array(obs["desired_goal"])
-        yield Tried(*goals, True, bool(terminated), real=False)
-
-
-def _random_episodes(env: Any, success: Any) -> Iterator[Tried]:
-    began, over = time.monotonic(), False
-    env.action_space.seed(0)
-    obs, _ = env.reset(seed=0)
-    while time.monotonic() - began < SECONDS and not over:
-        desired = np.array(obs["desired_goal"])
-        obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
-        over = success(reward, info)
-        yield Tried(np.array(obs["achieved_goal"]), desired, over, bool(terminated))
-        if terminated or truncated:
-            obs, _ = env.reset()

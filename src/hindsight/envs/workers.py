@@ -25,7 +25,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.goal_functions import LARGEST_REWARD
+from hindsight.envs.facts import LARGEST_REWARD
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec

@@ -1,4 +1,4 @@
-"""Flatten elements of gymnasium spaces to rows of numbers for networks and buffers.
+"""Spaces of goal environments, and their elements as rows of numbers for networks and buffers.
 
 Boxes and bits keep their numbers; discrete values are encoded one-hot.
 """
@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from numpy.typing import NDArray
+
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.errors import SpecError
 
 Array = NDArray[Any]
 #: Supported spaces of observations and goals.
@@ -68,3 +71,65 @@ def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
     scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
     return scaled.astype(space.dtype).reshape(space.shape)
+
+
+def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], list[str]]:
+    """The parts of an observation space that the policy sees, by key, and the keys left out.
+
+    Besides the three goal keys, these are boxes of floats and choices, in alphabetical order.
+    Images and other spaces are left out.
+
+    Raises:
+        SpecError: a goal key is missing, or neither numbers nor choices.
+    """
+    spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
+    if not set(spaces) >= set(GOAL_KEYS):
+        what = ", ".join(spaces) or f"a {type(whole).__name__}"
+        how = ""
+        if isinstance(whole, Tuple):
+            how = (
+                ": gymnasium.wrappers.TransformObservation(env, lambda obs: "
+                "dict(zip(KEYS, obs)), gymnasium.spaces.Dict(dict(zip(KEYS, env.observation_space))"
+                f")) makes them dictionaries, with KEYS = {list(GOAL_KEYS)} in the tuple's order"
+            )
+        raise SpecError(
+            f"{name}: observations must be dictionaries with {', '.join(GOAL_KEYS)}; "
+            f"it has {what}{how}"
+        )
+    for key in GOAL_KEYS:
+        if not isinstance(spaces[key], KINDS):
+            raise SpecError(
+                f"{name}: {key} is a {type(spaces[key]).__name__}, but must be one array: "
+                "gymnasium.wrappers.TransformObservation(env, lambda obs: {key: "
+                "gymnasium.spaces.flatten(env.observation_space[key], obs[key]) for key in obs}, "
+                "gymnasium.spaces.Dict({key: gymnasium.spaces.flatten_space(space) for key, space "
+                "in env.observation_space.items()})) flattens it; compute_reward must accept the "
+                "flattened goals"
+            )
+    achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
+    if achieved.shape != desired.shape:
+        raise SpecError(
+            f"{name}: achieved_goal {achieved.shape} and desired_goal {desired.shape} must have "
+            "the same shape"
+        )
+    others = sorted(set(spaces) - set(GOAL_KEYS))
+    more = [key for key in others if _has_numbers(spaces[key])]
+    seen = {key: spaces[key] for key in (*GOAL_KEYS, *more)}
+    return seen, [key for key in others if key not in more]
+
+
+def _has_numbers(space: Space[Any]) -> bool:
+    if isinstance(space, Box):
+        return np.issubdtype(space.dtype, np.floating)
+    return isinstance(space, KINDS)
+
+
+def policy_outputs(name: str, space: Space[Any]) -> Box | Discrete:
+    """Return an action space; SpecError unless it is Discrete or a bounded Box of floats."""
+    if isinstance(space, Discrete):
+        return space
+    if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
+        raise SpecError(f"{name}: actions must be a Box of floats or Discrete, not {space}")
+    if not space.is_bounded("both"):
+        raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
+    return space
