@@ -416,7 +416,31 @@ def test_when_hindsight_should_be_switched_off(findings: str, plan: Plan) -> Non
     ]  # fmt: skip
     assert len(facts) == 6 + 4
     text = chapter(findings, "When should hindsight be switched off?")
-    all_there(text.split("Does it have to be half?")[0], facts)
+    all_there(text, [*facts, *by_level(plan)])
+
+
+def by_level(plan: Plan) -> list[str]:
+    """What the chapter says of other success rates at which hindsight is switched off."""
+    rates: dict[tuple[str, str], float] = {}  # updates per step, by level and condition
+    returns: dict[str, list[float]] = {}  # final returns by condition
+    for (_, level, condition), own in runs_of(plan, "switch_off", "described").items():
+        trained = [run.train for run in own.values()]
+        per_step = [train["updates"].sum() / train["env_steps"].max() for train in trained]
+        rates[level, condition] = float(np.median(per_step))
+        if level != "1.0":
+            ends = [train["return_mean"].tail(5).mean() for train in trained]
+            returns.setdefault(condition, []).append(float(np.median(ends)))
+    assert len(returns) == 2 and all(np.ptp(ends) < 0.015 for ends in returns.values())
+    levels = sorted({level for level, _ in rates} - {"1.0"})
+    saved = {
+        level: percent(np.mean([1 - rates[level, c] / rates["1.0", c] for c in returns]))
+        for level in levels
+    }
+    tried = [percent(float(level)) for level in levels]
+    return [
+        f"{', '.join(map(str, tried[:-1]))} or {tried[-1]} % leads to the same final return",
+        f"{saved[levels[0]]} % at {tried[0]} %, {saved[levels[-1]]} % at {tried[-1]} %",
+    ]
 
 
 def solved(run: Run) -> bool:
