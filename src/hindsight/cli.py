@@ -601,7 +601,7 @@ def figures(
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"
     ),
-    out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/paper"),
+    out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/pdf"),
 ) -> None:
     """Draw figures from existing tables, as in the report or for a paper."""
     from hindsight.figures.draw import draw

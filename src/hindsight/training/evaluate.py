@@ -1,6 +1,7 @@
 """Evaluate any policy in any gymnasium goal environment, one episode at a time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -84,7 +85,8 @@ def evaluate_policy(
         act = _actor(policy, deterministic)
         if environment is None:
             raise SpecError("environment: None is not allowed unless the policy is a file")
-        return _episodes(act, _made(environment, given), n_episodes, seed)
+        with _opened(environment, given) as env:
+            return _episodes(act, env, n_episodes, seed)
     spec, row = read_policy(Path(policy), run, _id_of(environment), random=not deterministic)
     return evaluate_run(
         spec, row, n_episodes, deterministic, environment=environment, parameters=given, seed=seed
@@ -104,18 +106,20 @@ def evaluate_run(
     """Evaluate a run with parameters `row` [parameter]; other arguments as `evaluate_policy`."""
     given = dict(parameters or {})
     own: EnvironmentSpec | None = None
+    opened: AbstractContextManager[gymnasium.Env[Any, Any]]
     if environment is None or (spec.environment.foreign and environment == spec.environment.id):
         try:
             own = spec.environment.with_parameters(given)
         except ValidationError as error:
             raise SpecError(one_sentence(error)) from None
-        env = own.make()
+        opened = closing(own.make())
     else:
-        env = _made(environment, given)
-    _check_fit(spec, env)
-    generator = None if deterministic else torch.Generator().manual_seed(seed)
-    act = actor_of(spec, row, env, generator)
-    return _episodes(act, env, n_episodes, seed, own)
+        opened = _opened(environment, given)
+    with opened as env:
+        _check_fit(spec, env)
+        generator = None if deterministic else torch.Generator().manual_seed(seed)
+        act = actor_of(spec, row, env, generator)
+        return _episodes(act, env, n_episodes, seed, own)
 
 
 def _actor(policy: Any, deterministic: bool) -> Actor:
@@ -210,9 +214,11 @@ def _id_of(environment: str | gymnasium.Env[Any, Any] | None) -> str | None:
     return environment if isinstance(environment, str) else None
 
 
-def _made(
+@contextmanager
+def _opened(
     environment: str | gymnasium.Env[Any, Any], parameters: dict[str, Any]
-) -> gymnasium.Env[Any, Any]:
+) -> Iterator[gymnasium.Env[Any, Any]]:
+    """Make the environment of an id, and close it at the end; an instance stays open."""
     if not isinstance(environment, str):
         if not isinstance(environment, gymnasium.Env):
             raise SpecError(
@@ -221,15 +227,18 @@ def _made(
             )
         if parameters:
             raise SpecError("parameters: only allowed if the environment is given by its id")
-        return environment
+        yield environment
+        return
     try:
         if ":" in environment:
             registered(environment)  # the module may be in the working directory
-        return gymnasium.make(environment, **parameters)
+        env = gymnasium.make(environment, **parameters)
     except SpecError:
         raise
     except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
         raise SpecError(f"environment {environment!r}: {' '.join(str(error).split())}") from error
+    with closing(env):
+        yield env
 
 
 def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
