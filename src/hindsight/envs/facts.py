@@ -8,7 +8,7 @@ nothing, the key `terminates` must tell.  During training, every step is checked
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -422,14 +422,9 @@ def _ending(
         said = success_in(info)
         return bool(np.float32(reward) >= np.float32(best)) if said is None else said
 
-    tried = make()
-    try:
-        steps = list(_with_goals_moved(tried, success))
-    except Exception as error:
-        raise EnvironmentFailure.of(f"{name}: trying it failed", error) from error
-    finally:
-        with suppress(Exception):
-            tried.close()
+    steps: list[Tried] = []
+    with suppress(Exception), closing(make()) as tried:  # which may not bear being changed
+        steps += _with_goals_moved(tried, success)
     ends = [step.terminated for step in steps if step.success]
     if not ends:
         raise SpecError(
@@ -473,9 +468,11 @@ def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
     parts = [bare, *(p for p in vars(bare).values() if hasattr(p, "__dict__"))]
     for part in parts:
         for name, value in list(vars(part).items()):
-            same = isinstance(value, np.ndarray) and value.shape == desired.shape
-            if same and np.allclose(value, desired, rtol=1e-5):
-                found.append((part, name))
+            if not isinstance(value, np.ndarray | list | tuple):
+                continue
+            with suppress(TypeError, ValueError):  # no numbers
+                if np.shape(value) == desired.shape and np.allclose(value, desired, rtol=1e-5):
+                    found.append((part, name))
     return found
 
 
@@ -493,7 +490,9 @@ def _with_goals_moved(env: Any, success: Callable[[Any, Any], bool]) -> Iterator
         goal = (here + distance * (before - here)).astype(here.dtype)
         for part, name in _holders(env, before):
             with suppress(AttributeError):  # read-only
-                setattr(part, name, goal.astype(getattr(part, name).dtype))
+                old = getattr(part, name)
+                new = goal.astype(np.asarray(old).dtype)
+                setattr(part, name, new if isinstance(old, np.ndarray) else type(old)(new.tolist()))
         obs, reward, terminated, _, info = env.step(action)
         if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
             achieved = np.array(obs["achieved_goal"])
