@@ -50,13 +50,13 @@ class Line(gym.Env[Any, Any]):
         self.place, target = self.np_random.uniform(-1, 1, (2, 1))
         if self.knows == "far":  # never met, and not to be found
             self.place, target = np.zeros(1), np.array([50.0])
-        self.hidden = tuple(target.tolist())  # no array that one could find
+        self.hidden = {"goal": target}  # where nobody looks
         if self.knows != "far":
-            self.goal = target
+            self.goal = target.tolist() if self.knows == "list" else target
         return self.obs(), {}
 
     def obs(self) -> dict[str, Any]:
-        goal = np.array(self.hidden) if self.knows == "far" else self.goal.copy()
+        goal = self.hidden["goal"] if self.knows == "far" else np.array(self.goal)
         seen = {"achieved_goal": self.place.copy(), "desired_goal": goal, "observation": self.place}
         if self.knows == "extra keys":
             seen |= {"wind": np.full((2, 1), 0.5), "camera": np.zeros((4, 4, 3), np.uint8)}
@@ -136,8 +136,9 @@ def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
         assert torch.equal(reached, ((achieved - desired).abs() <= REACH)[:, 0])
 
 
-def test_a_goal_that_ends_an_episode_is_found_where_only_the_reward_tells():
-    facts = line(knows="info").facts
+@pytest.mark.parametrize("knows", ["info", "list"])
+def test_a_goal_that_ends_an_episode_is_found_where_only_the_reward_tells(knows):
+    facts = line(knows=knows).facts
     assert facts.terminates_on_success and facts.success_test is None
     assert "compute_reward decides when other goals end them" in facts.notes[0]
 
