@@ -9,7 +9,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+from gymnasium.spaces import Box, Dict
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +40,10 @@ def box(n: int) -> Box:
 
 
 class Numbered:
-    """The part of an environment that a buffer uses, for numbered transitions."""
+    """The part of an environment that a buffer uses, for numbered transitions.
+
+    Every third transition achieves its own goal.
+    """
 
     def __init__(self, n_envs: int | None = None) -> None:
         goals = {"achieved_goal": box(GOAL), "desired_goal": box(GOAL)}
@@ -55,7 +60,8 @@ class Numbered:
 
     def compute_terminated(self, achieved, desired, infos):
         assert len(infos) == len(achieved)
-        return (achieved == desired).all(-1)
+        own = achieved[:, 0] - desired[:, 0] == numbers(0, "next achieved")[0] - 1
+        return (achieved == desired).all(-1) | own & (achieved[:, 0] // 10 % 3 == 0)
 
 
 def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None) -> None:
@@ -64,10 +70,11 @@ def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None)
     buffer.add(obs, actions, rewards, after, terminated, truncated, info)
 
 
-def add_whole(buffer: HindsightReplayBuffer, number: np.ndarray, terminated) -> None:
+def add_whole(buffer: HindsightReplayBuffer, number: np.ndarray, terminated, infos=None) -> None:
     """A whole episode of these transitions, or one of each environment."""
     obs, after = observed(number), observed(number, after=True)
-    buffer.add_episode(obs, numbers(number, "action"), stored_reward(number), after, terminated)
+    actions, rewards = numbers(number, "action"), stored_reward(number)
+    buffer.add_episode(obs, actions, rewards, after, terminated, infos)
 
 
 def everything(buffer: HindsightReplayBuffer) -> list:
@@ -91,13 +98,14 @@ def check(sample, expected, fidelity: str) -> None:
         desired = np.where(new[:, None], achieved, numbers(number, prefix + "desired"))
         np.testing.assert_array_equal(got["desired_goal"], desired)
     np.testing.assert_array_equal(sample.actions, numbers(number, "action"))
-    rewards = numbers(number, "next achieved")[:, 0] - 2 * achieved[:, 1]
-    rewards = np.where(new, rewards, stored_reward(number))
+    rewards = numbers(number, "next achieved")[:, 0] - 2 * achieved[:, 1] + 1e5 * (number / 2)
+    rewards = np.where(new, rewards.astype(np.float32), stored_reward(number))
     np.testing.assert_array_equal(sample.rewards, rewards)
     terminated = np.array([e.transition.terminated for e in expected])
     if fidelity == "described":
-        # No transition achieves the goal it has: whatever terminated it was a failure.
-        terminated = terminated | (goal == number)
+        # A success ends the episode under its own goal only, a failure under any.
+        failed = terminated & (number % 3 != 0)
+        terminated = np.where(new, failed | (goal == number), terminated)
     np.testing.assert_array_equal(sample.terminated, terminated)
 
 
@@ -114,7 +122,13 @@ def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, se
     """With environments out of step, whole episodes in between, and overwritten slots."""
     rng, generator = np.random.default_rng(seed), np.random.default_rng(seed)
     buffer = HindsightReplayBuffer(
-        envs * slots, Numbered(envs), strategy=strategy, k=k, fidelity=fidelity, seed=seed
+        envs * slots,
+        Numbered(envs),
+        strategy=strategy,
+        k=k,
+        fidelity=fidelity,
+        info_keys=("extra",),
+        seed=seed,
     )
     lists, count = [Slots(slots, slots) for _ in range(envs)], 0
     for _ in range(40):
@@ -123,11 +137,11 @@ def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, se
             terminated = rng.random(envs) < 0.5
             over = np.ones(envs, bool)
             number = count + np.arange(envs * steps).reshape(envs, steps)
-            add_whole(buffer, number, terminated)
+            add_whole(buffer, number, terminated, {"extra": number / 2})
         else:
             terminated, over = rng.random((2, envs)) < 0.2
             number = count + np.arange(envs)[:, None]
-            add(buffer, number[:, 0], terminated, over)
+            add(buffer, number[:, 0], terminated, over, {"extra": number[:, 0] / 2, "other": "x"})
         count += number.size
         for each, episode, ends, cut in zip(
             lists, number, terminated, over | terminated, strict=True
@@ -146,134 +160,34 @@ def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, se
 # --- environments ---------------------------------------------------------------------------------
 
 
-def test_infos_are_kept_with_their_transitions():
-    buffer = HindsightReplayBuffer(50, Numbered(), k=10**9, info_keys=("extra",), seed=0)
-    for i in range(20):
-        add(buffer, np.array(i), False, i % 5 == 4, {"extra": i / 2, "other": "x"})
-    sample = buffer.sample(64)
-    number = np.floor(sample.obs["achieved_goal"][:, 0] / 10)
-    achieved, desired = sample.next_obs["achieved_goal"], sample.obs["desired_goal"]
-    expected = achieved[:, 0] - 2 * desired[:, 1] + 1e5 * number / 2
-    np.testing.assert_allclose(sample.rewards, expected)
+def bit_flipping(**keys):
+    return gymnasium.make_vec("BitFlipping-v0", 3, vector_kwargs=keys, n_bits=4)
 
 
-def test_predator_prey_fails_at_its_limit_whatever_the_goal():
-    """`compute_reward` reads `info["timed_out"]`; the step limit terminates an episode."""
-    env = gymnasium.make("PredatorPrey-v0", n_dims=2, grid_size=5.0, max_steps=4)
-    buffer = HindsightReplayBuffer(
-        2000,
-        env,
-        strategy="random",
-        k=10**9,
-        compute_terminated=lambda a, d, infos: np.linalg.norm(a - d, axis=-1) <= 1,
-        info_keys=("timed_out",),
-        seed=0,
-    )
+@pytest.mark.parametrize("several", [False, True])
+def test_functions_of_gymnasium_environments_are_found_through_wrappers(several):
+    env = gymnasium.make("BitFlipping-v0", n_bits=4)
+    if several:
+        env = bit_flipping(autoreset_mode=AutoresetMode.DISABLED)
+    buffer = HindsightReplayBuffer(500, env, seed=0)
     env.action_space.seed(0)
-    failed, obs = set(), env.reset(seed=0)[0]
-    for _ in range(300):
+    obs, _ = env.reset(seed=0)
+    for _ in range(60):
         action = env.action_space.sample()
         following, reward, terminated, truncated, info = env.step(action)
-        assert not truncated
         buffer.add(obs, action, reward, following, terminated, truncated, info)
-        if info["timed_out"]:
-            failed.add(following["achieved_goal"].tobytes())
-        obs = env.reset()[0] if terminated else following
-    sample = buffer.sample(4000)
-    achieved = np.ascontiguousarray(sample.next_obs["achieved_goal"])
-    reached = np.linalg.norm(achieved - sample.obs["desired_goal"], axis=-1) <= 1
-    fails = np.array([one.tobytes() in failed for one in achieved])
-    np.testing.assert_array_equal(sample.rewards, np.where(reached, 1, np.where(fails, -1, 0)))
-    np.testing.assert_array_equal(sample.terminated, reached | fails)
-    assert (reached & fails).any() and (reached & ~fails).any() and (fails & ~reached).any()
-
-
-def test_gymnasium_environments_one_and_several():
-    """Types are those of the spaces; methods of environments are found through wrappers."""
-
-    def make():
-        return gymnasium.make("BitFlipping-v0", n_bits=4)
-
-    mode = gymnasium.vector.AutoresetMode.DISABLED
-    for env, several in (
-        (make(), False),
-        (gymnasium.vector.SyncVectorEnv([make] * 3, autoreset_mode=mode), True),
-    ):
-        buffer = HindsightReplayBuffer(500, env, seed=0)
-        env.action_space.seed(0)
-        obs, _ = env.reset(seed=0)
-        for _ in range(60):
-            action = env.action_space.sample()
-            following, reward, terminated, truncated, info = env.step(action)
-            buffer.add(obs, action, reward, following, terminated, truncated, info)
-            over = np.asarray(terminated | truncated)
-            if several:
-                obs = env.reset(options={"reset_mask": over})[0] if over.any() else following
-            else:
-                obs = env.reset()[0] if over else following
-        sample = buffer.sample(300)
-        assert sample.actions.dtype == np.int64 and sample.actions.shape == (300,)
-        for values in (*sample.obs.values(), *sample.next_obs.values()):
-            assert values.dtype == np.int8 and values.shape == (300, 4)
-        flipped = sample.obs["observation"] != sample.next_obs["observation"]
-        np.testing.assert_array_equal(flipped.argmax(1), sample.actions)
-        assert (flipped.sum(1) == 1).all()
-        reached = (sample.next_obs["achieved_goal"] == sample.obs["desired_goal"]).all(1)
-        np.testing.assert_array_equal(sample.rewards, reached - 1.0)
-        np.testing.assert_array_equal(sample.terminated, reached)
-        assert 0.3 < reached.mean() < 0.9
-        env.close()
-
-
-@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
-def test_environments_that_reset_within_a_step_are_an_error(mode):
-    """Their next observation may be that after a reset; so it is by default in gymnasium."""
-
-    def make():
-        return gymnasium.make("BitFlipping-v0", n_bits=4)
-
-    options = {} if mode == "NEXT_STEP" else {"autoreset_mode": mode.title().replace("_", "")}
-    env = gymnasium.vector.SyncVectorEnv([make] * 2, **options)
-    assert env.metadata["autoreset_mode"].name == mode
-    with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed, because n"):
-        HindsightReplayBuffer(50, env)
-    wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
-    with pytest.raises(ValueError, match=f"env: AutoresetMode.{mode} is not allowed"):
-        HindsightReplayBuffer(50, wrapped)
-
-
-def test_goals_and_actions_of_other_spaces():
-    """Images, choices and bits come out as they went in."""
-    env = Numbered()
-    env.observation_space = Dict(
-        {
-            "achieved_goal": Box(0, 255, (2, 3), np.uint8),
-            "desired_goal": Box(0, 255, (2, 3), np.uint8),
-            "observation": Discrete(7),
-        }
-    )
-    env.action_space = MultiBinary(5)
-    env.compute_reward = lambda a, d, i: -np.abs(a.astype(int) - d).sum((1, 2))
-    env.compute_terminated = lambda a, d, i: (a == d).all((1, 2))
-    buffer = HindsightReplayBuffer(50, env, k=0, seed=0)
-    rng = np.random.default_rng(0)
-    kept = {}
-    for i in range(7):
-        obs, following = env.observation_space.sample(), env.observation_space.sample()
-        obs["observation"] = i
-        action = rng.integers(0, 2, 5)
-        buffer.add(obs, action, -i, following, i == 6, False)
-        kept[i] = obs, action, following
-    sample = buffer.sample(30)
-    for j, i in enumerate(sample.obs["observation"]):
-        obs, action, following = kept[int(i)]
-        np.testing.assert_array_equal(sample.obs["achieved_goal"][j], obs["achieved_goal"])
-        np.testing.assert_array_equal(sample.next_obs["desired_goal"][j], following["desired_goal"])
-        np.testing.assert_array_equal(sample.actions[j], action)
-        assert sample.rewards[j] == -i and sample.terminated[j] == (i == 6)
-    assert sample.obs["observation"].dtype == np.int64
-    assert sample.obs["achieved_goal"].dtype == np.uint8
-    assert sample.obs["achieved_goal"].shape == (30, 2, 3)
+        over = np.asarray(terminated | truncated)
+        options = {"reset_mask": over} if several else None
+        obs = env.reset(options=options)[0] if over.any() else following
+    sample = buffer.sample(300)
+    flipped = sample.obs["observation"] != sample.next_obs["observation"]
+    np.testing.assert_array_equal(flipped.argmax(1), sample.actions)
+    assert (flipped.sum(1) == 1).all()
+    reached = (sample.next_obs["achieved_goal"] == sample.obs["desired_goal"]).all(1)
+    np.testing.assert_array_equal(sample.rewards, reached - 1.0)
+    np.testing.assert_array_equal(sample.terminated, reached)
+    assert 0.3 < reached.mean() < 0.9
+    env.close()
 
 
 def test_no_other_generator_is_touched():
@@ -285,26 +199,19 @@ def test_no_other_generator_is_touched():
     assert torch.equal(torch.get_rng_state(), before[1])
 
 
-def test_a_truncated_episode_is_sampled_and_the_next_step_begins_another():
-    buffer = HindsightReplayBuffer(50, Numbered(2), strategy="final", k=10**9, seed=0)
-    for i in range(3):
-        add(buffer, np.array([2 * i, 2 * i + 1]), np.zeros(2, bool), np.zeros(2, bool))
-    assert len(buffer) == 0
-    buffer.truncate_last_trajectory()
-    buffer.truncate_last_trajectory()
-    assert len(buffer) == 6
-    add(buffer, np.array([6, 7]), np.zeros(2, bool), np.ones(2, bool))
-    sample = buffer.sample(100)
-    number = np.floor(sample.obs["achieved_goal"][:, 0] / 10).astype(int)
-    goal = np.floor(sample.obs["desired_goal"][:, 0] / 10).astype(int)
-    np.testing.assert_array_equal(goal, np.array([4, 5, 4, 5, 4, 5, 6, 7])[number])
-    buffer.clear()
-    assert len(buffer) == 0
-    with pytest.raises(ValueError, match="nothing to sample"):
-        buffer.sample(1)
-
-
 # --- errors ---------------------------------------------------------------------------------------
+
+
+def changed(**spaces):
+    """An environment with other spaces: of observations, by name, or of actions."""
+    env = Numbered()
+    env.action_space = spaces.pop("action", env.action_space)
+    env.observation_space = Dict({**env.observation_space.spaces, **spaces})
+    return env
+
+
+class Bare:
+    observation_space, action_space = Numbered().observation_space, box(2)
 
 
 @pytest.mark.parametrize(
@@ -324,6 +231,20 @@ def test_a_truncated_episode_is_sampled_and_the_next_step_begins_another():
         ({"compute_terminated": False}, "compute_terminated: False is not allowed"),
         ({"info_keys": ("reward",)}, "'reward' is not allowed: another part of a transition has"),
         ({"info_keys": ("a", "a")}, "'a' is not allowed: another part of a transition has"),
+        ({"env": Bare()}, "compute_reward: None is not allowed, because the env"),
+        (
+            {"env": Bare(), "compute_reward": max},
+            r"compute_terminated: None .*fidelity='released' to keep",
+        ),
+        ({"env": changed(more=box(1))}, r"observation_space: .* it must be a dictionary"),
+        ({"env": changed(desired_goal=box(3))}, r"desired_goal: shape \(3,\) is not allowed"),
+        ({"env": changed(action=Dict({"a": box(1)}))}, r"action: the space .* is not allowed"),
+        # Their next observation may be that after a reset; so it is by default in gymnasium.
+        ({"env": bit_flipping()}, "env: AutoresetMode.NEXT_STEP is not allowed, because n"),
+        (
+            {"env": RecordEpisodeStatistics(bit_flipping(autoreset_mode=AutoresetMode.SAME_STEP))},
+            "env: AutoresetMode.SAME_STEP is not allowed",
+        ),
     ],
 )
 def test_invalid_arguments(arguments, message):
@@ -331,31 +252,9 @@ def test_invalid_arguments(arguments, message):
         HindsightReplayBuffer(**{"size": 10, "env": Numbered(), **arguments})
 
 
-def test_invalid_environments():
-    class Bare:
-        observation_space, action_space = Numbered().observation_space, box(2)
-
-    with pytest.raises(ValueError, match="compute_reward: None is not allowed, because the env"):
-        HindsightReplayBuffer(10, Bare())
-    with pytest.raises(ValueError, match=r"compute_terminated: None .*fidelity='released' to keep"):
-        HindsightReplayBuffer(10, Bare(), compute_reward=Numbered().compute_reward)
-    for k, fidelity in ((4, "released"), (0, "described")):
-        HindsightReplayBuffer(
-            10, Bare(), k=k, fidelity=fidelity, compute_reward=Numbered().compute_reward
-        )
-    env = Numbered()
-    env.observation_space = box(3)
-    with pytest.raises(ValueError, match=r"observation_space: .* it must be a dictionary"):
-        HindsightReplayBuffer(10, env)
-    env.observation_space = Dict(
-        {"achieved_goal": box(3), "desired_goal": box(2), "observation": box(1)}
-    )
-    with pytest.raises(ValueError, match=r"desired_goal: shape \(2,\) is not allowed"):
-        HindsightReplayBuffer(10, env)
-    env = Numbered()
-    env.action_space = Dict({"a": box(1)})
-    with pytest.raises(ValueError, match=r"action: the space .* is not allowed"):
-        HindsightReplayBuffer(10, env)
+@pytest.mark.parametrize(("k", "fidelity"), [(4, "released"), (0, "described")])
+def test_where_terminations_stay_there_is_no_function_of_them(k, fidelity):
+    HindsightReplayBuffer(10, Bare(), k=k, fidelity=fidelity, compute_reward=max)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +275,6 @@ def test_invalid_environments():
             {"obs": {"observation": [2**24 + 1] * REST}},
             "observation: 16777217 is not allowed; float32 cannot hold it exactly",
         ),
-        ({"action": np.zeros((1, ACTION))}, "action: an array of shape"),
         ({"reward": float("nan")}, "reward: (nan|inf) is not allowed; every number must be finite"),
         ({"terminated": -1}, "terminated: -1 is not allowed; it must be true or false, or 1 or 0"),
         (
@@ -387,9 +285,7 @@ def test_invalid_environments():
             {"truncated": "no"},
             r"truncated: .* type <U2 is not allowed; it must be booleans of sh",
         ),
-        ({"truncated": 0.5}, "truncated: 0.5 is not allowed"),
         ({"info": {}}, "info: 'extra' is missing, but info_keys names it"),
-        ({"info": {"extra": "?"}}, "extra: .* type <U1 is not allowed"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -449,24 +345,17 @@ def test_a_function_that_raises_leaves_the_buffer_as_it_was(rest):
 
 def test_invalid_whole_episodes():
     buffer = HindsightReplayBuffer(3, Numbered(), seed=0)
-    add_whole(buffer, np.arange(2), True)
-    before = everything(buffer)
-    for n in (4, 0):
-        with pytest.raises(ValueError, match=f"an episode of {n} steps is not allowed; it must"):
-            add_whole(buffer, np.arange(n), True)
-    with pytest.raises(ValueError, match="terminated: nan is not allowed"):
-        add_whole(buffer, np.arange(2), np.nan)
-    assert everything(buffer) == before
+    for n, terminated, message in (
+        (4, True, "an episode of 4 steps is not allowed; it must"),
+        (0, True, "an episode of 0 steps is not allowed; it must"),
+        (2, np.nan, "terminated: nan is not allowed"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            add_whole(buffer, np.arange(n), terminated)
+    assert not buffer.ring.position
     add(buffer, np.array(2), False, False)
     with pytest.raises(ValueError, match="cannot be added while another episode is open"):
         add_whole(buffer, np.arange(2), True)
-
-
-def test_an_episode_longer_than_the_buffer_is_stored_in_pieces():
-    buffer = HindsightReplayBuffer(4, Numbered(), k=0, seed=0)
-    for i in range(5):
-        add(buffer, np.array(i), False, False)
-        assert len(buffer) == (4 if i == 3 else 0)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -491,29 +380,19 @@ def test_functions_must_return_a_number_for_each_goal(name, returned, message):
 
 def test_invalid_samples_and_priorities():
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0)
+    add(buffer, np.array(0), False, False)
     with pytest.raises(ValueError, match="nothing to sample: no episode is finished; set learning"):
         buffer.sample(4)
-    add(buffer, np.array(0), False, False)
-    with pytest.raises(ValueError, match="there is nothing to sample"):
-        buffer.sample(4)
-    for size in (0, -3, 2.5):
+    for size in (0, 2.5):
         with pytest.raises(ValueError, match=f"batch_size: {size} is not allowed"):
             buffer.sample(size)
     with pytest.raises(ValueError, match="there are no priorities"):
         buffer.update_priorities(np.zeros(1, int), np.zeros(1))
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0, prioritized=True)
-    add(buffer, np.array(0), False, True)
-    for arguments, message in (
-        ((np.zeros(2, int), np.zeros(3)), "priorities: shape"),
-        ((np.zeros(1), np.zeros(1)), "indexes: an array of shape"),
-        ((np.array([50]), np.zeros(1)), "indexes: each row must hold indexes"),
-        (
-            (np.array([0]), np.array([np.nan])),
-            "priorities: nan is not allowed; every number must be finite",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            buffer.update_priorities(*arguments)
+    with pytest.raises(ValueError, match="priorities: shape"):
+        buffer.update_priorities(np.zeros(2, int), np.zeros(3))
+    with pytest.raises(ValueError, match="indexes: an array of shape"):
+        buffer.update_priorities(np.zeros(1), np.zeros(1))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -554,13 +433,12 @@ def test_it_can_be_copied_and_pickled(copied):
     """
     buffer = some(prioritized=True, compute_terminated=lambda a, d, i: (a == d).all(-1))
     other = copied(buffer)
-    given = HindsightReplayBuffer(9, Numbered(), compute_reward=lambda *_: 1.0)
-    add(given, np.array(0), False, False)
-    for half in (buffer, given):
-        half = copied(half)
-        half.truncate_last_trajectory()
+    half = copied(HindsightReplayBuffer(9, Numbered(), compute_reward=lambda *_: 1.0))
+    add(half, np.array(0), False, True)
+    for wanting in (other, half):
         with pytest.raises(ValueError, match="without its environment; call set_env"):
-            half.sample(4)
+            wanting.sample(4)
+    other = copied(buffer)
     other.set_env(Numbered(2))
     for each in (buffer, other):
         for i in range(100, 140):
@@ -601,18 +479,12 @@ def flipped(path: Path) -> None:
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
 
 
-def rewritten(path: Path, keep: bool = True, **arrays) -> None:
-    """Write other arrays into a file, beside those that it has or instead of them."""
+def rewritten(path: Path, **arrays) -> None:
+    """Write other arrays into a file, beside those that it has."""
     with np.load(path) as file:
-        kept = dict(file) if keep else {}
+        kept = dict(file)
     with path.open("wb") as file:
         np.savez(file, **{**kept, **arrays})
-
-
-def shortened(path: Path) -> None:
-    with np.load(path) as file:
-        rows = file["rows"]
-    rewritten(path, rows=rows[:, :, :-1])
 
 
 def trace(path: Path) -> Payload:
@@ -626,8 +498,8 @@ DAMAGE = {
     "flipped": flipped,
     "text": lambda path: path.write_text("a text of another kind"),
     "pickle": lambda path: path.write_bytes(pickle.dumps(trace(path))),
-    "objects": lambda path: rewritten(path, False, header=np.array([trace(path)], dtype=object)),
-    "short": shortened,
+    "objects": lambda path: rewritten(path, header=np.array([trace(path)], dtype=object)),
+    "short": lambda path: rewritten(path, rows=np.load(path)["rows"][:, :, :-1]),
     "spread": lambda path: rewritten(path, before=np.zeros((1, 1, 1), np.int32)),
     "more": lambda path: rewritten(path, more=np.zeros(3)),
 }
@@ -659,11 +531,7 @@ PRIORITIES = {"env": Numbered(), "prioritized": True, "alpha": 0.5, "info_keys":
         ({}, {"k": 3}, "with k 4, but this one has 3"),
         ({}, {"info_keys": ("extra",)}, "with field 'extra' in columns none, but this one has .19"),
         ({}, {"env": Wider(2)}, "field 'observation' in columns .4, 7., but this"),
-        (
-            PRIORITIES,
-            {**PRIORITIES, "info_keys": ()},
-            "'extra' in columns .19, 20., but this",
-        ),
+        (PRIORITIES, {**PRIORITIES, "info_keys": ()}, "'extra' in columns .19, 20., but this"),
     ],
 )
 def test_files_of_another_buffer(tmp_path, made, other, message):
