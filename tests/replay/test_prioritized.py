@@ -1,11 +1,12 @@
 """Proportional priorities against cumulative sums, closed forms and a buffer of plain lists."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from hindsight.replay.buffer import Relabelling, RowLayout
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree, annealed
@@ -84,11 +85,11 @@ def test_rounding_does_not_select_a_leaf_of_another_node():
 
 
 def filled(
-    lengths: list[int], *, runs: int = 1, size: int = 100, alpha: float = 0.6, k: int = 0
+    lengths: list[int], *, runs: int = 1, size: int = 100, k: int = 0
 ) -> PrioritizedReplayBuffer:
     """Episodes of these lengths; the transitions are numbered."""
     how = Relabelling("future", k, terminates_on_success=True)
-    buffer = PrioritizedReplayBuffer(runs, 1, size, ROW, how, alpha=alpha)
+    buffer = PrioritizedReplayBuffer(runs, 1, size, ROW, how)
     first = 0
     for length in lengths:
         add_episode(buffer, first, length)
@@ -113,56 +114,10 @@ def number_of(obs: torch.Tensor) -> np.ndarray:
     return np.floor(obs[..., 0].numpy() / 10).astype(int)
 
 
-def everything(buffer: PrioritizedReplayBuffer, beta: float = 0.5):
-    """So many samples that each transition with a share of 1 in 1000 is among them."""
-    uniform = np.random.default_rng(0).random((len(buffer.elapsed), 4000, 3))
-    return sampled(buffer, uniform, beta)
-
-
 def sampled(buffer: PrioritizedReplayBuffer, uniform: np.ndarray, beta: float):
     """A batch and its indices."""
     index, weight = buffer.draw(uniform[..., 0], beta)
     return buffer.sample_at(index, uniform[..., 1:], reward, weight), index
-
-
-def test_probabilities_and_weights_are_the_papers():
-    """P(i) = p_i^alpha / sum and w_i = (N P(i))^-beta / max, computed for ten transitions."""
-    buffer = filled([4, 6], alpha=0.7)
-    _, index = everything(buffer)
-    td_error = np.linspace(-3, 4, 10)
-    first = np.array([index[0].tolist().index(i) for i in range(10)])
-    np.testing.assert_array_equal(index[0, first], np.arange(10))
-    buffer.update_priorities(index[:, first], td_error[None])
-    probability = (np.abs(td_error) + 1e-6) ** 0.7
-    probability /= probability.sum()
-    batch, index = everything(buffer, beta=0.4)
-    number = number_of(batch.obs[0])
-    np.testing.assert_array_equal(number, index[0])
-    counts = np.bincount(number, minlength=10)
-    assert np.abs(counts - 4000 * probability).max() < 2
-    weight = (10 * probability) ** -0.4
-    expected = weight / weight[np.unique(number)].max()
-    np.testing.assert_allclose(batch.weight[0], expected[number], rtol=1e-6)
-    assert batch.weight.dtype == torch.float32 and batch.weight.max() == 1
-
-
-def test_without_alpha_or_beta_it_is_uniform():
-    buffer = filled([5, 3], alpha=0.0)
-    batch, index = everything(buffer)
-    buffer.update_priorities(index, np.random.default_rng(0).random(index.shape) * 100)
-    batch, _ = everything(buffer)
-    assert (np.bincount(number_of(batch.obs[0])) == 500).all()
-    np.testing.assert_allclose(batch.weight, 1)
-    skewed = filled([5, 3])
-    skewed.update_priorities(*two(skewed, 5.0, 0.1))
-    np.testing.assert_allclose(everything(skewed, beta=0.0)[0].weight, 1)
-
-
-def two(buffer: PrioritizedReplayBuffer, *errors: float):
-    """The indices of transitions 0, 1 ... of every run, and these TD errors for them."""
-    runs = len(buffer.elapsed)
-    index = np.arange(len(errors))[None] + np.arange(runs)[:, None] * buffer.n_slots
-    return index, np.tile(errors, (runs, 1))
 
 
 def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
@@ -171,62 +126,69 @@ def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
 
 def test_dropped_transitions_are_not_sampled_and_get_no_priority():
     buffer = filled([4, 3], size=10)
-    _, index = everything(buffer)
+
+    def sampled_numbers() -> set[int]:
+        uniform = np.random.default_rng(0).random((1, 4000, 3))
+        return set(number_of(buffer.sample(uniform, reward).obs[0]))
+
+    assert sampled_numbers() == set(range(7))
     for number in range(7, 11):  # the fourth step of an open episode overwrites the first slot
         add_step(buffer, number, over=False)
-    gone = np.unique(index)[None, :4]
-    buffer.update_priorities(gone, np.ones((1, 4)))
-    batch, _ = everything(buffer)
-    assert set(number_of(batch.obs[0])) == {4, 5, 6}
+    buffer.update_priorities(np.arange(4)[None], np.ones((1, 4)))
+    assert sampled_numbers() == {4, 5, 6}
     add_step(buffer, 11, over=True)
-    batch, _ = everything(buffer)
-    assert set(number_of(batch.obs[0])) == set(range(4, 12))
+    assert sampled_numbers() == set(range(4, 12))
 
 
 @quick(80)
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(0, 10**6))
-def test_priorities_follow_their_transitions(lengths, seed):
-    """Against a dictionary from transition to priority, through wrap-around and updates."""
+@given(
+    lengths=st.lists(st.integers(1, 7), min_size=1, max_size=12),
+    alpha=st.sampled_from([0.0, 0.7, 1.0]),
+    beta=st.sampled_from([0.0, 0.4, 1.0, np.True_]),  # a boolean, as in cpprb
+    eps=st.sampled_from([1e-9, 0.1]),
+    seed=st.integers(0, 10**6),
+)
+def test_priorities_follow_their_transitions(lengths, alpha, beta, eps, seed):
+    """Against a dictionary from transition to priority, through wrap-around and updates.
+
+    P(i) = p_i^alpha / sum, p_i = |TD error| + eps, and w_i = (N P(i))^-beta / max over the batch.
+    """
     rng = np.random.default_rng(seed)
-    buffer = PrioritizedReplayBuffer(1, 1, 16, ROW, Relabelling(k=0), alpha=1.0, eps=1e-9)
+    buffer = PrioritizedReplayBuffer(1, 1, 16, ROW, Relabelling(k=4), alpha=alpha, eps=eps)
     known: dict[int, float] = {}
-    largest, first, steps, episodes = 1.0, 0, 0, []
+    largest, steps, episodes = 1.0, 0, []
     for length in lengths:
-        add_episode(buffer, first, length)
-        episodes.append(range(first, first + length))
-        steps = first = first + length
+        add_episode(buffer, steps, length)
+        episodes.append(range(steps, steps + length))
+        steps += length
         episodes = [e for e in episodes if e[0] >= steps - 16]
         known = {i: known.get(i, largest) for episode in episodes for i in episode}
-        batch, index = sampled(buffer, rng.random((1, 40, 3)), 1.0)
+        uniform = rng.random((1, 40, 3))
+        batch, index = sampled(buffer, uniform, beta)
         number = number_of(batch.obs[0])
-        assert set(number) <= set(known)
+        # Stratified: how often each is drawn differs from its share by less than two.
+        counts = np.array([(number == i).sum() for i in known])
+        shares = np.array([*known.values()]) / sum(known.values())
+        assert np.abs(counts - 40 * shares).max() < 2
         share = np.array([known[i] for i in number]) / sum(known.values())
-        weight = 1 / (len(known) * share)
+        weight = (len(known) * share) ** -float(beta)
         np.testing.assert_allclose(batch.weight[0], weight / weight.max(), rtol=1e-5)
+        desired = batch.obs[0].numpy()[:, GOAL : 2 * GOAL]
+        relabelled = (desired != numbers(number, "desired")).any(-1)
+        np.testing.assert_array_equal(relabelled, uniform[0, :, 1] < 0.8)
+        assert (desired[relabelled, 0] // 10 >= number[relabelled]).all()
         chosen, place = np.unique(number, return_index=True)
-        errors = rng.exponential(2, len(chosen))
+        errors = rng.normal(0, 2, len(chosen))
         buffer.update_priorities(index[:, place], errors[None])
-        known |= dict(zip(chosen.tolist(), errors.tolist(), strict=True))
-        largest = max(largest, errors.max())
-
-
-def test_relabelling_goes_with_priorities():
-    buffer = filled([5, 4], k=4)
-    buffer.update_priorities(*two(buffer, *[0.1] * 8, 50.0))
-    batch, _ = everything(buffer)
-    number = number_of(batch.obs[0])
-    desired = batch.obs[0].numpy()[:, GOAL : 2 * GOAL]
-    relabelled = (desired != numbers(number, "desired")).any(-1)
-    assert stats.binomtest(int(relabelled.sum()), 4000, 0.8).pvalue > 1e-3
-    goal = np.floor(desired[:, 0] / 10).astype(int)
-    assert (goal[relabelled] >= number[relabelled]).all()
-    assert (number == 8).mean() > 0.5
+        new = (np.abs(errors) + eps) ** alpha
+        known |= dict(zip(chosen.tolist(), new.tolist(), strict=True))
+        largest = max(largest, new.max())
 
 
 def test_runs_have_their_own_priorities():
     together, alone = filled([5, 4], runs=3, k=2), filled([5, 4], k=2)
     errors = np.random.default_rng(0).exponential(1, (3, 9))
-    index, _ = two(together, *[0.0] * 9)
+    index = np.arange(9) + np.arange(3)[:, None] * together.n_slots
     together.update_priorities(index, errors)
     alone.update_priorities(index[:1], errors[1:2])
     uniform = np.random.default_rng(1).random((3, 50, 3))
@@ -242,23 +204,6 @@ def test_runs_have_their_own_priorities():
     np.testing.assert_array_equal(priorities(together), priorities(alone))
 
 
-def test_it_continues_where_it_was_saved():
-    buffer, other = filled([5, 4], k=1), filled([2], k=1)
-    buffer.update_priorities(*two(buffer, 3.0, 0.2, 7.0))
-    other.load_state_dict(buffer.state_dict())
-    for each in (buffer, other):
-        add_episode(each, 9, 6)
-    uniform = np.random.default_rng(1).random((1, 50, 3))
-    (a, i), (b, j) = (sampled(each, uniform, 0.4) for each in (buffer, other))
-    np.testing.assert_array_equal(i, j)
-    torch.testing.assert_close(a.obs, b.obs)
-    torch.testing.assert_close(a.weight, b.weight)
-    for each in (buffer, other):
-        each.clear()
-        with pytest.raises(ValueError, match="nothing to sample"):
-            each.sample(uniform, reward)
-
-
 @pytest.mark.parametrize(
     ("share", "beta"), [(-1, 0.4), (0, 0.4), (0.25, 0.55), (0.5, 0.7), (1, 1.0), (7, 1.0)]
 )
@@ -268,20 +213,25 @@ def test_beta_is_annealed_to_one(share, beta):
 
 @pytest.mark.parametrize("beta", [2, np.nan, "half", np.array([0.1, 0.2])])
 def test_an_invalid_beta_is_an_error(beta):
-    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
-        annealed(beta, 0.5)
-    with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
-        filled([5]).sample(np.zeros((1, 2, 3)), reward, beta)
+    for function in (partial(annealed, share=0.5), partial(filled([5]).draw, np.zeros((1, 2)))):
+        with pytest.raises(ValueError, match=r"beta: .* is not allowed; it must lie in \[0, 1\]"):
+            function(beta)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it must lie in \[0, 1\]"),
+        ({"eps": "small"}, "eps: 'small' is not allowed; it must be a number, 0 or more"),
+    ],
+)
+def test_invalid_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrioritizedReplayBuffer(1, 1, 10, ROW, Relabelling(), **arguments)
 
 
 def test_errors_leave_the_priorities_as_they_were():
     buffer = filled([5])
-    for arguments, message in (
-        ({"alpha": 1.5}, r"alpha: 1.5 is not allowed; it must lie in \[0, 1\]"),
-        ({"eps": "small"}, "eps: 'small' is not allowed; it must be a number, 0 or more"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            PrioritizedReplayBuffer(1, 1, 10, ROW, Relabelling(), **arguments)
     before = priorities(buffer)
     for index, errors, message in (
         ([[0, 1]], [[1.0]], "priorities: shape"),
