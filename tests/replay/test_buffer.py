@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
+from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.transitions import Batch
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.examples import quick
@@ -68,12 +68,11 @@ class Both:
         truncated = (kind < ends) & ~terminated
         self.history.append((number, terminated, truncated, success))
         add(self.buffer, *self.history[-1])
-        for place in np.ndindex(shape):
-            transition = Transition(
-                int(number[place]), bool(terminated[place]), bool(success[place])
-            )
-            over = bool(terminated[place] | truncated[place])
-            self.lists[place[0]][place[1]].add(transition, over)
+        for (run, env), *how in zip(
+            np.ndindex(shape), *map(np.ravel, self.history[-1]), strict=True
+        ):
+            number_, ended, cut, succeeded = (x.item() for x in how)
+            self.lists[run][env].add(Transition(number_, ended, succeeded), ended or cut)
 
     def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
         """What the lists draw with `uniform` [run, sample, 3]."""
@@ -98,21 +97,15 @@ def add(buffer, number, terminated, truncated, success) -> None:
     )
 
 
-def terminates(e: Expected, how: Relabelling) -> bool:
-    """Whether a transition is terminated under its goal."""
-    if e.goal == -1 or how.fidelity == "released":
-        return e.transition.terminated
-    if not how.terminates_on_success:
-        return e.transition.terminated
-    failed = e.transition.terminated and not e.transition.success
-    return failed or e.goal == e.transition.number
-
-
-def ends_anyway(e: Expected, how: Relabelling) -> bool:
-    """Whether the reward function gets to know that the episode ends under any goal."""
-    if how.fidelity == "released" or not e.transition.terminated:
-        return False
-    return not (how.terminates_on_success and e.transition.success)
+def under(e: Expected, how: Relabelling) -> tuple[bool, bool]:
+    """Whether a transition is terminated under its goal, and would be under any goal."""
+    terminated, success = e.transition.terminated, e.transition.success
+    if how.fidelity == "released":
+        return terminated, False
+    failed = terminated and not (how.terminates_on_success and success)
+    if e.goal == -1 or not how.terminates_on_success:
+        return terminated, failed
+    return failed or e.goal == e.transition.number, failed
 
 
 def compare(batch: Batch, expected: list[list[Expected]], how: Relabelling) -> None:
@@ -122,12 +115,11 @@ def compare(batch: Batch, expected: list[list[Expected]], how: Relabelling) -> N
     np.testing.assert_array_equal(batch.obs, observation(number, goal))
     np.testing.assert_array_equal(batch.next_obs, observation(number, goal, after=True))
     np.testing.assert_array_equal(batch.actions, numbers(number, "action"))
-    ends = np.array([[ends_anyway(e, how) for e in run] for run in expected])
+    ends = np.array([[under(e, how) for e in run] for run in expected])
     achieved, desired = numbers(number, "next achieved"), numbers(goal, "next achieved")
-    new = reward(torch.tensor(achieved), torch.tensor(desired), torch.tensor(ends))[0].numpy()
+    new = reward(*map(torch.tensor, (achieved, desired, ends[..., 1])))[0].numpy()
     np.testing.assert_array_equal(batch.rewards, np.where(goal < 0, stored_reward(number), new))
-    terminated = [[terminates(e, how) for e in run] for run in expected]
-    np.testing.assert_array_equal(batch.terminated, terminated)
+    np.testing.assert_array_equal(batch.terminated, ends[..., 0])
 
 
 relabellings = st.builds(
@@ -157,11 +149,10 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
         both.step(ends)
         there = [[sum(map(len, s.finished())) for s in environments] for environments in both.lists]
         np.testing.assert_array_equal(both.buffer.finished(), there)
-        assert not something or np.sum(there, axis=1).all(), (
-            "once there is something, there is always"
-        )
-        if np.sum(there, axis=1).all():
-            something = True
+        every = np.sum(there, axis=1).all()
+        assert every or not something, "once there is something, there is always"
+        something = every
+        if something:
             uniform = both.rng.random((runs, 6, 3))
             compare(both.buffer.sample(uniform, reward), both.expected(uniform), how)
     assert something or steps <= slots
@@ -221,48 +212,15 @@ def test_it_continues_where_it_was_saved(steps, copied):
         compare(other.sample(uniform, reward), both.expected(uniform), how)
 
 
-def test_discrete_actions_are_integers():
-    row = RowLayout.of(OBS, GOAL, 1)
-    buffer = ReplayBuffer(2, 1, 10, row, Relabelling(k=0), discrete_actions=True)
-    obs, flag = torch.zeros(2, 1, OBS), torch.ones(2, 1, dtype=torch.bool)
-    for action in range(10):
-        chosen = torch.full((2, 1), action)
-        buffer.add(obs, chosen, torch.zeros(2, 1), obs, flag, flag)
-    batch = buffer.sample((np.arange(10) / 10)[None, :, None].repeat(2, 0).repeat(3, 2), reward)
-    assert batch.actions.dtype == torch.int64
-    assert batch.actions.tolist() == [list(range(10))] * 2
+def test_there_is_nothing_to_sample_before_every_run_has_a_finished_episode():
+    for runs, which in ((1, ""), (2, " of run 0")):
+        buffer = ReplayBuffer(runs, 1, 10, ROW, Relabelling())
+        with pytest.raises(ValueError, match=f"nothing to sample: no episode{which} is finished"):
+            buffer.sample(np.zeros((runs, 1, 3)), reward)
 
 
-def test_errors_leave_the_buffer_as_it_was():
-    how = Relabelling("future", terminates_on_success=True)
-    with pytest.raises(ValueError, match="size: 3 is not allowed; it must be at least 4"):
-        ReplayBuffer(1, 2, 3, ROW, how)
-    buffer = ReplayBuffer(1, 1, 10, ROW, how)
-    with pytest.raises(ValueError, match="there is nothing to sample"):
-        buffer.sample(np.zeros((1, 1, 3)), reward)
-    with pytest.raises(ValueError, match="no episode of run 0 is finished"):
-        ReplayBuffer(2, 1, 10, ROW, how).sample(np.zeros((2, 1, 3)), reward)
-    flag, obs = torch.zeros(1, 1, dtype=torch.bool), torch.zeros(1, 1, OBS)
-    step = (obs, torch.zeros(1, 1, ACTION), torch.zeros(1, 1), obs, flag, flag)
-    with pytest.raises(ValueError, match="success: None is not allowed"):
-        buffer.add(*step)
-    assert len(buffer) == buffer.position == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "wanted"),
-    [
-        ("obs", (2, 3, OBS - 1), (2, 3, OBS)),
-        ("next_obs", (2, 3, OBS + 1), (2, 3, OBS)),
-        ("actions", (2, 3, ACTION - 1), (2, 3, ACTION)),
-        ("actions", (2, 3), (2, 3, ACTION)),
-        ("rewards", (2, 1), (2, 3)),
-        ("terminated", (3,), (2, 3)),
-        ("truncated", (2, 3, 1), (2, 3)),
-        ("success", (1, 3), (2, 3)),
-    ],
-)
-def test_shapes_that_would_shift_or_spread(name, shape, wanted):
+@pytest.mark.parametrize("name", STEP)
+def test_shapes_that_would_shift_or_spread(name):
     """Too few columns would shift those after them, and sizes of 1 would be broadcast."""
     buffer = ReplayBuffer(2, 3, 30, ROW, Relabelling(terminates_on_success=True))
     flag = torch.zeros(2, 3, dtype=torch.bool)
@@ -270,10 +228,20 @@ def test_shapes_that_would_shift_or_spread(name, shape, wanted):
     step |= {"rewards": torch.zeros(2, 3), "next_obs": torch.zeros(2, 3, OBS)}
     step |= {"terminated": flag, "truncated": flag, "success": flag}
     buffer.add(**step)
-    wrong = torch.zeros(shape, dtype=step[name].dtype)
-    message = rf"{name}: shape \({', '.join(map(str, shape))}.*\) is not allowed; it must be "
-    with pytest.raises(ValueError, match=message + re.escape(str(wanted))):
-        buffer.add(**{**step, name: wrong})
+    right = step[name]
+    for wrong in (
+        right[0],
+        right[..., 0],
+        right[:1],
+        right[:, :1],
+        right[..., :-1],
+        right[..., None],
+    ):
+        message = f"{name}: shape .* is not allowed; it must be {re.escape(str((*right.shape,)))}"
+        with pytest.raises(ValueError, match=message):
+            buffer.add(**{**step, name: wrong})
+    with pytest.raises(ValueError, match="success: None is not allowed"):
+        buffer.add(**{**step, "success": None})
     assert buffer.position == 1
 
 
