@@ -23,8 +23,9 @@ N_OBS, N_ACTIONS, HIDDEN, SAMPLES = 7, 3, (32, 24), 64
 class Wrapper(gymnasium.Env):
     """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
 
-    observation_space = gymnasium.spaces.Box(-10, 10, (N_OBS,))
-    action_space = gymnasium.spaces.Box(-1, 1, (N_ACTIONS,))
+    def __init__(self, n_obs: int = N_OBS, action_space: Any = None) -> None:
+        self.observation_space = gymnasium.spaces.Box(-10, 10, (n_obs,))
+        self.action_space = action_space or gymnasium.spaces.Box(-1, 1, (N_ACTIONS,))
 
 
 def starting_rows(agent: Any, *seeds: int) -> Tensor:
@@ -100,11 +101,17 @@ def row_of(parameters: Sequence[Tensor]) -> Tensor:
     return torch.cat([p.detach().flatten() for p in parameters])
 
 
-def build(algorithm: type[OffPolicyAlgorithm], spec: Any, learning_rate: float, **options: Any):
+def build(
+    algorithm: type[OffPolicyAlgorithm],
+    spec: Any,
+    learning_rate: float,
+    env: gymnasium.Env | None = None,
+    **options: Any,
+):
     """A twin whose networks and optimisers are as `spec` says."""
     model = algorithm(
         "MlpPolicy",
-        Wrapper(),
+        env or Wrapper(),
         learning_rate=learning_rate,
         buffer_size=1,
         gamma=spec.gamma,
@@ -117,8 +124,9 @@ def build(algorithm: type[OffPolicyAlgorithm], spec: Any, learning_rate: float, 
         **options,
     )
     model.set_logger(configure(None, []))
-    for network in (model.actor, model.critic):
-        clip_before_step(network, spec.max_grad_norm)
+    for name in ("actor", "critic"):
+        if hasattr(model, name):
+            clip_before_step(getattr(model, name), spec.max_grad_norm)
     return model
 
 
@@ -136,16 +144,17 @@ def clip_before_step(network: nn.Module, max_norm: float | None) -> None:
 
 def train(model: OffPolicyAlgorithm, batch: Batch, run: int) -> dict[str, float]:
     """Stable-Baselines3's own update on one run's part of a batch; what it logs."""
+    actions = batch.actions[run]
     data = ReplayBufferSamples(
         batch.obs[run],
-        batch.actions[run],
+        actions if actions.ndim == 2 else actions[:, None],
         batch.next_obs[run],
         batch.terminated[run, :, None].float(),
         batch.rewards[run, :, None],
     )
     model.replay_buffer.sample = lambda *args, **kwargs: data
     model.logger.name_to_value.clear()
-    model.train(1, SAMPLES)
+    model.train(1, len(data.rewards))
     return dict(model.logger.name_to_value)
 
 
