@@ -1,4 +1,4 @@
-"""DQN against Stable-Baselines3's, double DQN against autograd, and values known by hand.
+"""DQN against Stable-Baselines3's, and values known by hand.
 
 Stable-Baselines3 does its own update, on batches that both implementations are given.
 """
@@ -94,37 +94,10 @@ def test_updates_equal_those_of_stable_baselines(
 
 
 @pytest.mark.parametrize("double", [True, False])
-@pytest.mark.parametrize("weights", [True, False])
-def test_gradients_against_automatic_differentiation(double, weights):
-    """Of the papers' loss; three runs on one axis."""
-    spec = DQNSpec(hidden=HIDDEN, double=double)
-    state, (batch,) = start(1e-3, 3e-4, 1e-2), batches(1, runs=3, weights=weights)
-    rows, everything = state.rows, torch.arange(BATCH)
-    found = dqn.update(state, batch, NO_NOISE, spec)
-    for run, row in enumerate(rows):
-        online, frozen = row.chunk(2)
-        online = online.clone().requires_grad_()
-        next_obs = batch.next_obs[run]
-        with torch.no_grad():
-            next_q = network(AGENT.q, frozen, next_obs)
-            best = (network(AGENT.q, online, next_obs) if double else next_q).argmax(1)
-            following = torch.where(batch.terminated[run], 0.0, next_q[everything, best])
-            y = batch.rewards[run] + spec.gamma * following
-        value = network(AGENT.q, online, batch.obs[run])[everything, batch.actions[run]]
-        delta = (y - value).abs()
-        assert (delta > 1).any() and (delta < 1).any()
-        huber = nn.functional.huber_loss(value, y, reduction="none")
-        loss = (huber if batch.weight is None else batch.weight[run] * huber).mean()
-        (gradient,) = torch.autograd.grad(loss, online)
-        for ours, theirs in (
-            (found.loss, loss),
-            (found.gradient_norm, gradient.norm()),
-            (found.q_mean, value.mean()),
-            (found.td_error, delta),
-            # Adam's first moment after one step is (1 - beta_1) times the gradient.
-            (state.online.m, 0.1 * gradient),
-        ):
-            torch.testing.assert_close(ours[run], theirs.detach(), rtol=1e-4, atol=1e-6)
+def test_importance_weights(double):
+    rates, (batch,) = (1e-3, 3e-4, 1e-2), batches(1, runs=3)
+    states, spec = (start(*rates), start(*rates)), DQNSpec(hidden=HIDDEN, double=double)
+    twins.assert_weights_are_repetitions(dqn, spec, states, batch, torch.empty(3, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -166,8 +139,9 @@ def test_the_double_target_by_hand():
         state = dqn.State(agent, row, torch.tensor([0.1]))
         y = dqn.targets(state, batch, spec)
         torch.testing.assert_close(y, torch.tensor([[expected, -1.0]]))
-        td_error = dqn.update(state, batch, NO_NOISE, spec).td_error
-        torch.testing.assert_close(td_error, torch.tensor([[expected - 1, 2.0]]).abs())
+        found = dqn.update(state, batch, NO_NOISE, spec)
+        torch.testing.assert_close(found.td_error, torch.tensor([[expected - 1, 2.0]]).abs())
+        assert float(found.q_mean) == 1
     assert torch.equal(dqn.act(state, nothing), torch.tensor([[1, 1]]))
 
 

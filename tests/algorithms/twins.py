@@ -5,6 +5,7 @@ update, on the batch and with the noise that it is given.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +35,7 @@ def starting_rows(agent: Any, *seeds: int) -> Tensor:
     return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
 
 
-def batches(n: int, runs: int, weights: bool = False) -> list[Batch]:
+def batches(n: int, runs: int) -> list[Batch]:
     """Batches of random transitions, a fifth of them terminated.
 
     Rewards grow from batch to batch, and gradients with them: Adam does not see a clipping that
@@ -52,7 +53,6 @@ def batches(n: int, runs: int, weights: bool = False) -> list[Batch]:
             2**i * normal(),
             normal(N_OBS),
             normal() > 0.84,
-            normal().abs() if weights else None,
         )
         for i in range(n)
     ]
@@ -131,15 +131,18 @@ def build(
 
 
 def clip_before_step(network: nn.Module, max_norm: float | None) -> None:
-    """Stable-Baselines3 does not clip off-policy gradients: PyTorch's own clipping does it here."""
+    """Stable-Baselines3 does not clip off-policy gradients: PyTorch's own clipping does it here.
+
+    It leaves the gradient's norm in `network.norm`.
+    """
     step = network.optimizer.step
 
     def clipped() -> None:
-        nn.utils.clip_grad_norm_(network.parameters(), max_norm)
+        norm = nn.utils.clip_grad_norm_(network.parameters(), max_norm or torch.inf)
+        network.norm = float(norm)
         step()
 
-    if max_norm is not None:
-        network.optimizer.step = clipped
+    network.optimizer.step = clipped
 
 
 def train(model: OffPolicyAlgorithm, batch: Batch, run: int) -> dict[str, float]:
@@ -168,6 +171,29 @@ def of_three_runs(module: ModuleType, weight_decay: float = 0.0) -> Any:
     agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
     rows = starting_rows(agent, 4, 5, 6)
     return module.State(agent, rows, torch.tensor(LEARNING_RATES), weight_decay)
+
+
+def assert_weights_are_repetitions(
+    module: ModuleType, spec: Any, states: Sequence[Any], batch: Batch, noise: Tensor
+) -> None:
+    """A weighted update is that of a batch with as many copies of each sample, for the critics.
+
+    Stable-Baselines3, to which updates without weights are held, has no importance weights.
+    """
+    runs, n = batch.rewards.shape
+    counts = torch.arange(n) % 4
+    copies = torch.arange(n).repeat_interleave(counts)
+    weight = (counts * n / len(copies)).expand(runs, n)
+    parts = {name: x[:, copies] for name, x in vars(batch).items() if x is not None}
+    of_copies = noise.unflatten(1, (module.NOISES, n))[:, :, copies].flatten(1, 2)
+    weighted = module.update(states[0], replace(batch, weight=weight), noise, spec)
+    repeated = module.update(states[1], Batch(**parts), of_copies, spec)
+    moments = [getattr(state, state.optimised[0]).m for state in states]
+    torch.testing.assert_close(*moments, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(weighted.td_error[:, copies], repeated.td_error)
+    for name in ("loss", "gradient_norm", "critic_loss", "critic_gradient_norm"):
+        if hasattr(weighted, name):
+            torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name))
 
 
 def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:
