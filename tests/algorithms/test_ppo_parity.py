@@ -122,12 +122,19 @@ class Twin:
     ratio_max: float = 0.0
 
 
+#: What a twin is told of a specification; the names are Stable-Baselines3's, too.
+OPTIONS = ("batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
+           "ent_coef", "vf_coef", "max_grad_norm", "target_kl")  # fmt: skip
+
+
 def build(
     task: Task, rollout: Rollout, run: int, row: Tensor, learning_rate: float, spec: PPOSpec
 ) -> Twin:
     """A twin of one run whose buffer holds that run's part of the rollout."""
     _, envs, steps = rollout.rewards.shape
     wrappers = [partial(Replayed, task, rollout, run, env) for env in range(envs)]
+    optimizer = {"eps": 1e-8, "weight_decay": spec.weight_decay}
+    policy = {"net_arch": list(HIDDEN), "activation_fn": torch.nn.Tanh}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of truncated minibatches, which we test
         model = stable_baselines3.PPO(
@@ -135,21 +142,8 @@ def build(
             stable_baselines3.common.vec_env.DummyVecEnv(wrappers),
             learning_rate=learning_rate,
             n_steps=steps,
-            batch_size=spec.batch_size,
-            n_epochs=spec.n_epochs,
-            gamma=spec.gamma,
-            gae_lambda=spec.gae_lambda,
-            clip_range=spec.clip_range,
-            clip_range_vf=spec.clip_range_vf,
-            ent_coef=spec.ent_coef,
-            vf_coef=spec.vf_coef,
-            max_grad_norm=spec.max_grad_norm,
-            target_kl=spec.target_kl,
-            policy_kwargs={
-                "net_arch": list(HIDDEN),
-                "activation_fn": torch.nn.Tanh,
-                "optimizer_kwargs": {"eps": 1e-8, "weight_decay": spec.weight_decay},
-            },
+            **{name: getattr(spec, name) for name in OPTIONS},
+            policy_kwargs={**policy, "optimizer_kwargs": optimizer},
             device="cpu",
         )
     model.set_logger(stable_baselines3.common.logger.configure(None, []))
@@ -171,7 +165,7 @@ def build(
     return Twin(model)
 
 
-def train(twin: Twin, order: Tensor, monkeypatch: pytest.MonkeyPatch) -> Twin:
+def train(twin: Twin, order: Tensor) -> None:
     """Stable-Baselines3's own update, its samples in our order [epoch, sample]."""
     permutations: Iterator[np.ndarray] = iter(order.numpy())
     model, old_log_probs = twin.model, []
@@ -190,22 +184,17 @@ def train(twin: Twin, order: Tensor, monkeypatch: pytest.MonkeyPatch) -> Twin:
         twin.ratio_max = max(twin.ratio_max, float(log_ratio.exp().max()))
         return values, log_prob, entropy
 
-    def noting_norm(*args):
-        norm = clip(*args)
-        twin.gradient_norms.append(float(norm))
-        return norm
-
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np.random, "permutation", lambda n: next(permutations))
         patch.setattr(model.rollout_buffer, "_get_samples", noting_samples)
         patch.setattr(model.policy, "evaluate_actions", noting_evaluation)
-        patch.setattr(torch.nn.utils, "clip_grad_norm_", noting_norm)
+        norms = twin.gradient_norms
+        patch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *a: norms.append(float(clip(*a))))
         model.train()
     twin.row = row_of(parameters_of(model.policy))
     twin.log = dict(model.logger.name_to_value)
     state = model.policy.optimizer.state.get(model.policy.value_net.bias, {})
     twin.updates = int(state.get("step", 0))
-    return twin
 
 
 @dataclass
@@ -222,7 +211,6 @@ class Both:
 
 def both(
     spec: PPOSpec,
-    monkeypatch: pytest.MonkeyPatch,
     name: str = "prey",
     *,
     learning_rates: tuple[float, ...] = (3e-4,),
@@ -257,11 +245,18 @@ def both(
     )
     diagnostics = ppo.update(task.agent, optimiser, samples, order, spec)
     for run, twin in enumerate(twins):
-        train(twin, order[:, run], monkeypatch)
+        train(twin, order[:, run])
     return Both(spec, twins, rollout, samples, optimiser.rows, diagnostics)
 
 
-def compare(result: Both, tolerance: float = 2e-6) -> None:
+def compared(spec: PPOSpec, *task: str, **keys: Any) -> Both:
+    """One update by both implementations, in which everything is equal."""
+    result = both(spec, *task, **keys)
+    compare(result)
+    return result
+
+
+def compare(result: Both) -> None:
     """Estimates, parameters, losses and diagnostics of every run equal its twin's."""
     for run, twin in enumerate(result.twins):
         buffer = twin.model.rollout_buffer
@@ -273,7 +268,7 @@ def compare(result: Both, tolerance: float = 2e-6) -> None:
         ):
             # `train` has flattened the buffer environment by environment, as ours are.
             np.testing.assert_allclose(ours[run].numpy(), theirs[:, 0], rtol=1e-5, atol=2e-6)
-        torch.testing.assert_close(result.rows[run], twin.row, rtol=0, atol=tolerance)
+        torch.testing.assert_close(result.rows[run], twin.row, rtol=0, atol=2e-6)
         d = result.diagnostics
         assert int(d.updates[run]) == twin.updates == len(twin.gradient_norms)
         for ours, theirs in (
@@ -297,6 +292,10 @@ def minibatches(spec: PPOSpec) -> int:
     return spec.n_epochs * -(-spec.n_steps * spec.n_envs // spec.batch_size)
 
 
+def spec_of(**keys: Any) -> PPOSpec:
+    return PPOSpec(**{"hidden": HIDDEN, "n_steps": 128, "target_kl": None, **keys})
+
+
 @pytest.mark.parametrize(
     ("task", "keys"),
     [
@@ -311,10 +310,9 @@ def minibatches(spec: PPOSpec) -> int:
         ("point", {"n_steps": 65}),
     ],
 )
-def test_a_full_update(monkeypatch, task, keys):
-    spec = PPOSpec(hidden=HIDDEN, target_kl=None, **keys)
-    result = both(spec, monkeypatch, task)
-    compare(result)
+def test_a_full_update(task, keys):
+    spec = spec_of(**keys)
+    result = compared(spec, task)
     assert int(result.diagnostics.updates[0]) == minibatches(spec)
     before = starting_rows(Task.of(task, SEEDS[:1], 1).agent, SEEDS[:1])[0]
     assert float((result.rows[0] - before).abs().max()) > 5e-4, "the update must move something"
@@ -323,11 +321,10 @@ def test_a_full_update(monkeypatch, task, keys):
 
 
 @pytest.mark.parametrize("name", ["point", "bits"])
-def test_truncations(monkeypatch, name):
+def test_truncations(name):
     """Two environments whose episodes a time limit cuts, the last one at the rollout's end."""
-    spec = PPOSpec(hidden=HIDDEN, n_steps=93, n_envs=2, target_kl=None)
-    result = both(spec, monkeypatch, name, learning_rates=(3e-4, 1e-3))
-    compare(result)
+    spec = spec_of(n_steps=93, n_envs=2)
+    result = compared(spec, name, learning_rates=(3e-4, 1e-3))
     rollout = result.rollout
     assert rollout.cuts is not None and int(rollout.cuts.truncated.sum()) > 30
     assert bool(rollout.terminated.any()) == (name == "bits")
@@ -339,65 +336,51 @@ def test_truncations(monkeypatch, name):
     assert float((wrong - result.samples.advantage).abs().amax()) > 0.01
 
 
-def test_choices_stop_at_the_kl_divergence_too(monkeypatch):
-    spec = PPOSpec(hidden=HIDDEN, n_steps=256, target_kl=0.002)
-    result = both(spec, monkeypatch, "bits", learning_rates=(3e-3,))
-    compare(result)
+def test_choices_stop_at_the_kl_divergence_too():
+    spec = spec_of(n_steps=256, target_kl=0.002)
+    result = compared(spec, "bits", learning_rates=(3e-3,))
     assert 1 < result.twins[0].updates < minibatches(spec)
 
 
 @pytest.mark.parametrize("clip_range_vf", [None, 0.2])
 @pytest.mark.parametrize("ent_coef", [0.0, 0.1])
 @pytest.mark.parametrize(("task", "stale"), [("prey", 0.1), ("bits", 0.2)])
-def test_clips_and_entropy(monkeypatch, task, stale, clip_range_vf, ent_coef):
+def test_clips_and_entropy(task, stale, clip_range_vf, ent_coef):
     """With a stale policy, Gaussian or categorical: clipped from the first minibatch on."""
-    spec = PPOSpec(
-        hidden=HIDDEN,
-        n_steps=128,
-        target_kl=None,
-        clip_range_vf=clip_range_vf,
-        ent_coef=ent_coef,
-        n_epochs=3,
-    )
-    result = both(spec, monkeypatch, task, stale=stale)
-    compare(result)
+    spec = spec_of(clip_range_vf=clip_range_vf, ent_coef=ent_coef, n_epochs=3)
+    result = compared(spec, task, stale=stale)
     assert float(result.diagnostics.clip_fraction[0]) > 0.2
 
 
-def test_the_options_make_a_difference(monkeypatch):
+def test_the_options_make_a_difference():
     """A negative control: each option that parity is shown for changes the parameters."""
-    base = PPOSpec(hidden=HIDDEN, n_steps=128, target_kl=None, n_epochs=3)
-    plain = both(base, monkeypatch, stale=0.1).rows
+    base = spec_of(n_epochs=3)
+    plain = both(base, stale=0.1).rows
     changes = {"clip_range_vf": None, "ent_coef": 0.1, "max_grad_norm": 100.0, "weight_decay": 0.1}
     for change in ({name: value} for name, value in changes.items()):
-        other = both(base.model_copy(update=change), monkeypatch, stale=0.1).rows
+        other = both(base.model_copy(update=change), stale=0.1).rows
         assert float((other - plain).abs().max()) > 1e-4, change
 
 
 @pytest.mark.parametrize("times, stops", [(1.49, False), (1.51, True)])
-def test_the_kl_stop_is_at_one_and_a_half_times_the_target(monkeypatch, times, stops):
+def test_the_kl_stop_is_at_one_and_a_half_times_the_target(times, stops):
     """The target is set so that the largest divergence so far lies just below or just above."""
-    spec = PPOSpec(hidden=HIDDEN, n_steps=256, n_epochs=4, target_kl=None)
-    kls = both(spec, monkeypatch, learning_rates=(1e-3,)).twins[0].kls
+    spec = spec_of(n_steps=256, n_epochs=4)
+    kls = both(spec, learning_rates=(1e-3,)).twins[0].kls
     largest = int(np.argmax(kls))
     assert largest > 0
     spec = spec.model_copy(update={"target_kl": kls[largest] / times})
-    result = both(spec, monkeypatch, learning_rates=(1e-3,))
-    compare(result)
+    result = compared(spec, learning_rates=(1e-3,))
     assert int(result.diagnostics.updates[0]) == (largest if stops else minibatches(spec))
 
 
-def test_a_stop_before_any_update(monkeypatch):
-    spec = PPOSpec(hidden=HIDDEN, n_steps=128, target_kl=0.01)
-    result = both(spec, monkeypatch, stale=0.2)
-    compare(result)
+def test_a_stop_before_any_update():
+    result = compared(spec_of(target_kl=0.01), stale=0.2)
     assert int(result.diagnostics.updates[0]) == 0
 
 
-def test_runs_of_different_learning_rates(monkeypatch):
+def test_runs_of_different_learning_rates():
     """Three runs on one axis, each its own twin; they stop at different times, one not at all."""
-    spec = PPOSpec(hidden=HIDDEN, n_steps=128, n_epochs=6, target_kl=0.001)
-    result = both(spec, monkeypatch, learning_rates=(3e-5, 1e-3, 3e-3))
-    compare(result)
-    updates = [twin.updates for twin in result.twins]
+    spec = spec_of(n_epochs=6, target_kl=0.001)
+    updates = [twin.updates for twin in compared(spec, learning_rates=(3e-5, 1e-3, 3e-3)).twins]
     assert minibatches(spec) == updates[0] > updates[1] > updates[2] > 0
