@@ -1,33 +1,66 @@
 """Relabelled trajectories by plain loops, written from the papers' description, not from the code.
 
 Lists of entries are made one environment at a time.  Both sides receive the same uniform numbers.
+The rollouts are of three kinds.  A walk on a lattice has random outcomes and lengths, so that some
+have no success, no failure or no whole episode; predator-prey's rules judge it.  A point mass and
+bits come from their environments, where a time limit truncates.  Points are near each other and
+bits few, so that goals are achieved by chance; each step's achieved goal differs from the next
+one's: otherwise a goal or reward taken one step off would go unnoticed.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
-from hindsight.replay.rollout import Rollout
+from hindsight.algorithms import ppo
+from hindsight.envs.bit_flipping import BitFlipping
+from hindsight.envs.point_reach import PointReach
+from hindsight.envs.predator_prey import Intercepting, PredatorPrey
+from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.environments.bit_flipping import BitFlippingSpec
+from hindsight.specs.environments.point_reach import PointReachSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 
 GAMMA, LAMBDA = 0.9, 0.8
-Value = Callable[[np.ndarray], float]
+SPEC = PPOSpec(gamma=GAMMA, gae_lambda=LAMBDA)
+CPU = torch.device("cpu")
+KINDS = ("walk", "point", "bits")
+G = 2  # numbers in a goal of a walk
+FAR = 1000.0  # where the goals of walks lie that fail
+MOVES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (2, 1), (-1, 2)], np.float32)
+Value = Callable[..., list[float]]  # of several observations
 
 
 @dataclass(frozen=True)
 class Rules:
     """A task: how near a goal is achieved, the reward for it, and whether it ends the episode."""
 
-    g: int  # numbers in a goal
     near: float
     rewards: tuple[float, float]  # for a step that does not achieve the goal, and one that does
     success_ends: bool
+    box: float | None  # the goals lie in it; None: they are bits
 
     def achieves(self, achieved: np.ndarray, goal: np.ndarray) -> bool:
         return math.dist(achieved, goal) <= self.near
+
+    def contains(self, goal: np.ndarray, share: float = 1.0) -> bool:
+        """Whether a goal lies in this share of the space."""
+        if self.box is None:
+            return all(x / share in (0, 1) for x in goal)
+        return max(map(abs, goal)) <= share * self.box
+
+    def anywhere(self, numbers: np.ndarray) -> np.ndarray:
+        """A uniform goal."""
+        return numbers >= 0.5 if self.box is None else (2 * numbers - 1) * np.float32(self.box)
 
 
 @dataclass
@@ -39,6 +72,203 @@ class Entry:
     reward: float
     success: bool
     start: bool
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """A rollout that may begin in the middle of episodes, its task, and an agent for values."""
+
+    rollout: Rollout
+    task: Any
+    rules: Rules
+    agent: ppo.ActorCritic
+    rows: Tensor
+    seeds: list[int]
+
+    @property
+    def g(self) -> int:
+        return self.rollout.next_achieved.shape[-1]
+
+    def segments(self) -> Iterator[tuple[int, int, int, int, bool]]:
+        """Run and environment, first and last step, and whether it is a whole episode."""
+        for run, env in np.ndindex(*self.rollout.rewards.shape[:2]):
+            for segment in segments(self.rollout, run, env):
+                yield run, env, *segment
+
+    def value(self, run: int) -> Value:
+        return partial(self._value, self.agent.split(self.rows[run : run + 1])[1])
+
+    def _value(self, row: Tensor, *obs: np.ndarray) -> list[float]:
+        return self.agent.value(row, torch.from_numpy(np.array(obs))[None])[0, :, 0].tolist()
+
+    def estimated(self, paths: Trajectories) -> Tensor:
+        """Advantages [run, path, step], rewards at truncations included."""
+        samples = ppo.estimate(self.agent, self.rows, paths, SPEC)
+        return samples.advantage.view(paths.rewards.shape)
+
+    def points(self, run: int, env: int, a: int, b: int) -> list[np.ndarray]:
+        """Where an episode was: its start, and where each action led."""
+        after = self.rollout.next_achieved[run, env, a : b + 1].numpy()
+        return [self.rollout.obs[run, env, a, : self.g].numpy(), *after]
+
+    def copy_of(
+        self, run: int, env: int, span: tuple[int, int], goal: np.ndarray, cut: bool = False
+    ) -> tuple[list[Entry], float]:
+        """An episode under another goal, and the value that follows it.
+
+        cut: it ends with its success, whatever the task says.
+        """
+        rules = replace(self.rules, success_ends=self.rules.success_ends or cut)
+        entries = described_copy(self.rollout, run, env, span, goal, rules)
+        if entries[-1].success and rules.success_ends:
+            return entries, 0.0
+        if self.rollout.cuts is None:  # the limit of predator-prey is a failure
+            entries[-1].reward = -1.0
+            return entries, 0.0
+        following = with_desired(self.rollout.cuts.next_obs[run, env, span[1]], goal)
+        return entries, self.value(run)(following)[0]
+
+
+def task_of(box: float, distance: float) -> Intercepting:
+    spec = PredatorPreySpec(n_dims=G, grid_size=box, interception_distance=distance)
+    return Intercepting(spec)
+
+
+def rollout_of(
+    paths: list[list[list[tuple[np.ndarray, bool]]]],
+    steps: int,
+    begins: list[list[bool]],
+    task: Intercepting,
+) -> Rollout:
+    """Episodes (points [T + 1, 2], whether it succeeds) of each run and environment.
+
+    The last one of an environment is cut where the rollout ends.
+    """
+    rng = np.random.default_rng(0)
+    size = (len(paths), len(paths[0]), steps)
+    obs = rng.integers(-6, 7, (size[0], size[1], steps + 1, 3 * G)).astype(np.float32)
+    following = np.zeros((*size, G), np.float32)
+    terminated, starts = np.zeros(size, bool), np.zeros(size, bool)
+    for run, env in np.ndindex(*size[:2]):
+        t = 0
+        for points, succeeds in paths[run][env]:
+            starts[run, env, t] = t > 0 or begins[run][env]
+            n = min(len(points) - 1, steps - t)
+            obs[run, env, t : t + n + 1, :G] = points[: n + 1]
+            obs[run, env, t : t + n, G : 2 * G] = points[-1] if succeeds else FAR
+            following[run, env, t : t + n] = points[1 : n + 1]
+            t += n
+            terminated[run, env, t - 1] = n == len(points) - 1
+            if t == steps:
+                break
+        assert t == steps, "the episodes must fill the rollout"
+        obs[run, env, steps, :G] = 0
+    every, after, ended = map(torch.from_numpy, (obs, following, terminated))
+    rewards, success = task.reward(after, every[:, :, :-1, G : 2 * G], ended)
+    # A walk that passes its goal goes on: its outcome is that of its end.
+    success &= ended
+    rewards = success.float() - (ended & ~success).float()
+    actions = torch.from_numpy(rng.standard_normal((*size, G)).astype(np.float32))
+    return Rollout(
+        every[:, :, :-1], actions, after, rewards, ended, success,
+        torch.from_numpy(starts), every[:, :, -1],
+    )  # fmt: skip
+
+
+def walk(rng: np.random.Generator, steps: int, box: float) -> np.ndarray:
+    """Points [steps + 1, 2] on the lattice and in the box, each different from the one before."""
+    points = [rng.integers(-1, 2, G).astype(np.float32)]
+    while len(points) <= steps:
+        new = points[-1] + MOVES[rng.integers(len(MOVES))]
+        if np.abs(new).max() <= box:
+            points.append(new)
+    return np.array(points)
+
+
+def walks(draw: st.DrawFn, runs: int) -> tuple[Rollout, Intercepting, Rules]:
+    """Several environments, with equal or mixed outcomes, cut at the end or not.
+
+    Some episodes move by 0.0013 at a time only, so that the filter leaves them out unless they are
+    long.
+    """
+    envs, steps = draw(st.integers(1, 3)), draw(st.integers(1, 20))
+    box = draw(st.sampled_from([3.0, 10.0]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    succeeding = draw(st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+    longest, still = draw(st.integers(1, 12)), draw(st.sampled_from([0.0, 0.5]))
+    exactly, cut = draw(st.booleans()), draw(st.booleans())
+    paths, begins = [], []
+    for _ in range(runs):
+        paths.append([])
+        begins.append([not cut or bool(rng.integers(2)) for _ in range(envs)])
+        for _ in range(envs):
+            left, episodes = steps, []
+            while left > 0:
+                length = int(rng.integers(1, longest + 1))
+                length = min(length, left) if exactly else length
+                points = walk(rng, length, box)
+                if rng.random() < still:
+                    points = points[0] + np.float32(0.0013) * (points - points[0])
+                episodes.append((points, bool(rng.random() < succeeding)))
+                left -= length
+            paths[-1].append(episodes)
+    distance = float(rng.choice([0.5, 1.0, 1.45]))
+    task = task_of(box, distance)
+    rules = Rules(distance, (0.0, 1.0), success_ends=True, box=box)
+    return rollout_of(paths, steps, begins, task), task, rules
+
+
+def environment_of(draw: st.DrawFn, kind: str, seeds: list[int]) -> tuple[Any, Rules]:
+    limit, envs = draw(st.integers(1, 6)), draw(st.integers(1, 2))
+    if kind == "point":
+        # At most 0.15 per step; the threshold is a little more than half of that.
+        spec = PointReachSpec(max_steps=limit, dt=0.15, threshold=0.11)
+        rules = Rules(0.11, (-1.0, 0.0), success_ends=False, box=spec.range)
+        return PointReach(spec, seeds, envs), rules
+    bits = BitFlippingSpec(n_bits=draw(st.integers(2, 3)), max_steps=limit)
+    return BitFlipping(bits, seeds, envs), Rules(0.0, (-1.0, 0.0), success_ends=True, box=None)
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: str, least_runs: int = 1) -> Case:
+    runs, seed = draw(st.integers(least_runs, 3)), draw(st.integers(0, 2**16))
+    seeds = list(range(seed, seed + runs))
+
+    def rows_of(agent: ppo.ActorCritic) -> Tensor:
+        rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
+        return rows + 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+
+    if kind == "walk":
+        agent = ppo.ActorCritic.of(3 * G, G, (6,))
+        # Observations are large: smaller parameters keep the values apart.
+        return Case(*walks(draw, runs), agent, 0.2 * rows_of(agent), seeds)
+    env, rules = environment_of(draw, kind, seeds)
+    discrete = env.n_choices is not None
+    outputs = env.n_choices if discrete else env.action_size
+    agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), discrete)
+    rows, steps, before = rows_of(agent), draw(st.integers(1, 16)), draw(st.integers(0, 3))
+    noise = np.random.default_rng(seed).gumbel(size=(3 + steps, *env.elapsed.shape, outputs))
+    noise = torch.from_numpy(noise.astype(np.float32))
+    if before:
+        ppo.collect(env, agent, rows, noise[:before])
+    rollout = ppo.collect(env, agent, rows, noise[3:])
+    return Case(rollout, env.task, rules, agent, rows, seeds)
+
+
+def of_untrained_policies(noise: Tensor) -> tuple[PredatorPrey, Rollout]:
+    """A rollout of untrained policies in the default environment; noise [step, run, 1, 3]."""
+    seeds = list(range(noise.shape[1]))
+    env = PredatorPrey(PredatorPreySpec(), seeds)
+    agent = ppo.ActorCritic.of(env.observation_size, env.action_size, (8, 8))
+    rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
+    env.prepare_rollout(1, len(noise))
+    return env, ppo.collect(env, agent, rows, noise)
+
+
+# --- copies ---------------------------------------------------------------------------------------
 
 
 def segments(rollout: Rollout, run: int, env: int) -> list[tuple[int, int, bool]]:
@@ -80,12 +310,12 @@ def moves_away(goals: np.ndarray) -> bool:
 
 
 def released_list(
-    rollout: Rollout, run: int, env: int, spec: HindsightSpec, uniform: Tensor, rules: Rules
+    case: Case, run: int, env: int, spec: HindsightSpec, uniform: Tensor
 ) -> tuple[list[Entry], list[int]]:
     """The list of copies of one environment, and the place in the rollout of each (t k + copy)."""
-    achieved = rollout.obs[run, env, :, : rules.g].numpy()
+    achieved = case.rollout.obs[run, env, :, : case.g].numpy()
     entries, places = [], []
-    parts = segments(rollout, run, env)
+    parts = segments(case.rollout, run, env)
     if spec.only_if_moved:
         parts = [part for part in parts[:-1] if moves_away(achieved[part[0] : part[1] + 1])]
     for a, b, _ in parts:
@@ -94,7 +324,7 @@ def released_list(
                 u = float(uniform[run, env, t, copy])
                 lowest = {"final": b, "future": t, "episode": a}[spec.strategy]
                 goal = achieved[lowest + math.floor(u * (b - lowest + 1))]
-                entries.append(entry(rollout, (run, env, t), achieved[t], goal, rules))
+                entries.append(entry(case.rollout, (run, env, t), achieved[t], goal, case.rules))
                 places.append(t * spec.k + copy)
     return entries, places
 
@@ -114,7 +344,7 @@ def described_copy(
 
 def advantages(entries: list[Entry], value: Value, after: float) -> list[float]:
     """Generalised advantages of one trajectory, after which there is a value (0: it terminated)."""
-    values = [*(value(e.obs) for e in entries), after]
+    values = [*value(*(e.obs for e in entries)), after]
     result, running = [0.0] * len(entries), 0.0
     for t in reversed(range(len(entries))):
         delta = entries[t].reward + GAMMA * values[t + 1] - values[t]
@@ -133,5 +363,39 @@ def released_advantages(entries: list[Entry], value: Value) -> list[float]:
         starts = (i for i in range(first + 1, len(entries)) if entries[i].start)
         part = entries[first : next(starts, len(entries))]
         at_end = first + len(part) == len(entries) and not part[-1].success
-        expected += advantages(part, value, value(part[-1].obs) if at_end else 0.0)
+        expected += advantages(part, value, value(part[-1].obs)[0] if at_end else 0.0)
     return expected
+
+
+def assert_copy(
+    case: Case,
+    paths: Trajectories,
+    advantage: Tensor,
+    where: tuple[int, int],
+    span: tuple[int, int],
+    expected: tuple[list[Entry], float],
+    first: int | None = None,
+) -> None:
+    """The path holds exactly this trajectory between the first and the last step of an episode.
+
+    first: what comes before this step is not learned from.
+    """
+    (run, path), (a, b), (entries, after) = where, span, expected
+    skipped, n = 0 if first is None else first - a, len(entries)
+    assert paths.valid[run, path, a : b + 1].tolist() == [
+        skipped <= i < n for i in range(b + 1 - a)
+    ]
+    here = slice(a + skipped, a + n)
+    kept = entries[skipped:]
+    if not kept:
+        return
+    for found, wanted in (
+        (paths.obs, [e.obs for e in kept]),
+        (paths.actions, [e.action for e in kept]),
+        (paths.rewards, [e.reward for e in kept]),
+        (paths.success, [e.success for e in kept]),
+        (paths.ends, [False] * (len(kept) - 1) + [True]),
+    ):
+        np.testing.assert_array_equal(found[run, path, here].numpy(), np.array(wanted))
+    known = advantages(entries, case.value(run), after)[skipped:]
+    np.testing.assert_allclose(advantage[run, path, here].numpy(), known, rtol=0, atol=1e-5)

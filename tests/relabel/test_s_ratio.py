@@ -1,13 +1,11 @@
 """Shares of successes against plain loops and brute force, written from the papers' description.
 
 The references walk over lists of episodes, one run at a time, with the same uniform draws.
-Episodes are walks on a lattice with random outcomes, so some rollouts have no success, no failure
-or no whole episode.
 """
 
 import itertools
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,23 +14,55 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
+from torch import Tensor
 
-from hindsight.algorithms import ppo
-from hindsight.envs.predator_prey import Intercepting, PredatorPrey
 from hindsight.relabel import s_ratio
 from hindsight.relabel.on_policy import Draws
-from hindsight.replay.rollout import Rollout, Trajectories
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.replay.rollout import Trajectories
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick
-from tests.relabel.reference import segments
+from tests.relabel.reference import (
+    CPU,
+    KINDS,
+    Case,
+    Entry,
+    G,
+    assert_copy,
+    cases,
+    entry,
+    of_untrained_policies,
+    rollout_of,
+    task_of,
+)
 
-CPU = torch.device("cpu")
-G = 2  # numbers in a goal
-FAR = 1000.0  # where the goals of episodes lie that fail
 SHARES = [i / 20 for i in range(21)]
+TARGETS = st.lists(st.sampled_from(SHARES), min_size=3, max_size=3)  # of up to three runs
 DISTANCES = [1.1, 1.5, 2.0, 4.0, 8.0]
+FAILURES = st.sampled_from([("untargeted", 1.1), *(("targeted", d) for d in DISTANCES)])
+
+
+def balanced(
+    case: Case, spec: HindsightSpec, target: Sequence[float], runs: Sequence[int] | None = None
+) -> tuple[Trajectories, Trajectories]:
+    """Real trajectories and copies of some runs, all by default."""
+    runs = range(len(case.seeds)) if runs is None else runs
+    draws = Draws([case.seeds[run] for run in runs], 1, CPU)
+    rollout = case.rollout.select(torch.tensor(runs))
+    targets = torch.tensor([target[run] for run in runs])
+    return s_ratio.BALANCE[spec.fidelity](rollout, spec, case.task, targets, draws)
+
+
+def tensors(of: Any) -> dict[str, Tensor]:
+    """Those of a rollout or of trajectories, by name."""
+    every = vars(of) | (of.cuts._asdict() if of.cuts is not None else {})
+    return {name: x for name, x in every.items() if isinstance(x, Tensor)}
+
+
+def share_spec(kind: str, fidelity: Any, failures: tuple[Any, float]) -> HindsightSpec:
+    # Goals at a distance are no bits.
+    how, away = ("untargeted", 1.1) if kind == "bits" else failures
+    return HindsightSpec(s_ratio=0.5, fidelity=fidelity, failures=how, failure_distance=away)
 
 
 # --- how many of each kind ------------------------------------------------------------------------
@@ -89,266 +119,107 @@ def test_quota_is_the_best_of_all_choices():
         assert_best(share, (kept, failed), possible[case[:4]])
 
 
-# --- rollouts -------------------------------------------------------------------------------------
-
-MOVES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (2, 1), (-1, 2)], np.float32)
-
-
-def task_of(box: float, distance: float) -> Intercepting:
-    spec = PredatorPreySpec(n_dims=G, grid_size=box, interception_distance=distance)
-    return Intercepting(spec)
-
-
-def rollout_of(
-    paths: list[list[list[tuple[np.ndarray, bool]]]],
-    steps: int,
-    begins: list[list[bool]],
-    task: Intercepting,
-    seed: int = 0,
-) -> Rollout:
-    """Episodes (points [T + 1, 2], whether it succeeds) of each run and environment.
-
-    The last one of an environment is cut where the rollout ends.
-    """
-    rng = np.random.default_rng(seed)
-    size = (len(paths), len(paths[0]), steps)
-    obs = rng.integers(-6, 7, (size[0], size[1], steps + 1, 3 * G)).astype(np.float32)
-    following = np.zeros((*size, G), np.float32)
-    terminated, starts = np.zeros(size, bool), np.zeros(size, bool)
-    for run, env in np.ndindex(*size[:2]):
-        t = 0
-        for points, succeeds in paths[run][env]:
-            starts[run, env, t] = t > 0 or begins[run][env]
-            n = min(len(points) - 1, steps - t)
-            obs[run, env, t : t + n + 1, :G] = points[: n + 1]
-            obs[run, env, t : t + n, G : 2 * G] = points[-1] if succeeds else FAR
-            following[run, env, t : t + n] = points[1 : n + 1]
-            t += n
-            terminated[run, env, t - 1] = n == len(points) - 1
-            if t == steps:
-                break
-        assert t == steps, "the episodes must fill the rollout"
-        obs[run, env, steps, :G] = 0
-    every, after, ended = map(torch.from_numpy, (obs, following, terminated))
-    rewards, success = task.reward(after, every[:, :, :-1, G : 2 * G], ended)
-    # A walk that passes its goal goes on: its outcome is that of its end.
-    success &= ended
-    rewards = success.float() - (ended & ~success).float()
-    actions = torch.from_numpy(rng.standard_normal((*size, G)).astype(np.float32))
-    return Rollout(
-        every[:, :, :-1], actions, after, rewards, ended, success,
-        torch.from_numpy(starts), every[:, :, -1],
-    )  # fmt: skip
-
-
-def walk(rng: np.random.Generator, steps: int, box: float) -> np.ndarray:
-    """Points [steps + 1, 2] on the lattice and in the box, each different from the one before."""
-    points = [rng.integers(-1, 2, G).astype(np.float32)]
-    while len(points) <= steps:
-        new = points[-1] + MOVES[rng.integers(len(MOVES))]
-        if np.abs(new).max() <= box:
-            points.append(new)
-    return np.array(points)
-
-
-@dataclass
-class Case:
-    """A rollout, its box and distance, its runs' targets and seeds."""
-
-    rollout: Rollout
-    box: float
-    distance: float
-    target: list[float]
-    seeds: list[int]
-    iteration: int
-
-    @property
-    def task(self) -> Intercepting:
-        return task_of(self.box, self.distance)
-
-    def balanced(self, spec: HindsightSpec) -> tuple[Trajectories, Trajectories]:
-        draws, target = Draws(self.seeds, self.iteration, CPU), torch.tensor(self.target)
-        return s_ratio.BALANCE[spec.fidelity](self.rollout, spec, self.task, target, draws)
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """Several runs and environments, with equal or mixed outcomes, cut at the end or not."""
-    runs, envs, steps = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 20))
-    box = draw(st.sampled_from([3.0, 10.0]))
-    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    succeeding = draw(st.sampled_from([0.0, 0.2, 0.5, 1.0]))
-    longest = draw(st.integers(1, 12))
-    exactly, cut = draw(st.booleans()), draw(st.booleans())
-    paths, begins = [], []
-    for _ in range(runs):
-        paths.append([])
-        begins.append([not cut or bool(rng.integers(2)) for _ in range(envs)])
-        for _ in range(envs):
-            left, episodes = steps, []
-            while left > 0:
-                length = int(rng.integers(1, longest + 1))
-                length = min(length, left) if exactly else length
-                episodes.append((walk(rng, length, box), bool(rng.random() < succeeding)))
-                left -= length
-            paths[-1].append(episodes)
-    distance = float(rng.choice([0.5, 1.0, 1.45]))
-    target = [draw(st.sampled_from(SHARES)) for _ in range(runs)]
-    seeds = rng.permutation(1000)[:runs].tolist()
-    rollout = rollout_of(paths, steps, begins, task_of(box, distance))
-    return Case(rollout, box, distance, target, seeds, draw(st.integers(1, 9)))
-
-
-#: Where nothing is truncated there are no cuts.
-TENSORS = [field.name for field in fields(Trajectories) if field.name != "cuts"]
-FAILURES = st.sampled_from([("untargeted", 1.1), *(("targeted", d) for d in DISTANCES)])
-
-
 # --- described ------------------------------------------------------------------------------------
 
 
-def points_of(rollout: Rollout, run: int, env: int, a: int, b: int) -> list[list[float]]:
-    """Where an episode was: its start, and where each action led."""
-    after = rollout.next_achieved[run, env, a : b + 1].tolist()
-    return [rollout.obs[run, env, a, :G].tolist(), *after]
-
-
 def failure_goal(
-    case: Case, spec: HindsightSpec, run: int, points: list[list[float]], numbers: np.ndarray
-) -> list[float] | None:
-    """The first of a hundred goals that is in the box and far from every point."""
-    r = case.distance
+    case: Case, spec: HindsightSpec, points: list[np.ndarray], numbers: np.ndarray
+) -> np.ndarray | None:
+    """The first of a hundred goals that is in the space and far from every point."""
+    r = case.task.threshold
     for u in numbers:
-        goal = [(2 * x - 1) * case.box for x in u]
+        goal = case.rules.anywhere(u)
         if spec.failures == "targeted":
-            normal = [float(ndtri(x)) for x in u]
-            away = spec.failure_distance * r / math.hypot(*normal)
-            goal = [x + away * z for x, z in zip(points[-1], normal, strict=True)]
-        if max(map(abs, goal)) <= case.box and min(math.dist(goal, p) for p in points) > r:
+            normal = ndtri(u)
+            goal = points[-1] + spec.failure_distance * r * normal / np.linalg.norm(normal)
+        if case.rules.contains(goal) and min(math.dist(goal, p) for p in points) > r:
             return goal
     return None
 
 
-@dataclass
-class Episode:
-    """One whole episode of a rollout, and the goal of its copy as a failure."""
-
-    env: int
-    a: int
-    b: int
-    goal: list[float] | None
-
-
-def episodes_of(case: Case, spec: HindsightSpec) -> list[list[Episode]]:
-    """Every run's whole episodes."""
-    rollout = case.rollout
-    places = [
-        [
-            (env, a, b)
-            for env in range(rollout.rewards.shape[1])
-            for a, b, whole in segments(rollout, run, env)
-            if whole
-        ]
-        for run in range(len(case.seeds))
-    ]
-    draw, (_, envs, steps) = Draws(case.seeds, case.iteration, CPU), rollout.rewards.shape
+def failure_goals(case: Case, spec: HindsightSpec) -> dict[tuple[int, int, int], Any]:
+    """Of the whole episodes (run, environment, first step)."""
+    whole = [place[:4] for place in case.segments() if place[4]]
+    of_runs = [[place for place in whole if place[0] == run] for run in range(len(case.seeds))]
+    draw, (_, envs, steps) = Draws(case.seeds, 1, CPU), case.rollout.rewards.shape
     draw(3, envs * steps)  # who is chosen
-    numbers = draw(max(map(len, places)), 100, G).double().numpy()
-    return [
-        [
-            Episode(*place, failure_goal(case, spec, run, points_of(rollout, run, *place), u))
-            for place, u in zip(each, numbers[run], strict=False)
-        ]
-        for run, each in enumerate(places)
-    ]
+    numbers = draw(max(map(len, of_runs)), 100, case.g).double().numpy()
+    return {
+        place[:3]: failure_goal(case, spec, case.points(*place), u)
+        for places, each in zip(of_runs, numbers, strict=True)
+        for place, u in zip(places, each, strict=False)
+    }
 
 
-def assert_success(case: Case, copies: Trajectories, run: int, e: Episode) -> None:
-    """The copy pursues the episode's last point and ends, with +1, when it first reaches it."""
-    r, points = case.distance, points_of(case.rollout, run, e.env, e.a, e.b)
-    reached = [math.dist(p, points[-1]) <= r for p in points[1:]]
-    n = reached.index(True) + 1
-    here = slice(e.a, e.a + n)
-    assert copies.valid[run, e.env, e.a : e.b + 1].tolist() == [True] * n + [False] * (
-        e.b + 1 - e.a - n
-    )
-    assert copies.obs[run, e.env, here, G : 2 * G].tolist() == [points[-1]] * n
-    assert copies.rewards[run, e.env, here].tolist() == [0.0] * (n - 1) + [1.0]
-    assert copies.ends[run, e.env, here].tolist() == [False] * (n - 1) + [True]
-
-
-def assert_failure(case: Case, copies: Trajectories, run: int, e: Episode, away: float) -> None:
-    """The whole copy pursues one goal, which no point comes near, and ends with -1."""
-    r, points = case.distance, points_of(case.rollout, run, e.env, e.a, e.b)
-    n, here = e.b + 1 - e.a, slice(e.a, e.b + 1)
-    goals = copies.obs[run, e.env, here, G : 2 * G].tolist()
-    assert goals == [goals[0]] * n
-    assert max(map(abs, goals[0])) <= case.box
-    assert min(math.dist(goals[0], p) for p in points) > r
-    assert e.goal is not None, "the episode cannot fail"
-    np.testing.assert_allclose(goals[0], e.goal, rtol=0, atol=2e-4)
-    if away:
-        assert math.dist(goals[0], points[-1]) == pytest.approx(away * r, abs=1e-5)
-    assert copies.valid[run, e.env, here].all()
-    assert copies.rewards[run, e.env, here].tolist() == [0.0] * (n - 1) + [-1.0]
-    assert copies.ends[run, e.env, here].tolist() == [False] * (n - 1) + [True]
-
-
-@given(cases(), FAILURES)
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data(), TARGETS, FAILURES)
 @quick(60)
-def test_described_is_the_walk_over_episodes(case, failures):
-    kind, away = failures
-    spec = HindsightSpec(s_ratio=0.5, failures=kind, failure_distance=away, fidelity="described")
-    rollout = case.rollout
-    assert rollout.cuts is None
-    parts = {name: x for name, x in vars(rollout).items() if x is not None}
-    before = {name: x.clone() for name, x in parts.items()}
-    real, copies = case.balanced(spec)
-    for name, x in parts.items():
+def test_described_is_the_walk_over_episodes(kind, data, target, failures):
+    """Failures are bootstrapped where a time limit ended the episode."""
+    case = data.draw(cases(kind))
+    spec, rollout, g = share_spec(kind, "described", failures), case.rollout, case.g
+    before = {name: x.clone() for name, x in tensors(rollout).items()}
+    real, copies = balanced(case, spec, target)
+    for name, x in tensors(rollout).items():
         assert torch.equal(x, before[name]), name
-    plain = Trajectories.real(rollout)
-    for name in TENSORS:
-        if name != "valid":  # each real step there is once, as it happened
-            assert torch.equal(getattr(real, name), getattr(plain, name))
-    assert copies.valid.shape == real.valid.shape, "and once more as a copy"
-    assert torch.equal(copies.actions, rollout.actions)
-    changed = [*range(G), *range(2 * G, 3 * G)]
-    assert torch.equal(copies.obs[..., changed], rollout.obs[..., changed])
+    plain, advantage = Trajectories.real(rollout), case.estimated(copies)
+    for name in ("obs", "actions", "rewards", "success", "ends", "last_obs"):
+        # Each real step there is once, as it happened, and once more as a copy.
+        assert torch.equal(getattr(real, name), getattr(plain, name))
+    assert copies.valid.shape == real.valid.shape
+    assert torch.equal(copies.obs[..., :g], rollout.obs[..., :g])
+    assert torch.equal(copies.obs[..., 2 * g :], rollout.obs[..., 2 * g :])
 
-    logged = success_counts(real) + success_counts(copies)
-    for run, episodes in enumerate(episodes_of(case, spec)):
-        # What the rollout cuts has no outcome: it stays, and has no copy.
-        there = torch.ones_like(rollout.starts[run])
-        for e in episodes:
-            there[e.env, e.a : e.b + 1] = False
-        assert real.valid[run][there].all() and not copies.valid[run][there].any()
-        heads = [
-            bool(rollout.success[run, env, b])
-            for env in range(rollout.rewards.shape[1])
-            for a, b, whole in segments(rollout, run, env)
-            if rollout.terminated[run, env, b] and not whole
-        ]
-        kept, outcomes = [0, 0], [0, 0]
-        for e in episodes:
-            succeeded = bool(rollout.success[run, e.env, e.b])
-            outcomes[not succeeded] += 1
-            valid = real.valid[run, e.env, e.a : e.b + 1]
-            assert valid.all() or not valid.any(), "an episode is kept or dropped whole"
-            kept[not succeeded] += bool(valid.any())
-            if not copies.valid[run, e.env, e.a : e.b + 1].any():
-                continue
-            goal = copies.obs[run, e.env, e.a, G : 2 * G].tolist()
-            if goal == rollout.next_achieved[run, e.env, e.b].tolist():
-                assert_success(case, copies, run, e)
-                kept[0] += 1
-            else:
-                assert_failure(case, copies, run, e, away if kind == "targeted" else 0)
-                kept[1] += 1
-        can_fail = sum(e.goal is not None for e in episodes)
-        possible = choices((outcomes[0], outcomes[1]), len(episodes), can_fail)
-        assert_best(float(np.float32(case.target[run])), (kept[0], kept[1]), possible)
-        # The column of the log also counts the ends of episodes that began before the rollout.
-        assert logged[:, run].tolist() == [kept[0] + sum(heads), sum(kept) + len(heads)]
+    goals = failure_goals(case, spec)
+    kept, outcomes, heads = np.zeros((3, len(case.seeds), 2), int)
+    for run, env, a, b, whole in case.segments():
+        here = (run, env, slice(a, b + 1))
+        reached = rollout.next_achieved[run, env, b].numpy()
+        succeeded = case.rules.achieves(reached, rollout.obs[run, env, b, g : 2 * g].numpy())
+        if not whole:  # what the rollout cuts has no outcome: it stays, and has no copy
+            assert real.valid[here].all() and not copies.valid[here].any()
+            heads[run, int(not succeeded)] += bool(rollout.over[run, env, b])
+            continue
+        outcomes[run, int(not succeeded)] += 1
+        assert real.valid[here].all() or not real.valid[here].any(), "kept or dropped whole"
+        kept[run, int(not succeeded)] += bool(real.valid[here].any())
+        if not copies.valid[here].any():
+            continue
+        goal = copies.obs[run, env, a, g : 2 * g].numpy()
+        expected = case.copy_of(run, env, (a, b), goal)
+        assert_copy(case, copies, advantage, (run, env), (a, b), expected)
+        fails = not (goal == reached).all()
+        kept[run, int(fails)] += 1
+        if fails:
+            assert case.rules.contains(goal) and not any(e.success for e in expected[0])
+            assert goals[run, env, a] is not None, "the episode cannot fail"
+            np.testing.assert_allclose(goal, goals[run, env, a], rtol=0, atol=2e-4)
+            if spec.failures == "targeted":
+                away = spec.failure_distance * case.task.threshold
+                assert math.dist(goal, reached) == pytest.approx(away, abs=1e-5)
+    ends = case.task.terminates_on_success
+    logged = success_counts(real, ends) + success_counts(copies, ends)
+    # The column of the log also counts the ends of episodes that began before the rollout.
+    counted = kept + heads
+    assert logged.tolist() == [counted[:, 0].tolist(), counted.sum(1).tolist()]
+    for run, each in enumerate(outcomes.tolist()):
+        can_fail = sum(goal is not None for place, goal in goals.items() if place[0] == run)
+        possible = choices(tuple(each), sum(each), can_fail)
+        assert_best(float(np.float32(target[run])), tuple(kept[run].tolist()), possible)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fidelity", ["released", "described"])
+@given(st.data(), TARGETS, FAILURES)
+@quick(60)
+def test_a_run_among_others_is_that_run_alone(kind, fidelity, data, target, failures):
+    case = data.draw(cases(kind, least_runs=2))
+    spec, last = share_spec(kind, fidelity, failures), len(case.seeds) - 1
+    among, alone = balanced(case, spec, target), balanced(case, spec, target, [last])
+    for one, several in zip(map(tensors, alone), map(tensors, among), strict=True):
+        assert one.keys() == several.keys()
+        for name, x in one.items():
+            assert torch.equal(x, several[name][last:]), name
 
 
 def straight(n: int, succeeds: bool) -> tuple[np.ndarray, bool]:
@@ -421,25 +292,13 @@ def test_an_episode_that_cannot_fail_is_no_failure():
 # --- released -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Entry:
-    """One sample of the authors' list."""
-
-    obs: np.ndarray
-    action: np.ndarray
-    reward: float
-    start: bool
-    priority: float
-    kept: bool = True
-
-
-def trajectories(entries: list[Entry]) -> list[list[Entry]]:
-    """The list, cut before each start."""
-    parts: list[list[Entry]] = []
-    for entry in entries:
-        if entry.start or not parts:
+def trajectories(entries: list[Entry]) -> list[list[int]]:
+    """Places of the list, cut before each start."""
+    parts: list[list[int]] = []
+    for i, each in enumerate(entries):
+        if each.start or not parts:
             parts.append([])
-        parts[-1].append(entry)
+        parts[-1].append(i)
     return parts
 
 
@@ -452,89 +311,81 @@ def dropped(target: float, successes: int, failures: int) -> tuple[int, int]:
     return count, 0
 
 
-def released_lists(case: Case) -> list[list[list[Entry]]]:
-    """[run][env], the list that each run learns from: the rollout, then its copies."""
-    rollout, result = case.rollout, []
-    runs, envs, steps = rollout.rewards.shape
-    draw = Draws(case.seeds, case.iteration, CPU)
-    coins, goals = draw(envs, steps).numpy(), draw(envs, steps, G).numpy()
-    priorities = draw(2 * envs * steps).view(runs, envs, 2 * steps).numpy()
-    obs, actions = rollout.obs.numpy(), rollout.actions.numpy()
-    for run in range(runs):
-        parts = [segments(rollout, run, env) for env in range(envs)]
+def released_lists(case: Case, target: Sequence[float]) -> list[list[list[tuple[Entry, bool]]]]:
+    """[run][env], the list that each run learns from, rollout and copies; what is kept."""
+    rollout, g, result = case.rollout, case.g, []
+    _, envs, steps = rollout.rewards.shape
+    draw = Draws(case.seeds, 1, CPU)
+    coins, goals = draw(envs, steps).numpy(), draw(envs, steps, g).numpy()
+    priorities = draw(2 * envs * steps).view(-1, envs, 2 * steps).numpy()
+    for run in range(len(case.seeds)):
+        parts = [
+            [place[1:4] for place in case.segments() if place[:2] == (run, env)]
+            for env in range(envs)
+        ]
         terminal = [
             float(rollout.rewards[run, env, b])
-            for env in range(envs)
-            for a, b, _ in parts[env]
+            for env, a, b in itertools.chain(*parts)
             if rollout.starts[run, env, a] and b < steps - 1
         ]
         # Without an episode to go by, A is 1/2 (the authors' mean of nothing is not a number).
         share_now = (np.mean(terminal) + 1) / 2 if terminal else 0.5
-        probability = min(max(2 * case.target[run] - share_now, 0.0), 1.0)
-        lists: list[list[Entry]] = []
+        probability = min(max(2 * target[run] - share_now, 0.0), 1.0)
+        lists, counted = [], []
         for env in range(envs):
-            entries = [
-                Entry(
-                    obs[run, env, t],
-                    actions[run, env, t],
-                    float(rollout.rewards[run, env, t]),
-                    bool(rollout.starts[run, env, t]),
-                    float(priorities[run, env, t]),
-                )
-                for t in range(steps)
-            ]
-            for a, b, _ in parts[env]:
+            entries = []
+            for t in range(steps):
+                obs, action = rollout.obs[run, env, t].numpy(), rollout.actions[run, env, t].numpy()
+                reward, start = float(rollout.rewards[run, env, t]), rollout.starts[run, env, t]
+                entries.append(Entry(obs, action, reward, False, bool(start)))
+            for _, a, b in parts[env]:
                 is_final = coins[run, env, a] < probability
                 for t in range(a, b + 1):
-                    anywhere = (2 * goals[run, env, t] - 1) * np.float32(case.box)
-                    goal = obs[run, env, b, :G] if is_final else anywhere
-                    changed = obs[run, env, t].copy()
-                    changed[G : 2 * G] = goal
-                    near = math.dist(changed[:G], goal) <= case.distance
-                    priority = float(priorities[run, env, steps + t])
-                    entries.append(
-                        Entry(changed, actions[run, env, t], float(near), t == a, priority)
-                    )
+                    anywhere = case.rules.anywhere(goals[run, env, t])
+                    goal = rollout.obs[run, env, b, :g].numpy() if is_final else anywhere
+                    achieved = rollout.obs[run, env, t, :g].numpy()
+                    entries.append(entry(rollout, (run, env, t), achieved, goal, case.rules))
             lists.append(entries)
-        counted = []
-        for entries in lists:
             *known, _ = trajectories(entries)
-            counted += [part for part in known if part[0].start]
-        successes = [part for part in counted if part[-1].reward >= 0]
-        failures = [part for part in counted if part[-1].reward < 0]
-        target = float(np.float32(case.target[run]))
-        numbers = dropped(target, len(successes), len(failures))
-        for group, number in zip((successes, failures), numbers, strict=True):
-            for part in sorted(group, key=lambda part: part[-1].priority)[:number]:
-                for entry in part:
-                    entry.kept = False
-        result.append(lists)
+            counted += [(env, part) for part in known if entries[part[0]].start]
+        kept = np.ones((envs, 2 * steps), bool)
+        ends_well = [lists[env][part[-1]].reward >= 0 for env, part in counted]
+        exact = float(np.float32(target[run]))
+        numbers = dropped(exact, sum(ends_well), len(ends_well) - sum(ends_well))
+        for well, number in zip((True, False), numbers, strict=True):
+            group = [each for each, own in zip(counted, ends_well, strict=True) if own == well]
+            group.sort(key=lambda each: priorities[run, each[0], each[1][-1]])
+            for env, part in group[:number]:
+                kept[env, part] = False
+        result.append([list(zip(*each, strict=True)) for each in zip(lists, kept, strict=True)])
     return result
 
 
-@given(cases())
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data(), TARGETS)
 @quick(60)
-def test_released_is_the_authors_algorithm(case):
-    real, copies = case.balanced(HindsightSpec(s_ratio=0.5))
+def test_released_is_the_authors_algorithm(kind, data, target):
+    case = data.draw(cases(kind))
+    real, copies = balanced(case, HindsightSpec(s_ratio=0.5), target)
     steps = case.rollout.rewards.shape[2]
-    for run, lists in enumerate(released_lists(case)):
-        for env, entries in enumerate(lists):
-            for paths, part in ((real, entries[:steps]), (copies, entries[steps:])):
-                np.testing.assert_array_equal(paths.obs[run, env], [e.obs for e in part])
-                np.testing.assert_array_equal(paths.actions[run, env], [e.action for e in part])
-                assert paths.rewards[run, env].tolist() == [e.reward for e in part]
-                assert paths.valid[run, env].tolist() == [e.kept for e in part]
-            assert real.ends[run, env].tolist() == case.rollout.terminated[run, env].tolist()
-            following = [e.start for e in entries[steps + 1 :]]
-            assert copies.ends[run, env].tolist() == [*following, entries[-1].reward > 0]
+    for run, lists in enumerate(released_lists(case, target)):
+        for env, each in enumerate(lists):
+            for paths, part in ((real, each[:steps]), (copies, each[steps:])):
+                entries, kept = zip(*part, strict=True)
+                np.testing.assert_array_equal(paths.obs[run, env], [e.obs for e in entries])
+                np.testing.assert_array_equal(paths.actions[run, env], [e.action for e in entries])
+                assert paths.rewards[run, env].tolist() == [e.reward for e in entries]
+                assert paths.valid[run, env].tolist() == list(kept)
+            assert real.ends[run, env].tolist() == case.rollout.over[run, env].tolist()
+            following = [e.start for e in entries[1:]]
+            assert copies.ends[run, env].tolist() == [*following, entries[-1].success]
 
 
 @pytest.mark.parametrize("target", [0.0, 0.05, 0.3, 0.5, 0.6, 0.95, 1.0])
 def test_surplus_is_the_authors_formula(target):
     counts = list(itertools.product(range(0, 40), range(0, 40)))
-    successes, failures = map(torch.tensor, zip(*counts, strict=True))
     shares = torch.full((len(counts),), target)
-    found = torch.stack(s_ratio.surplus(shares, successes, failures), dim=1).tolist()
+    found = torch.stack(s_ratio.surplus(shares, *torch.tensor(counts).T), dim=1).tolist()
     exact = float(shares[0])
     assert found == [list(dropped(exact, *each)) for each in counts]
     for (good, bad), (good_dropped, bad_dropped) in zip(counts, found, strict=True):
@@ -544,16 +395,11 @@ def test_surplus_is_the_authors_formula(target):
 
 
 @pytest.fixture(scope="module")
-def untrained() -> tuple[PredatorPrey, Rollout]:
+def untrained():
     """Rollouts of 2048 steps of sixteen untrained policies in the default environment."""
-    seeds = list(range(16))
-    env = PredatorPrey(PredatorPreySpec(), seeds)
-    agent = ppo.ActorCritic.of(env.observation_size, env.action_size, (8, 8))
-    rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
-    env.prepare_rollout(1, 2048)
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(2048, len(seeds), 1, 3, generator=generator)
-    return env, ppo.collect(env, agent, rows, noise)
+    return of_untrained_policies(
+        torch.randn(2048, 16, 1, 3, generator=torch.Generator().manual_seed(0))
+    )
 
 
 @pytest.mark.parametrize(
