@@ -3,8 +3,10 @@
 The update itself is held to Stable-Baselines3 in `test_ppo_parity`.
 """
 
+import itertools
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -34,6 +36,28 @@ def test_orders_belong_to_run_epoch_and_iteration():
 
 
 # --- advantages -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("lam", [0.0, 0.5, 0.95, 1.0])
+def test_doubling_equals_the_recurrence(gamma, lam):
+    """Schulman et al. 2016, eq. 16.
+
+    All lengths from 1 to 70, around every power of two, with few, many and only ends.
+    """
+    for steps, p_end in itertools.product(range(1, 71), (0.0, 0.1, 0.5, 1.0)):
+        rng = np.random.default_rng(steps)
+        rewards, values = rng.standard_normal((2, 6, steps))
+        last, ends = rng.standard_normal(6), rng.random((6, steps)) < p_end
+        given = [torch.from_numpy(x) for x in (rewards, values, last, ends)]
+        found = ppo.advantages(*given, gamma, lam)
+        expected, running, following = np.zeros_like(values), 0.0, last
+        for t in reversed(range(steps)):
+            goes_on = ~ends[:, t]
+            delta = rewards[:, t] + gamma * following * goes_on - values[:, t]
+            expected[:, t] = running = delta + gamma * lam * running * goes_on
+            following = values[:, t]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
 def test_constant_reward_for_ever():
