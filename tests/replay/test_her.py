@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from pathlib import Path
 
 import gymnasium
@@ -31,8 +30,6 @@ from tests.replay.numbered import (
     observed,
     stored_reward,
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 def box(n: int) -> Box:
@@ -64,10 +61,11 @@ class Numbered:
         return (achieved == desired).all(-1) | own & (achieved[:, 0] // 10 % 3 == 0)
 
 
-def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None) -> None:
-    obs, after = observed(number), observed(number, after=True)
-    actions, rewards = numbers(number, "action"), stored_reward(number)
-    buffer.add(obs, actions, rewards, after, terminated, truncated, info)
+def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None, **changes) -> None:
+    step = {"obs": observed(number), "next_obs": observed(number, after=True)}
+    step |= {"action": numbers(number, "action"), "reward": stored_reward(number)}
+    step |= {"terminated": terminated, "truncated": truncated, "info": info}
+    buffer.add(**{**step, **changes})
 
 
 def add_whole(buffer: HindsightReplayBuffer, number: np.ndarray, terminated, infos=None) -> None:
@@ -155,9 +153,6 @@ def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, se
             uniform = generator.random((1, 12, 3))[0]
             expected = [draw(lists, u, strategy, k) for u in uniform.tolist()]
             check(buffer.sample(12), expected, fidelity)
-
-
-# --- environments ---------------------------------------------------------------------------------
 
 
 def bit_flipping(**keys):
@@ -257,34 +252,33 @@ def test_where_terminations_stay_there_is_no_function_of_them(k, fidelity):
     HindsightReplayBuffer(10, Bare(), k=k, fidelity=fidelity, compute_reward=max)
 
 
+def seen(**parts):
+    """An observation with other parts."""
+    return {**observed(np.array(9)), **parts}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"obs": None}, "achieved_goal: missing from the observation, which has"),
-        ({"obs": {"achieved_goal": np.zeros(3)}}, r"achieved_goal: an array of shape \(3,\)"),
+        ({"obs": {}}, "achieved_goal: missing from the observation, which has"),
+        ({"obs": seen(achieved_goal=np.zeros(3))}, r"achieved_goal: an array of shape \(3,\)"),
         (
-            {"obs": {"observation": np.full(REST, np.nan)}},
-            "observation: (nan|inf) is not allowed; every number must be finite",
+            {"obs": seen(observation=np.full(REST, np.nan))},
+            "observation: nan is not allowed; every number must be finite",
         ),
         (
-            {"next_obs": {"observation": np.full(REST, 1e300)}},
-            "next observation: (nan|inf) is not allowed; every number",
+            {"next_obs": seen(observation=np.full(REST, 1e300))},
+            "next observation: inf is not allowed; every number",
         ),
-        ({"obs": {"observation": np.array(["a"] * REST)}}, "observation: .* type <U1"),
+        ({"obs": seen(observation=np.array(["a"] * REST))}, "observation: .* type <U1"),
         (
-            {"obs": {"observation": [2**24 + 1] * REST}},
+            {"obs": seen(observation=[2**24 + 1] * REST)},
             "observation: 16777217 is not allowed; float32 cannot hold it exactly",
         ),
-        ({"reward": float("nan")}, "reward: (nan|inf) is not allowed; every number must be finite"),
+        ({"reward": float("nan")}, "reward: nan is not allowed; every number must be finite"),
         ({"terminated": -1}, "terminated: -1 is not allowed; it must be true or false, or 1 or 0"),
-        (
-            {"terminated": np.zeros(1, bool)},
-            r"terminated: .* shape \(1,\) .* booleans of shape",
-        ),
-        (
-            {"truncated": "no"},
-            r"truncated: .* type <U2 is not allowed; it must be booleans of sh",
-        ),
+        ({"terminated": np.zeros(1, bool)}, r"terminated: .* shape \(1,\) .* booleans of shape"),
+        ({"truncated": "no"}, r"truncated: .* type <U2 is not allowed; it must be booleans of sh"),
         ({"info": {}}, "info: 'extra' is missing, but info_keys names it"),
     ],
 )
@@ -294,24 +288,11 @@ def test_an_invalid_step_leaves_the_buffer_as_it_was(change, message):
     for i in range(7):
         add(buffer, np.array(i), False, i == 4, {"extra": 0.0})
     before = everything(buffer)
-    number = np.array(9)
-    step = {
-        "obs": observed(number),
-        "action": numbers(number, "action"),
-        "reward": 0.0,
-        "next_obs": observed(number, after=True),
-        "terminated": True,
-        "truncated": False,
-        "info": {"extra": 0.0},
-    }
-    for key, value in change.items():
-        if key in ("obs", "next_obs"):
-            value = {**step[key], **value} if value else {}
-        step[key] = value
+    step = {"terminated": True, "truncated": False, "info": {"extra": 0.0}}
     with pytest.raises(ValueError, match=message):
-        buffer.add(**step)
+        add(buffer, np.array(9), **{**step, **change})
     assert everything(buffer) == before
-    add(buffer, number, True, False, {"extra": 0.0})
+    add(buffer, np.array(9), **step)
     assert len(buffer) == 8
 
 
@@ -363,10 +344,8 @@ def test_invalid_whole_episodes():
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        *(
-            (np.array([0.0] * 7 + [x]), "(nan|-?inf), which is not")
-            for x in (np.nan, -np.inf, 1e39)
-        ),
+        (np.array([0.0] * 7 + [np.nan]), "nan, which is not"),
+        (np.array([0.0] * 7 + [1e39]), "inf, which is not"),
         (np.zeros(3), ".* for 8 goals"),
         ("yes", ".* for 8 goals"),
     ],
@@ -550,18 +529,3 @@ def test_arguments_may_be_numbers_of_numpy(tmp_path):
     same = HindsightReplayBuffer(**numbers_)
     same.load(tmp_path / "buffer.npz")
     same.save(tmp_path / "buffer.npz")
-
-
-# --- the page -------------------------------------------------------------------------------------
-
-
-def blocks() -> list[str]:
-    page = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
-
-
-@pytest.mark.filterwarnings("ignore:the open episodes in the replay buffer")
-@pytest.mark.parametrize("number", range(len(blocks())))
-def test_the_code_of_the_page_runs(number, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(blocks()[number], f"docs/replay.md, block {number + 1}", "exec"), {})
