@@ -4,6 +4,7 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -18,13 +19,12 @@ from hindsight.training.cell import Execution, train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load
 from tests.commands import hindsight
+from tests.training import small
 
 SPEC = CellSpec.model_validate(
     {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64},
-        "hindsight": {"strategy": "final"},
+        **small.SPEC.model_dump(),
         "environment": {"n_dims": 2, "prey": "attract"},
-        "seeds": 3,
         "steps": 64 * 8,
         "early_end": None,
         "evaluation": {"points": 8, "episodes": 20},
@@ -33,31 +33,12 @@ SPEC = CellSpec.model_validate(
 ONCE = Execution()
 
 
-class Recorder:
-    """A stand-in for torch's SummaryWriter."""
-
-    def __init__(self, folder: Path, step: int) -> None:
-        self.folder, self.first, self.closed = folder, step, False
-        self.scalars: dict[str, dict[int, float]] = {}
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        self.scalars.setdefault(tag, {})[global_step] = scalar_value
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def evaluations(path: Path) -> pd.DataFrame:
-    rows = pd.read_parquet(path)
-    return rows[rows.phase == "evaluation"]
-
-
 def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
     best = tmp_path / "best.pt"
     path = train_cell(SPEC, tmp_path, ONCE, callbacks=[KeepBest(best, SPEC)])
     saved = load(best)
     assert saved["seeds"] == [0, 1, 2]
-    for seed, rows in evaluations(path).groupby("seed"):
+    for seed, rows in pd.read_parquet(path).query("phase == 'evaluation'").groupby("seed"):
         own = rows.sort_values(["success_rate", "return_mean", "env_steps"]).iloc[-1]
         at = saved["seeds"].index(seed)
         assert saved["steps"][at] == own.env_steps
@@ -73,17 +54,14 @@ def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
 def test_the_best_survive_an_interruption(tmp_path):
     train_cell(SPEC, tmp_path / "a", ONCE, callbacks=[KeepBest(tmp_path / "a.pt", SPEC)])
 
-    class Interruption(Exception):
-        pass
-
     def interrupt(progress):
         if progress.steps > 64 * 8 * 2 + 64 * 5:
-            raise Interruption
+            raise small.Interruption
 
-    often = Execution(checkpoint_seconds=0)
-    with pytest.raises(Interruption):
-        train_cell(SPEC, tmp_path / "b", often, interrupt, [KeepBest(tmp_path / "b.pt", SPEC)])
-    train_cell(SPEC, tmp_path / "b", often, callbacks=[KeepBest(tmp_path / "b.pt", SPEC)])
+    with pytest.raises(small.Interruption):
+        keeping = [KeepBest(tmp_path / "b.pt", SPEC)]
+        train_cell(SPEC, tmp_path / "b", small.EAGER, interrupt, keeping)
+    train_cell(SPEC, tmp_path / "b", small.EAGER, callbacks=[KeepBest(tmp_path / "b.pt", SPEC)])
     undisturbed, found = load(tmp_path / "a.pt"), load(tmp_path / "b.pt")
     assert torch.equal(undisturbed.pop("rows"), found.pop("rows"))
     assert undisturbed == found
@@ -108,28 +86,27 @@ def test_intermediate_policies_are_those_of_their_step(tmp_path):
     # The same as if training had ended there.
     short = SPEC.model_copy(update={"steps": 256})
     train_cell(short, tmp_path)
-    torch.testing.assert_close(
-        saved["rows"],
-        load(tmp_path / "policies" / f"{file_name(short)}.pt")["rows"],
-        rtol=0,
-        atol=1e-6,
-    )
+    rows = load(tmp_path / "policies" / f"{file_name(short)}.pt")["rows"]
+    torch.testing.assert_close(saved["rows"], rows, rtol=0, atol=1e-6)
 
 
 def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_path):
-    made: list[Recorder] = []
+    made: list[Mock] = []
 
-    def writer(folder: Path, step: int) -> Recorder:
-        made.append(Recorder(folder, step))
+    def writer(folder: Path, step: int) -> Mock:
+        assert folder == tmp_path / "tb" / SPEC.name / f"run_{len(made)}" and step == 64
+        made.append(Mock())
         return made[-1]
 
     board = TensorBoard(tmp_path / "tb", SPEC, writer)
     rows = pd.read_parquet(train_cell(SPEC, tmp_path, ONCE, callbacks=[board]))
     board.close()
-    assert [one.folder for one in made] == [
-        tmp_path / "tb" / SPEC.name / f"run_{i}" for i in (0, 1, 2)
-    ]
-    assert all(one.closed and one.first == 64 for one in made)
+    scalars: list[dict[str, dict[int, float]]] = []
+    for one in made:
+        one.close.assert_called_once_with()
+        scalars.append({})
+        for tag, value, step in (call.args for call in one.add_scalar.call_args_list):
+            scalars[-1].setdefault(tag, {})[step] = value
     names = {
         "train": {"return_mean": "rollout/ep_rew_mean", "episode_length": "rollout/ep_len_mean",
                   "approx_kl": "train/approx_kl", "value_loss": "train/value_loss",
@@ -141,11 +118,11 @@ def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_pat
     for (seed, phase), own in rows.groupby(["seed", "phase"]):
         for column, tag in names[str(phase)].items():
             told = own.set_index("env_steps")[column].dropna().to_dict()
-            assert made[int(seed)].scalars[tag] == pytest.approx(told, rel=1e-6), tag
+            assert scalars[int(seed)][tag] == pytest.approx(told, rel=1e-6), tag
     entropy = rows[(rows.seed == 1) & (rows.phase == "train")].set_index("env_steps").policy_entropy
-    assert made[1].scalars["train/entropy_loss"] == pytest.approx((-entropy).to_dict())
-    assert made[0].scalars["time/total_timesteps"] == {s: s for s in range(64, 513, 64)}
-    assert all(value > 0 for value in made[0].scalars["time/fps"].values())
+    assert scalars[1]["train/entropy_loss"] == pytest.approx((-entropy).to_dict())
+    assert scalars[0]["time/total_timesteps"] == {s: s for s in range(64, 513, 64)}
+    assert all(value > 0 for value in scalars[0]["time/fps"].values())
 
 
 def test_tensorboard_reads_what_a_model_writes(tmp_path):
