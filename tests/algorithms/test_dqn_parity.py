@@ -3,6 +3,7 @@
 Stable-Baselines3 does its own update, on batches that both implementations are given.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -16,31 +17,15 @@ from hindsight.algorithms import dqn
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.dqn import DQNSpec
 from tests.algorithms import twins
-from tests.algorithms.twins import HIDDEN, linear, network, put_row, row_of
+from tests.algorithms.twins import HIDDEN, N_OBS, linear, network, put_row, row_of
 
-N_OBS, N_CHOICES, BATCH = 6, 4, 48
+N_CHOICES = 4
 AGENT = dqn.Agent.of(N_OBS, N_CHOICES, HIDDEN)
 NO_NOISE = torch.empty(0)
 
 
-def batches(n: int, runs: int = 1, weights: bool = False) -> list[Batch]:
-    """Batches of random transitions; TD errors lie on both sides of 1."""
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*size: int) -> Tensor:
-        return torch.randn(runs, BATCH, *size, generator=generator)
-
-    return [
-        Batch(
-            normal(N_OBS),
-            torch.randint(N_CHOICES, (runs, BATCH), generator=generator),
-            2 * normal(),
-            normal(N_OBS),
-            normal() > 0.8,
-            normal().abs() if weights else None,
-        )
-        for _ in range(n)
-    ]
+def batches(n: int, runs: int = 1) -> list[Batch]:
+    return twins.batches(n, runs, N_CHOICES)
 
 
 def start(*learning_rates: float, weight_decay: float = 0.0) -> dqn.State:
@@ -119,8 +104,9 @@ def test_the_options_make_a_difference(change):
         # A target that moves often, since a gradient's size alone means little to Adam.
         spec = DQNSpec(**{"hidden": HIDDEN, "target_update_interval": 2, **options})
         state = start(1e-3, weight_decay=spec.weight_decay)
-        for batch in batches(6, weights=weights):
-            dqn.update(state, batch, NO_NOISE, spec)
+        for batch in batches(6):
+            weighted = replace(batch, weight=batch.rewards.abs()) if weights else batch
+            dqn.update(state, weighted, NO_NOISE, spec)
         return state.online.rows
 
     assert float((trained(**change) - trained()).abs().max()) > 2e-5

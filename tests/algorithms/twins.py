@@ -35,8 +35,8 @@ def starting_rows(agent: Any, *seeds: int) -> Tensor:
     return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
 
 
-def batches(n: int, runs: int) -> list[Batch]:
-    """Batches of random transitions, a fifth of them terminated.
+def batches(n: int, runs: int = 1, n_choices: int | None = None) -> list[Batch]:
+    """Batches of random transitions, a fifth of them terminated, with actions or choices.
 
     Rewards grow from batch to batch, and gradients with them: Adam does not see a clipping that
     scales all of them alike.
@@ -46,14 +46,13 @@ def batches(n: int, runs: int) -> list[Batch]:
     def normal(*size: int) -> Tensor:
         return torch.randn(runs, SAMPLES, *size, generator=generator)
 
+    def actions() -> Tensor:
+        if n_choices is None:
+            return normal(N_ACTIONS).clamp(-1, 1)
+        return torch.randint(n_choices, (runs, SAMPLES), generator=generator)
+
     return [
-        Batch(
-            normal(N_OBS),
-            normal(N_ACTIONS).clamp(-1, 1),
-            2**i * normal(),
-            normal(N_OBS),
-            normal() > 0.84,
-        )
+        Batch(normal(N_OBS), actions(), 2**i * normal(), normal(N_OBS), normal() > 0.84)
         for i in range(n)
     ]
 

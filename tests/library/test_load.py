@@ -13,12 +13,14 @@ from typer.testing import CliRunner
 import hindsight
 from hindsight import PPO, SAC, cli
 from hindsight.io.files import FileError
+from hindsight.library.callbacks import KeepBest
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.policy_files import read_policy
 from tests.library.test_policy import observations
+from tests.training.small import EAGER, Interruption
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "results/published/policies").rglob("*.pt"))
@@ -32,12 +34,11 @@ TRAIN = [
 ]  # fmt: skip
 
 
-def same_through_onnx(model: hindsight.library.model.Model, folder: Path) -> None:
-    """`predict` and ONNX Runtime agree, for observations of every size."""
+def assert_same(model: hindsight.library.model.Model, exported: Path, run: int | None) -> None:
+    """`predict` and ONNX Runtime agree."""
     obs = observations(model, 20)
-    session = onnxruntime.InferenceSession(model.export(folder / "policy.onnx"))
-    found = session.run(["action"], obs)[0]
-    np.testing.assert_allclose(found, model.predict(obs)[0], rtol=1e-5, atol=1e-5)
+    found = onnxruntime.InferenceSession(exported).run(["action"], obs)[0]
+    np.testing.assert_allclose(found, model.predict(obs, run=run)[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -53,7 +54,7 @@ def test_policies_that_ship_are_models(kind, tmp_path):
     _, row = read_policy(path, named=env)
     torch.testing.assert_close(model.parameters(), row)
     if kind == "ppo" or path.parent.name == "FetchPush-v4":  # ONNX takes seconds
-        same_through_onnx(model, tmp_path)
+        assert_same(model, model.export(tmp_path / "policy.onnx"), None)
     with pytest.raises(FileError, match="only the parameters for deterministic actions"):
         model.predict({}, deterministic=False)
 
@@ -89,10 +90,7 @@ def test_the_command_exports(trained, tmp_path):
     path = next((trained / "policies").rglob("*.pt"))
     done = CliRunner().invoke(cli.app, ["export", str(path), str(tmp_path / "p.onnx"), "--run=1"])
     assert done.exit_code == 0, done.output
-    model = hindsight.load(path)
-    obs = observations(model, 5)
-    found = onnxruntime.InferenceSession(tmp_path / "p.onnx").run(["action"], obs)[0]
-    np.testing.assert_allclose(found, model.predict(obs, run=1)[0], rtol=1e-5, atol=1e-5)
+    assert_same(hindsight.load(path), tmp_path / "p.onnx", 1)
 
 
 def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoint(tmp_path):
@@ -105,21 +103,14 @@ def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoin
     straight = tmp_path / "straight"
     train_cell(spec, straight, Execution())
 
-    class Stop(Exception):
-        pass
-
-    from hindsight.library.callbacks import KeepBest
-
     def stop(runs, phase, columns):
         if runs.env_steps == 180:
-            raise Stop
+            raise Interruption
 
     out = tmp_path / "stopped"
     best = out / "best" / f"{file_name(spec)}.pt"
-    with pytest.raises(Stop):
-        train_cell(
-            spec, out, Execution(checkpoint_seconds=0), callbacks=[KeepBest(best, spec), stop]
-        )
+    with pytest.raises(Interruption):
+        train_cell(spec, out, EAGER, callbacks=[KeepBest(best, spec), stop])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = hindsight.load(best).learn(60)

@@ -81,15 +81,6 @@ def test_all_forms_of_a_policy_agree_with_the_run_axis(model, tmp_path):
         np.testing.assert_allclose(traced, expected[run][:n], rtol=1e-5, atol=1e-5)
 
 
-def test_a_policy_is_an_ordinary_module(model):
-    policy = model.policy(1)
-    assert isinstance(policy, torch.nn.Module) and list(policy.parameters())
-    again = model.policy(0)
-    again.load_state_dict(policy.state_dict())
-    obs = {key: torch.from_numpy(value) for key, value in observations(model, 5).items()}
-    assert torch.equal(policy(obs), again(obs))
-
-
 def test_actions_belong_to_the_action_space(model):
     obs = observations(model, 4)
     space = model._spaces[1]
