@@ -21,7 +21,7 @@ from tests.replay.numbered import ACTION, GOAL, REST, numbers, observed, stored_
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
 from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
     HerReplayBuffer as Theirs,
@@ -334,22 +334,6 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
     other.learn(40, reset_num_timesteps=False)
     assert not torch.equal(before, parameters(other))
     assert theirs is other.replay_buffer and theirs.buffer.ring.position == 50
-
-
-def test_a_model_with_environments_in_subprocesses_is_saved(tmp_path):
-    """The environment cannot be pickled, and need not be."""
-    env = SubprocVecEnv([point_reach] * 2, start_method="fork")
-    try:
-        model = small_model("SAC", env).learn(40)
-        model.save(tmp_path / "model")
-        model.save_replay_buffer(tmp_path / "buffer")
-        other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
-        with pytest.warns(UserWarning, match="open episodes"):
-            other.load_replay_buffer(tmp_path / "buffer")
-        assert other.replay_buffer.size() == 40
-        assert set(other.replay_buffer.sample(50).rewards.ravel().tolist()) <= {-1.0, 0.0}
-    finally:
-        env.close()
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])

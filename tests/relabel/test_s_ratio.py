@@ -39,6 +39,7 @@ from tests.relabel.reference import (
 SHARES = [i / 20 for i in range(21)]
 TARGETS = st.lists(st.sampled_from(SHARES), min_size=3, max_size=3)  # of up to three runs
 DISTANCES = [1.1, 1.5, 2.0, 4.0, 8.0]
+LENGTHS = [1 + i % 3 for i in range(12)]  # of episodes
 FAILURES = st.sampled_from([("untargeted", 1.1), *(("targeted", d) for d in DISTANCES)])
 
 
@@ -222,71 +223,44 @@ def test_a_run_among_others_is_that_run_alone(kind, fidelity, data, target, fail
             assert torch.equal(x, several[name][last:]), name
 
 
-def straight(n: int, succeeds: bool) -> tuple[np.ndarray, bool]:
-    """A short episode in the corner."""
-    return np.array([(9.0, 9.0 - 0.25 * i) for i in range(n + 1)], np.float32), succeeds
-
-
-def copied(
-    target: float, episodes: list[tuple[np.ndarray, bool]], seeds: int, **keys: Any
-) -> tuple[Trajectories, Trajectories]:
-    """The same episodes in every run; each run draws its own numbers."""
-    steps = sum(len(points) - 1 for points, _ in episodes)
-    box = keys.pop("box", 10.0)
-    task = task_of(box, keys.pop("distance", 0.5))
-    rollout = rollout_of([[episodes]] * seeds, steps, [[True]] * seeds, task)
-    spec = HindsightSpec(s_ratio=target, fidelity="described", **keys)
-    draws = Draws(range(seeds), 1, CPU)
-    return s_ratio.described(rollout, spec, task, torch.full((seeds,), target), draws)
+def copied(target: float, outcomes: list[bool], runs: int) -> tuple[Trajectories, Trajectories]:
+    """Short episodes in the corner, the same in every run; each run draws its own numbers."""
+    episodes = [
+        (np.array([(9.0, 9.0 - 0.25 * i) for i in range(LENGTHS[n] + 1)], np.float32), succeeds)
+        for n, succeeds in enumerate(outcomes)
+    ]
+    task = task_of(box=10.0, distance=0.5)
+    steps = sum(LENGTHS[: len(outcomes)])
+    rollout = rollout_of([[episodes]] * runs, steps, [[True]] * runs, task)
+    spec = HindsightSpec(s_ratio=target, fidelity="described")
+    draws = Draws(range(runs), 1, CPU)
+    return s_ratio.described(rollout, spec, task, torch.full((runs,), target), draws)
 
 
 def test_dropped_episodes_and_successes_are_random():
     """Twelve episodes in 600 runs: each is dropped, and copied as a success, equally often."""
-    seeds, lengths = 600, [1 + i % 3 for i in range(12)]
-    firsts = np.cumsum([0, *lengths[:-1]])
-    episodes = [straight(n, i % 2 == 0) for i, n in enumerate(lengths)]
-    real, copies = copied(0.8, episodes, seeds)
+    runs, half = 600, [i % 2 == 0 for i in range(12)]
+    firsts = np.cumsum([0, *LENGTHS[:-1]])
+    real, copies = copied(0.8, half, runs)
     assert copies.valid[..., firsts].all()
     kept = real.valid[:, 0, firsts].float().mean(0).tolist()
     assert kept[::2] == [1.0] * 6
     # 18 successes: round(0.25 * 18) = 4 failures of 6.
     assert kept[1::2] == pytest.approx([4 / 6] * 6, abs=0.08)
     # S = 0.5: 6 of 12 copies are successes.
-    real, copies = copied(0.5, episodes, seeds)
+    real, copies = copied(0.5, half, runs)
     assert real.valid.all() and copies.valid[..., firsts].all()
     goals = copies.obs[:, 0, firsts, G : 2 * G]
-    ends = torch.tensor(np.array([points[-1] for points, _ in episodes]))
+    ends = torch.tensor([(9.0, 9.0 - 0.25 * n) for n in LENGTHS])
     as_success = (goals == ends).all(-1).float()
     assert (as_success.sum(1) == 6).all()
     assert as_success.mean(0).tolist() == pytest.approx([0.5] * 12, abs=0.08)
     # Twelve real successes, twelve copies as failures: S = 0.2 leaves three of the former.
-    real, copies = copied(0.2, [straight(1, True)] * 12, seeds)
-    assert real.valid.sum((1, 2)).tolist() == [3] * seeds
-    assert copies.valid.all()
-    assert real.valid[:, 0].float().mean(0).tolist() == pytest.approx([0.25] * 12, abs=0.08)
-
-
-def test_an_episode_that_cannot_fail_is_no_failure():
-    """Points 0.6 apart fill the box [-1, 1]^2: nowhere is further than 0.43 from one of them."""
-    places = [-0.9, -0.3, 0.3, 0.9]
-    filling = np.array(list(itertools.product(places, places)), np.float32)
-    short = np.array([(-0.9, -0.9), (-0.9, -0.3)], np.float32)
-    for kind in ("untargeted", "targeted"):
-        keys: dict[str, Any] = {"failures": kind, "box": 1.0, "distance": 0.45}
-        both = [(filling, False), (short, False)]
-        # S = 0.25 of four episodes: the one copied success is that which cannot fail, always.
-        real, copies = copied(0.25, both, 200, **keys)
-        assert real.valid.all()
-        ends = copies.rewards[:, 0, [14, 15]]
-        assert (copies.valid[:, 0, 15]).all() and (ends[:, 1] == -1).all()
-        goals = copies.obs[:, 0, 0, G : 2 * G]
-        assert torch.equal(goals, torch.tensor(filling[-1]).expand(200, G))
-        # S = 0: it is dropped instead.
-        real, copies = copied(0.0, both, 200, **keys)
-        assert real.valid.all() and not copies.valid[..., :15].any() and copies.valid[..., 15].all()
-        # Where nothing can fail, and nothing has failed, there is no other share than 1.
-        real, copies = copied(0.5, [(filling, True)] * 2, 5, **keys)
-        assert real.valid.all() and success_counts(copies).tolist() == [[2] * 5] * 2
+    real, copies = copied(0.2, [True] * 12, runs)
+    assert real.valid[:, 0, firsts].sum(1).tolist() == [3] * runs
+    assert copies.valid[..., firsts].all()
+    kept = real.valid[:, 0, firsts].float().mean(0).tolist()
+    assert kept == pytest.approx([0.25] * 12, abs=0.08)
 
 
 # --- released -------------------------------------------------------------------------------------

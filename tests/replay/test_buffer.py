@@ -1,8 +1,6 @@
 """The ring against a buffer of plain lists that draws with the same random numbers."""
 
-import copy
 import math
-import pickle
 import re
 from dataclasses import dataclass, field
 
@@ -186,30 +184,6 @@ def test_a_run_alone_samples_the_same_as_among_others(strategy):
         expected = getattr(together, name)[1]
         torch.testing.assert_close(getattr(batch, name)[0], expected, rtol=0, atol=0)
         torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
-
-
-def from_state(buffer: ReplayBuffer) -> ReplayBuffer:
-    other = ReplayBuffer(2, 2, 30, ROW, buffer.relabelling)
-    other.load_state_dict(buffer.state_dict())
-    return other
-
-
-@pytest.mark.parametrize(
-    "copied", [from_state, copy.deepcopy, lambda buffer: pickle.loads(pickle.dumps(buffer))]
-)
-@pytest.mark.parametrize("steps", [6, 25])
-def test_it_continues_where_it_was_saved(steps, copied):
-    """Also before every slot has been written."""
-    how = Relabelling("random", k=3, terminates_on_success=True)
-    both = Both.of(2, 2, 15, how)
-    for _ in range(steps):
-        both.step(0.3)
-    other = copied(both.buffer)
-    for _ in range(25):
-        both.step(0.3)
-        add(other, *both.history[-1])
-        uniform = both.rng.random((2, 8, 3))
-        compare(other.sample(uniform, reward), both.expected(uniform), how)
 
 
 def test_there_is_nothing_to_sample_before_every_run_has_a_finished_episode():
