@@ -3,6 +3,7 @@
 import inspect
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from scipy import stats
 
 from hindsight.library.like_cpprb import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
-from tests.replay.numbered import Slots, Transition, draw
 
 STATE, GOAL, ACTION = 3, 2, 2
 ENV = {
@@ -109,31 +109,32 @@ END = np.repeat([3, 4, 11, 14], LENGTHS)
 DONE = np.isin(np.arange(15), [3, 11])
 
 
+@pytest.mark.parametrize("relabel_at", ["episode_end", "sampling"])
 @pytest.mark.parametrize("fidelity", ["described", "released"])
 @pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_copies_are_stored_at_episode_end(strategy, fidelity):
-    buffer = buffer_of(strategy=strategy, additional_goals=3, fidelity=fidelity)
+def test_goals_are_those_of_the_strategy(strategy, fidelity, relabel_at):
+    """Stored at the episode's end, or drawn for each sample of transitions that are stored once."""
+    given = {"additional_goals": 3, "fidelity": fidelity, "relabel_at": relabel_at}
+    buffer = buffer_of(strategy=strategy, **given)
     fill(buffer, LENGTHS)
-    copies = 1 if strategy == "final" else 3
-    assert buffer.additional_goals == copies
-    assert buffer.get_stored_size() == 15 * (1 + copies)
-    batch = buffer.get_all_transitions()
-    number, goal = decode(batch)
-    assert (np.bincount(number) == 1 + copies).all() and (goal < 0).sum() == 15
-    new = goal >= 0
+    k = 1 if strategy == "final" else 3
+    copies = k if relabel_at == "episode_end" else 0
+    assert buffer.additional_goals == k
+    assert buffer.get_stored_size() == 15 * (1 + copies) and buffer.get_buffer_size() == 1000
     lowest = {"final": END, "future": np.arange(15), "episode": BEGIN, "random": 0 * END}[strategy]
-    assert ((lowest[number] <= goal) & (goal <= END[number]))[new].all()
-    done = DONE[number]
-    if fidelity == "described":
-        # No episode achieves its own goal, so each that terminates has failed, under any goal.
-        done = done | (goal == number)
-    check(batch, number, goal, done)
-    sample = buffer.sample(500)
-    number, goal = decode(sample)
-    done = DONE[number] | ((goal == number) & (fidelity == "described"))
-    check(sample, number, goal, done)
+    highest = END if strategy != "random" or copies else np.full(15, 14)
+    stored = buffer.get_all_transitions()
+    number, goal = decode(stored)
+    assert (np.bincount(number) == 1 + copies).all() and (goal < 0).sum() == 15
+    for batch in (stored, buffer.sample(500)):
+        number, goal = decode(batch)
+        new = goal >= 0
+        assert ((lowest[number] <= goal) & (goal <= highest[number]))[new].all()
+        # No episode achieves its own goal: each that terminates has failed, under any goal.
+        done = DONE[number] | ((goal == number) & (fidelity == "described"))
+        check(batch, number, goal, done)
     assert set(number) == set(range(15))
-    assert 0.5 < (goal >= 0).mean() / (copies / (1 + copies)) < 1.5
+    assert 0.5 < new.mean() / (k / (1 + k)) < 1.5
 
 
 def test_an_episode_that_achieves_its_goal_does_not_end_other_goals():
@@ -149,30 +150,6 @@ def test_an_episode_that_achieves_its_goal_does_not_end_other_goals():
         others = last & (goal != 3)
         assert others.any() and (batch["done"][others] == ends).all()
         assert batch["done"][last & (goal == 3)].all()
-
-
-@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_relabelling_at_sampling_is_that_of_plain_lists(strategy):
-    """Each transition is stored once; both use the same random numbers."""
-    buffer = buffer_of(12, 8, strategy=strategy, additional_goals=2, relabel_at="sampling")
-    generator, slots, number = np.random.default_rng(0), Slots(12, 12), 0
-    for i, length in enumerate([3, 5, 2, 8, 4, 1, 1, 6]):
-        for t in range(length):
-            done = t == length - 1 and i % 2 == 0
-            buffer.add(**step(number, done))
-            slots.add(Transition(number, done, False), t == length - 1)
-            number += 1
-        assert buffer.get_stored_size() < number or i == 0
-        buffer.on_episode_end(OWN)
-        stored = [t for episode in slots.finished() for t in episode]
-        assert buffer.get_stored_size() == len(stored) and buffer.get_buffer_size() == 12
-        uniform = generator.random((1, 40, 3))[0].tolist()
-        k = 1 if strategy == "final" else 2
-        expected = [draw([slots], u, strategy, k) for u in uniform]
-        which = np.array([e.transition.number for e in expected])
-        goal = np.array([e.goal for e in expected])
-        done = np.array([e.transition.terminated for e in expected]) | (goal == which)
-        check(buffer.sample(40), which, goal, done)
 
 
 def test_several_steps_at_once_are_the_same():
@@ -346,23 +323,17 @@ def test_sizes_may_be_whole_floats_and_types_have_a_default():
 @pytest.mark.parametrize("call", [1, 2])
 def test_functions_that_raise_leave_the_episode_open(call):
     """The first call is for the episode itself, the second for its copies."""
-    calls = [0, 0]
-
-    def raising(next_state, action, goal):
-        calls[0] += 1
-        if calls[0] == calls[1]:
-            raise ZeroDivisionError("the user's own")
-        return reward_func(next_state, action, goal)
-
+    raising = Mock(side_effect=reward_func)
     buffer = buffer_of(30, 5, reward_func=raising, strategy="random", prioritized=True)
     fill(buffer, [4, 3, 5])
     buffer.add(**step(np.arange(4), done=np.arange(4) == 3))
     before = buffer.get_all_transitions()
-    calls[:] = 0, call
+    raising.side_effect = [np.zeros(4)] * (call - 1) + [ZeroDivisionError("the user's own")]
     with pytest.raises(ZeroDivisionError):
         buffer.on_episode_end(OWN)
     for name, values in buffer.get_all_transitions().items():
         np.testing.assert_array_equal(values, before[name])
+    raising.side_effect = reward_func
     buffer.on_episode_end(OWN)
     number, goal = decode(buffer.get_all_transitions())
     assert number[-20:].tolist() == [0, 1, 2, 3] * 5 and (goal[-16:] >= 0).all()

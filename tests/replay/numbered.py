@@ -8,18 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
+
+from hindsight.replay.buffer import ReplayBuffer, RowLayout
 
 GOAL, REST, ACTION = 2, 3, 2
 OBS = 2 * GOAL + REST
-SIZES = {
-    "achieved": GOAL,
-    "desired": GOAL,
-    "rest": REST,
-    "next achieved": GOAL,
-    "next desired": GOAL,
-    "next rest": REST,
-    "action": ACTION,
-}
+ROW = RowLayout.of(OBS, GOAL, ACTION)
+SIZES = {"achieved": GOAL, "desired": GOAL, "rest": REST}
+SIZES |= {f"next {name}": size for name, size in SIZES.items()} | {"action": ACTION}
 
 
 def numbers(transition: np.ndarray, name: str) -> np.ndarray:
@@ -29,25 +26,33 @@ def numbers(transition: np.ndarray, name: str) -> np.ndarray:
     return (10 * np.asarray(transition)[..., None] + place + component).astype(np.float32)
 
 
-def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after: bool = False):
-    """An observation [..., OBS], whose desired goal transition `goal` has achieved (-1: its own).
+def observed(
+    transition: np.ndarray, goal: np.ndarray | None = None, *, after: bool = False
+) -> dict[str, np.ndarray]:
+    """An observation, whose desired goal transition `goal` has achieved (-1: its own).
 
     after: the observation after the action.
     """
-    prefix = "next " if after else ""
-    desired = numbers(transition, prefix + "desired")
-    if goal is not None:
-        achieved = numbers(goal, "next achieved")
-        desired = np.where(np.asarray(goal)[..., None] >= 0, achieved, desired)
-    parts = numbers(transition, prefix + "achieved"), desired, numbers(transition, prefix + "rest")
-    return np.concatenate(parts, axis=-1)
-
-
-def observed(transition: np.ndarray, *, after: bool = False) -> dict[str, np.ndarray]:
-    """An observation as a dictionary, with the transition's own goal."""
-    prefix = "next " if after else ""
     names = {"achieved_goal": "achieved", "desired_goal": "desired", "observation": "rest"}
-    return {key: numbers(transition, prefix + name) for key, name in names.items()}
+    prefix = "next " if after else ""
+    parts = {key: numbers(transition, prefix + name) for key, name in names.items()}
+    if goal is not None:
+        own = np.asarray(goal)[..., None] < 0
+        desired = numbers(goal, "next achieved")
+        parts["desired_goal"] = np.where(own, parts["desired_goal"], desired)
+    return parts
+
+
+def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after: bool = False):
+    """The same as one array [..., OBS]."""
+    return np.concatenate([*observed(transition, goal, after=after).values()], axis=-1)
+
+
+def add(buffer: ReplayBuffer, number: np.ndarray, *ends: np.ndarray | None) -> None:
+    """A step [run, env] of transitions with these numbers: terminated, truncated, success."""
+    step = observation(number), numbers(number, "action"), stored_reward(number)
+    given = (*step, observation(number, after=True), *ends)
+    buffer.add(*(None if x is None else torch.from_numpy(x) for x in given))
 
 
 def stored_reward(transition: np.ndarray) -> np.ndarray:

@@ -16,18 +16,18 @@ from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.examples import quick
 from tests.replay.numbered import (
     ACTION,
-    GOAL,
     OBS,
+    ROW,
     Expected,
     Slots,
     Transition,
+    add,
     draw,
     numbers,
     observation,
     stored_reward,
 )
 
-ROW = RowLayout.of(OBS, GOAL, ACTION)
 OVER = np.ones((1, 1), bool)
 
 
@@ -65,12 +65,17 @@ class Both:
         terminated = (kind < ends / 2) | success * (kind < ends)
         truncated = (kind < ends) & ~terminated
         self.history.append((number, terminated, truncated, success))
-        add(self.buffer, *self.history[-1])
+        self.add_to(self.buffer, self.history[-1])
         for (run, env), *how in zip(
             np.ndindex(shape), *map(np.ravel, self.history[-1]), strict=True
         ):
             number_, ended, cut, succeeded = (x.item() for x in how)
             self.lists[run][env].add(Transition(number_, ended, succeeded), ended or cut)
+
+    @staticmethod
+    def add_to(buffer: ReplayBuffer, step: tuple) -> None:
+        *first, success = step
+        add(buffer, *first, success if buffer.relabelling.terminates_on_success else None)
 
     def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
         """What the lists draw with `uniform` [run, sample, 3]."""
@@ -79,20 +84,6 @@ class Both:
             [draw(slots, u, how.strategy, how.k) for u in numbers_of_run]
             for slots, numbers_of_run in zip(self.lists, uniform.tolist(), strict=True)
         ]
-
-
-def add(buffer, number, terminated, truncated, success) -> None:
-    """A step [run, env] of transitions with these numbers."""
-    t = torch.from_numpy
-    buffer.add(
-        t(observation(number)),
-        t(numbers(number, "action")),
-        t(stored_reward(number)),
-        t(observation(number, after=True)),
-        t(terminated),
-        t(truncated),
-        t(success) if buffer.relabelling.terminates_on_success else None,
-    )
 
 
 def under(e: Expected, how: Relabelling) -> tuple[bool, bool]:
@@ -174,7 +165,7 @@ def test_a_run_alone_samples_the_same_as_among_others(strategy):
     together = both.buffer.sample(draws([7, 8, 9], 5, (32, 3)), reward)
     alone = ReplayBuffer(1, 2, 24, ROW, how)
     for step in both.history:
-        add(alone, *(values[1:2] for values in step))
+        both.add_to(alone, tuple(values[1:2] for values in step))
     batch = alone.sample(draws([8], 5, (32, 3)), reward)
     kept = ReplayBuffer(3, 2, 24, ROW, how)
     kept.load_state_dict(both.buffer.state_dict())

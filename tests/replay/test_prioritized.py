@@ -8,12 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.replay.buffer import Relabelling, RowLayout
+from hindsight.replay.buffer import Relabelling
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree, annealed
 from tests.examples import quick
-from tests.replay.numbered import ACTION, GOAL, OBS, numbers, observation, stored_reward
-
-ROW = RowLayout.of(OBS, GOAL, ACTION)
+from tests.replay.numbered import GOAL, ROW, add, numbers
 
 
 def reward(achieved, desired, ends):
@@ -104,10 +102,8 @@ def add_episode(buffer: PrioritizedReplayBuffer, first: int, length: int) -> Non
 
 def add_step(buffer: PrioritizedReplayBuffer, number: int, *, over: bool) -> None:
     step = np.full((len(buffer.elapsed), 1), number)
-    obs, actions = observation(step), numbers(step, "action")
-    values = obs, actions, stored_reward(step), observation(step, after=True)
-    flag = torch.zeros(step.shape, dtype=torch.bool)
-    buffer.add(*map(torch.from_numpy, values), flag, flag | over, flag)
+    never = np.zeros(step.shape, bool)
+    add(buffer, step, never, never | over, never)
 
 
 def number_of(obs: torch.Tensor) -> np.ndarray:
