@@ -169,6 +169,8 @@ class Uncopied(Corridor):
         (lambda: small(her=None, k=3), "'k' needs hindsight"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: DQN("Corridor-v0"), "dqn needs discrete actions"),
+        (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),
+        (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(device="tpu"), "device 'tpu' is unknown"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
         (lambda: small().policy(5), r"run: 5 is not allowed; choose from \[0, 1\]"),

@@ -12,7 +12,6 @@ from hindsight import PPO, SAC
 from hindsight.cli import app
 from hindsight.library.presets import presets
 from hindsight.library.train import spec_of
-from hindsight.specs.errors import SpecError
 
 SMALL: dict[str, Any] = {"seeds": 1, "workers": 0}
 
@@ -100,10 +99,3 @@ def test_settings_override_a_preset():
     assert model.spec.algorithm.epsilon == 0.1  # type: ignore[attr-defined]
     assert model.spec.replay is not None and model.spec.replay.strategy == "final"
     assert SAC("PointReach-v0", preset="robotics", her=None, **SMALL).spec.replay.strategy is None  # type: ignore[union-attr]
-
-
-def test_an_unknown_preset_is_an_error():
-    with pytest.raises(SpecError, match=r"unknown preset 'robotic'; did you mean 'robotics'\?"):
-        SAC("PointReach-v0", preset="robotic")
-    with pytest.raises(SpecError, match="'robotics' was tuned for sac, not for ppo"):
-        PPO("PointReach-v0", preset="robotics")
