@@ -46,22 +46,30 @@ def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
     return made
 
 
+@pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_truncated_episodes_count(environment, rollouts):
-    one = runs(cell(environment, "ppo"), 1, 2)
-    for _ in range(3):
+def test_the_last_hundred_episodes_count_truncated_ones_too(environment, n_envs, rollouts):
+    """Eleven rollouts; some episodes go on in the next one."""
+    one = runs(cell(environment, "ppo", n_envs=n_envs), 1, 2)
+    assert one.recent.means().isnan().all()
+    for _ in range(11):
         columns = one.iterate()
+    latest = one.recent.means(torch.tensor([1, 0]))
+    assert latest[:, 1].isnan().all()
     for run in range(2):
-        plain = PlainRecent(1)
+        plain = PlainRecent(n_envs)
         for rollout in rollouts:
             before = len(plain.episodes)
             plain.add(rollout, run)
+        assert len(plain.episodes) > 100 or environment == "point"
         names = ("return_mean", "success_rate", "episode_length")
         for name, mean in zip(names, plain.means(), strict=True):
             assert float(columns[name][run]) == pytest.approx(mean), name
         assert int(columns["episodes"][run]) == len(plain.episodes)
         if environment == "point":
             assert plain.means()[1] > 0 and plain.means()[2] == 9
+        if run == 0:
+            assert tuple(latest[:, run].tolist()) == plain.episodes[-1]
         # Of the episodes that end in the last rollout: successes by their last steps.
         last = [success for _, success, _ in plain.episodes[before:]]
         assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))

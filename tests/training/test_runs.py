@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -11,8 +10,7 @@ from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.training.recent import WINDOW, RecentEpisodes
-from tests.training.small import PlainRecent, assert_same, cell, runs, through_a_file
+from tests.training.small import assert_same, cell, runs
 
 VARIANTS = {
     "ppo": None,
@@ -159,48 +157,3 @@ def test_entropy_and_log_std_are_of_the_new_parameters():
     expected = float(log_std.sum()) + 1.5 * math.log(2 * math.pi * math.e)
     assert float(columns["policy_entropy"][0]) == pytest.approx(expected, rel=1e-5)
     assert float((log_std - math.log(0.5)).abs().max()) > 1e-4
-
-
-# --- the last hundred episodes --------------------------------------------------------------------
-
-
-def made_up_rollout(
-    rng: np.random.Generator, n_runs: int, n_envs: int, n_steps: int, p: float
-) -> Rollout:
-    """Rewards, ends and successes at random; the rest is empty."""
-    size = (n_runs, n_envs, n_steps)
-    nothing = torch.zeros(*size, 0)
-    terminated = torch.from_numpy(rng.random(size) < p)
-    success = torch.from_numpy(rng.random(size) < 0.5) & terminated
-    rewards = torch.from_numpy(rng.integers(-2, 3, size).astype(np.float32))
-    return Rollout(
-        nothing, nothing, nothing, rewards, terminated, success, terminated, nothing[:, :, 0]
-    )
-
-
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("p", [0.01, 0.1, 0.9, 1.0])
-def test_recent_episodes_equal_the_loop(n_envs, p):
-    """Over eleven rollouts, with episodes that last longer than one, and a run that leaves."""
-    rng = np.random.default_rng(0)
-    recent = RecentEpisodes(2, n_envs)
-    plain = [PlainRecent(n_envs) for _ in range(2)]
-    assert recent.means().isnan().all() and WINDOW == 100
-    assert recent.means(torch.tensor([0, 0])).isnan().all()
-    for i in range(11):
-        rollout = made_up_rollout(rng, len(plain), n_envs, 40, p)
-        recent.add(rollout.rewards, rollout.terminated, rollout.success)
-        for run, each in enumerate(plain):
-            each.add(rollout, run)
-            assert int(recent.finished[run]) == len(each.episodes)
-            if each.episodes:
-                assert recent.means()[:, run].tolist() == pytest.approx(each.means())
-                last = recent.means(torch.ones(len(plain), dtype=torch.int64))[0, run]
-                assert float(last) == pytest.approx(each.episodes[-1][0])
-        if i == 5:
-            recent.select(torch.tensor([1]))
-            plain = plain[1:]
-        if i == 8:
-            fresh = RecentEpisodes(1, n_envs)
-            fresh.load_state_dict(through_a_file(recent.state_dict()))
-            recent = fresh

@@ -1,18 +1,17 @@
 """Hindsight that is switched off, or to MEHER: when, for which runs, and whose time it takes."""
 
-import itertools
-import json
 import math
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo_compiled as ppo
+from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training import clock
@@ -164,12 +163,8 @@ def test_a_batch_in_which_some_have_switched_equals_each_alone(variant):
     signals = among.evaluate()
     for i, one in enumerate(alone):
         for name in ("rows", "m", "v", "steps"):
-            torch.testing.assert_close(
-                getattr(among.optimiser, name)[i],
-                getattr(one.optimiser, name)[0],
-                rtol=1e-4,
-                atol=3e-5,
-            )
+            found, expected = (getattr(x.optimiser, name)[j] for x, j in ((among, i), (one, 0)))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=3e-5)
         for name, value in one.evaluate().items():
             torch.testing.assert_close(signals[name][i : i + 1], value, rtol=1e-3, atol=1e-3)
     assert among.switched == [None, 128, None, 64]
@@ -189,19 +184,11 @@ def test_plain_ppo_after_the_switch_is_plain_ppo():
 
 def test_the_results_tell_when_each_run_switched(tmp_path):
     """The curves' first row without hindsight is at that step, and so is every later one."""
-    spec = CellSpec.model_validate(
-        {
-            **cell(her(until_success=0.5), learning_rate=3e-3, n_epochs=4).model_dump(),
-            "seeds": 4,
-            "steps": STEPS * 10,
-            "early_end": None,
-        }
-    )
-    path = train_cell(spec, tmp_path)
-    metadata = json.loads(pq.read_schema(path).metadata[b"hindsight"])
+    spec = cell(her(until_success=0.5), learning_rate=3e-3, n_epochs=4, steps=STEPS * 10)
+    path = train_cell(spec.model_copy(update={"seeds": 4, "early_end": None}), tmp_path)
     curves = pd.read_parquet(path)
     found = []
-    for run in metadata["runs"]:
+    for run in about(path)["runs"]:
         curve = curves[(curves.seed == run["seed"]) & (curves.phase == "train")]
         above = curve[curve.success_rate > 0.5]
         expected = None if above.empty else int(above.env_steps.iloc[0])
@@ -213,43 +200,28 @@ def test_the_results_tell_when_each_run_switched(tmp_path):
 
 def test_updates_with_and_without_hindsight_count_apart(monkeypatch):
     """A clock that goes 12 s per rollout, 8 s per update with copies, 2 s without."""
-    now = itertools.count()  # of calls, to see that the time is not real
-    passed = 0.0
-
-    def passes(seconds):
-        nonlocal passed
-        passed += seconds
-
-    class Clock:
-        perf_counter = staticmethod(lambda: (next(now), passed)[1])
-        process_time = staticmethod(lambda: 100 + 3 * passed)
-
-    collect, update = ppo.collect, ppo.update
+    collect, update, now = ppo.collect, ppo.update, [0.0]
 
     def collect_slowly(*args):
-        passes(12)
+        now[0] += 12
         return collect(*args)
 
     def update_slowly(agent, optimiser, samples, order, spec):
-        passes(8 if samples.obs.shape[1] > samples.n_real else 2)
+        now[0] += 8 if samples.obs.shape[1] > samples.n_real else 2
         return update(agent, optimiser, samples, order, spec)
 
-    monkeypatch.setattr(clock, "time", Clock)
+    fake = SimpleNamespace(perf_counter=lambda: now[0], process_time=lambda: 100 + 3 * now[0])
+    monkeypatch.setattr(clock, "time", fake)
     monkeypatch.setattr(ppo, "collect", collect_slowly)
     monkeypatch.setattr(ppo, "update", update_slowly)
     rates = {1: [0.1, 0.1], 2: [0.1, 0.9], 3: [0.1, 0.1]}
     runs = scripted(cell(her(until_success=0.5)), rates)
-    passes(1000)  # between iterations, such as an evaluation: not counted
-    runs.iterate()
+    for _ in range(2):
+        now[0] += 1000  # between iterations, such as an evaluation: not counted
+        runs.iterate()
     together = (12 + 8) / 3
-    assert runs.clock.wall.tolist() == pytest.approx([together] * 3)
-    passes(1000)
-    runs.iterate()
-    assert runs.clock.wall.tolist() == pytest.approx(
-        [together + 4 + 4, together + 4 + 2, together + 4 + 4]
-    )
-    assert float(runs.clock.wall.sum()) == pytest.approx(20 + 12 + 8 + 2)
     shares = runs.clock.wall.tolist()
+    assert shares == pytest.approx([together + 4 + last for last in (4, 2, 4)])
     assert runs.clock.cpu.tolist() == pytest.approx([3 * x for x in shares])
     runs.select(torch.tensor([1]))
     assert runs.clock.wall.tolist() == shares[1:2]
