@@ -6,14 +6,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict
 
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.training.cell import prepare_process
 from hindsight.training.runs import runs_of
 
 REACH = 0.3  # what counts as the goal
@@ -79,37 +78,7 @@ def near(achieved: Any, desired: Any) -> Any:
     return np.abs(np.asarray(achieved) - desired)[..., 0] <= REACH
 
 
-class Toll(gym.Env[Any, Any]):
-    """One step: stay, go right for a toll of 5, or go left; the goal lies to the right."""
-
-    def __init__(self) -> None:
-        goal = Box(-1, 1, (1,), np.float32)
-        keys = ("achieved_goal", "desired_goal", "observation")
-        self.observation_space = Dict({key: goal for key in keys})
-        self.action_space = Discrete(3)
-
-    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-        return -(np.abs(achieved - desired)[..., 0] > 0.5).astype(np.float32)
-
-    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
-        return False
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return self.obs(0.0), {}
-
-    def obs(self, place: float) -> Any:
-        goals = {"achieved_goal": np.full(1, place, np.float32), "desired_goal": np.ones(1)}
-        return {**goals, "observation": np.zeros(1, np.float32)}
-
-    def step(self, action: Any) -> Any:
-        obs = self.obs([0.0, 1.0, -1.0][action])
-        reward = float(self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {}))
-        return obs, reward - 5.0 * (action == 1), False, False, {}
-
-
 gym.register("Line-v0", Line, max_episode_steps=10)
-gym.register("Toll-v0", Toll, max_episode_steps=1)
 
 
 def line(terminates: Any = None, rest: Any = "keep", **kwargs: Any) -> GymnasiumSpec:
@@ -167,7 +136,8 @@ def test_training_and_the_stand_alone_buffer_agree():
     )
     runs: Any = runs_of(cell, [0], "cpu", 0)
     for _ in range(3):
-        runs.iterate()
+        columns = runs.iterate()
+    assert -5 <= float(columns["reward_rest"]) < 0
     stored, row = runs.buffer, runs.buffer.row
     done = int(stored.finished().sum())
     index = np.arange(done)[None]
@@ -208,54 +178,45 @@ def test_what_contradicts_the_rule_is_reported_at_its_step():
 # --- what goals do not explain --------------------------------------------------------------------
 
 
-def walked_into_the_wall(spec: GymnasiumSpec) -> list[Any]:
-    env = GoalEnvironments(spec, [0], workers=0)
-    return [env.step(torch.ones(1, 1, 1)) for _ in range(9)]
-
-
-def test_the_rest_of_a_reward_is_found_where_it_is_paid(capsys):
-    steps = walked_into_the_wall(line("never", fine=5.0))
+@pytest.mark.parametrize("rest", ["keep", "drop", "refuse"])
+def test_the_rest_of_a_reward_is_found_where_it_is_paid(rest, capsys):
+    env = GoalEnvironments(line("never", rest, fine=5.0), [0], workers=0)
+    into_the_wall = torch.ones(1, 1, 1)
+    if rest == "refuse":
+        with pytest.raises(EnvironmentFailure, match="rest=refuse"):
+            [env.step(into_the_wall) for _ in range(9)]
+        return
+    steps = [env.step(into_the_wall) for _ in range(9)]
+    if rest == "drop":
+        assert all(step.rest is None for step in steps)
+        return
     crashed = [bool(step.terminated) and not bool(step.success) for step in steps]
     assert any(crashed)
     assert [float(step.rest) for step in steps] == [-5.0 * c for c in crashed]
     assert capsys.readouterr().err.count("a step paid -5 beyond compute_reward") == 1
 
 
-def test_the_rest_can_be_dropped_or_refused():
-    assert all(s.rest is None for s in walked_into_the_wall(line("never", "drop", fine=5.0)))
-    with pytest.raises(EnvironmentFailure, match="rest=refuse"):
-        walked_into_the_wall(line("never", "refuse", fine=5.0))
-
-
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 @pytest.mark.parametrize("rest", ["keep", "drop"])
-def test_a_penalty_that_goals_do_not_explain_is_learned_from(algorithm, rest):
-    prepare_process("cpu")
-    small: dict[str, Any] = {"name": algorithm, "hidden": (16,), "learning_rate": 0.01}
-    her = {"strategy": "final", "fidelity": "described"}
-    if algorithm == "dqn":
-        small |= {"log_interval": 200, "learning_starts": 50, "batch_size": 32}
-        small |= {"target_update_interval": 20, "epsilon": 0.3}
-        cell = {"replay": her, "steps": 400}
-    else:
-        small |= {"n_steps": 64, "batch_size": 32, "ent_coef": 0.0}
-        cell = {"hindsight": her, "steps": 640}
-    where = GymnasiumSpec(id="Toll-v0", rest=rest)
-    evaluation = {"points": 1, "episodes": 1}
-    runs = runs_of(
-        CellSpec(environment=where, algorithm=small, seeds=1, evaluation=evaluation, **cell),
-        [0], "cpu", 0,
-    )  # fmt: skip
-    columns = {}
-    while runs.within_budget:
-        columns = runs.iterate()
-    found = runs.evaluate()
-    # Paying the toll is worth it only if it is dropped.
-    assert float(found["success_rate"]) == (rest == "drop")
-    assert float(found["return_mean"]) == (0.0 if rest == "drop" else -1.0)
+def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
+    cell = CellSpec(
+        environment=line("never", rest, fine=5.0),
+        algorithm={"n_steps": 60, "hidden": (4,)},
+        hindsight={"strategy": "final", "fidelity": "described"},
+        steps=60,
+        seeds=1,
+    )
+    runs: Any = runs_of(cell, [0], "cpu", 0)
+    columns = runs.iterate()
+    ((_, _, real, copies),) = runs.learned
+    crashed = (real.obs[..., 0] + 0.5 * real.actions[..., 0].clamp(-1, 1)).abs() >= 1.2
+    assert crashed.any() and copies.valid[crashed].any()
     assert ("reward_rest" in columns) == (rest == "keep")
     if rest == "keep":
-        assert -5 <= float(columns["reward_rest"]) <= 0
+        assert float(columns["reward_rest"]) == pytest.approx(-5 * float(crashed.float().mean()))
+        assert (real.rewards[crashed] <= -5).all() and (real.rewards[~crashed] >= -1).all()
+        assert (copies.rewards[crashed & copies.valid] == -5).all()
+    else:
+        assert real.rewards.min() == -1 and copies.rewards[copies.valid].min() >= -1
 
 
 # --- what else comes ------------------------------------------------------------------------------

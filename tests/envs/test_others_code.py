@@ -1,6 +1,7 @@
 """A user's environment that hangs, calls sys.exit, or changes the working directory."""
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -137,6 +138,8 @@ def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     words = [word.replace("tests.envs.stubborn:Stubborn", "wanders:Wanders") for word in COMMAND]
     done = hindsight(*words, "--workers", "1", "--out", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"steps/s  return .* success \d+%", done.stderr)
     assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
-    assert list(tmp_path.glob("mine/cells/*/*.parquet"))
+    (path,) = tmp_path.glob("mine/cells/*/*.parquet")
+    assert path.parent.name == "Wanders"
     assert not list((tmp_path / "elsewhere").iterdir())

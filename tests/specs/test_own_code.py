@@ -1,6 +1,7 @@
 """A user's own environment: its source and what it imports count as its cells' code."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -94,7 +95,14 @@ def test_an_edit_retrains_and_package_versions_are_recorded(folder):
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    assert "trains sac" in trained()
+    told = trained()
+    assert "trains sac" in told
+    # The command that it suggests works; it names the module, which a file alone may not import.
+    line = next(x for x in told.splitlines() if x.startswith("use it"))
+    evaluate = [*shlex.split(line)[3:], "--episodes", "1"]
+    assert "--env" in evaluate
+    done = CliRunner().invoke(app, evaluate)
+    assert done.exit_code == 0, done.output
     assert trained().startswith("already trained by the same code")
     (curves,) = folder.glob("results/cells/*/*.parquet")
     assert {"gymnasium", "numpy"} <= about(curves)["versions"].keys()
@@ -103,10 +111,7 @@ def test_an_edit_retrains_and_package_versions_are_recorded(folder):
 
 
 def test_an_installed_environment_has_a_version_instead():
-    assert (
-        digest_of("FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv") == ""
-    )
-    found = versions_of("FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv")
-    assert "gymnasium-robotics" in found
+    reach = "FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv"
+    assert digest_of(*reach) == "" and "gymnasium-robotics" in versions_of(*reach)
     assert digest_of("Corridor-v0", Corridor) != ""
     assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))
