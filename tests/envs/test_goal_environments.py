@@ -171,27 +171,6 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
 # --- rewards of other goals -----------------------------------------------------------------------
 
 
-def test_rewards_of_any_shape_are_the_environments_own():
-    task = GoalEnvironments(spec_of("push"), [1], workers=0).task
-    generator = torch.Generator().manual_seed(0)
-    achieved = torch.rand(2, 5, 3, 3, generator=generator)
-    desired = achieved + 0.1 * (torch.rand(2, 5, 3, 3, generator=generator) - 0.5)
-    reward, success = task.reward(achieved, desired, torch.zeros(2, 5, 3, dtype=torch.bool))
-    near = (achieved - desired).double().norm(dim=-1) <= 0.05  # as all Fetch tasks
-    assert torch.equal(reward, near.float() - 1) and torch.equal(success, near)
-    assert near.any() and not near.all()
-
-
-def test_choices_begin_where_the_space_does():
-    spec = corridors(discrete=True)
-    assert (spec.n_choices, spec.action_size) == (3, 1)
-    env = GoalEnvironments(spec, [1], workers=0)
-    before = env.state[0, 0, :2].clone()
-    step = env.step(torch.tensor([[2]]))  # the third choice is 1: place + 0.2 (1 - [0, 2])
-    expected = before + torch.tensor([0.2, -0.2])
-    torch.testing.assert_close(step.next_achieved[0, 0], expected)
-
-
 # --- what cannot be -------------------------------------------------------------------------------
 
 

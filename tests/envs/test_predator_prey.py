@@ -1,7 +1,6 @@
 """Predator-prey against a reference in plain Python."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -180,34 +179,55 @@ def test_a_step_is_that_of_the_reference(
     g=st.floats(0.5, 50),
     share=st.floats(0.01, 0.49),
     prey=st.sampled_from(NAMES),
+    pushes=st.booleans(),
     seed=st.integers(0, 2**32),
 )
 def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
-    n: int, g: float, share: float, prey: Prey, seed: int
+    n: int, g: float, share: float, prey: Prey, pushes: bool, seed: int
 ) -> None:
-    spec = PredatorPreySpec(n_dims=n, grid_size=g, interception_distance=share * g, prey=prey)
+    spec = PredatorPreySpec(
+        n_dims=n, grid_size=g, interception_distance=share * g, prey=prey, pushes_object=pushes
+    )
     state = PredatorPrey(spec, [seed], n_envs=5, evaluation=True).beginnings
-    assert (state[..., : 2 * n].abs() <= torch.tensor(g)).all()
-    distance = torch.linalg.vector_norm(state[..., :n] - state[..., n : 2 * n], dim=-1)
-    assert (distance > torch.tensor(share * g)).all()
+    achieved, prey_at, _, *predator = state.split(n, dim=-1)
+    for other in (prey_at, *predator):
+        assert (other.abs() <= torch.tensor(g)).all()
+        distance = torch.linalg.vector_norm(achieved - other, dim=-1)
+        assert (distance > torch.tensor(share * g)).all()
 
 
-def test_random_spawns_fill_the_box() -> None:
-    spec = PredatorPreySpec(interception_distance=0.1)
-    state = PredatorPrey(spec, [0], n_envs=4).beginnings.flatten(0, 2)
-    # U(-10, 10) has quartiles at -5, 0 and 5.
-    quartiles = np.quantile(state[:, :6].numpy(), [0.25, 0.5, 0.75], axis=0)
-    np.testing.assert_allclose(quartiles, [[-5.0] * 6, [0.0] * 6, [5.0] * 6], atol=0.8)
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("pushes", [False, True])
+def test_random_spawns_fill_the_box(n: int, pushes: bool) -> None:
+    """As U(-10, 10), which has quartiles at -5, 0 and 5."""
+    keys = {"interception_distance": 0.1, "pushes_object": pushes, "prey": "straight_away"}
+    spec = PredatorPreySpec.model_validate({"n_dims": n, **keys})
+    state = PredatorPrey(spec, [1], 4).beginnings.flatten(0, 2)
+    achieved, prey, velocity, *predator = state.split(n, dim=1)
+    quartiles = np.quantile(torch.cat([achieved, prey, *predator], 1), [0.25, 0.5, 0.75], axis=0)
+    expected = np.broadcast_to([[-5.0], [0.0], [5.0]], quartiles.shape)
+    np.testing.assert_allclose(quartiles, expected, atol=0.8)
+    assert state.unique().numel() > 0.99 * (3 if pushes else 2) * n * len(state)
+    # The prey flees from the predator at once.
+    away = torch.nn.functional.cosine_similarity(velocity, prey - [achieved, *predator][-1], dim=1)
+    np.testing.assert_allclose(away.numpy(), 1, atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [2, 4])
-def test_apart_spawns_at_the_origin_and_halfway_up_the_last_axis(n: int) -> None:
-    spec = PredatorPreySpec(n_dims=n, grid_size=30.0, spawn="apart", prey="attract")
-    state = PredatorPrey(spec, [3], n_envs=5).state[0]
-    assert (state[:, : 2 * n - 1] == 0).all()
-    assert (state[:, 2 * n - 1] == 15.0).all()
-    assert torch.linalg.vector_norm(state[:, 2 * n :], dim=-1).numpy() == pytest.approx(n**0.5 / 2)
-    assert len(state[:, 2 * n :].unique(dim=0)) == 5
+@pytest.mark.parametrize("pushes", [False, True])
+def test_apart_spawns_have_their_places(n: int, pushes: bool) -> None:
+    keys = {"spawn": "apart", "prey": "random_direction", "pushes_object": pushes}
+    spec = PredatorPreySpec.model_validate({"n_dims": n, "grid_size": 30.0, **keys})
+    state = PredatorPrey(spec, [3], n_envs=5).beginnings.flatten(0, 2)
+    achieved, prey, velocity, *predator = state.split(n, dim=1)
+    places = np.zeros((2, n))  # the predator's, at the origin, and the prey's
+    places[1, -1] = 15.0
+    for found, place in zip([predator[0] if pushes else achieved, prey], places, strict=True):
+        np.testing.assert_array_equal(found, np.tile(place, (len(state), 1)))
+    if pushes:
+        assert (achieved == torch.tensor([15.0] + [0.0] * (n - 1))).all()
+    assert torch.linalg.vector_norm(velocity, dim=-1).numpy() == pytest.approx(n**0.5 / 2)
+    assert len(velocity.unique(dim=0)) == len(state)
 
 
 # -- the prey -------------------------------------------------------------------------------------
@@ -287,11 +307,8 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
     if prey == "static":
         assert (speed == 0).all()
     elif prey == "random":
-        np.testing.assert_allclose(
-            np.quantile(speed, [0.1, 0.5, 0.9]),
-            v_max * np.array([0.1, 0.5, 0.9]),
-            atol=0.02 * v_max,
-        )
+        shares = np.array([0.1, 0.5, 0.9])
+        np.testing.assert_allclose(np.quantile(speed, shares), v_max * shares, atol=0.02 * v_max)
         assert speed.max() <= v_max * (1 + 1e-6)
     else:
         np.testing.assert_allclose(speed, v_max, rtol=1e-5)
@@ -299,34 +316,23 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
 
 def wander(env: PredatorPrey, t: int) -> Tensor:
     """Actions that depend on the state and the step alone."""
-    return torch.sin(
-        3 * env.state[..., : env.goal_size] + env.state[..., env.goal_size : 2 * env.goal_size] + t
-    )
-
-
-def test_random_direction_is_kept_through_an_episode_and_drawn_anew_for_the_next() -> None:
-    env = PredatorPrey(PredatorPreySpec(prey="random_direction"), [0], n_envs=4)
-    played = play(env, wander, 200)
-    states, ends = played.states, played.over
-    velocity, goes_on = states[..., 6:], ~ends[:-1]
-    same = (velocity[1:] == velocity[:-1]).all(-1)
-    assert goes_on.any() and ends[:-1].any()
-    assert (same == goes_on).all()
+    return torch.sin(3 * env.state[..., :3] + env.state[..., 3:6] + t)
 
 
 # -- the run axis (test_run_axis: what holds for all tasks) ---------------------------------------
 
 
-def test_the_prey_draws_alike_in_every_step_whatever_the_actions_were() -> None:
+def test_the_prey_draws_alike_in_every_step_whatever_happens() -> None:
     found = []
-    for actions in (wander, chase):
-        env = PredatorPrey(PredatorPreySpec(prey="random"), [1], n_envs=2)
-        played = play(env, actions, 100)
-        found.append((played.states[1:, ..., 6:], played.over[:-1]))
-    (one, one_ends), (other, other_ends) = found
-    inside = ~(one_ends | other_ends)  # where an episode begins, its own draw counts
-    assert inside.float().mean() > 0.7
-    assert torch.equal(one[inside], other[inside])
+    for actions, pushes in ((wander, False), (chase, False), (wander, True)):
+        spec = PredatorPreySpec(prey="random", pushes_object=pushes)
+        played = play(PredatorPrey(spec, [1], n_envs=2), actions, 100)
+        found.append((played.states[1:, ..., 6:9], played.over[:-1]))
+    (one, one_ends), *others = found
+    for other, other_ends in others:
+        inside = ~(one_ends | other_ends)  # where an episode begins, its own draw counts
+        assert inside.float().mean() > 0.7
+        assert torch.equal(one[inside], other[inside])
 
 
 @pytest.mark.parametrize("r", [1.0, 0.5, 0.2, 0.1])
@@ -355,48 +361,12 @@ def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: 
     assert 0.2 < torch.stack(successes).double().mean() < 0.8
 
 
-# -- an object to push ----------------------------------------------------------------------------
-
-
-def pushing(**keys: Any) -> PredatorPreySpec:
-    values = {"grid_size": 3.0, "max_steps": 12, "pushes_object": True, "n_dims": 2} | keys
-    return PredatorPreySpec.model_validate(values)
-
-
 def test_an_object_is_touched_up_to_the_distance_of_interception() -> None:
     """Before the move, not after it."""
-    env = PredatorPrey(pushing(), [0])
+    keys = {"grid_size": 3.0, "pushes_object": True, "n_dims": 2}
+    env = PredatorPrey(PredatorPreySpec.model_validate(keys), [0])
     env.prepare_rollout(1, 3)
     forth = torch.tensor([[[0.5, 0.25]]])
     for predator, moved in ((1.0, [0.5, 0.25]), (1.0625, [0.0, 0.0]), (-1.25, [0.0, 0.0])):
         env.state = torch.tensor([[[0.0, 0.0, -2.5, 0.0, 0.0, 0.0, predator, 0.0]]])
         assert env.step(forth).next_achieved[0, 0].tolist() == moved
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_an_object_begins_apart_from_both(n: int) -> None:
-    spec = pushing(n_dims=n, grid_size=10.0, prey="straight_away")
-    state = PredatorPrey(spec, [1], 4).beginnings.flatten(0, 2)
-    thing, prey, velocity, predator = state.split(n, dim=1)
-    for other in (prey, predator):
-        assert (torch.linalg.vector_norm(thing - other, dim=1) > 1).all()
-        quartiles = np.quantile(other.numpy(), [0.25, 0.5, 0.75], axis=0)
-        np.testing.assert_allclose(quartiles, [[-5.0] * n, [0.0] * n, [5.0] * n], atol=0.8)
-    assert state.unique().numel() > 0.99 * 3 * n * len(state)
-    # The prey flees from the predator at once.
-    away = torch.nn.functional.cosine_similarity(velocity, prey - predator, dim=1)
-    np.testing.assert_allclose(away.numpy(), 1, atol=1e-4)
-    apart = PredatorPrey(pushing(n_dims=n, grid_size=10.0, spawn="apart"), [1]).state[0, 0]
-    expected = np.zeros(4 * n)
-    expected[0] = expected[2 * n - 1] = 5.0
-    np.testing.assert_array_equal(apart.numpy(), expected)
-
-
-def test_the_prey_moves_alike_with_and_without_an_object() -> None:
-    found = []
-    for pushes in (True, False):
-        env = PredatorPrey(pushing(prey="random", grid_size=50.0, pushes_object=pushes), [2])
-        env.prepare_rollout(1, 6)
-        env.step(torch.zeros(1, 1, 2))
-        found.append(env.state[0, 0, 4:6].clone())
-    assert torch.equal(*found)
