@@ -1,6 +1,7 @@
 """Plans: every preset has one, equal cells are shared, and mistakes are refused by name."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load, parse
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
@@ -43,14 +45,6 @@ def test_every_preset_has_a_plan(preset):
         assert len(document["entries"]) == len(entries) > 0
 
 
-def test_a_plan_says_the_network_of_its_cells():
-    """It may differ from the preset's; figures and the report name it."""
-    plan = plan_of(preset="laptop")
-    networks = {name: plan.document(name)["preset"]["hidden"] for name in plan.experiments}
-    assert networks["algorithms"] == networks["reach_strategies"] == [64, 64]
-    assert networks["point_reach"] == [256, 256] and networks["bit_flipping"] == [64]
-
-
 def test_the_grids_of_the_papers_figures():
     """PAPERS.md section 3, in full whatever the preset and its selection are."""
     grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
@@ -82,22 +76,19 @@ def test_without_the_papers_preset_there_are_no_grids():
 def test_the_paper_preset_is_the_papers_grid():
     """PAPERS.md section 3: arms x levels x twelve conditions, seeds as published."""
     plan = plan_of(preset="paper")
-    places = {name: len(entries) for name, entries in plan.experiments.items()}
-    assert (
-        places.items()
-        >= {
-            "algorithms": 4 * 12 * 2,
-            "learning_rate": 2 * 3 * 12 * 2,
-            "her_strategy": 3 * 4 * 12,
-            "agent_size": 2 * 4 * 12 * 2,
-            "grid_size": 2 * 5 * 12 * 2,
-            "dimensions": 2 * 5 * 12 * 2,
-            "s_ratio": 11 * 12 * 2,
-            "targeted": 11 * 12 * 2,
-            "stop_her": 4 * 12 * 2,
-            "fetch": 2 * 4 * 4 * 2,
-        }.items()
-    )
+    counts = {
+        "algorithms": 4 * 12 * 2,
+        "learning_rate": 2 * 3 * 12 * 2,
+        "her_strategy": 3 * 4 * 12,
+        "agent_size": 2 * 4 * 12 * 2,
+        "grid_size": 2 * 5 * 12 * 2,
+        "dimensions": 2 * 5 * 12 * 2,
+        "s_ratio": 11 * 12 * 2,
+        "targeted": 11 * 12 * 2,
+        "stop_her": 4 * 12 * 2,
+        "fetch": 2 * 4 * 4 * 2,
+    }
+    assert {name: len(plan.experiments[name]) for name in counts} == counts
     seeds = {entry.spec.seeds for entry, _ in plan.experiments["learning_rate"]}
     assert seeds == {4}
     of_the_papers = [
@@ -111,51 +102,58 @@ def test_the_paper_preset_is_the_papers_grid():
 
 def test_the_default_cell_is_trained_once_for_all_experiments():
     """PPO-HER at the defaults belongs to many experiments, some of which want fewer seeds."""
-    plan = plan_of(preset="paper")
-    wanted = set()
+    plan, users = plan_of(preset="paper"), {}
     for experiment, entries in plan.experiments.items():
         for entry, name in entries:
             spec = plan.cells[name]
             same = entry.spec.model_copy(update={"seeds": spec.seeds})
             assert same == spec and entry.spec.seeds <= spec.seeds
-            if (
-                spec.environment == PredatorPreySpec()
-                and spec.algorithm == PPOSpec(hidden=(512, 512, 512))
-                and spec.hindsight == HindsightSpec()
-                and spec.early_end is not None
-            ):
-                wanted.add((experiment, name))
-    assert {experiment for experiment, _ in wanted} >= {"algorithms", "her_strategy", "stop_her"}
-    assert len({name for _, name in wanted}) == 1
+            users.setdefault(name, set()).add(experiment)
+    default = CellSpec(
+        algorithm=PPOSpec(hidden=(512, 512, 512)), hindsight=HindsightSpec(), seeds=16,
+        steps=1_000_000,
+    )  # fmt: skip
+    assert users[default.name] >= {"algorithms", "her_strategy", "stop_her"}
 
 
-def test_a_single_arm_can_be_narrowed():
+def sizes(experiment, *by, **selection):
+    """Seeds, steps and end test of cells of the papers' grid, by these facts of theirs."""
+    found = {}
+    for entry, _ in plan_of(preset="paper", select={experiment: selection}).experiments[experiment]:
+        facts = vars(entry) | vars(entry.condition) | entry.level
+        tests = [entry.spec.end_test.every] if entry.spec.end_test else []
+        size = (entry.spec.seeds, entry.spec.steps, *tests)
+        assert found.setdefault(tuple(facts[name] for name in by), size) == size
+    return found
+
+
+FEW = {"seeds": 2, "steps": 4096}
+WHOLE = 1_000_000
+
+
+def test_arms_and_fidelities_can_be_narrowed():
     """Within what the experiment selects; the other arms keep theirs."""
-    part = {"preys": ["static"], "fidelities": ["released"], "seeds": 2, "steps": 4000}
-    entries = plan_of(
-        select={"algorithms": {"preys": ["static", "repel"], "seeds": 3, "arms": {"SAC": part}}}
-    ).experiments["algorithms"]
-    by_arm = {}
-    for entry, _ in entries:
-        by_arm.setdefault(entry.arm, []).append(entry)
-    assert {arm: len(found) for arm, found in by_arm.items()} == {
-        "PPO": 8,
-        "PPO-HER": 8,
-        "SAC": 2,
-        "SAC-HER": 8,
-    }
-    assert {(e.fidelity, e.condition.prey) for e in by_arm["SAC"]} == {("released", "static")}
-    assert {(e.spec.seeds, e.spec.steps) for e in by_arm["SAC"]} == {(2, 4000)}
-    assert {e.spec.seeds for e in by_arm["SAC-HER"]} == {3}
+    arms = {"SAC": {"preys": ["static"], "fidelities": ["released"], "end_test": False, **FEW}}
+    where = {"preys": ["static", "repel"], "seeds": 3}
+    found = sizes("algorithms", "arm", "fidelity", "prey", **where, arms=arms)
+    of_sac = {key: size for key, size in found.items() if key[0] == "SAC"}
+    assert of_sac == {("SAC", "released", "static"): (2, 4096)}
+    assert len(found) == 1 + 3 * 2 * 2 and found["PPO", "described", "repel"] == (3, WHOLE)
+    # So one fidelity can be published before the other is trained, and end without a test.
+    part = {"fidelities": {"released": {"seeds": 8, "steps": 150_000}, "described": {"seeds": 4}}}
+    arms = {"SAC": part, "SAC-HER": {**part, "end_test": False}}
+    found = sizes("algorithms", "arm", "fidelity", steps=200_000, arms=arms)
+    assert found["SAC", "released"] == (8, 150_000, 10_000)
+    assert found["SAC-HER", "released"] == (8, 150_000)
+    assert found["SAC", "described"] == found["SAC-HER", "described"] == (4, 200_000)
+    assert found["PPO", "released"] == (16, 200_000)
 
 
 def test_a_task_can_be_narrowed():
     """Named alone it is whole; an arm's part and a task's must both hold, and the least counts."""
     tasks = {"FetchReach": {"seeds": 2, "steps": 12_000}, "FetchPush": {"steps": 50_000}}
     arms = {"SAC-HER": {"tasks": ["FetchReach"]}, "DDPG-HER": {"steps": 20_000}}
-    select = {"fetch_off_policy": {"tasks": tasks, "arms": arms, "seeds": 3}}
-    entries = plan_of(preset="large", select=select).experiments["fetch_off_policy"]
-    assert {(e.arm, e.condition.task): (e.spec.seeds, e.spec.steps) for e, _ in entries} == {
+    assert sizes("fetch_off_policy", "arm", "task", tasks=tasks, arms=arms, seeds=3) == {
         ("SAC-HER", "FetchReach"): (2, 12_000),
         ("TD3-HER", "FetchReach"): (2, 12_000),
         ("DDPG-HER", "FetchReach"): (2, 12_000),
@@ -163,45 +161,39 @@ def test_a_task_can_be_narrowed():
         ("TD3-HER", "FetchPush"): (3, 50_000),
         ("DDPG-HER", "FetchPush"): (3, 20_000),
     }
-    whole = {"FetchReach": {}, "FetchPush": {}}
-    by_name, by_key = (
-        plan_of(select={"fetch_off_policy": {"tasks": tasks}}) for tasks in (list(whole), whole)
-    )
-    assert by_name == by_key
 
 
 def test_a_prey_can_be_narrowed():
     """As a task; prey that are named have their own part, others are left out."""
     preys = {"static": {"steps": 4000}, "repel": {"seeds": 1, "levels": {"s_ratio": [0.5]}}}
-    entries = plan_of(select={"s_ratio": {"preys": preys, "seeds": 2}}).experiments["s_ratio"]
-    found = {(e.condition.prey, e.spec.seeds, e.spec.steps) for e, _ in entries}
-    steps = plan_of().config.size.steps
-    assert found == {("static", 2, min(4000, steps)), ("repel", 1, steps)}
-    levels = {e.level["s_ratio"] for e, _ in entries if e.condition.prey == "repel"}
-    assert levels == {0.5}
+    assert sizes("s_ratio", "prey", "s_ratio", preys=preys, seeds=2) == {
+        **{("static", share / 10): (2, 4000) for share in range(11)},
+        ("repel", 0.5): (1, WHOLE),
+    }
 
 
 def test_a_level_can_be_narrowed():
-    """Also within a fidelity; by a list as by a mapping."""
-    few = {"seeds": 2, "steps": 4096}
-    levels = {"weight_decay": {1e-2: few, 1e-5: {}}}
-    fidelities = {"released": few, "described": {"tasks": {"FetchPush": {"levels": levels}}}}
-    tasks = ["FetchPush"]
-    entries = plan_of(preset="paper", select={"fetch": {"tasks": tasks, "fidelities": fidelities}})
-    sizes = {
-        (e.fidelity, e.level["weight_decay"]): (e.spec.seeds, e.spec.steps)
-        for e, _ in entries.experiments["fetch"]
-    }
-    assert sizes == {
+    """Also within a fidelity."""
+    tasks = {"FetchPush": {"levels": {"weight_decay": {1e-2: FEW, 1e-5: {}}}}}
+    fidelities = {"released": FEW, "described": {"tasks": tasks}}
+    where = {"tasks": ["FetchPush"], "fidelities": fidelities}
+    assert sizes("fetch", "fidelity", "weight_decay", **where) == {
         **{("released", decay): (2, 4096) for decay in (1e-2, 1e-3, 1e-4, 1e-5)},
         ("described", 1e-2): (2, 4096),
-        ("described", 1e-5): (4, 1_000_000),
+        ("described", 1e-5): (4, WHOLE),
     }
-    named, keyed = (
-        plan_of(select={"fetch": {"levels": {"weight_decay": values}}})
-        for values in ([1e-2, 1e-5], {"1e-2": {}, "1e-5": {}})
-    )
-    assert named == keyed
+
+
+@pytest.mark.parametrize(
+    ("listed", "keyed"),
+    [
+        ({"tasks": ["FetchReach"]}, {"tasks": {"FetchReach": {}}}),
+        ({"levels": {"weight_decay": [1e-2]}}, {"levels": {"weight_decay": {"1e-2": {}}}}),
+    ],
+)
+def test_a_list_is_a_mapping_to_whole_parts(listed, keyed):
+    by_name, by_key = (plan_of(select={"fetch": selection}) for selection in (listed, keyed))
+    assert by_name == by_key
 
 
 def test_a_part_may_have_more_seeds_than_the_papers_and_no_more_than_the_preset():
@@ -219,26 +211,6 @@ def test_curves_have_as_many_bins_whatever_the_number_of_environments():
     assert {e.spec.algorithm.n_envs for e, _ in entries} == {1, 8} and bins == {100}
 
 
-def test_an_arm_may_be_for_some_tasks_only():
-    by_task = {}
-    for entry, _ in plan_of(preset="paper").experiments["generalise"]:
-        by_task.setdefault(entry.condition.task, set()).add(entry.arm)
-    more = {"PPO-HER (cut)", "PPO-HER (cut, inside)"}
-    assert by_task["PointReach"] - by_task["BitFlipping"] == more
-    assert by_task["BitFlipping"] < by_task["PointReach"]
-
-
-def test_a_task_takes_the_place_of_the_conditions():
-    entries = plan_of(preset="paper").experiments["bit_flipping"]
-    assert {(e.condition.spawn, e.condition.task) for e, _ in entries} == {(None, "BitFlipping")}
-    assert {e.spec.environment.n_bits for e, _ in entries} == {5, 10, 15, 20, 30, 40, 50}
-    assert {e.spec.replay.strategy for e, _ in entries if e.arm == "DQN"} == {None}
-    assert {e.spec.replay.fidelity for e, _ in entries if e.arm == "DQN + HER"} == {
-        "released",
-        "described",
-    }
-
-
 def plan_with(**experiment):
     """The plan of an experiment of one's own beside those there are."""
     values = configuration.values()
@@ -254,7 +226,6 @@ HER = {"PPO-HER": {"her": "final"}}
     ("experiment", "named"),
     [
         ({"arms": HER | PPO, "vary": {"s_ratio": [0.1]}}, ["mine, PPO,", "'s_ratio' needs hinds"]),
-        ({"arms": PPO, "keys": {"until_steps": 5}}, ["'until_steps' needs hindsight"]),
         ({"arms": {"PPO": {"keys": {"then": "meher"}}}}, ["'then' needs hindsight"]),
         ({"arms": HER, "vary": {"s_ratio": [0.1, 1.2]}}, ["mine, PPO-HER", "s_ratio", "1.2"]),
         ({"arms": {"x": {"her": "final", "keys": {"then": "meher"}}}}, ["mine, x", "s_ratio"]),
@@ -302,41 +273,24 @@ def test_a_prey_in_a_task_moves_as_the_experiments_fidelity_says():
 
 
 def test_a_key_of_the_preset_can_be_overridden():
-    plan = plan_of(seeds=3, steps=4096, hidden=[8, 8], select={"algorithms": {"preys": ["repel"]}})
-    assert {spec.seeds for spec in plan.cells.values()} == {3}
-    assert {spec.algorithm.hidden for spec in plan.cells.values()} == {(8, 8)}
-    assert {spec.environment.prey for spec in plan.cells.values()} == {"repel"}
+    """Also by null: `early_end: null` at the top means never, not "as the preset says"."""
+    main = {"seeds": 3, "steps": 4096, "hidden": [8, 8], "select": {"algorithms": {}}}
+    plan, never = plan_of(**main), plan_of(**main, early_end=None)
+    specs = plan.cells.values()
+    assert {(s.seeds, s.algorithm.hidden, s.early_end) for s in specs} == {(3, (8, 8), 1.3)}
+    assert {spec.early_end for spec in never.cells.values()} == {None}
     assert list(plan.experiments) == ["algorithms"]
-
-
-def test_null_overrides_too():
-    """`early_end: null` at the top means never, not "as the preset says"."""
-    main = {"select": {"algorithms": {}}}
-    assert {spec.early_end for spec in plan_of(**main).cells.values()} == {1.3}
-    assert {spec.early_end for spec in plan_of(**main, early_end=None).cells.values()} == {None}
     with pytest.raises(SpecError, match="seeds: None is not allowed"):
         plan_of(seeds=None)
 
 
 def test_only_what_changed_gets_another_name():
-    before = plan_of()
-    select = dump_select(before)
-    select["algorithms"]["preys"] = ["static", "attract"]
-    after = plan_of(select=select)
-    assert set(after.cells) < set(before.cells)
-    values = configuration.values()
+    before, values = plan_of(), configuration.values()
     values["experiments"]["learning_rate"]["vary"]["learning_rate"].append(1.0e-3)
     grown = Plan.of(parse(values))
     added = set(grown.cells) - set(before.cells)
     assert added and all(grown.cells[n].algorithm.learning_rate == 1e-3 for n in added)
     assert set(before.cells) < set(grown.cells)
-
-
-def dump_select(plan):
-    return {
-        name: selection.model_dump(mode="json")
-        for name, selection in plan.config.size.select.items()
-    }
 
 
 @pytest.mark.parametrize(
@@ -348,14 +302,7 @@ def dump_select(plan):
         ({"select": {"algorithm": {}}}, ["algorithm", "algorithms"]),
         ({"select": {"algorithms": {"preys": ["statc"]}}}, ["select.algorithms.preys", "statc"]),
         ({"select": {"agent_size": {"levels": {"n_dims": [2]}}}}, ["agent_size", "n_dims"]),
-        (
-            {"select": {"algorithms": {"arms": {"SAK": {}}}}},
-            ["select.algorithms.arms", "'SAK' is unknown", "SAC-HER"],
-        ),
-        (
-            {"select": {"fetch": {"tasks": {"FetchPush": {"stepps": 1}}}}},
-            ["fetch.tasks.FetchPush.stepps", "did you mean 'steps'"],
-        ),
+        ({"select": {"algorithms": {"arms": {"SAK": {}}}}}, ["select.algorithms.arms", "'SAK' is"]),
         (
             {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"levels": {"k": [1]}}}}}}},
             ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is unknown", "weight_decay"],
@@ -365,9 +312,7 @@ def dump_select(plan):
             {"experiments": {"e": {"title": "t", "figures": "f", "arms": {"A": {"tasks": ["T"]}}}}},
             ["experiments.e", "arms.A.tasks: 'T' is unknown"],
         ),
-        ({"preset": "published"}, ["preset 'published' is unknown", "large"]),
         ({"results": "drawn"}, ["results", "drawn", "trained"]),
-        ({"execution": {"devices": "cpu"}}, ["execution.devices", "device"]),
         ({"hidden": []}, ["hidden", "at least 1 item"]),
         ({"experiments": {"e": {"figures": "f", "arms": {"A": {}}}}}, ["experiments.e.title: is"]),
         ({"seeds": 10**9}, ["seeds: 1000000000 is not allowed", "less than or equal to 10000"]),
@@ -417,35 +362,11 @@ def test_conda_and_lock_pin_the_same():
         assert len(robots) == 2 and all(pin in text for pin in robots), told
 
 
-def test_a_task_may_have_keys_of_its_cells():
-    """The authors' SAC batch on Push and Slide, tau on Reach; an arm's own keys come last."""
-    cells = {
-        (entry.condition.task, entry.arm): entry.spec.algorithm
-        for entry, _ in plan_of(preset="paper").experiments["fetch_off_policy"]
-    }
-    batches = {task: cells[task, "SAC-HER"].batch_size for task, arm in cells if arm == "SAC-HER"}
-    assert batches == {
-        "FetchReach": 256, "FetchPush": 2048, "FetchSlide": 2048, "FetchPickAndPlace": 1024,
-    }  # fmt: skip
-    assert cells["FetchPush", "TD3-HER"].batch_size == 256
-    assert (cells["FetchReach", "SAC-HER"].tau, cells["FetchPush", "SAC-HER"].tau) == (0.005, 0.05)
-
-
 def test_part_of_a_preset_may_have_another_evaluation():
     plan = plan_of(preset="laptop")
     points = {name: {entry.spec.evaluation.points for entry, _ in entries}
               for name, entries in plan.experiments.items()}  # fmt: skip
     assert points["fetch"] == {10} and points["algorithms"] == {20}
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"after_contact": True}, {"moved_goals": True}, {"cut_at_success": True}, {"inside": 0.9}],
-)
-def test_the_authors_code_lacks_these_options(option):
-    """Under `released` they have no effect, so equal trainings share a name."""
-    assert HindsightSpec(**option) == HindsightSpec()
-    assert HindsightSpec(fidelity="described", **option) != HindsightSpec(fidelity="described")
 
 
 @pytest.mark.parametrize("preset", preset_names())
@@ -456,37 +377,10 @@ def test_a_selection_can_be_given_on_snakemakes_command_line(preset):
     assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells
 
 
-def test_a_part_may_be_narrowed_by_fidelity_and_go_without_the_end_test():
-    """So one fidelity can be published before the other is trained."""
-    values = configuration.values() | {
-        "preset": "large",
-        "end_test": {"every": 10_000, "episodes": 5},
-    }
-    sizes = {"released": {"seeds": 8, "steps": 150_000}, "described": {"seeds": 4}}
-    arms = {"SAC": {"fidelities": sizes}, "SAC-HER": {"fidelities": sizes, "end_test": False}}
-    where = {"spawns": ["random"], "preys": ["static"], "steps": 200_000}
-    values["select"] = {"algorithms": where | {"arms": arms}}
-    found = {
-        (entry.arm, entry.fidelity): (entry.spec.seeds, entry.spec.steps, entry.spec.end_test)
-        for entry, _ in Plan.of(parse(values)).experiments["algorithms"]
-    }
-    test = found["SAC", "released"][2]
-    assert test is not None and test.every == 10_000
-    assert found["SAC", "released"] == (8, 150_000, test)
-    assert found["SAC-HER", "released"] == (8, 150_000, None)
-    assert found["SAC", "described"] == (4, 200_000, None)
-    assert found["PPO", "released"] == (16, 200_000, None)
-
-
 def test_no_selection_asks_for_more_steps_than_its_preset_has():
     """The smallest budget counts, so a larger one would have no effect."""
 
-    def budgets(part):
-        if isinstance(part, dict):
-            yield from ([part["steps"]] if isinstance(part.get("steps"), int) else [])
-            for inner in part.values():
-                yield from budgets(inner)
-
     for name, preset in load(CONFIG).presets.items():
-        selected = preset.model_dump()["select"]
-        assert max(budgets(selected), default=0) <= preset.steps, name
+        selected = json.dumps(preset.model_dump(mode="json")["select"])
+        budgets = map(int, re.findall(r'"steps": (\d+)', selected))
+        assert max(budgets, default=0) <= preset.steps, name
