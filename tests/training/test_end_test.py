@@ -11,10 +11,8 @@ from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.io.checksums import ABOUT
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.specs.config import load
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.plan import Plan
+from hindsight.specs.errors import validated
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load as load_policies
 from hindsight.training.policies import policy_of
@@ -76,17 +74,3 @@ def test_each_test_has_episodes_of_its_own_that_do_not_depend_on_the_way_there()
     assert len(beginnings.unique(dim=0)) == 24
     direct.rewind(11)
     assert torch.equal(direct.state, seen[11])
-
-
-def test_a_test_between_two_iterations_is_refused():
-    with pytest.raises(SpecError, match="a test every 120 steps"):
-        spec_of(end_test={"every": 120})
-
-
-def test_released_sac_ends_by_a_test_and_nothing_else_does():
-    plan = Plan.of(load(Path("config.yaml"), {"preset": "paper"}))
-    for entry, _ in plan.experiments["algorithms"]:
-        sac = entry.spec.algorithm.name == "sac"
-        assert (entry.spec.end_test is not None) == (sac and entry.fidelity == "released")
-        if entry.spec.end_test is not None:
-            assert (entry.spec.end_test.every, entry.spec.end_test.episodes) == (10_000, 5)

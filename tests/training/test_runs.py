@@ -147,13 +147,3 @@ def test_shares_of_success_and_of_relabelled_samples(variant, rollouts):
             assert 0 < share < 0.5
         else:
             assert share == pytest.approx({"ppo": 0, "released": 0.5}[variant])
-
-
-def test_entropy_and_log_std_are_of_the_new_parameters():
-    one = runs(cell(sigma_init=0.5), 1)
-    columns = one.iterate()
-    log_std = one.optimiser.rows[0, -3:]
-    assert float(columns["log_std"][0]) == pytest.approx(float(log_std.mean()))
-    expected = float(log_std.sum()) + 1.5 * math.log(2 * math.pi * math.e)
-    assert float(columns["policy_entropy"][0]) == pytest.approx(expected, rel=1e-5)
-    assert float((log_std - math.log(0.5)).abs().max()) > 1e-4

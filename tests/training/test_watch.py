@@ -54,18 +54,9 @@ def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
     return row[0]
 
 
-def test_a_hunter_catches_a_prey_that_stands_still() -> None:
-    spec = cell()
-    for episode in play_hunts(spec, hunter(spec), 20, seed=3):
-        distance = np.linalg.norm(episode.predator - episode.prey, axis=-1)
-        assert episode.caught
-        assert distance[-1] <= 1 < distance[:-1].min()
-        assert (episode.prey == episode.prey[0]).all()
-        # A step is as long as the largest coordinate's move, which is 1 until the prey is near.
-        moves = np.abs(np.diff(episode.predator, axis=0)).max(axis=-1)
-        np.testing.assert_allclose(moves[:-1], 1, atol=1e-4)
-        assert (episode.grid_size, episode.interception_distance) == (5.0, 1.0)
-        assert episode.title == "static"
+def policy_file(path: Path, spec: CellSpec, row: torch.Tensor) -> Path:
+    save(path, {"spec": spec.model_dump_json(), "seeds": [5], "rows": row[None]})
+    return path
 
 
 @pytest.mark.parametrize("prey", PREYS)
@@ -93,12 +84,6 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
         np.testing.assert_allclose(episode.predator[1:], moved, atol=2e-3)
 
 
-def test_other_environments_have_no_such_positions() -> None:
-    spec = CellSpec.model_validate({"environment": {"id": "BitFlipping-v0"}})
-    with pytest.raises(SpecError, match="PredatorPrey-v0"):
-        play_hunts(spec, initial_row(spec), 1)
-
-
 @pytest.mark.parametrize(("gain", "caught"), [(3.0, True), (0.0, False)])
 def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
     spec = cell()
@@ -112,19 +97,20 @@ def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
 
 
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
-    spec, sources = cell("repel"), []
-    for name, gain in [("hunts", 3.0), ("idles", 0.0)]:
-        sources.append(tmp_path / f"{name}.pt")
-        rows = hunter(spec, gain)[None]
-        save(sources[-1], {"spec": spec.model_dump_json(), "seeds": [0], "rows": rows})
+    spec = cell("repel")
+    sources = [policy_file(tmp_path / f"{x}.pt", spec, hunter(spec, x)) for x in (3.0, 0.0)]
     out = tmp_path / "tables" / "episodes.npz"
     write_episodes(sources, out)
     first, second = load_episodes(out)
     assert first.title == second.title == "repel"
+    assert (first.grid_size, first.interception_distance) == (5.0, 1.0)
     # The longest successful episode.
     lengths = [len(e.predator) for e in play_hunts(spec, hunter(spec), 8) if e.caught]
     assert first.caught and len(first.predator) == max(lengths)
     assert len(second.predator) == 22
+    bits = CellSpec.model_validate({"environment": {"id": "BitFlipping-v0"}})
+    with pytest.raises(SpecError, match="PredatorPrey-v0"):
+        play_hunts(bits, initial_row(bits), 1)
 
 
 def test_a_gif_has_a_frame_for_every_position(tmp_path: Path) -> None:
@@ -154,27 +140,25 @@ def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-def test_other_endings_are_refused(tmp_path: Path) -> None:
-    spec = cell()
-    with pytest.raises(FileError, match=r"film\.avi: an animation must be a \.gif or \.mp4"):
-        animate(film(spec, hunter(spec), 1), tmp_path / "film.avi")
-
-
 # -- foreign environments --------------------------------------------------------------------------
 
 
-def foreign(**environment: object) -> tuple[CellSpec, torch.Tensor]:
-    spec = CellSpec.model_validate(
-        {"environment": environment, "algorithm": {"name": "td3", "hidden": (4,)}}
-    )
-    return spec, initial_row(spec)
+def works(*ways: str) -> Callable[..., Any]:
+    """A machine on which only these rendering backends work."""
+    return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
 
 
-def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
-    spec, row = foreign(id="hindsight.envs:PointReach-v0", max_episode_steps=3)
-    path = tmp_path / "policy.pt"
-    save(path, {"spec": spec.model_dump_json(), "seeds": [5], "rows": row[None]})
-    films = film_policy(path, 5, 2, 0)
+def test_a_foreign_environment_draws_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is asked of MuJoCo, which is imported and has no part in this."""
+    monkeypatch.setattr(subprocess, "run", works())
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    pytest.importorskip("mujoco")
+    where = {"id": "hindsight.envs:PointReach-v0", "max_episode_steps": 3}
+    spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
+    row = initial_row(spec)
+    films = film_policy(policy_file(tmp_path / "policy.pt", spec, row), 5, 2, 0)
     assert [len(each.frames) for each in films] == [4, 4]
     env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
     for each in films:
@@ -189,11 +173,7 @@ def test_a_foreign_environment_draws_itself(tmp_path: Path) -> None:
     assert np.abs(difference).mean() < 5  # colours of a GIF are few
 
 
-def works(*ways: str) -> Callable[..., Any]:
-    """A machine on which only these rendering backends work."""
-    return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
-
-
+@pytest.mark.parametrize("name", ["FetchReach-v4", "PointMaze_UMaze-v3"])
 @pytest.mark.parametrize(
     ("chosen", "ways", "found"),
     [
@@ -201,37 +181,28 @@ def works(*ways: str) -> Callable[..., Any]:
         (None, ("egl", "osmesa"), "egl"),
         (None, (), "neither EGL nor OSMesa"),
         ("osmesa", ("egl",), "MUJOCO_GL=osmesa does not work here"),
-        ("disable", ("egl",), "MUJOCO_GL=disable does not work here"),
     ],
 )
 def test_mujoco_draws_as_was_chosen_or_in_the_first_way_that_works(
-    monkeypatch: pytest.MonkeyPatch, chosen: str | None, ways: tuple[str, ...], found: str
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    chosen: str | None,
+    ways: tuple[str, ...],
+    found: str,
 ) -> None:
-    for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
-        monkeypatch.setenv(name, chosen or "")  # so that what is set is undone
+    for variable in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
+        monkeypatch.setenv(variable, chosen or "")  # so that what is set is undone
         if chosen is None:
-            monkeypatch.delenv(name)
+            monkeypatch.delenv(variable)
     monkeypatch.setattr(subprocess, "run", works(*ways))
+    env = GymnasiumSpec(id=name).make()
     if found in ways:
-        choose_headless(GymnasiumSpec(id="FetchReach-v4").make())
+        choose_headless(env)
         assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == found
     else:
-        with pytest.raises(FileError, match=f"FetchReach-v4 cannot be drawn: {found}"):
-            choose_headless(GymnasiumSpec(id="FetchReach-v4").make())
+        with pytest.raises(FileError, match=f"{name} cannot be drawn: {found}"):
+            choose_headless(env)
         assert os.environ.get("MUJOCO_GL") == chosen
-
-
-def test_nothing_is_asked_of_mujoco_that_it_does_not_draw(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(subprocess, "run", works())
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
-    pytest.importorskip("mujoco")  # is imported, and has no part in this
-    spec, row = foreign(id="hindsight.envs:PointReach-v0", max_episode_steps=3)
-    (filmed,) = film(spec, row, 1)
-    assert len(filmed.frames) == 4
-    with pytest.raises(FileError, match="neither EGL nor OSMesa"):
-        choose_headless(GymnasiumSpec(id="PointMaze_UMaze-v3").make())
 
 
 FILM = """
@@ -269,10 +240,7 @@ def test_fetch_is_drawn_without_a_screen() -> None:
 @pytest.mark.parametrize("way", ["disable", "nonsense"])
 def test_watching_in_a_way_that_is_none_ends_in_one_sentence(tmp_path: Path, way: str) -> None:
     spec = CellSpec(environment={"id": "FetchReach-v4"}, algorithm={"name": "td3", "hidden": (4,)})
-    policy = tmp_path / "policy.pt"
-    torch.save(
-        {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]}, policy
-    )
+    policy = policy_file(tmp_path / "policy.pt", spec, initial_row(spec))
     result = hindsight("watch", str(policy), "a.gif", cwd=tmp_path, MUJOCO_GL=way)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
