@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _server = multiprocessing.get_context("forkserver")
@@ -38,21 +37,6 @@ def hindsight(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comp
 def started(*arguments: str, cwd: Path) -> "Running":
     """`hindsight` with these arguments, while it runs."""
     return Running("hindsight.cli", arguments, cwd, {})
-
-
-def training(spec: str, folder: Path, checkpoint_seconds: float) -> BaseProcess:
-    """Start a cell's training in another process."""
-    process = _server.Process(target=_train, args=(spec, folder, checkpoint_seconds))
-    process.start()
-    return process
-
-
-def _train(spec: str, folder: Path, checkpoint_seconds: float) -> None:
-    from hindsight.specs.cell import CellSpec
-    from hindsight.training.cell import Execution, train_cell
-
-    execution = Execution(checkpoint_seconds=checkpoint_seconds)
-    train_cell(CellSpec.model_validate_json(spec), folder, execution)
 
 
 def snakemake(

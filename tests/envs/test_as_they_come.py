@@ -86,9 +86,6 @@ def line(terminates: Any = None, rest: Any = "keep", **kwargs: Any) -> Gymnasium
     return validated(GymnasiumSpec, values)
 
 
-# --- which goals end an episode -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("knows", ["_is_success", "compute_terminated"])
@@ -175,9 +172,6 @@ def test_what_contradicts_the_rule_is_reported_at_its_step():
             env.step(2 * (env.state[..., 1:2] - env.state[..., :1]) - 0.2)
 
 
-# --- what goals do not explain --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rest", ["keep", "drop", "refuse"])
 def test_the_rest_of_a_reward_is_found_where_it_is_paid(rest, capsys):
     env = GoalEnvironments(line("never", rest, fine=5.0), [0], workers=0)
@@ -217,9 +211,6 @@ def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
         assert (copies.rewards[crashed & copies.valid] == -5).all()
     else:
         assert real.rewards.min() == -1 and copies.rewards[copies.valid].min() >= -1
-
-
-# --- what else comes ------------------------------------------------------------------------------
 
 
 def test_other_keys_with_numbers_belong_to_the_observation():

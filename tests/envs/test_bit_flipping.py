@@ -31,9 +31,7 @@ def bits_and_goal(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 @settings(max_examples=100, deadline=None)
 @given(bits_and_goal(), st.data())
-def test_steps_are_those_of_stable_baselines(
-    start: tuple[list[int], list[int]], data: st.DataObject
-) -> None:
+def test_steps_are_those_of_stable_baselines(start, data):
     """Both variants, until the episode is over; it may begin solved."""
     bits, goal = start
     n = len(bits)

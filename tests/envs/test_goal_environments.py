@@ -76,9 +76,6 @@ def row(obs: dict[str, Any]) -> np.ndarray:
     return np.concatenate([np.ravel(obs[key]) for key in GOAL_KEYS]).astype(np.float32)
 
 
-# --- alignment ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_field_is_that_of_a_plain_loop(world):
     spec, seeds = spec_of(world), [3, 8]
@@ -148,9 +145,6 @@ def test_workers_need_not_be_forks(monkeypatch):
     assert elsewhere.cpu_seconds() > 0
 
 
-# --- rewinding, leaving, continuing ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("world", "steps"), [("terminates", 20), ("push", 15), ("push", 18)])
 def test_a_checkpoint_continues_bit_for_bit(world, steps):
     whole = GoalEnvironments(spec_of(world), [4, 5], 2, workers=2)
@@ -166,9 +160,6 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
     played(env, torch.zeros(5, 1, 1, 2))  # so small that noise never leaves the box
     with pytest.raises(SpecError, match="Corridor-v0 cannot be continued"):
         env.load_state_dict(env.state_dict())
-
-
-# --- rewards of other goals -----------------------------------------------------------------------
 
 
 # --- what cannot be -------------------------------------------------------------------------------
@@ -257,9 +248,6 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-# --- training -------------------------------------------------------------------------------------
 
 
 def cell() -> CellSpec:

@@ -94,9 +94,6 @@ def rooms(**kwargs: Any) -> GymnasiumSpec:
     return GymnasiumSpec(id="Rooms-v0", kwargs=kwargs, terminates="goal")
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "space",
     [
@@ -195,9 +192,6 @@ def test_pictures_as_goals_fit_in_memory_unless_a_person_says_otherwise(monkeypa
     assert asked._most_stored() == 300
 
 
-# --- what is refused ------------------------------------------------------------------------------
-
-
 def test_nested_goals_and_tuples_are_refused_with_the_line_to_type():
     with pytest.raises(SpecError, match="achieved_goal is a Dict") as caught:
         SAC("Rooms-v0", env_kwargs={"form": "nested"})
@@ -214,9 +208,6 @@ def test_nested_goals_and_tuples_are_refused_with_the_line_to_type():
     assert PPO(lambda: eval(line[1], names), max_episode_steps=9, **SMALL).seeds == [0, 1]
     typed = eval(line[1], names)
     assert set(typed.reset(seed=0)[0]) == {"achieved_goal", "desired_goal", "observation"}
-
-
-# --- functions of goals ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["cell", "number"])

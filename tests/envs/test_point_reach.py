@@ -72,9 +72,7 @@ actions = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(specs(), pairs, pairs, actions)
-def test_steps_are_those_of_the_reference(
-    spec: PointReachSpec, position: list[float], goal: list[float], acts: list[list[float]]
-) -> None:
+def test_steps_are_those_of_the_reference(spec, position, goal, acts):
     scaled = [[spec.range * x for x in pair] for pair in (position, goal)]
     reference = Reference(spec, *scaled)
     env, nothing = PointReach(spec, [0]), np.empty(0)

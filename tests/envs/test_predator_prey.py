@@ -130,9 +130,7 @@ def situations(
 
 @settings(max_examples=300, deadline=None)
 @given(situations())
-def test_a_step_is_that_of_the_reference(
-    situation: tuple[PredatorPreySpec, list[float], int, list[float], list[float]],
-) -> None:
+def test_a_step_is_that_of_the_reference(situation):
     """In float64, and on the run axis, in float32."""
     spec, before, counter, action, u = situation
     n = spec.n_dims
@@ -170,9 +168,6 @@ def test_a_step_is_that_of_the_reference(
         np.testing.assert_allclose(next_obs[2 * n : 3 * n], expected[2 * n : 3 * n], atol=1e-3)
 
 
-# -- the beginning of an episode ------------------------------------------------------------------
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     n=st.integers(2, 6),
@@ -182,9 +177,7 @@ def test_a_step_is_that_of_the_reference(
     pushes=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-def test_random_spawns_lie_in_the_box_and_more_than_r_apart(
-    n: int, g: float, share: float, prey: Prey, pushes: bool, seed: int
-) -> None:
+def test_random_spawns_lie_in_the_box_and_more_than_r_apart(n, g, share, prey, pushes, seed):
     spec = PredatorPreySpec(
         n_dims=n, grid_size=g, interception_distance=share * g, prey=prey, pushes_object=pushes
     )
@@ -230,9 +223,6 @@ def test_apart_spawns_have_their_places(n: int, pushes: bool) -> None:
     assert len(velocity.unique(dim=0)) == len(state)
 
 
-# -- the prey -------------------------------------------------------------------------------------
-
-
 def drawn(n: int, count: int = 20_000) -> Tensor:
     generator = np.random.default_rng(0)
     return torch.from_numpy(generator.random((count, n_uniform(n)), dtype=np.float32))
@@ -255,9 +245,7 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
         ("repel", [-1.00, -0.95, -0.69, -0.26, 0.13], -0.58),
     ],
 )
-def test_released_directions_are_those_measured_from_the_released_code(
-    prey: Prey, quantiles: list[float], mean: float
-) -> None:
+def test_released_directions_are_those_measured_from_the_released_code(prey, quantiles, mean):
     d = torch.tensor([1.5, 2.5, 3.5]).expand(20_000, 3)  # predator (1, 2, 3), prey (-1/2, ...)
     cosine = cosines(directions(prey, d, drawn(3), "released"), d)
     found = np.quantile(cosine.numpy(), [0.05, 0.25, 0.5, 0.75, 0.95])
@@ -317,9 +305,6 @@ def test_speeds(prey: Prey, fidelity: str, n: int) -> None:
 def wander(env: PredatorPrey, t: int) -> Tensor:
     """Actions that depend on the state and the step alone."""
     return torch.sin(3 * env.state[..., :3] + env.state[..., 3:6] + t)
-
-
-# -- the run axis (test_run_axis: what holds for all tasks) ---------------------------------------
 
 
 def test_the_prey_draws_alike_in_every_step_whatever_happens() -> None:

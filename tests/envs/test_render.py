@@ -4,7 +4,6 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,9 +93,7 @@ def test_shapes_are_checked() -> None:
         ("BitFlipping-v0", {"n_bits": 4}, (240, 480)),
     ],
 )
-def test_gymnasium_environments_draw_the_episode_so_far(
-    name: str, parameters: dict[str, Any], size: tuple[int, int]
-) -> None:
+def test_gymnasium_environments_draw_the_episode_so_far(name, parameters, size):
     env = GoalEnv(name, "rgb_array", **parameters)
     env.reset(seed=0)
     env.action_space.seed(0)

@@ -193,9 +193,7 @@ def beginnings(played: Played, run: int, env: int) -> Tensor:
     return played.states[starts, run, env]
 
 
-def test_beginnings_are_those_of_their_number_through_many_blocks(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beginnings_are_those_of_their_number_through_many_blocks(case, monkeypatch):
     """Whatever was done before."""
     monkeypatch.setattr(case.kind, "BLOCK", 8)
     env = case.make(SEEDS)
@@ -215,9 +213,7 @@ def test_evaluation_episodes_are_not_those_of_training(case: Case) -> None:
 
 
 @pytest.mark.parametrize("n_steps", [30, 250])
-def test_a_rewound_evaluation_is_identical(
-    case: Case, n_steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rewound_evaluation_is_identical(case, n_steps, monkeypatch):
     """Also if it was longer than the blocks in memory."""
     monkeypatch.setattr(case.kind, "BLOCK", 8)
     env = case.make(SEEDS, 3, evaluation=True)

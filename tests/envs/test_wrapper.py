@@ -119,9 +119,6 @@ def test_the_face_is_the_environment_of_the_run_axis(case: str) -> None:
     assert len(rewards) > 1
 
 
-# -- rewards --------------------------------------------------------------------------------------
-
-
 def test_goal_functions_agree_with_every_step(env: GoalEnv) -> None:
     """One goal at a time and in batches, with infos in every accepted form."""
     env.reset(seed=0)
@@ -181,9 +178,6 @@ def test_hindsight_of_stable_baselines_can_train_on_it(
     found = set(sample.rewards.unique().tolist())
     assert found <= rewards and max(found) == max(rewards)  # some succeed at relabelled goals
     assert sample.dones.any() or name == POINT
-
-
-# -- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

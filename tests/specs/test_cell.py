@@ -52,6 +52,10 @@ def cell(**hindsight: Any) -> CellSpec:
             },
             ["BitFlipping-v0 has none: set failures untargeted"],
         ),
+        (
+            {"algorithm": {"name": "sac", "log_interval": 50}, "end_test": {"every": 120}},
+            ["a test every 120 steps"],
+        ),
         # Options of hindsight.
         ({"hindsight": {"s_ratio": 1.1}}, ["hindsight.s_ratio", "1.1", "less than or equal to 1"]),
         ({"hindsight": {"s_ratio": float("nan")}}, ["hindsight.s_ratio", "nan"]),

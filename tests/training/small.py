@@ -1,16 +1,13 @@
 """Small cells, and helpers for training them."""
 
 import io
-import itertools
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -59,28 +56,6 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) 
         torch.testing.assert_close(
             a[name], b[name], equal_nan=True, **(tolerance or exact), msg=name
         )
-
-
-class PlainRecent:
-    """One run's last hundred episodes, step by step, in the order in which they end."""
-
-    def __init__(self, n_envs: int) -> None:
-        self.episodes: list[tuple[float, float, int]] = []
-        self.under_way = [[0.0, 0] for _ in range(n_envs)]
-
-    def add(self, rollout: Rollout, run: int) -> None:
-        n_envs, n_steps = rollout.rewards.shape[1:]
-        for t, env in itertools.product(range(n_steps), range(n_envs)):
-            episode = self.under_way[env]
-            episode[0] += float(rollout.rewards[run, env, t])
-            episode[1] += 1
-            if rollout.over[run, env, t]:
-                success = float(rollout.success[run, env, t])
-                self.episodes.append((episode[0], success, int(episode[1])))
-                self.under_way[env] = [0.0, 0]
-
-    def means(self) -> list[float]:
-        return np.mean(self.episodes[-100:], axis=0).tolist()
 
 
 #: A small cell with three seeds.

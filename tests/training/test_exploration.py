@@ -22,9 +22,6 @@ from tests.training.small import STEPS, runs
 cell = partial(small.cell, steps=STEPS * 10)
 
 
-# --- squashed -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("exploration", ["gaussian", "squashed", "annealed"])
 def test_what_the_environment_is_given(exploration, rollouts):
     """The predator moves by tanh of the Gaussian action, or by that action, clipped."""
@@ -76,9 +73,6 @@ def test_the_entropy_of_a_squashed_policy_is_finite_far_out():
     assert found == pytest.approx(gaussian + slope, rel=1e-5)
 
 
-# --- annealed -------------------------------------------------------------------------------------
-
-
 def log_sigma(one: OnPolicyRuns) -> Tensor:
     return one.agent.split(one.optimiser.rows)[2]
 
@@ -116,9 +110,6 @@ def test_a_budget_of_one_rollout_has_the_first_sigma():
     assert log_sigma(one).exp().tolist()[0] == pytest.approx([0.8] * 3)
 
 
-# --- learning rate --------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def progress_of_sb3() -> list[float]:
     """Progress remaining as Stable-Baselines3 sees it when it sets the rate of each update."""
@@ -152,9 +143,6 @@ def test_the_learning_rate_is_that_of_stable_baselines(schedule, n_envs, progres
     assert len(rates) == 10
     remaining = progress_of_sb3 if schedule == "linear" else [1.0] * 10
     np.testing.assert_allclose(rates, [[3e-3 * x] * 2 for x in remaining], rtol=1e-6, atol=1e-12)
-
-
-# --- ratios ---------------------------------------------------------------------------------------
 
 
 def log_density(one: OnPolicyRuns, row: Tensor, obs: Tensor, action: Tensor) -> float:

@@ -26,14 +26,17 @@ def cell(fidelity: str = "described", **hindsight: Any) -> CellSpec:
     )
 
 
+def both(fidelity: str, *seeds: int, **hindsight: Any) -> list[Any]:
+    """What runs with and without these options learned from in their first iteration."""
+    made = [OnPolicyRuns(cell(fidelity, **more), seeds, "cpu") for more in (hindsight, {})]
+    for runs in made:
+        runs.iterate()
+    return [runs.learned[0][1:] for runs in made]
+
+
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_only_failed_episodes_are_copied(fidelity: str) -> None:
-    runs = OnPolicyRuns(cell(fidelity, copies="failed"), [1, 2], "cpu")
-    everything = OnPolicyRuns(cell(fidelity), [1, 2], "cpu")
-    runs.iterate()
-    everything.iterate()
-    (_, some, real, copies), (_, whole, _, all_copies) = runs.learned[0], everything.learned[0]
-    assert copies is not None and all_copies is not None
+    (some, real, copies), (whole, _, all_copies) = both(fidelity, 1, 2, copies="failed")
     n = some.n_real
     reward_ends = torch.isclose(some.returns[:, :n], torch.ones(1))  # real returns of 1: success
     assert reward_ends.any()
@@ -49,11 +52,7 @@ def test_only_failed_episodes_are_copied(fidelity: str) -> None:
 
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str) -> None:
-    weighted = OnPolicyRuns(cell(fidelity, weight="truncated"), [3], "cpu")
-    plain = OnPolicyRuns(cell(fidelity), [3], "cpu")
-    weighted.iterate()
-    plain.iterate()
-    found, expected = weighted.learned[0][1], plain.learned[0][1]
+    (found, *_), (expected, *_) = both(fidelity, 3, weight="truncated")
     n = found.n_real
     # k = 1: a copy has the index of its original step.
     ratio = (expected.log_prob[:, n:] - expected.log_prob[:, :n]).exp()
@@ -93,25 +92,12 @@ def test_the_columns_by_hand() -> None:
     assert math.isnan(alone["relabelled_advantage"]) and math.isnan(alone["z_squared"]) is False
 
 
-def test_z_is_in_units_of_the_sigma_that_drew_the_actions() -> None:
-    runs = OnPolicyRuns(cell(), [5], "cpu")
-    columns = runs.iterate()  # sigma begins at 1, and the update changes it
-    assert float(columns["log_std"][0]) != 0
-    samples = runs.learned[0][1]
-    real = samples.valid[0, : samples.n_real]
-    log_prob = samples.log_prob[0, : samples.n_real][real]
-    expected = (-2 * log_prob / runs.agent.n_sigmas - math.log(2 * math.pi) - 1).mean()
-    assert float(columns["z_squared"][0]) == pytest.approx(float(expected), abs=1e-5)
-
-
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_clones_learn_the_actions_of_copies_alone(fidelity: str) -> None:
     """An epoch of one minibatch follows the gradient of the copies' mean log-likelihood."""
     spec = cell(fidelity, clone=True)
-    spec = spec.model_copy(
-        update={"algorithm": spec.algorithm.model_copy(update={"batch_size": 256})}
-    )
-    runs = OnPolicyRuns(spec, [5], "cpu")
+    algorithm = spec.algorithm.model_copy(update={"batch_size": 256})
+    runs = OnPolicyRuns(spec.model_copy(update={"algorithm": algorithm}), [5], "cpu")
     before = runs.rows.clone().requires_grad_()
     runs.iterate()
     samples = runs.learned[0][1]

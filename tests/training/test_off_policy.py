@@ -37,12 +37,13 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def cell(variant: str, **more: Any) -> CellSpec:
+def cell(variant: str, more: Any = None, **of_algorithm: Any) -> CellSpec:
+    """The cell of a variant; `more`: keys of its replay."""
     environment, algorithm, replay = VARIANTS[variant]
     return CellSpec(
         environment=environment,
-        algorithm={**SMALL, **algorithm},
-        replay={**replay, **more},
+        algorithm={**SMALL, **algorithm, **of_algorithm},
+        replay={**replay, **(more or {})},
         steps=2000,
         early_end=None,
         evaluation={"episodes": 20},
@@ -59,15 +60,10 @@ def runs(spec: CellSpec, *seeds: int) -> OffPolicyRuns:
 @pytest.mark.parametrize("n_envs", [1, 3])
 def test_the_policy_acts_once_enough_steps_were_random(n_envs, random_warm_up, monkeypatch):
     """`learning_starts` counts the steps of all environments of a run, as in Stable-Baselines3."""
-    spec = cell("sac")
-    made = runs(spec.model_copy(update={"algorithm": spec.algorithm.model_copy(
-        update={"n_envs": n_envs, "learning_starts": 30, "random_warm_up": random_warm_up},
-    )}), 5)  # fmt: skip
+    made = runs(cell("sac", n_envs=n_envs, random_warm_up=random_warm_up), 5)
     acted = []
     explore = made._explore
-    monkeypatch.setattr(
-        made, "_explore", lambda *given: acted.append(made.steps) or explore(*given)
-    )
+    monkeypatch.setattr(made, "_explore", lambda *x: acted.append(made.steps) or explore(*x))
     made.iterate()
     assert acted == list(range(30 // n_envs if random_warm_up else 0, 60))
 
@@ -75,20 +71,12 @@ def test_the_policy_acts_once_enough_steps_were_random(n_envs, random_warm_up, m
 @pytest.mark.parametrize(("log_interval", "indices"), [(60, 4), (100, 4), (50, 2), (30, 2)])
 def test_no_two_chunks_draw_the_same_numbers(log_interval, indices, monkeypatch):
     """Also if an iteration is not a whole number of chunks of fifty steps."""
-    spec = cell("sac")
-    algorithm = spec.algorithm.model_copy(update={"log_interval": log_interval})
-    made = runs(spec.model_copy(update={"algorithm": algorithm}), 5)
+    made = runs(cell("sac", log_interval=log_interval), 5)
     drawn, prepared = [], []
     prepare = made.env.prepare_rollout
+    monkeypatch.setattr(off_policy, "draws", lambda *x: drawn.append(x[1]) or draws(*x))
     monkeypatch.setattr(
-        off_policy,
-        "draws",
-        lambda seeds, index, size: drawn.append(index) or draws(seeds, index, size),
-    )
-    monkeypatch.setattr(
-        made.env,
-        "prepare_rollout",
-        lambda index, steps: prepared.append(index) or prepare(index, steps),
+        made.env, "prepare_rollout", lambda *x: prepared.append(x[0]) or prepare(*x)
     )
     made.iterate()
     made.iterate()
@@ -96,10 +84,7 @@ def test_no_two_chunks_draw_the_same_numbers(log_interval, indices, monkeypatch)
 
 
 def test_a_share_of_the_actions_is_uniform():
-    spec = cell("ddpg")
-    more = {"epsilon": 0.3, "learning_starts": 1, "exploration_noise": 0.0}
-    algorithm = spec.algorithm.model_copy(update=more)
-    made = runs(spec.model_copy(update={"algorithm": algorithm}), 1, 2, 3)
+    made = runs(cell("ddpg", epsilon=0.3, learning_starts=1, exploration_noise=0.0), 1, 2, 3)
     taken, expected = [], []
     step, explore = made.env.step, made._explore
     made.env.step = lambda actions: taken.append(actions.clone()) or step(actions)
@@ -128,7 +113,7 @@ def test_what_is_kept_of_a_run_needs_no_standardised_observations(variant):
 
 def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
     """A threshold of 0 is reached at once: from then on nothing is relabelled."""
-    switching, plain = runs(cell("dqn", until_success=0.0), 7), runs(cell("dqn"), 7)
+    switching, plain = runs(cell("dqn", {"until_success": 0.0}), 7), runs(cell("dqn"), 7)
     for one in (switching, plain):
         assert one.iterate()["hindsight"].tolist() == [1]
     assert torch.equal(switching.rows, plain.rows), "the first iteration is the same"
@@ -138,31 +123,9 @@ def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
     assert columns["hindsight"].tolist() == [0] and not torch.equal(switching.rows, plain.rows)
 
 
-def test_double_dqn_with_hindsight_learns_to_flip_eight_bits():
-    """The acceptance test of hindsight, in 2 500 steps, where exploration alone fails."""
-    rates = {}
-    for strategy in ("future", None):
-        one = runs_of(
-            CellSpec(
-                environment={"id": "BitFlipping-v0", "n_bits": 8},
-                algorithm={"name": "dqn", "log_interval": 2500, "target_update_interval": 200},
-                replay={"strategy": strategy, "fidelity": "described"},
-                steps=5000,
-                evaluation={"episodes": 50},
-            ),
-            [0, 1],
-            "cpu",
-        )
-        one.iterate()
-        rates[strategy] = float(one.evaluate()["success_rate"].min())
-    assert rates["future"] > 0.8 > 0.4 > rates[None], rates
-
-
 @pytest.mark.parametrize("variant", ["sac", "td3", "ddpg", "dqn"])
 def test_an_iteration_without_updates_has_the_columns_of_the_others(variant):
-    spec = cell(variant)
-    short = spec.algorithm.model_copy(update={"log_interval": 24})
-    made = runs(spec.model_copy(update={"algorithm": short}), 1, 2)
+    made = runs(cell(variant, log_interval=24), 1, 2)
     before, after = made.iterate(), made.iterate()  # updates begin after 30 steps
     assert before["updates"].tolist() == [0, 0] and int(after["updates"][0]) > 0
     assert list(before) == list(after)

@@ -4,15 +4,16 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo_compiled as ppo
+from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.runs import runs_of
-from tests.training.small import PlainRecent
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -46,6 +47,21 @@ def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
     return made
 
 
+def episodes_of(rollouts: list[Rollout], run: int) -> pd.DataFrame:
+    """The finished episodes of a run, in the order in which they end."""
+    names = {"return_mean": "rewards", "success_rate": "success", "over": "over"}
+    found = []
+    for env in range(rollouts[0].rewards.shape[1]):
+        steps = pd.DataFrame(
+            {key: torch.cat([getattr(r, name)[run, env] for r in rollouts]).numpy()
+             for key, name in names.items()}
+        ).assign(env=env, episode_length=1).reset_index(names="end")  # fmt: skip
+        kinds = dict.fromkeys(["end", "env", "success_rate", "over"], "last")
+        kinds |= {"return_mean": "sum", "episode_length": "sum"}
+        found.append(steps.groupby(steps.over.cumsum() - steps.over).agg(kinds))
+    return pd.concat(found).query("over").sort_values(["end", "env"])
+
+
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_last_hundred_episodes_count_truncated_ones_too(environment, n_envs, rollouts):
@@ -57,22 +73,19 @@ def test_the_last_hundred_episodes_count_truncated_ones_too(environment, n_envs,
     latest = one.recent.means(torch.tensor([1, 0]))
     assert latest[:, 1].isnan().all()
     for run in range(2):
-        plain = PlainRecent(n_envs)
-        for rollout in rollouts:
-            before = len(plain.episodes)
-            plain.add(rollout, run)
-        assert len(plain.episodes) > 100 or environment == "point"
-        names = ("return_mean", "success_rate", "episode_length")
-        for name, mean in zip(names, plain.means(), strict=True):
-            assert float(columns[name][run]) == pytest.approx(mean), name
-        assert int(columns["episodes"][run]) == len(plain.episodes)
+        plain = episodes_of(rollouts, run)[["return_mean", "success_rate", "episode_length", "end"]]
+        assert len(plain) > 100 or environment == "point"
+        means = plain[-100:].mean()
+        for name in plain.columns[:3]:
+            assert float(columns[name][run]) == pytest.approx(means[name]), name
+        assert int(columns["episodes"][run]) == len(plain)
         if environment == "point":
-            assert plain.means()[1] > 0 and plain.means()[2] == 9
+            assert means.success_rate > 0 and means.episode_length == 9
         if run == 0:
-            assert tuple(latest[:, run].tolist()) == plain.episodes[-1]
+            assert latest[:, run].tolist() == plain.iloc[-1, :3].tolist()
         # Of the episodes that end in the last rollout: successes by their last steps.
-        last = [success for _, success, _ in plain.episodes[before:]]
-        assert float(columns["s_ratio_before"][run]) == pytest.approx(np.mean(last))
+        last = plain[plain.end >= 10 * 60].success_rate.mean()
+        assert float(columns["s_ratio_before"][run]) == pytest.approx(last)
 
 
 #: Whether two achieved goals differ by the task's own rule.

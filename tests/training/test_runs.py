@@ -1,14 +1,8 @@
 """Runs on one axis: their random numbers, evaluations, ends, and what an iteration reports."""
 
-import math
-
-import pytest
 import torch
 
 from hindsight.replay.rollout import Rollout
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec, EvaluationSpec
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from tests.training.small import assert_same, cell, runs
 
@@ -49,9 +43,6 @@ def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
     assert n > 10 and torch.equal(beginnings[0][:n, :6], beginnings[1][:n, :6])
 
 
-# --- evaluation -----------------------------------------------------------------------------------
-
-
 def test_evaluation_does_not_disturb_training():
     spec = cell(HindsightSpec(), n_epochs=2)
     often, never = runs(spec, 1, 2), runs(spec, 1, 2)
@@ -62,37 +53,6 @@ def test_evaluation_does_not_disturb_training():
         often.evaluate()
     assert torch.equal(often.optimiser.rows, never.optimiser.rows)
     assert torch.equal(often.env.state, never.env.state)
-
-
-def test_evaluation_counts_as_a_plain_loop_does(monkeypatch):
-    """A hand-written policy heads for a static prey, too slowly to reach every one."""
-    spec = CellSpec(
-        environment=PredatorPreySpec(max_steps=20),
-        algorithm=PPOSpec(hidden=(8, 8)),
-        evaluation=EvaluationSpec(episodes=30),
-    )
-    object_ = runs(spec, 3, 4)
-    heading = lambda obs: 0.4 * (obs[..., 3:6] - obs[..., :3]).sign()  # noqa: E731
-    monkeypatch.setattr(object_, "policy", lambda: heading)
-    beginnings = object_.evaluation_env.state.clone()
-    result = object_.evaluate()
-    for run in range(2):
-        total, successes = 0, 0
-        for state in beginnings[run].double():
-            predator, prey = state[:3].clone(), state[3:6]
-            for _ in range(21):
-                total += 1
-                predator = (predator + 0.4 * (prey - predator).float().sign()).clamp(-10, 10)
-                if math.dist(predator, prey) <= 1:
-                    successes += 1
-                    break
-        assert 0 < successes < 30
-        assert float(result["success_rate"][run]) == pytest.approx(successes / 30)
-        assert float(result["return_mean"][run]) == pytest.approx(2 * successes / 30 - 1)
-        assert float(result["episode_length"][run]) == pytest.approx(total / 30)
-
-
-# --- the end of a run -----------------------------------------------------------------------------
 
 
 def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
@@ -110,40 +70,3 @@ def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     assert ends == {1: ("early", 14 * 64), 2: ("budget", 100 * 64)}, (
         "13 x 64 is 1.3 x 640, and not past it"
     )
-
-
-# --- what an iteration reports --------------------------------------------------------------------
-
-
-def whole_segments(rollout: Rollout, run: int) -> tuple[int, int, int, int]:
-    """Segments; those with an end; whole episodes; successes, of one run."""
-    starts, ended = rollout.starts[run, 0].tolist(), rollout.terminated[run, 0].tolist()
-    first, n_segments, n_ended, n_whole = 0, 0, 0, 0
-    for t in range(len(ended)):
-        if ended[t] or t == len(ended) - 1:
-            n_segments += 1
-            n_ended += ended[t]
-            n_whole += ended[t] and starts[first]
-            first = t + 1
-    return n_segments, n_ended, n_whole, int(rollout.success[run].sum())
-
-
-@pytest.mark.parametrize("variant", ["ppo", "released", "described"])
-def test_shares_of_success_and_of_relabelled_samples(variant, rollouts):
-    among = runs(cell(VARIANTS[variant], n_epochs=1), 1, 2, 3)
-    for _ in range(2):  # the second rollout begins amid episodes
-        columns = among.iterate()
-    rollout = rollouts[-1]
-    assert not rollout.starts[..., 0].all()
-    for run in range(3):
-        n_segments, n_ended, n_whole, n_success = whole_segments(rollout, run)
-        before = n_success / n_ended
-        copies = {"ppo": 0, "released": n_segments, "described": n_whole}[variant]
-        after = (n_success + copies) / (n_ended + copies)
-        assert float(columns["s_ratio_before"][run]) == pytest.approx(before)
-        assert float(columns["s_ratio_after"][run]) == pytest.approx(after)
-        share = float(columns["relabelled_share"][run])
-        if variant == "described":
-            assert 0 < share < 0.5
-        else:
-            assert share == pytest.approx({"ppo": 0, "released": 0.5}[variant])

@@ -179,9 +179,6 @@ def test_plain_ppo_after_the_switch_is_plain_ppo():
     assert torch.equal(switched.optimiser.rows, plain.optimiser.rows)
 
 
-# --- interruption, results ------------------------------------------------------------------------
-
-
 def test_the_results_tell_when_each_run_switched(tmp_path):
     """The curves' first row without hindsight is at that step, and so is every later one."""
     spec = cell(her(until_success=0.5), learning_rate=3e-3, n_epochs=4, steps=STEPS * 10)

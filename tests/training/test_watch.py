@@ -72,6 +72,7 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
     rate = np.mean([episode.caught for episode in episodes])
     assert 0 < rate <= 1
     assert float(evaluated["success_rate"][0]) == pytest.approx(rate)
+    assert float(evaluated["return_mean"][0]) == pytest.approx(2 * rate - 1)
     length = np.mean([episode.steps for episode in episodes])
     assert float(evaluated["episode_length"][0]) == pytest.approx(length)
     for episode, first in zip(episodes, beginnings.numpy(), strict=True):
@@ -91,9 +92,6 @@ def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
     assert filmed.caught == caught and filmed.frames_per_second == 5
     # The start, and a picture after each of 21 steps at most.
     assert len(filmed.frames) < 22 if caught else len(filmed.frames) == 22
-
-
-# -- files ----------------------------------------------------------------------------------------
 
 
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
@@ -140,17 +138,12 @@ def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-# -- foreign environments --------------------------------------------------------------------------
-
-
 def works(*ways: str) -> Callable[..., Any]:
     """A machine on which only these rendering backends work."""
     return lambda *_, env, **__: SimpleNamespace(returncode=int(env["MUJOCO_GL"] not in ways))
 
 
-def test_a_foreign_environment_draws_itself(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_foreign_environment_draws_itself(monkeypatch, tmp_path):
     """Nothing is asked of MuJoCo, which is imported and has no part in this."""
     monkeypatch.setattr(subprocess, "run", works())
     monkeypatch.delenv("MUJOCO_GL", raising=False)
