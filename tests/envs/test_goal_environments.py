@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -11,7 +10,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -23,8 +21,6 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
 from hindsight.training.runs import runs_of
-from tests.commands import hindsight, started
-from tests.curves import the_curves
 from tests.envs import corridor  # registers Corridor-v0
 from tests.training.small import through_a_file
 
@@ -260,32 +256,6 @@ def cell() -> CellSpec:
         early_end=None,
         evaluation={"points": 3, "episodes": 6},
     )
-
-
-def test_the_command_tells_of_a_worker_that_was_killed_and_continues(tmp_path):
-    """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
-    options = "--algorithm sac --her future hidden=8 --seeds 2 --steps 700 --workers 2"
-    more = "learning_starts=200 log_interval=50 evaluation_episodes=2"
-    command = ["train", "--env", "tests.envs.corridor:Corridor-v0"]
-    command += [*options.split(), *more.split()]
-    broken, whole = ([*command, "--out", str(tmp_path / name)] for name in ("broken", "whole"))
-    running = started(*broken, cwd=ROOT)
-    progress, workers = tmp_path / "broken/progress", []
-    while not (workers and list(progress.rglob("*.json"))) and running.runs:
-        time.sleep(0.01)
-        workers = children(running.pid)
-    os.kill(workers[-1], signal.SIGKILL)
-    ended = running.finished(timeout=60)
-    assert ended.returncode == 1
-    said = ended.stderr
-    (line,) = [x for x in said.splitlines() if x.startswith("error: ")]
-    assert "Corridor-v0: a process that steps it was killed by signal 9" in line
-    assert "Traceback" not in said and gone(workers)
-    for again in (broken, whole):
-        assert hindsight(*again, cwd=ROOT).returncode == 0
-    a, b = (the_curves(tmp_path / name) for name in ("broken", "whole"))
-    assert len(a)
-    pd.testing.assert_frame_equal(a, b)
 
 
 def children(pid: int) -> list[int]:

@@ -80,6 +80,22 @@ def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, wor
     pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
 
 
+def test_a_worker_that_was_killed_is_reported_and_the_training_continues(tmp_path, whole):
+    """kill -9 of one of two: a sentence with the environment, no orphans, the same curves."""
+    running, workers = start(tmp_path, "2"), []
+    while not (workers and list(tmp_path.rglob("progress/**/*.json"))) and running.runs:
+        time.sleep(0.01)
+        workers = children(running.pid)
+    os.kill(workers[-1], signal.SIGKILL)
+    ended = running.finished(timeout=60)
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    (line,) = [x for x in ended.stderr.splitlines() if x.startswith("error: ")]
+    assert "Stubborn-v0: a process that steps it was killed by signal 9" in line
+    assert gone(workers)
+    assert start(tmp_path, "2").finished().returncode == 0
+    pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
+
+
 def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
     hung, steppers = hangs(tmp_path, "2")
     assert steppers

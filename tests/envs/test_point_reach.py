@@ -12,39 +12,6 @@ from hindsight.envs.point_reach import PointReach, step
 from hindsight.envs.step import SUCCESS, TRUNCATED
 from hindsight.specs.environments.point_reach import PointReachSpec
 
-# -- the reference: SYSTEMS, section 1, one environment, plain Python -----------------------------
-
-
-def clip(x: float, bound: float) -> float:
-    return min(max(x, -bound), bound)
-
-
-class Reference:
-    """The point mass as its description reads."""
-
-    def __init__(self, spec: PointReachSpec, position: list[float], goal: list[float]) -> None:
-        self.spec, self.position, self.goal = spec, list(position), list(goal)
-        self.velocity = [0.0, 0.0]
-        self.count = 0
-
-    def step(self, action: list[float]) -> tuple[float, bool]:
-        """Reward, and whether the episode is truncated."""
-        s = self.spec
-        for i in (0, 1):
-            a = clip(action[i], 1.0) * s.action_scale
-            self.velocity[i] = clip(self.velocity[i] + a * s.dt, s.max_speed)
-            self.position[i] = clip(self.position[i] + self.velocity[i] * s.dt, s.range)
-        self.count += 1
-        return (0.0 if self.distance <= s.threshold else -1.0), self.count == s.max_steps
-
-    @property
-    def distance(self) -> float:
-        return math.dist(self.position, self.goal)
-
-    @property
-    def observation(self) -> list[float]:
-        return [*self.position, *self.goal, *self.position, *self.velocity]
-
 
 @st.composite
 def specs(draw: st.DrawFn) -> PointReachSpec:
@@ -73,19 +40,26 @@ actions = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(specs(), pairs, pairs, actions)
 def test_steps_are_those_of_the_reference(spec, position, goal, acts):
-    scaled = [[spec.range * x for x in pair] for pair in (position, goal)]
-    reference = Reference(spec, *scaled)
-    env, nothing = PointReach(spec, [0]), np.empty(0)
-    state, after = np.array(reference.observation), np.empty(8)
-    for t, action in enumerate(acts[: spec.max_steps]):
-        reward, truncated = reference.step(action)
-        assume(abs(reference.distance - spec.threshold) > 1e-9)
+    here, target, velocity = (
+        spec.range * np.array(position),
+        spec.range * np.array(goal),
+        np.zeros(2),
+    )
+    env, nothing, after = PointReach(spec, [0]), np.empty(0), np.empty(8)
+    state = np.concatenate([here, target, here, velocity])
+    for t, action in enumerate(np.array(acts[: spec.max_steps])):
+        velocity = velocity + np.clip(action, -1, 1) * spec.action_scale * spec.dt
+        velocity = np.clip(velocity, -spec.max_speed, spec.max_speed)
+        here = np.clip(here + velocity * spec.dt, -spec.range, spec.range)
+        distance = math.dist(here, target)
+        assume(abs(distance - spec.threshold) > 1e-9)
         before = state.copy()
-        task = env.goal_policy, env.parameters
-        flags = step(*task, state, t, np.array(action), nothing, after)
+        flags = step(env.goal_policy, env.parameters, state, t, action, nothing, after)
         assert (state == before).all()
-        np.testing.assert_allclose(after, reference.observation, atol=1e-12)
-        assert flags == (SUCCESS if reward == 0.0 else 0) + (TRUNCATED if truncated else 0)
+        expected = np.concatenate([here, target, here, velocity])
+        np.testing.assert_allclose(after, expected, atol=1e-12)
+        success, truncated = distance <= spec.threshold, t + 1 == spec.max_steps
+        assert flags == SUCCESS * success + TRUNCATED * truncated
         state = after.copy()
 
 

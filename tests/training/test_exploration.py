@@ -14,7 +14,6 @@ from torch import Tensor
 
 import hindsight.envs  # noqa: F401  (registers the environment)
 from hindsight.replay.rollout import Rollout
-from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import OnPolicyRuns
 from tests.training import small
 from tests.training.small import STEPS, runs
@@ -143,51 +142,3 @@ def test_the_learning_rate_is_that_of_stable_baselines(schedule, n_envs, progres
     assert len(rates) == 10
     remaining = progress_of_sb3 if schedule == "linear" else [1.0] * 10
     np.testing.assert_allclose(rates, [[3e-3 * x] * 2 for x in remaining], rtol=1e-6, atol=1e-12)
-
-
-def log_density(one: OnPolicyRuns, row: Tensor, obs: Tensor, action: Tensor) -> float:
-    """log N(action; policy(obs), sigma) of one sample."""
-    policy, _, log_std = one.agent.split(row[None].double())
-    mean = one.agent.policy(policy, obs[None, None].double())[0, 0]
-    return float(torch.distributions.Normal(mean, log_std[0].exp()).log_prob(action).sum())
-
-
-@pytest.mark.parametrize(
-    "hindsight",
-    [
-        HindsightSpec(),
-        HindsightSpec(strategy="future", k=3),
-        HindsightSpec(strategy="episode", k=2, only_if_moved=True),
-        HindsightSpec(fidelity="described"),
-        HindsightSpec(fidelity="described", strategy="episode", k=3),
-        HindsightSpec(s_ratio=0.3),
-        HindsightSpec(s_ratio=0.3, fidelity="described"),
-    ],
-)
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_the_largest_log_ratio_is_the_largest_of_a_plain_loop(hindsight, n_envs, rollouts):
-    """Over valid copies: log pi(a | s, new goal) - log pi(a | s, original goal)."""
-    one = runs(cell(hindsight, n_steps=32, n_envs=n_envs, sigma_init=0.3), 1, 2)
-    one.optimiser.rows[:, :-3] += 0.2 * torch.randn(
-        one.optimiser.rows[:, :-3].shape, generator=torch.Generator().manual_seed(1)
-    )
-    rows = one.optimiser.rows.clone()
-    columns = one.iterate()
-    (rollout,), ((_, _, _, copies),) = rollouts, one.learned
-    assert copies is not None
-    k, described = hindsight.k, hindsight.fidelity == "described"
-    for run in range(2):
-        ratios = []
-        for path, place in copies.valid[run].nonzero().tolist():
-            env, t = (path // k, place) if described else (path, place // k)
-            obs, action = copies.obs[run, path, place], copies.actions[run, path, place]
-            original = rollout.obs[run, env, t]
-            assert torch.equal(action, rollout.actions[run, env, t])
-            assert torch.equal(obs[:3], original[:3])
-            ratios.append(
-                log_density(one, rows[run], obs, action)
-                - log_density(one, rows[run], original, action)
-            )
-        assert len(ratios) > 10 and max(ratios) > 0.5
-        found = float(columns["hindsight_log_ratio_max"][run])
-        assert found == pytest.approx(max(ratios), rel=1e-3, abs=1e-3)

@@ -28,43 +28,22 @@ BITS = {"id": "BitFlipping-v0", "n_bits": 4}
 POINT = {"id": "PointReach-v0", "max_steps": 12}
 PPO = {"name": "ppo", "n_steps": 128, "n_epochs": 2}
 OFF_POLICY = {"batch_size": 16, "log_interval": 40, "learning_starts": 30}
-MEHER = {"s_ratio": 0.6, "fidelity": "described"}
-CELLS: dict[str, dict[str, Any]] = {
-    "ppo": {"environment": PREY, "algorithm": PPO},
-    "ppo-her-released": {"environment": PREY, "algorithm": PPO, "hindsight": {}},
-    "ppo-her-described": {
-        "environment": PREY,
-        "algorithm": PPO,
-        "hindsight": {"strategy": "episode", "k": 2, "fidelity": "described"},
-    },
-    "meher-released": {"environment": PREY, "algorithm": PPO, "hindsight": {"s_ratio": 0.6}},
-    "meher-described": {"environment": PREY, "algorithm": PPO, "hindsight": MEHER},
-    "ppo-her-bits": {"environment": BITS, "algorithm": PPO, "hindsight": {"fidelity": "described"}},
-    "ppo-her-point": {
-        "environment": POINT,
-        "algorithm": PPO,
-        "hindsight": {"fidelity": "described"},
-    },
-    "sac": {
-        "environment": PREY,
-        "algorithm": {"name": "sac", **OFF_POLICY},
-        "replay": {"strategy": "final", "k": 2},
-    },
-    "td3": {
-        "environment": POINT,
-        "algorithm": {"name": "td3", **OFF_POLICY},
-        "replay": {"strategy": "future"},
-    },
-    "ddpg": {
-        "environment": POINT,
-        "algorithm": {"name": "ddpg", "normalize_observations": True, **OFF_POLICY},
-        "replay": {"strategy": "episode", "fidelity": "described"},
-    },
-    "dqn": {
-        "environment": BITS,
-        "algorithm": {"name": "dqn", **OFF_POLICY},
-        "replay": {"strategy": "future", "prioritized": True},
-    },
+SAC, TD3, DQN = ({"name": name, **OFF_POLICY} for name in ("sac", "td3", "dqn"))
+DDPG = {"name": "ddpg", "normalize_observations": True, **OFF_POLICY}
+DESCRIBED = {"fidelity": "described"}
+#: Environment, algorithm, and hindsight or replay.
+CELLS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]] = {
+    "ppo": (PREY, PPO, None),
+    "ppo-her-released": (PREY, PPO, {}),
+    "ppo-her-described": (PREY, PPO, {"strategy": "episode", "k": 2, **DESCRIBED}),
+    "meher-released": (PREY, PPO, {"s_ratio": 0.6}),
+    "meher-described": (PREY, PPO, {"s_ratio": 0.6, **DESCRIBED}),
+    "ppo-her-bits": (BITS, PPO, DESCRIBED),
+    "ppo-her-point": (POINT, PPO, DESCRIBED),
+    "sac": (PREY, SAC, {"strategy": "final", "k": 2}),
+    "td3": (POINT, TD3, {"strategy": "future"}),
+    "ddpg": (POINT, DDPG, {"strategy": "episode", **DESCRIBED}),
+    "dqn": (BITS, DQN, {"strategy": "future", "prioritized": True}),
 }
 
 
@@ -72,8 +51,11 @@ def trained(kind: str, device: str = "cpu") -> dict[str, list[float]]:
     """Columns of the curves and of an evaluation after two iterations, and the parameters' squared
     norms, each of three runs.
     """
-    values = {**CELLS[kind], "steps": 10_000, "evaluation": {"episodes": 5}}
-    values["algorithm"] = {**values["algorithm"], "hidden": (16, 16), "learning_rate": 1e-3}
+    environment, algorithm, her = CELLS[kind]
+    values: dict[str, Any] = {"environment": environment, "steps": 10_000}
+    values["algorithm"] = {**algorithm, "hidden": (16, 16), "learning_rate": 1e-3}
+    values["hindsight" if algorithm is PPO else "replay"] = her
+    values["evaluation"] = {"episodes": 5}
     runs = runs_of(CellSpec.model_validate(values), [0, 1, 2], device)
     runs.iterate()
     found = {**runs.iterate(), **{f"evaluation {k}": v for k, v in runs.evaluate().items()}}

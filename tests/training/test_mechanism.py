@@ -1,5 +1,6 @@
 """Copies of failures, importance weights, cloning, dense rewards, and diagnostic columns."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -26,43 +27,54 @@ def cell(fidelity: str = "described", **hindsight: Any) -> CellSpec:
     )
 
 
-def both(fidelity: str, *seeds: int, **hindsight: Any) -> list[Any]:
-    """What runs with and without these options learned from in their first iteration."""
-    made = [OnPolicyRuns(cell(fidelity, **more), seeds, "cpu") for more in (hindsight, {})]
-    for runs in made:
-        runs.iterate()
-    return [runs.learned[0][1:] for runs in made]
+def both(fidelity: str, *seeds: int, keys: Any = None, **hindsight: Any) -> list[Any]:
+    """Columns, samples, trajectories and copies of an iteration, with and without these options."""
+    made = []
+    for more in (hindsight, {}):
+        spec = cell(fidelity, **(keys or {}), **more)
+        algorithm = spec.algorithm.model_copy(update={"n_envs": 2})
+        runs = OnPolicyRuns(spec.model_copy(update={"algorithm": algorithm}), seeds, "cpu")
+        columns = runs.iterate()
+        made.append((columns, *runs.learned[0][1:]))
+    return made
 
 
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_only_failed_episodes_are_copied(fidelity: str) -> None:
-    (some, real, copies), (whole, _, all_copies) = both(fidelity, 1, 2, copies="failed")
+    (_, some, real, copies), (_, whole, _, all_copies) = both(fidelity, 1, 2, copies="failed")
     n = some.n_real
     reward_ends = torch.isclose(some.returns[:, :n], torch.ones(1))  # real returns of 1: success
     assert reward_ends.any()
-    for run in range(2):
-        over = np.flatnonzero(real.ends[run, 0].numpy())
+    for place in itertools.product(range(2), range(2)):  # run, environment
+        over = np.flatnonzero(real.ends[place].numpy())
         for first, last in zip([0, *over[:-1] + 1], over, strict=False):
-            caught = bool(real.success[run, 0, last])
-            kept = copies.valid[run, 0, first : last + 1]
-            was = all_copies.valid[run, 0, first : last + 1]
-            assert torch.equal(kept, was & (not caught))
+            part = *place, slice(first, last + 1)
+            caught = bool(real.success[*place, last])
+            assert torch.equal(copies.valid[part], all_copies.valid[part] & (not caught))
     assert 0 < some.valid[:, n:].sum() < whole.valid[:, n:].sum()
 
 
+@pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str) -> None:
-    (found, *_), (expected, *_) = both(fidelity, 3, weight="truncated")
-    n = found.n_real
-    # k = 1: a copy has the index of its original step.
-    ratio = (expected.log_prob[:, n:] - expected.log_prob[:, :n]).exp()
+def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str, k: int) -> None:
+    """log pi(a | s, new goal) - log pi(a | s, original goal), whose largest is a column."""
+    keys = {"strategy": "episode", "k": k}
+    weighted, plain = both(fidelity, 3, 4, weight="truncated", keys=keys)
+    (found, _, copies), (expected, *_) = weighted[1:], plain[1:]
+    n, steps = found.n_real, 128
+    path, place = torch.from_numpy(np.indices(copies.valid.shape[1:])).flatten(1)
+    env, t = (path // k, place) if fidelity == "described" else (path, place // k)
+    original = env * steps + t
+    log_ratio = expected.log_prob[:, n:] - expected.log_prob[:, original]
     valid = expected.valid[:, n:]
-    assert (ratio[valid] > 1).any() and (ratio[valid] < 1).any()
-    torch.testing.assert_close(
-        found.advantage[:, n:][valid], (expected.advantage[:, n:] * ratio.clamp(max=1))[valid]
-    )
+    assert torch.equal(copies.actions.flatten(1, 2), found.actions[:, original])
+    assert (log_ratio[valid] > 0).any() and (log_ratio[valid] < 0).any()
+    weighed = expected.advantage[:, n:] * log_ratio.exp().clamp(max=1)
+    torch.testing.assert_close(found.advantage[:, n:][valid], weighed[valid])
     torch.testing.assert_close(found.advantage[:, :n], expected.advantage[:, :n])
     torch.testing.assert_close(found.returns, expected.returns)
+    largest = log_ratio.masked_fill(~valid, -torch.inf).amax(1)
+    torch.testing.assert_close(weighted[0]["hindsight_log_ratio_max"], largest)
 
 
 def test_the_columns_by_hand() -> None:

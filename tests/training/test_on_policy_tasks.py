@@ -137,23 +137,6 @@ def test_goal_movement_is_unknown_without_a_complete_episode():
     assert columns["goal_moved"].isnan().all() and columns["goal_displacement"].isnan().all()
 
 
-def test_a_categorical_policy_has_no_sigma_and_the_entropy_of_its_choices(rollouts):
-    one = runs(cell("bits", "ppo", learning_rate=0.01), 1, 2)
-    columns = one.iterate()
-    assert columns["log_std"].isnan().all()
-    assert one.rows.shape[1] == sum((12 + 1) * 8 + (8 + 1) * 8 + (8 + 1) * n for n in (4, 1))
-    policy = one.agent.split(one.rows)[0]
-    logits = one.agent.policy(policy, rollouts[0].obs.flatten(1, 2))
-    expected = torch.distributions.Categorical(logits=logits).entropy().mean(1)
-    torch.testing.assert_close(columns["policy_entropy"], expected)
-    assert (expected < math.log(4) - 1e-4).all()
-    # A choice is a bin of its own.
-    counts = torch.bincount(rollouts[0].actions[0].long().flatten(), minlength=4).double()
-    p = counts / counts.sum()
-    bits = float(-(p * p.log2()).sum()) + 3 / (2 * 60 * math.log(2))
-    assert float(one.evaluate()["action_entropy"][0]) == pytest.approx(bits, abs=1e-4)
-
-
 def test_choices_are_drawn_with_their_probabilities():
     """6 000 choices of an untrained policy with a bias against its softmax."""
     one = runs(cell("bits", "ppo", n_steps=200, n_envs=10), 1, 2, 3)
