@@ -1,4 +1,4 @@
-"""The point mass against a reference in plain Python."""
+"""The point mass against its description in NumPy."""
 
 import math
 

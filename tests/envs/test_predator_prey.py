@@ -1,6 +1,7 @@
-"""Predator-prey against a reference in plain Python."""
+"""Predator-prey against a reference in NumPy."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,84 +26,73 @@ from hindsight.specs.environments.predator_prey import PREYS as NAMES
 from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
 from tests.envs.test_run_axis import chase, play
 
-# -- the reference: PAPERS, section 1, one environment, plain Python ------------------------------
+# -- the reference: PAPERS, section 1, one environment, NumPy --------------------------------------
 
 
-def norm(v: list[float]) -> float:
-    return math.sqrt(sum(x * x for x in v))
+@np.errstate(over="ignore")
+def at_speed(direction: np.ndarray, speed: float) -> np.ndarray:
+    length = np.linalg.norm(direction)
+    return speed * direction / length if length else 0 * direction
 
 
-def at_speed(direction: list[float], speed: float) -> list[float]:
-    length = norm(direction)
-    return [speed * x / length if length else 0.0 for x in direction]
-
-
-def reference_orthogonal(v: list[float], u: list[float]) -> list[float]:
+def reference_orthogonal(v: np.ndarray, u: np.ndarray) -> np.ndarray:
     """The released, roughly orthogonal vector; `u` uniform in [0, 1)."""
     n = len(v)
-    if not any(v):
-        v = [0.01 + 0.99 * x for x in u[VECTOR + n :]]
-    o = u[VECTOR : VECTOR + n]
-    candidates = [i for i in range(n) if v[i] != 0]
+    if not v.any():
+        v = 0.01 + 0.99 * u[VECTOR + n :]
+    o = u[VECTOR : VECTOR + n].copy()
+    candidates = np.flatnonzero(v)
     j = candidates[int(u[INDEX] * len(candidates))]
-    o[j] = -sum(v[i] * o[i] for i in range(n - 1)) / v[j]
-    return at_speed(o, norm(v))
+    o[j] = -(v[:-1] @ o[:-1]) / v[j]
+    return at_speed(o, np.linalg.norm(v))
 
 
-def reference_velocity(prey: Prey, d: list[float], u: list[float]) -> list[float]:
-    n, v_max = len(d), norm([1.0] * len(d)) / 2
-    anywhere = [2 * x - 1 for x in u[VECTOR : VECTOR + n]]
-    away = [-x for x in d]
+def reference_velocity(prey: Prey, d: np.ndarray, u: np.ndarray) -> np.ndarray:
+    n, v_max = len(d), len(d) ** 0.5 / 2
+    anywhere = 2 * u[VECTOR : VECTOR + n] - 1
     match prey:
         case "static":
-            return [0.0] * n
+            return 0 * d
         case "random":
             return at_speed(anywhere, v_max * u[SPEED])
         case "attract":
-            m, o = 0.1 + 0.9 * u[MIX], reference_orthogonal(d, u)
-            return at_speed([m * a + (1 - m) * b for a, b in zip(o, d, strict=True)], v_max)
+            m = 0.1 + 0.9 * u[MIX]
+            return at_speed(m * reference_orthogonal(d, u) + (1 - m) * d, v_max)
         case "repel":
-            m, o = u[MIX], reference_orthogonal(away, u)
-            return at_speed([m * a - (1 - m) * b for a, b in zip(o, d, strict=True)], v_max)
+            m = u[MIX]
+            return at_speed(m * reference_orthogonal(-d, u) - (1 - m) * d, v_max)
         case "straight_away":
-            return at_speed(away, v_max)
+            return at_speed(-d, v_max)
         case "random_direction":
             return at_speed(anywhere, v_max)
 
 
 def reference_step(
-    spec: PredatorPreySpec, state: list[float], elapsed: int, action: list[float], u: list[float]
-) -> tuple[list[float], float, bool]:
+    spec: PredatorPreySpec, state: np.ndarray, elapsed: int, action: np.ndarray, u: np.ndarray
+) -> tuple[np.ndarray, float, bool]:
     """State, reward and end after one step."""
-    n, g = spec.n_dims, spec.grid_size
-
-    def in_box(x: float) -> float:
-        return min(max(x, -g), g)
-
-    achieved, prey, velocity = state[:n], state[n : 2 * n], state[2 * n : 3 * n]
-    before = state[3 * n :] if spec.pushes_object else achieved
-    predator = [in_box(p + min(max(a, -1), 1)) for p, a in zip(before, action, strict=True)]
-    if not spec.pushes_object:
+    n, g, r = spec.n_dims, spec.grid_size, spec.interception_distance
+    achieved, prey, velocity, *pushing = np.split(state, range(n, len(state), n))
+    before = pushing[0] if pushing else achieved
+    predator = np.clip(before + np.clip(action, -1, 1), -g, g)
+    if not pushing:
         achieved = predator
-    elif math.dist(before, achieved) <= spec.interception_distance:  # touched: it moves along
-        moves = zip(achieved, before, predator, strict=True)
-        achieved = [in_box(x + b - a) for x, a, b in moves]
+    elif math.dist(before, achieved) <= r:  # touched: it moves along
+        achieved = np.clip(achieved + predator - before, -g, g)
     reward, done = 0.0, False
-    if math.dist(achieved, prey) <= spec.interception_distance:
+    if math.dist(achieved, prey) <= r:
         reward, done = 1.0, True
     elif elapsed + 1 > spec.max_steps:
         reward, done = -1.0, True
-    prey = [in_box(p + v) for p, v in zip(prey, velocity, strict=True)]
+    prey = np.clip(prey + velocity, -g, g)
     if spec.prey not in ("static", "random_direction"):
-        d = [a - b for a, b in zip(predator, prey, strict=True)]
-        velocity = reference_velocity(spec.prey, d, u)
-    return [*achieved, *prey, *velocity, *(predator if spec.pushes_object else ())], reward, done
+        velocity = reference_velocity(spec.prey, predator - prey, u)
+    last = [predator] if pushing else []
+    return np.concatenate([achieved, prey, velocity, *last]), reward, done
 
 
 @st.composite
-def situations(
-    draw: st.DrawFn,
-) -> tuple[PredatorPreySpec, list[float], int, list[float], list[float]]:
+def situations(draw: st.DrawFn) -> Any:
     """An environment, its state, counter, an action, uniform draws; walls and zeros are likely.
 
     An object to push is often within the predator's reach.
@@ -115,9 +105,8 @@ def situations(
         n_dims=n, grid_size=g, interception_distance=r, prey=prey, pushes_object=pushes
     )
     place = st.sampled_from([-g, 0.0, 0.5, g]) | st.floats(-g, g).map(lambda x: round(x, 3))
-    speed = math.sqrt(n) / 2 / math.sqrt(n)
     positions = draw(st.lists(place, min_size=2 * n, max_size=2 * n))
-    velocity = draw(st.lists(st.floats(-speed, speed), min_size=n, max_size=n))
+    velocity = draw(st.lists(st.floats(-0.5, 0.5), min_size=n, max_size=n))
     action = draw(st.lists(st.floats(-1.5, 1.5), min_size=n, max_size=n))
     uniform = st.floats(0, 1, exclude_max=True).map(lambda x: round(x, 4) % 1)
     u = draw(st.lists(uniform, min_size=n_uniform(n), max_size=n_uniform(n)))
@@ -125,7 +114,8 @@ def situations(
     if pushes and draw(st.booleans()):
         predator = [positions[0] / 2, *positions[1:n]]
         positions[0] = predator[0] + 0.0625
-    return spec, [*positions, *velocity, *predator], draw(st.integers(0, 20)), action, u
+    state = np.array([*positions, *velocity, *predator])
+    return spec, state, draw(st.integers(0, 20)), np.array(action), np.array(u)
 
 
 @settings(max_examples=300, deadline=None)
@@ -140,9 +130,9 @@ def test_a_step_is_that_of_the_reference(situation):
         distances.append(math.dist(before[:n], before[3 * n :]))
     assume(min(abs(x - spec.interception_distance) for x in distances) > 1e-5)
     env = PredatorPrey(spec, [0])
-    state, after = np.array(before), np.zeros(len(before))
+    state, after = before.copy(), np.zeros(len(before))
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
-    flags = step(env.goal_policy, env.parameters, state, counter, np.array(action), drawn, after)
+    flags = step(env.goal_policy, env.parameters, state, counter, action, drawn, after)
     np.testing.assert_allclose(after, expected, rtol=1e-7, atol=1e-9)
     assert (state == before).all()
     assert bool(flags & TERMINATED) == done
@@ -150,10 +140,10 @@ def test_a_step_is_that_of_the_reference(situation):
     achieved, desired = (torch.tensor(goal)[None, None] for goal in (after[:n], before[n : 2 * n]))
     assert float(env.task.reward(achieved, desired, torch.tensor([[done]]))[0]) == reward
 
-    env.state = torch.tensor(before)[None, None]
+    env.state = torch.from_numpy(before).float()[None, None]
     env.elapsed.fill_(counter)
-    env._make_ready(np.array(u, np.float32)[None, None, None])
-    found = env.advance(torch.tensor(action)[None, None])
+    env._make_ready(u.astype(np.float32)[None, None, None])
+    found = env.advance(torch.from_numpy(action)[None, None])
     assert bool(found.terminated) == done
     assert bool(found.success) == (reward == 1.0)
     next_obs = found.next_obs[0, 0].numpy()
@@ -161,7 +151,7 @@ def test_a_step_is_that_of_the_reference(situation):
     np.testing.assert_allclose(next_obs[3 * n :], expected[3 * n :], atol=1e-5)
     # If predator and prey coincide up to rounding, their direction is rounding; two of the preys
     # treat zero entries differently.
-    predator = expected[3 * n :] or expected[:n]
+    predator = expected[3 * n :] if spec.pushes_object else expected[:n]
     apart = math.dist(predator, expected[n : 2 * n])
     close = spec.prey == "straight_away" and 0 < apart <= 1e-3
     if spec.prey not in ("attract", "repel") and not close:

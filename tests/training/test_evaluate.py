@@ -1,7 +1,5 @@
 """`evaluate_policy` against plain loops, for policy files, functions and models."""
 
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import torch
 from scipy import stats
 
 from hindsight.io.files import FileError
+from hindsight.library.policy import Policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import Evaluation, actor_of, evaluate_policy
@@ -49,24 +48,15 @@ def policy_file(name: str, folder: Path) -> Path:
     return folder / "policy.pt"
 
 
-def network(row: np.ndarray, sizes: tuple[int, ...], x: np.ndarray, activation: Any) -> np.ndarray:
-    """A perceptron from the beginning of a row: bias and weight of each layer."""
-    for i, (n_in, n_out) in enumerate(pairwise(sizes)):
-        bias, row = row[:n_out], row[n_out:]
-        weight, row = row[: n_out * n_in].reshape(n_out, n_in), row[n_out * n_in :]
-        x = weight @ (activation(x) if i else x) + bias
-    return x
+def acts(spec: CellSpec, row: torch.Tensor, env: Any) -> Any:
+    """The policy by torch's own layers (see library/test_policy)."""
+    module = Policy(spec, row, env.observation_space.spaces, env.action_space)
 
+    def act(obs: dict[str, np.ndarray]) -> Any:
+        action = module({key: torch.as_tensor(obs[key]) for key in module.shapes})
+        return action.detach().numpy() if action.ndim else action.item()
 
-def by_hand(name: str, row: np.ndarray, obs: dict[str, np.ndarray]) -> Any:
-    x = np.concatenate([obs[k] for k in ("achieved_goal", "desired_goal", "observation")])
-    n = {"dqn": 3, "ppo-choices": 3, "ppo-bits": 3}.get(name, 2)
-    if name == "dqn":
-        return int(network(row, (len(x), 5, n), x, lambda y: np.maximum(y, 0)).argmax())
-    outputs = network(row, (len(x), 5, n), x, np.tanh)
-    if name == "ppo-choices":
-        return int(outputs.argmax())
-    return (np.tanh(outputs) if name == "ppo-squashed" else outputs).astype(np.float32)
+    return act
 
 
 def plain_episode(env: Any, act: Any, seed: int) -> tuple[list[float], bool]:
@@ -96,9 +86,9 @@ def test_a_policy_of_a_file_is_what_a_plain_loop_makes_of_it(name, tmp_path):
     found = evaluate_policy(policy_file(name, tmp_path), n_episodes=40, run=7, seed=3)
     parameters = dict(CELLS[name][0])
     env = gymnasium.make(parameters.pop("id", "PredatorPrey-v0"), **parameters)
-    row = cell(name)[1][1].double().numpy()
+    spec, rows = cell(name)
     assert 0 < found.success_rate < 1
-    assert_is_a_plain_loop(found, env, partial(by_hand, name, row), 3)
+    assert_is_a_plain_loop(found, env, acts(spec, rows[1], env), 3)
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -154,16 +144,9 @@ def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_p
         evaluate_policy(file, n_episodes=30)
     found = evaluate_policy(file, CORRIDOR, n_episodes=30)
 
-    def act(obs: Any) -> Any:
-        parts = [obs["achieved_goal"], obs["desired_goal"], obs["observation"].ravel()]
-        x = np.concatenate(parts).astype(np.float32)
-        n = 3 if kwargs.get("discrete") else 2
-        outputs = network(row.double().numpy(), (len(x), 5, n), x, np.tanh)
-        first, second = np.clip(outputs[:2], -1, 1)
-        return outputs.argmax() - 1 if n == 3 else np.array([first, 2 + 2 * second])
-
+    env = gymnasium.make(CORRIDOR, **kwargs)
     assert "discrete" in kwargs or 0 < found.success_rate < 1
-    assert_is_a_plain_loop(found, gymnasium.make(CORRIDOR, **kwargs), act)
+    assert_is_a_plain_loop(found, env, acts(spec, row, env))
 
 
 def test_random_actions_are_those_of_the_policy():
@@ -179,8 +162,9 @@ def test_random_actions_are_those_of_the_policy():
         env = gymnasium.make(spec.environment.id, **spec.environment.model_dump(exclude={"id"}))
         act = actor_of(spec, rows[0], env, torch.Generator().manual_seed(0))
         drawn = np.array([act(obs) for _ in range(2000)])
-        x = np.concatenate(list(obs.values())).astype(float)
-        outputs = network(rows[0].double().numpy(), (len(x), 5, width), x, np.tanh)
+        spaces = env.observation_space.spaces, env.action_space
+        x = torch.from_numpy(np.concatenate(list(obs.values()))).float()
+        outputs = Policy(spec, rows[0], *spaces).network(x).detach().double().numpy()
         if name == "ppo":
             sigma = rows[0, -2:].exp().numpy()
             for z in ((drawn - outputs) / sigma).T:
