@@ -26,9 +26,7 @@ def cell(**hindsight: Any) -> CellSpec:
         ({"environment": {"n_dim": 3}}, ["environment.n_dim", "did you mean 'n_dims'"]),
         ({"environment": {"interception_distance": 6.0}}, ["interception_distance", "grid_size"]),
         ({"environment": {"grid_size": float("inf")}}, ["grid_size"]),
-        ({"seeds": 0}, ["seeds", "0"]),
         ({"steps": 2047}, ["2047", "one rollout", "2048"]),
-        ({"algorithm": {"hidden": [64, 0]}}, ["algorithm.hidden.1", "0"]),
         ({"early_end": 0.5}, ["early_end", "0.5"]),
         # Too large: a file that says so could not be loaded (see test_files_from_elsewhere).
         ({"environment": {"grid_size": 2_000_000.0}}, ["grid_size: 2000000.0 is not allowed"]),

@@ -1,6 +1,6 @@
 """Words of a configuration: no path leaves its folder, and no shell sees an unquoted word."""
 
-import copy
+import json
 import re
 import shlex
 from pathlib import Path
@@ -37,34 +37,6 @@ def few():
     return {**values, "preset": "smoke", "presets": {"smoke": smoke}}
 
 
-def words(value, place=()):
-    """Places of every key and every string in nested values; a key's place ends in None."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield (*place, key, None)
-            yield from words(inner, (*place, key))
-    elif isinstance(value, list):
-        for i, inner in enumerate(value):
-            yield from words(inner, (*place, i))
-    elif isinstance(value, str):
-        yield place
-
-
-def put(values, place, word):
-    """The configuration with another word at a place."""
-    changed = inner = copy.deepcopy(values)
-    *way, last = place[:-1] if place[-1] is None else place
-    for key in way:
-        inner = inner[key]
-    if place[-1] is None:
-        changed_items = [(word if key == last else key, value) for key, value in inner.items()]
-        inner.clear()
-        inner.update(changed_items)
-    else:
-        inner[last] = word
-    return changed
-
-
 def everything(project):
     """All paths that the workflow makes or reads, and the options that stand in its commands."""
     paths = [project.tables, project.folder, project.episodes, *project.everything]
@@ -73,13 +45,19 @@ def everything(project):
     return paths, [*" ".join(options).split(), *project.experiments]
 
 
-PLAIN = few()
-PLACES = list(words(PLAIN))
+TEXT = json.dumps(few())
+#: Every key and every string.
+PLACES = list(re.finditer(r'"(?:[^"\\]|\\.)*"', TEXT))
+
+
+def put(place, word):
+    """The configuration with another word at a place."""
+    return json.loads(TEXT[: place.start()] + json.dumps(word) + TEXT[place.end() :])
 
 
 def test_the_configuration_has_many_words():
     assert len(PLACES) > 70
-    assert not [place for place in PLACES if put(PLAIN, place, "x") == PLAIN]
+    assert not [place for place in PLACES if put(place, "x") == json.loads(TEXT)]
 
 
 @pytest.mark.parametrize("word", HOSTILE)
@@ -87,7 +65,7 @@ def test_a_hostile_word_is_refused_or_harmless(word):
     refused = 0
     for place in PLACES:
         try:
-            project = Project.of(parse(put(PLAIN, place, word)))
+            project = Project.of(parse(put(place, word)))
         except SpecError as error:
             refused += 1
             assert "\n" not in str(error) and "Traceback" not in str(error), place

@@ -19,17 +19,17 @@ STEPS = 64  # of a rollout
 
 
 def cell(
-    hindsight: HindsightSpec | None = None, *, steps: int = 10_000, **algorithm: Any
+    hindsight: HindsightSpec | None = None, *, steps: int = 10_000, where: Any = None, **keys: Any
 ) -> CellSpec:
     """A cell with short episodes, some successful, and a prey that draws numbers in every step.
 
-    A rollout is 64 steps of one environment unless said otherwise.
+    A rollout is 64 steps of one environment unless said otherwise.  `where`: keys of the
+    environment; others are those of PPO.
     """
-    keys = {"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **algorithm}
+    box = {"prey": "attract", "grid_size": 4.0, "interception_distance": 1.5, "max_steps": 8}
+    keys = {"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **keys}
     return CellSpec(
-        environment=PredatorPreySpec(
-            prey="attract", grid_size=4.0, interception_distance=1.5, max_steps=8
-        ),
+        environment=PredatorPreySpec.model_validate({**box, **(where or {})}),
         algorithm=PPOSpec(hidden=(8, 8), **keys),
         hindsight=hindsight,
         evaluation=EvaluationSpec(episodes=10),

@@ -13,19 +13,13 @@ from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
 from tests.commands import hindsight
 from tests.curves import CLOCKS
+from tests.training import test_off_policy
 from tests.training.small import SPEC
 
-FEW = {"steps": 64 * 6, "evaluation": EvaluationSpec(points=6, episodes=5)}
-PPO = SPEC.model_copy(update=FEW)
-SAC = CellSpec.model_validate(
-    {
-        "algorithm": {"name": "sac", "hidden": [8], "log_interval": 50, "batch_size": 16},
-        "replay": {"strategy": "final", "k": 2},
-        "environment": {"n_dims": 2, "prey": "random"},
-        "seeds": 3,
-        "steps": 300,
-        "evaluation": {"points": 6, "episodes": 5},
-    }
+EVALUATION = {"evaluation": EvaluationSpec(points=6, episodes=5)}
+PPO = SPEC.model_copy(update={"steps": 64 * 6, **EVALUATION})
+SAC = test_off_policy.cell("sac", log_interval=50).model_copy(
+    update={"steps": 300, "seeds": 3, **EVALUATION}
 )
 
 

@@ -11,29 +11,22 @@ import torch
 
 from hindsight.algorithms import ppo
 from hindsight.algorithms.ppo import Samples
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import OnPolicyRuns, mechanism
-
-PREY = {"prey": "attract", "grid_size": 3.0, "max_steps": 8}
-
-
-def cell(fidelity: str = "described", **hindsight: Any) -> CellSpec:
-    return CellSpec.model_validate(
-        {
-            "environment": PREY,
-            "algorithm": {"n_steps": 128, "n_epochs": 1, "hidden": (8, 8)},
-            "hindsight": {"fidelity": fidelity, **hindsight},
-        }
-    )
+from tests.training import small
 
 
-def both(fidelity: str, *seeds: int, keys: Any = None, **hindsight: Any) -> list[Any]:
+def runs_of(fidelity: str, *seeds: int, hindsight: Any = None, **keys: Any) -> OnPolicyRuns:
+    """Runs with options of hindsight, and with keys of PPO."""
+    her = HindsightSpec.model_validate({"fidelity": fidelity, **(hindsight or {})})
+    return small.runs(small.cell(her, **{"n_steps": 128, "n_epochs": 1, **keys}), *seeds)
+
+
+def both(fidelity: str, *seeds: int, always: Any = None, **hindsight: Any) -> list[Any]:
     """Columns, samples, trajectories and copies of an iteration, with and without these options."""
     made = []
     for more in (hindsight, {}):
-        spec = cell(fidelity, **(keys or {}), **more)
-        algorithm = spec.algorithm.model_copy(update={"n_envs": 2})
-        runs = OnPolicyRuns(spec.model_copy(update={"algorithm": algorithm}), seeds, "cpu")
+        runs = runs_of(fidelity, *seeds, hindsight={**(always or {}), **more}, n_envs=2)
         columns = runs.iterate()
         made.append((columns, *runs.learned[0][1:]))
     return made
@@ -58,8 +51,8 @@ def test_only_failed_episodes_are_copied(fidelity: str) -> None:
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str, k: int) -> None:
     """log pi(a | s, new goal) - log pi(a | s, original goal), whose largest is a column."""
-    keys = {"strategy": "episode", "k": k}
-    weighted, plain = both(fidelity, 3, 4, weight="truncated", keys=keys)
+    strategy = {"strategy": "episode", "k": k}
+    weighted, plain = both(fidelity, 3, 4, always=strategy, weight="truncated")
     (found, _, copies), (expected, *_) = weighted[1:], plain[1:]
     n, steps = found.n_real, 128
     path, place = torch.from_numpy(np.indices(copies.valid.shape[1:])).flatten(1)
@@ -107,9 +100,7 @@ def test_the_columns_by_hand() -> None:
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_clones_learn_the_actions_of_copies_alone(fidelity: str) -> None:
     """An epoch of one minibatch follows the gradient of the copies' mean log-likelihood."""
-    spec = cell(fidelity, clone=True)
-    algorithm = spec.algorithm.model_copy(update={"batch_size": 256})
-    runs = OnPolicyRuns(spec.model_copy(update={"algorithm": algorithm}), [5], "cpu")
+    runs = runs_of(fidelity, 5, hindsight={"clone": True}, batch_size=256)
     before = runs.rows.clone().requires_grad_()
     runs.iterate()
     samples = runs.learned[0][1]
@@ -131,9 +122,8 @@ def test_clones_learn_the_actions_of_copies_alone(fidelity: str) -> None:
 
 def test_clones_need_copies() -> None:
     """Without a whole episode there is nothing to learn from, and nothing is learned."""
-    values = cell(clone=True).model_dump()
-    values["environment"] |= {"max_steps": 500, "grid_size": 100.0}
-    runs = OnPolicyRuns(CellSpec.model_validate(values), [1], "cpu")
+    far = {"max_steps": 500, "grid_size": 100.0}
+    runs = runs_of("described", 1, hindsight={"clone": True}, where=far)
     before = runs.rows.clone()
     runs.updater = ppo
     runs.iterate()
@@ -142,10 +132,7 @@ def test_clones_need_copies() -> None:
 
 def test_a_dense_reward_is_the_distance_gained() -> None:
     """It adds the decrease of the distance that the observations show."""
-    values = cell().model_dump() | {"hindsight": None}
-    plain = OnPolicyRuns(CellSpec.model_validate(values), [4], "cpu")
-    values["algorithm"] = {**values["algorithm"], "dense_reward": True}
-    dense = OnPolicyRuns(CellSpec.model_validate(values), [4], "cpu")
+    plain, dense = (small.runs(small.cell(dense_reward=dense), 4) for dense in (False, True))
     columns = [runs.iterate() for runs in (plain, dense)]
     # the curves show the task's own return
     torch.testing.assert_close(columns[0]["return_mean"], columns[1]["return_mean"])

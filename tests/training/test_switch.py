@@ -28,19 +28,15 @@ def her(**keys: Any) -> HindsightSpec:
     return HindsightSpec.model_validate(keys)
 
 
-def script(runs: OnPolicyRuns, rates: dict[int, list[float]]) -> None:
+def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
     """The last hundred episodes of a seed succeed, after iteration i, as often as rates[i - 1]."""
+    runs = runs_of(spec, list(rates), "cpu")
 
     def means() -> Tensor:
         rate = [rates[seed][runs.iteration - 1] for seed in runs.seeds]
         return torch.tensor([[2 * x - 1 for x in rate], rate, [5.0] * len(rate)]).double()
 
-    runs.recent.means = means  # type: ignore[method-assign]
-
-
-def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
-    runs = runs_of(spec, list(rates), "cpu")
-    script(runs, rates)
+    runs.recent.means = means
     return runs
 
 
