@@ -31,9 +31,6 @@ class Line(gym.Env[Any, Any]):
         goal = Box(-9, 9, (1,), np.float64)
         spaces: dict[str, Any] = {key: goal for key in ("achieved_goal", "desired_goal")}
         self.observation_space = Dict({**spaces, "observation": goal})
-        if knows == "extra keys":
-            more = {"wind": Box(-1, 1, (2, 1)), "camera": Box(0, 255, (4, 4, 3), np.uint8)}
-            self.observation_space = Dict({**self.observation_space.spaces, **more})
         self.action_space = Box(-200, 200, (1,), np.float64)
         if knows == "_is_success":
             self._is_success = lambda achieved, desired: near(achieved, desired)
@@ -56,10 +53,7 @@ class Line(gym.Env[Any, Any]):
 
     def obs(self) -> dict[str, Any]:
         goal = self.hidden["goal"] if self.knows == "far" else np.array(self.goal)
-        seen = {"achieved_goal": self.place.copy(), "desired_goal": goal, "observation": self.place}
-        if self.knows == "extra keys":
-            seen |= {"wind": np.full((2, 1), 0.5), "camera": np.zeros((4, 4, 3), np.uint8)}
-        return seen
+        return {"achieved_goal": self.place.copy(), "desired_goal": goal, "observation": self.place}
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action)
@@ -211,11 +205,3 @@ def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
         assert (copies.rewards[crashed & copies.valid] == -5).all()
     else:
         assert real.rewards.min() == -1 and copies.rewards[copies.valid].min() >= -1
-
-
-def test_other_keys_with_numbers_belong_to_the_observation():
-    spec = line(knows="extra keys")
-    assert spec.keys[3:] == ("wind",) and spec.observation_size == 5
-    env = GoalEnvironments(spec, [0], workers=0)
-    assert env.state[0, 0, 3:].tolist() == [0.5, 0.5]
-    assert any("camera left out" in note for note in spec.facts.notes)

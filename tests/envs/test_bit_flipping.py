@@ -71,11 +71,6 @@ def test_one_episode_in_two_to_the_n_begins_solved() -> None:
     assert float(((counts - 64) ** 2 / 64).sum()) < 103  # chi-squared with 63, at 0.001
 
 
-def test_one_limit_has_one_specification() -> None:
-    assert BitFlippingSpec(n_bits=7, max_steps=7) == BitFlippingSpec(n_bits=7)
-    assert BitFlippingSpec(n_bits=7, max_steps=8) != BitFlippingSpec(n_bits=7)
-
-
 def test_goals_are_bits() -> None:
     task = BitFlipping(BitFlippingSpec(n_bits=2), [0, 1]).task
     uniform = torch.tensor([[0.0, 0.499], [0.5, 0.999]]).expand(2, 3, 2, 2)

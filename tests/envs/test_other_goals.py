@@ -39,6 +39,7 @@ class Rooms(gym.Env[Any, Any]):
         seen: Any = {"achieved_goal": goal, "desired_goal": goal}
         seen["observation"] = Box(0, 255, (2, 2, 1), np.uint8)
         seen |= {"direction": Discrete(4), "mission": gym.spaces.Text(9)}
+        seen |= {"wind": Box(-1, 1, (2, 1)), "camera": Box(0, 255, (4, 4, 3), np.uint8)}
         self.observation_space: Any = Dict(seen)
         if form == "tuple":
             self.observation_space = Tuple((goal, goal, seen["observation"]))
@@ -67,6 +68,7 @@ class Rooms(gym.Env[Any, Any]):
         if self.form == "tuple":
             return (*goals, seen)
         rest = {"observation": seen, "direction": self.action, "mission": "go"}
+        rest |= {"wind": np.full((2, 1), 0.5, np.float32), "camera": np.zeros((4, 4, 3), np.uint8)}
         return {"achieved_goal": goals[0], "desired_goal": goals[1], **rest}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -117,8 +119,11 @@ def test_elements_of_a_space_come_back_from_their_rows(space):
 @pytest.mark.parametrize("form", ["cell", "number"])
 def test_other_goals_are_paid_and_ended_as_the_environment_says(form):
     spec = rooms(form=form)
-    assert spec.keys == ("achieved_goal", "desired_goal", "observation", "direction")
+    # Other keys with numbers belong to the observation.
+    assert spec.keys == ("achieved_goal", "desired_goal", "observation", "direction", "wind")
+    assert any("camera, mission left out" in note for note in spec.facts.notes)
     env = GoalEnvironments(spec, [0], workers=0)
+    assert env.state[0, 0, -2:].tolist() == [0.5, 0.5]
     cells = np.array([[a, b] for a in range(4) for b in range(4)])
     native = cells if form == "cell" else 5 + 4 * cells[:, 0] + cells[:, 1]
     rows = torch.from_numpy(np.stack([row_of({"g": g}, {"g": spec.facts.goal}) for g in native]))

@@ -209,6 +209,15 @@ def test_a_rewound_evaluation_is_identical(case, n_steps, monkeypatch):
     for _ in range(2):
         env.rewind()
         assert first.equals(play(env, case.actions, n_steps))
+    # Each number has episodes of its own, which do not depend on the way there.
+    seen = []
+    for number in (11, 3, 20, 0):
+        direct = case.make(SEEDS, 3, evaluation=True)
+        for one in (env, direct):
+            one.rewind(number)
+        assert torch.equal(env.state, direct.state)
+        seen.append(env.state.flatten())
+    assert len(torch.stack(seen).unique(dim=0)) == 4
 
 
 def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None:

@@ -90,6 +90,10 @@ def prey(name: str, fidelity: str) -> CellSpec:
     return CellSpec(environment={"prey": name, "fidelity": fidelity})
 
 
+def bits(**keys: int) -> CellSpec:
+    return CellSpec(environment={**BITS, **keys})
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -102,6 +106,7 @@ def prey(name: str, fidelity: str) -> CellSpec:
         (cell(s_ratio=0.6, failure_distance=4.0), cell(s_ratio=0.6)),
         (cell(fidelity="described", failures="targeted"), cell(fidelity="described")),
         (cell(until_success=1.0, s_ratio=0.6), cell(s_ratio=0.6)),
+        (bits(n_bits=7, max_steps=7), bits(n_bits=7)),
         # The authors' code lacks these options.
         *((cell(**option), cell()) for option in NOT_RELEASED),
     ],
@@ -138,8 +143,11 @@ def test_other_trainings_have_other_names():
     assert len({spec.name.rpartition("-")[0] for spec in specs}) == len(specs)
     for spec in specs:
         assert CellSpec.model_validate_json(spec.model_dump_json()) == spec
-    gammas = {CellSpec(algorithm={"gamma": gamma}).hash for gamma in (0.99, 0.98)}
-    assert len(gammas | {prey("repel", f).hash for f in ("released", "described")}) == 4
+    # By the hash alone.
+    others = [CellSpec(algorithm={"gamma": gamma}) for gamma in (0.99, 0.98)]
+    others += [prey("repel", fidelity) for fidelity in ("released", "described")]
+    others += [bits(n_bits=7, max_steps=steps) for steps in (7, 8)]
+    assert len({spec.hash for spec in others}) == 6
 
 
 def test_published_cells_keep_their_names_and_hashes():

@@ -11,7 +11,6 @@ from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.io.checksums import ABOUT
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import validated
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load as load_policies
@@ -61,16 +60,3 @@ def test_a_run_ends_at_a_test_that_its_last_policy_passes(ended):
             assert run["end_step"] % 100 == 0 and passed
         else:
             assert run["end_step"] == 800
-
-
-def test_each_test_has_episodes_of_its_own_that_do_not_depend_on_the_way_there():
-    spec = PredatorPreySpec(max_steps=3)  # blocks of four episodes
-    env, direct = (PredatorPrey(spec, [0], 2, evaluation=True) for _ in range(2))
-    seen = {}
-    for number in [*range(12), 3, 11, 0]:
-        env.rewind(number)
-        assert torch.equal(env.state, seen.setdefault(number, env.state.clone()))
-    beginnings = torch.stack([seen[number] for number in range(12)]).view(24, -1)
-    assert len(beginnings.unique(dim=0)) == 24
-    direct.rewind(11)
-    assert torch.equal(direct.state, seen[11])
