@@ -1,5 +1,6 @@
 """Any gymnasium goal environment on the run axis, against plain loops over `gymnasium.make`."""
 
+import itertools
 import multiprocessing
 import os
 import sys
@@ -20,6 +21,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.streams import Purpose
+from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.runs import runs_of
 from tests.envs import corridor  # registers Corridor-v0
 from tests.training.small import through_a_file
@@ -158,9 +160,6 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
         env.load_state_dict(env.state_dict())
 
 
-# --- what cannot be -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
@@ -274,25 +273,14 @@ def test_evaluation_plays_all_its_episodes():
     """Six episodes, three environments of two each: their mean is that of six plain loops."""
     runs = runs_of(cell(), [4], "cpu", workers=0)
     assert (runs.evaluation_env.elapsed.shape, runs.rounds) == ((1, 3), 2)
-    found, act = runs.evaluate(), runs.policy()
-    returns, successes = [], []
-    for env in range(3):
-        for episode in range(2):
-            plain = gym.make("Corridor-v0")
-            seed = Slot(4, env).episode_seed(Purpose.EVALUATION_SPAWN, episode)
-            obs, _ = plain.reset(seed=seed)
-            total, over = 0.0, False
-            while not over:
-                with torch.no_grad():
-                    a = act(torch.from_numpy(row(obs))[None, None])[0, 0].double().numpy()
-                a = np.array([0.0, 2.0]) + np.array([1.0, 2.0]) * a.clip(-1, 1)
-                obs, reward, _, over, info = plain.step(a)
-                total += float(reward)
-            returns.append(total)
-            successes.append(info["is_success"])
-    assert float(found["return_mean"][0]) == pytest.approx(np.mean(returns))
-    assert float(found["success_rate"][0]) == pytest.approx(np.mean(successes))
-    assert float(found["episode_length"][0]) == 12
+    found, plain = runs.evaluate(), gym.make("Corridor-v0")
+    act = actor_of(runs.spec, runs.rows[0], plain)
+    places = itertools.product([Slot(4, env) for env in range(3)], range(2))
+    seeds = [slot.episode_seed(Purpose.EVALUATION_SPAWN, number) for slot, number in places]
+    means = np.mean([episode(act, plain, seed) for seed in seeds], axis=0)
+    names = ("return_mean", "episode_length", "success_rate")
+    assert [float(found[name][0]) for name in names] == pytest.approx(means)
+    assert means[1] == 12
     assert float(found["return_mean"][0]) == float(runs.evaluate()["return_mean"][0])
 
 
@@ -316,8 +304,6 @@ def seconds_of(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-
-# --- Fetch ----------------------------------------------------------------------------------------
 
 #: Where the gripper begins, in metres: measured with gymnasium-robotics 1.4.2 and MuJoCo 3.10.0.
 BEGINS = {
@@ -352,8 +338,8 @@ def test_quick_observations_are_the_library_s_own_to_the_bit(name):
     ours, theirs = GymnasiumSpec(id=name).make(), gym.make(name, disable_env_checker=True)
     assert ours.unwrapped._utils is not theirs.unwrapped._utils
     generator = np.random.default_rng(3)
-    for episode in range(2):
-        seen = [env.reset(seed=episode)[0] for env in (ours, theirs)]
+    for seed in range(2):
+        seen = [env.reset(seed=seed)[0] for env in (ours, theirs)]
         for _ in range(30):
             assert all(np.array_equal(seen[0][key], seen[1][key]) for key in seen[1])
             # A copy, not a view of the running simulation.

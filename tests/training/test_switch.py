@@ -129,8 +129,6 @@ def test_released_meher_that_follows_goes_back_and_never_thins():
     assert runs.switched == [STEPS * at if at else None for at in OVER.values()]
 
 
-# --- runs that have switched, and runs that have not ----------------------------------------------
-
 VARIANTS = {
     "off": her(until_success=0.5),
     "described": her(until_success=0.5, fidelity="described"),
