@@ -3,6 +3,7 @@
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -226,6 +227,15 @@ def test_what_an_environment_does_wrong_ends_in_one_sentence_and_its_own_traceba
     # Only the environment's own code needs a traceback, not a check of ours.
     assert ("Traceback" in message) == (kwargs["wrong"] == "raises")
     assert "\n" not in message.split("\n\nTraceback")[0]
+    assert gone(pids)
+
+
+def test_a_worker_that_dies_leaves_no_others():
+    env = GoalEnvironments(corridors(), [1, 2], workers=2)
+    pids = env.pool.pids
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(EnvironmentFailure, match=r"Corridor-v0: a process .* killed by signal 9"):
+        played(env, actions_for(env, 5))
     assert gone(pids)
 
 

@@ -26,8 +26,8 @@ class Rooms(gym.Env[Any, Any]):
     """A square of rooms, as in MiniGrid: the agent steps up, down, left or right to a room.
 
     `form`: how goals are given: "cell" (MultiDiscrete), "number" (Discrete), "nested", "tuple".
-    `singly`: compute_reward takes one goal; of many numbers it fails, of many cells it makes one
-    reward.  `toll`: what info says a step to the right costs;
+    `singly`: compute_reward takes one goal; of many numbers it fails, of many cells it tells
+    the worst.  `toll`: what info says a step to the right costs;
     "mixed": only away from goals.
     """
 
@@ -50,7 +50,8 @@ class Rooms(gym.Env[Any, Any]):
             assert np.shape(achieved) == ()
         far = np.asarray(achieved) != desired
         if self.form != "number":
-            far = np.any(far, axis=None if self.singly else -1)
+            far = np.any(far, axis=-1)
+            far = np.full(far.shape, far.any()) if self.singly else far
         if not self.toll:
             return -np.float32(far)
         infos = [info] if isinstance(info, dict) else info
