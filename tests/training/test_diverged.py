@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
-from hindsight.specs.cell import CellSpec, EvaluationSpec
+from hindsight.specs.cell import EvaluationSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
@@ -21,11 +21,6 @@ PPO = SPEC.model_copy(update={"steps": 64 * 6, **EVALUATION})
 SAC = test_off_policy.cell("sac", log_interval=50).model_copy(
     update={"steps": 300, "seeds": 3, **EVALUATION}
 )
-
-
-@pytest.fixture(params=[PPO, SAC], ids=["ppo", "sac"])
-def spec(request: pytest.FixtureRequest) -> CellSpec:
-    return request.param
 
 
 @pytest.fixture
@@ -47,6 +42,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     after_third(OffPolicyRuns, lambda runs, i: runs.state.actor.rows[i].fill_(torch.inf))
 
 
+@pytest.mark.parametrize("spec", [PPO, SAC], ids=["ppo", "sac"])
 def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     tmp_path, spec, poisoned, monkeypatch, capsys
 ):

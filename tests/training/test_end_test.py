@@ -1,36 +1,17 @@
 """Runs that end by a test (released SAC)."""
 
-import json
-from pathlib import Path
-
-import pyarrow.parquet as pq
-import pytest
 import torch
 
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.io.checksums import ABOUT
+from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.specs.errors import validated
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load as load_policies
 from hindsight.training.policies import policy_of
 
 EASY = {"grid_size": 2.5, "interception_distance": 1.2, "prey": "random", "max_steps": 60}
 SAC = {"name": "sac", "hidden": (16,), "log_interval": 50, "batch_size": 32}
-
-
-def spec_of(seeds: int = 6, **keys: object) -> CellSpec:
-    test = {"every": 100, "episodes": 2}
-    values = {"environment": EASY, "algorithm": SAC, "seeds": seeds, "steps": 800}
-    return validated(CellSpec, {**values, "early_end": None, "end_test": test, **keys})
-
-
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[CellSpec, Path, list[dict]]:
-    spec, root = spec_of(), tmp_path_factory.mktemp("cell")
-    table = pq.read_table(train_cell(spec, root, Execution(workers=0)))
-    return spec, root, json.loads(table.schema.metadata[ABOUT])["runs"]
 
 
 def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -> list[bool]:
@@ -48,11 +29,15 @@ def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -
     return [bool(x) for x in caught]
 
 
-def test_a_run_ends_at_a_test_that_its_last_policy_passes(ended):
-    spec, root, runs = ended
+def test_a_run_ends_at_a_test_that_its_last_policy_passes(tmp_path):
+    spec = CellSpec(
+        environment=EASY, algorithm=SAC, seeds=6, steps=800, early_end=None,
+        end_test={"every": 100, "episodes": 2},
+    )  # fmt: skip
+    runs = about(train_cell(spec, tmp_path, Execution(workers=0)))["runs"]
     by_test = [run for run in runs if run["ended"] == "test"]
     assert by_test and {run["ended"] for run in runs} <= {"test", "budget"}
-    saved = load_policies(root / "policies" / f"{file_name(spec)}.pt")
+    saved = load_policies(tmp_path / "policies" / f"{file_name(spec)}.pt")
     for run, row in zip(runs, saved["rows"], strict=True):
         number = run["end_step"] // 100
         passed = all(episodes_caught(spec, row, run["seed"], number))

@@ -19,15 +19,6 @@ VARIANTS = {
 }
 
 
-def test_seeds_differ_in_all_they_draw() -> None:
-    among = runs(cell(), 11, 12)
-    assert not torch.equal(among.rows[0], among.rows[1])
-    assert not torch.equal(among.env.state[0], among.env.state[1])
-    noise = among._noise()
-    among.iterate()
-    assert not torch.equal(noise[:, 0], noise[:, 1]) and not torch.equal(noise, among._noise())
-
-
 def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
     """Episode e of a seed begins in the same state, with or without hindsight."""
     for hindsight in (None, HindsightSpec()):

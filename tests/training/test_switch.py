@@ -164,15 +164,6 @@ def test_a_batch_in_which_some_have_switched_equals_each_alone(variant):
     assert among.switched == [None, 128, None, 64]
 
 
-def test_plain_ppo_after_the_switch_is_plain_ppo():
-    """From equal parameters, a switched run's iteration is that of a run without hindsight."""
-    switched = scripted(cell(her(until_steps=1)), {5: [0.1] * 3})
-    plain = scripted(cell(), {5: [0.1] * 3})
-    for _ in range(3):
-        assert_same(switched.iterate(), plain.iterate())
-    assert torch.equal(switched.optimiser.rows, plain.optimiser.rows)
-
-
 def test_the_results_tell_when_each_run_switched(tmp_path):
     """The curves' first row without hindsight is at that step, and so is every later one."""
     spec = cell(her(until_success=0.5), learning_rate=3e-3, n_epochs=4, steps=STEPS * 10)
