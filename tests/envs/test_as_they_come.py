@@ -206,4 +206,4 @@ def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
     else:
         assert real.rewards.min() == -1 and copies.rewards[copies.valid].min() >= -1
     runs.policy = lambda: lambda obs: torch.ones(*obs.shape[:2], 1)  # into the wall
-    assert (float(runs.evaluate()["return_mean"]) <= -5) == (rest == "keep")
+    assert (float(runs.evaluate()["return_mean"]) < -4) == (rest == "keep")
