@@ -363,8 +363,9 @@ def watch(
     _must_have_memory()
     from hindsight.training.watch import animate, film_policy
 
+    film = out.absolute()  # an environment's own code may change the working folder
     shown = film_policy(policy, run, episodes, seed, env)
-    animate(shown, out)
+    animate(shown, film)
     caught = sum(episode.caught for episode in shown)
     of = "1 episode" if len(shown) == 1 else f"{len(shown)} episodes"
     typer.echo(f"{out}: {of}, {caught} ending at the goal")
@@ -405,7 +406,9 @@ def evaluate(
 
     prepare_process("cpu")
     parameters, found = overrides_of(keys or [], ""), []
-    for each in runs_in(policy) if run is None else [run]:
+    seeds = runs_in(policy) if run is None else [run]
+    policy = policy.absolute()  # an environment's own code may change the working folder
+    for each in seeds:
         result = evaluate_policy(
             policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
         )
@@ -433,8 +436,9 @@ def export(
     """Export a policy to a file for ONNX Runtime or for torch.export.load."""
     from hindsight.library.model import Model
 
+    file = out.absolute()  # an environment's own code may change the working folder
     model = Model.load(policy, env)
-    model.export(out, run)
+    model.export(file, run)
     typer.echo(f"{out}: run {model.best_run if run is None else run}")
 
 

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -174,6 +174,22 @@ def test_importance_weights(algorithm: Algorithm) -> None:
     (batch,), noise = twins.batches(1, 3), twins.noises(module, 1, 3)[0]
     spec = algorithm.spec(hidden=HIDDEN)
     twins.assert_weights_are_repetitions(module, spec, states, batch, noise)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_importance_weights_leave_the_policy_alone(algorithm: Algorithm) -> None:
+    module = algorithm.module
+    (batch,), noise = twins.batches(1, 3), twins.noises(module, 1, 3)[0]
+    more = {"policy_delay": 1} if algorithm.module is td3 else {}
+    spec, found = algorithm.spec(hidden=HIDDEN, **more), []
+    for weight in (None, torch.rand(batch.rewards.shape)):
+        state = twins.of_three_runs(module)
+        for name in state.optimised:
+            getattr(state, name).learning_rate.zero_()  # the policy sees critics that do not differ
+        found.append(module.update(state, replace(batch, weight=weight), noise, spec))
+    plain, weighted = found
+    assert (plain.critic_gradient_norm != weighted.critic_gradient_norm).all()
+    torch.testing.assert_close(plain.actor_gradient_norm, weighted.actor_gradient_norm)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)

@@ -11,7 +11,6 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from hindsight import DDPG, DQN, PPO, SAC
-from hindsight.envs.facts import OfGoals
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.library import model as model_module
 from hindsight.specs.errors import EnvironmentFailure, SpecError

@@ -161,16 +161,12 @@ def policy_loss(log_prob: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Ten
     return loss, (q == least[:, None]) * (-1 / n), (alpha / n)[:, None]
 
 
-def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
-    """J(alpha) (eq. 18), [run]: the mean of -alpha (log pi(a | s) + target entropy).
-
-    As in Stable-Baselines3, the factor is log alpha [run] instead of alpha.
-    """
-    return -log_alpha * (log_prob.mean(1) + target_entropy)
-
-
 def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
-    """dJ(alpha) / d log alpha, [run]."""
+    """dJ(alpha) / d log alpha, [run].
+
+    J(alpha) (eq. 18) is the mean of -alpha (log pi(a | s) + target entropy); as in
+    Stable-Baselines3, the factor is log alpha instead of alpha.
+    """
     return -log_prob.mean(1) - target_entropy
 
 
