@@ -19,12 +19,6 @@ CURVES = arrays(
 )
 
 
-def test_carry_forward_by_hand() -> None:
-    values = [[NAN, 0.1, NAN, 0.3, NAN], [0.5, NAN, NAN, NAN, NAN]]
-    expected = [[NAN, 0.1, 0.1, 0.3, 0.3], [0.5] * 5]
-    np.testing.assert_array_equal(metrics.carry_forward(values), expected)
-
-
 @given(CURVES)
 def test_carry_forward_is_pandas_ffill(values: np.ndarray) -> None:
     expected = pd.DataFrame(values).ffill(axis=1).to_numpy()
@@ -59,12 +53,6 @@ def test_an_empty_curve_has_no_maximum() -> None:
         metrics.maximum_steps(np.array([NAN, NAN]))
 
 
-def test_time_to_learn_by_hand() -> None:
-    # Scaled: 0, 0.5, 0.76, 0.8, 0.78; 0.95 x 0.8 = 0.76 is met at the third point.
-    median = 2 * np.array([0.0, 0.5, 0.76, 0.8, 0.78]) - 1
-    assert metrics.time_to_learn(median, np.arange(10.0, 60.0, 10.0)) == 30
-
-
 def test_time_to_learn_of_a_curve_that_never_succeeds_is_its_first_point() -> None:
     assert metrics.time_to_learn(np.array([NAN, -1.0, -1.0]), np.arange(1.0, 4.0)) == 2
 
@@ -78,20 +66,12 @@ def test_time_to_learn_is_not_after_the_maximum(median: np.ndarray) -> None:
     assert (median[: int(learnt)] + 1 < 0.95 * (median.max() + 1)).all()
 
 
-def test_m_c_by_hand_and_the_slowest_scores_zero() -> None:
-    np.testing.assert_allclose(metrics.m_c([0.5, 1.0, 0.9], [50, 100, 200]), [0.375, 0.5, 0.0])
-
-
 @pytest.mark.parametrize(
     ("scaled", "expected"),
-    [([0.5, 0.88, 0.6], 76.0), ([0.03, 0.99], 3200.0), ([0.7], 0.0), ([0.0, 0.4], 7900.0)],
+    [([0.5, 0.88, 0.6], 76.0), ([0.7], 0.0), ([0.0, 0.4], 7900.0), ([0.0, 0.0], NAN)],
 )
 def test_sensitivity_by_hand(scaled: list[float], expected: float) -> None:
-    assert metrics.sensitivity(scaled) == pytest.approx(expected)
-
-
-def test_sensitivity_of_an_arm_that_never_succeeds_is_undefined() -> None:
-    assert np.isnan(metrics.sensitivity([0.0, 0.0]))
+    assert metrics.sensitivity(scaled) == pytest.approx(expected, nan_ok=True)
 
 
 def test_the_grid_is_continued_within_the_budget() -> None:

@@ -16,26 +16,9 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@given(st.integers(1, 40), st.data())
-def test_wilson_is_the_closed_form(n: int, data: st.DataObject) -> None:
-    k = data.draw(st.integers(0, n))
-    z = scipy.stats.norm.ppf(0.975)
-    p = k / n
-    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    expected = max(0.0, centre - half), min(1.0, centre + half)
-    np.testing.assert_allclose(statistics.wilson(k, n), expected, atol=1e-12)
-
-
-def test_wilson_of_nothing_is_no_interval() -> None:
-    assert np.isnan(statistics.wilson(0, 0)).all()
-
-
-def test_iqm_drops_the_outer_quarters() -> None:
-    assert statistics.iqm(np.array([100.0, 1.0, 2.0, -50.0])) == 1.5
-    # Agarwal et al.: 16 seeds, four dropped on each side.
-    values = np.arange(16.0) ** 2
-    assert statistics.iqm(values) == pytest.approx(np.mean(values[4:12]))
+@given(arrays(np.float64, st.integers(1, 20), elements=FLOATS))
+def test_iqm_is_scipys_trimmed_mean(values: np.ndarray) -> None:
+    assert statistics.iqm(values) == pytest.approx(scipy.stats.trim_mean(values, 0.25))
 
 
 def test_bootstrap_of_the_mean_matches_scipy() -> None:
@@ -63,16 +46,6 @@ def test_fewer_than_five_seeds_carry_no_interval() -> None:
     assert np.isnan(statistics.bootstrap([five, four], statistics.mean)).all()
     assert np.isnan(statistics.probability_of_improvement(four, five)[1]).all()
     assert np.isfinite(statistics.bootstrap([five], statistics.mean)).all()
-
-
-def test_bootstrap_covers_the_mean_of_sixteen_about_as_often_as_it_says() -> None:
-    draw = rng()
-    sides = [
-        statistics.bootstrap([draw.normal(size=16)], statistics.mean, seed, draws=400)
-        for seed in range(300)
-    ]
-    covered = np.mean([low <= 0.0 <= high for low, high in sides])
-    assert 0.88 <= covered <= 0.97
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=8), st.lists(FLOATS, min_size=1, max_size=8))
@@ -120,53 +93,17 @@ def test_sign_flip_test_of_many_pairs_draws_and_is_reproducible() -> None:
     assert statistics.sign_flip_test(np.ones(40)) >= 1 / statistics.FLIPS
 
 
-def test_holm_by_hand() -> None:
-    # Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1, then made increasing.
-    adjusted = statistics.holm([0.01, 0.04, 0.03, 0.005])
-    np.testing.assert_allclose(adjusted, [0.03, 0.06, 0.06, 0.02])
-
-
-def test_holm_leaves_out_what_was_not_tested() -> None:
-    adjusted = statistics.holm([0.01, np.nan, 0.04])
-    np.testing.assert_allclose(adjusted, [0.02, np.nan, 0.04])
-    assert statistics.holm([]).size == 0
-
-
-@given(arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1)))
-def test_holm_lies_between_no_correction_and_bonferroni(p: np.ndarray) -> None:
+@given(arrays(np.float64, st.integers(0, 12), elements=st.floats(0, 1) | st.just(np.nan)))
+def test_holm_is_its_definition(p: np.ndarray) -> None:
+    """Among the smallest, each times the number of those that are not smaller; increasing."""
     adjusted = statistics.holm(p)
-    assert (adjusted >= p - 1e-15).all()
-    assert (adjusted <= np.minimum(1, len(p) * p) + 1e-15).all()
-    assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
-
-
-def test_fisher_by_hand() -> None:
-    # The lady tasting tea: 3 of 4 against 1 of 4, 2 (1 + 16) / 70.
-    assert statistics.fisher(3, 4, 1, 4) == pytest.approx(34 / 70)
-    assert statistics.fisher(0, 16, 0, 16) == 1.0
-
-
-def _logrank_closed_form(times: list[list[float]], observed: list[list[bool]]) -> float:
-    """Mantel's log-rank chi-square, written out over the distinct event times."""
-    difference = variance = 0.0
-    arms = [list(zip(t, o, strict=True)) for t, o in zip(times, observed, strict=True)]
-    for t in sorted({t for arm in arms for t, is_event in arm if is_event}):
-        at_risk = [sum(x >= t for x, _ in arm) for arm in arms]
-        died = [sum(x == t and is_event for x, is_event in arm) for arm in arms]
-        n, d = sum(at_risk), sum(died)
-        difference += died[0] - d * at_risk[0] / n
-        if n > 1:
-            variance += d * (at_risk[0] / n) * (at_risk[1] / n) * (n - d) / (n - 1)
-    return float(scipy.stats.chi2.sf(difference**2 / variance, 1))
-
-
-def test_logrank_is_the_closed_form() -> None:
-    a, a_end = [3.0, 5.0, 5.0, 8.0], [10.0, 10.0]
-    b, b_end = [4.0, 9.0], [10.0, 10.0, 10.0, 10.0]
-    expected = _logrank_closed_form(
-        [a + a_end, b + b_end], [[True] * 4 + [False] * 2, [True] * 2 + [False] * 4]
-    )
-    assert statistics.logrank(a, a_end, b, b_end) == pytest.approx(expected)
+    tested, order = ~np.isnan(p), np.sort(p[~np.isnan(p)])
+    factors = range(len(order), 0, -1)
+    products = [min(1.0, n * x) for n, x in zip(factors, order, strict=True)]
+    expected = [max(products[: i + 1]) for i in range(len(order))]
+    np.testing.assert_array_equal(np.isnan(adjusted), ~tested)
+    ranks = np.argsort(p[tested], kind="stable")
+    np.testing.assert_allclose(adjusted[tested][ranks], expected)
 
 
 def test_logrank_without_information_is_one() -> None:
