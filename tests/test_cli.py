@@ -69,16 +69,6 @@ def test_evaluate_prints_return_and_success(trained):
     assert all(line.endswith("length 6.0") for line in short[:2])
 
 
-def test_train_on_bits(tmp_path):
-    small = ["hidden=8", "--seeds", "2", "--steps", "2048", "n_bits=3"]
-    result = hindsight("train", "--env", "BitFlipping-v0", "--her", "final", *small, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    (path,) = (tmp_path / "results/cells").rglob("*.parquet")
-    assert path.parent.name == "BitFlipping-3" and path.name.startswith("ppo-her-final-described")
-    curves = pd.read_parquet(path)
-    assert curves.log_std.isna().all() and (curves.return_mean <= 0).all()
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -32,6 +32,7 @@ from hindsight.training.files import load, save, write_curves
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import read_policy, runs_in
 from tests.analysis.synthetic import write_cell
+from tests.analysis.test_cells import rewrite
 
 
 @pytest.fixture(autouse=True)
@@ -222,16 +223,6 @@ def cell(tmp_path):
     return write_cell(tmp_path / "cell.parquet", seeds=2, iterations=5)
 
 
-def test_a_results_file_with_one_other_value(cell):
-    table = pq.read_table(cell)
-    values = table["return_mean"].to_numpy().copy()
-    values[3] += 1e-3
-    at = table.schema.get_field_index("return_mean")
-    pq.write_table(table.set_column(at, "return_mean", pa.array(values)), cell)
-    with pytest.raises(ResultError, match=r"cell\.parquet: its checksum"):
-        load_cell(cell)
-
-
 def test_a_results_file_of_columns_that_would_fill_the_memory(tmp_path):
     """They repeat one value, so their pages take a few bytes each."""
     path = tmp_path / "wide.parquet"
@@ -244,12 +235,8 @@ def test_a_results_file_of_columns_that_would_fill_the_memory(tmp_path):
 
 @pytest.mark.parametrize(("key", "value"), [("steps", 10**400), ("seeds", "16"), ("steps", "a")])
 def test_a_results_file_of_an_absurd_cell(cell, key, value):
-    table = pq.read_table(cell)
-    told = json.loads(table.schema.metadata[b"hindsight"])
-    told["spec"][key] = value
-    pq.write_table(sealed(table, json.dumps(told)), cell)
     with pytest.raises(ResultError) as caught:
-        load_cell(cell)
+        load_cell(rewrite(cell, spec=about(cell)["spec"] | {key: value}))
     assert "\n" not in str(caught.value)
 
 

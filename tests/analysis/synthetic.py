@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -252,16 +251,6 @@ def where_it_is(spawn: str, prey: str) -> dict[str, Any]:
     """A plan's columns of one of the papers' conditions, or of a task (no spawn)."""
     here = {"task": PAPERS_TASK if spawn else prey, "condition": condition_name(spawn, prey)}
     return here | {"spawn": spawn or None, "prey": prey if spawn else None}
-
-
-def keyed(table: pd.DataFrame, experiment: str = "algorithms") -> pd.DataFrame:
-    """A table of spawn, prey and arm as analysis writes it: with what the arms and places are."""
-    arms = pd.DataFrame([what_it_is(experiment, arm) for arm in table["arm"]], index=table.index)
-    places = [where_it_is(s, p) for s, p in zip(table["spawn"], table["prey"], strict=True)]
-    return table.assign(
-        role=arms["role"], algorithm=arms["algorithm"], her=arms["her"],
-        task=[p["task"] for p in places], condition=[p["condition"] for p in places],
-    )  # fmt: skip
 
 
 def summarise(plan: Path, root: Path) -> list[dict[str, Any]]:

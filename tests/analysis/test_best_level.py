@@ -14,10 +14,6 @@ from hypothesis.extra.numpy import arrays
 from hindsight.analysis import best_level as module
 from hindsight.analysis import metrics
 from hindsight.analysis.best_level import (
-    Scores,
-    best_of,
-    best_range,
-    is_single_peaked,
     lean,
     resampled_medians,
     score,
@@ -25,7 +21,6 @@ from hindsight.analysis.best_level import (
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
-from hindsight.specs.config import condition_name
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -127,65 +122,6 @@ def test_resampled_seeds_are_the_same_in_every_level(
     np.testing.assert_allclose(found.replicates, expected, atol=1e-9)
 
 
-def test_levels_are_scored_in_ascending_order(tmp_path: Path) -> None:
-    items = reduced(tmp_path, (0.7, 0.0, 0.5), seeds=3)
-    (found,) = score(items, ["s_ratio"])
-    assert found.levels == (0.0, 0.5, 0.7)
-    cells = [items[i][1] for i in (1, 2, 0)]
-    np.testing.assert_allclose(found.m_c, m_c_of(cells, range(3)), atol=1e-9)
-    np.testing.assert_array_equal(found.replicates, np.tile(found.m_c, (1000, 1)))
-
-
-def test_steps_before_a_first_episode_do_not_count(tmp_path: Path) -> None:
-    def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
-        late = env_steps <= (1 + seed) * N_STEPS
-        success = np.where(late, NAN, noisy(0.5)(seed, env_steps))
-        counts = np.where(late, 0, env_steps // 20)
-        return {"return_mean": 2 * success - 1, "success_rate": success, "episodes": counts}
-
-    items = reduced(tmp_path, (0.0, 0.7), seeds=5)
-    path = write_cell(
-        tmp_path / "late.parquet", seeds=5, iterations=30, extra=extra, evaluate_every=10
-    )
-    cell = reduce_cell(load_cell(path))
-    items.insert(1, (items[0][0] | {"level": "s_ratio=0.5", "s_ratio": 0.5}, cell))
-    (found,) = score(items, ["s_ratio"])
-    np.testing.assert_allclose(found.m_c, m_c_of([c for _, c in items], range(5)), atol=1e-9)
-    assert not np.isnan(found.replicates).any()
-
-
-def test_the_best_level_of_all_and_of_each_condition(tmp_path: Path) -> None:
-    best = tables_of(tmp_path, seeds=6)["best_level.csv"]
-    names = [condition_name(*place) for place in CONDITIONS[:2]]
-    assert best["condition"].tolist() == ["all", *names]
-    overall = best.iloc[0]
-    # 0.5 and 0.7 are equally far from the fastest: either may win, and no other.
-    assert overall["best_level"] in (0.5, 0.7)
-    assert overall["low"] in S and overall["high"] in S
-    assert 0.5 <= overall["low"] <= overall["best_level"] <= overall["high"] <= 0.7
-    assert (overall["n_levels"], overall["n_conditions"], overall["n_seeds"]) == (5, 2, 6)
-    assert bool(overall["single_peaked"])
-    assert overall["lean"] > 0 and overall["lean_low"] < overall["lean"] < overall["lean_high"]
-
-
-def test_lean_and_best_are_those_of_the_mean_over_conditions(tmp_path: Path) -> None:
-    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
-        s = level["s_ratio"]
-        return noisy(s if prey == "static" else 1.0 - s, seed_noise=0.0)
-
-    tables = tables_of(tmp_path, seeds=5, curve_of=curve_of)
-    m_c = tables["m_c.csv"].pivot(index="s_ratio", columns="prey", values="m_c")
-    best = tables["best_level.csv"].set_index("prey")
-    # The second condition is the first one's mirror image.
-    np.testing.assert_allclose(m_c["random"], m_c["static"][::-1], atol=1e-6)
-    assert best.loc["static", "lean"] == pytest.approx(-best.loc["random", "lean"], abs=1e-6)
-    overall = best.iloc[0]
-    assert overall["lean"] == pytest.approx(0.0, abs=1e-6)
-    assert overall["m_c"] == pytest.approx(m_c.mean(axis=1).max(), abs=1e-6)
-    expected = m_c.loc[[0.7, 1.0], "static"].mean() - m_c.loc[[0.0, 0.3], "static"].mean()
-    assert best.loc["static", "lean"] == pytest.approx(expected, abs=1e-6)
-
-
 def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path: Path) -> None:
     def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
         return noisy(level["s_ratio"] - (0.2 if prey in ("static", "repel") else 0.0))
@@ -250,44 +186,6 @@ def test_only_s_ratios_lean(tmp_path: Path) -> None:
     )  # fmt: skip
     assert tables["best_level.csv"][["lean", "lean_low", "lean_high"]].isna().all().all()
     assert tables["best_level.csv"]["best_level"].notna().all()
-
-
-def test_best_level_by_hand() -> None:
-    levels = np.array([0.0, 0.5, 1.0])
-    m_c = np.array([[0.1, 0.4, 0.2], [0.3, 0.1, 0.3], [0.0, 0.0, 0.0]])
-    first, last = best_range(levels, m_c)
-    np.testing.assert_array_equal(first, [0.5, 0.0, NAN])
-    np.testing.assert_array_equal(last, [0.5, 1.0, NAN])
-
-
-@pytest.mark.parametrize(
-    ("m_c", "expected"),
-    [
-        ([0.1, 0.3, 0.5, 0.4, 0.2], True),
-        ([0.1, 0.2, 0.3, 0.4, 0.5], True),
-        ([0.1, 0.3, 0.28, 0.5, 0.2], True),  # falls by less than a standard error
-        ([0.1, 0.3, 0.2, 0.5, 0.2], False),
-        ([0.1, 0.5, 0.2, 0.3, 0.2], False),
-        ([0.1, 0.5, 0.2, 0.22, 0.2], True),
-    ],
-)
-def test_single_peaked_by_hand(m_c: list[float], expected: bool) -> None:
-    # Every step between neighbours has the standard error 0.05: levels move in turn, together.
-    wobble = 0.05 * np.array([[0, 1, 0, 1, 0], [0, -1, 0, -1, 0]])
-    assert is_single_peaked(np.array(m_c), np.array(m_c) + wobble) is expected
-    assert is_single_peaked(np.array(m_c[:2]), wobble[:, :2]) is None  # two levels have no peak
-
-
-def test_the_bounds_of_the_best_level_are_levels() -> None:
-    # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
-    replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
-    replicates[:25, 0] = 0.9
-    replicates[25:50, 2] = 0.9
-    m_c = np.array([0.1, 0.5, 0.2])
-    scores = Scores({"fidelity": "released"}, "s_ratio", (0.0, 0.5, 1.0), m_c, replicates, 8)
-    found = best_of([scores], is_s_ratio=True)
-    assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)
-    assert found["lean"] == pytest.approx(0.1)
 
 
 def test_lean_by_hand() -> None:

@@ -79,15 +79,6 @@ def test_pairs_are_compared_within_the_steps_that_both_had(folder: Path) -> None
     assert row["mean_difference"] == pytest.approx(0.99 * 17 / 20 - 0.7 * 3 / 20)
 
 
-def test_solved_after_the_common_steps_is_not_solved(folder: Path) -> None:
-    table = read_table(folder / "tests.csv")
-    late = table[(table["prey"] == "random") & (table["arm"] == "SAC-HER")]
-    assert set(late["baseline"]) == {"PPO", "PPO-HER", "SAC"}
-    assert (late["solved_baseline"] == 0.0).all()
-    own = table[(table["prey"] == "random") & (table["arm"] == "PPO-HER")]
-    assert (own["solved_arm"] == 1.0).all()
-
-
 def test_summary_has_both_its_own_budget_and_the_common(folder: Path) -> None:
     summary = read_table(folder / "summary.csv").set_index(["arm", "prey"])
     her = summary.loc[("PPO-HER", "random")]

@@ -104,21 +104,6 @@ def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, mo
     assert none["P5a", "described"].why in capsys.readouterr().out
 
 
-def test_a_verdict_does_without_the_cells_of_arms_that_it_does_not_look_at(tmp_path):
-    plan = write_experiment(
-        tmp_path, "algorithms", arms=["PPO", "PPO-HER", "SAC"],
-        conditions=[("random", "static"), ("apart", "repel")], iterations=6,
-    )  # fmt: skip
-    for entry in json.loads(plan.read_text())["entries"]:
-        if entry["arm"] == "SAC":
-            (tmp_path / entry["cell"]).unlink(missing_ok=True)
-    summarise(plan, tmp_path)
-    found = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
-    assert "cells are missing of algorithms" in found["P1", "released"].why
-    assert "missing of algorithms" not in found["P4", "released"].why
-    assert found["P4", "released"].verdict != "not tested"
-
-
 def test_a_plan_opens_no_files_elsewhere(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", conditions=[("random", "static")], iterations=4)
     text = json.loads(plan.read_text())

@@ -1,10 +1,8 @@
 """An experiment's tables, against curves whose statistics are known."""
 
-import itertools
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,13 +11,11 @@ import scipy.stats
 
 from hindsight.analysis.cells import ResultError
 from hindsight.analysis.summarise import read_table
-from hindsight.io.files import DamagedError
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
     CurveFunction,
     constant,
-    levels_of,
     summarise,
     write_experiment,
 )
@@ -91,20 +87,6 @@ def test_summary_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
     assert her["time_to_learn_minutes"] == pytest.approx(8 * minute, rel=1e-6)
 
 
-def test_runs_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
-    row = one(known["runs.parquet"], arm="PPO-HER", prey="static", seed=4)
-    assert bool(row["solved"])
-    assert row["solve_step"] == row["perfect_step"] == 7 * N_STEPS
-    # 1.3 x 7 = 9.1: the run ends with its tenth rollout, and its value is carried forward.
-    assert row["end_step"] == 10 * N_STEPS
-    assert row["auc"] == pytest.approx(14 / 20)
-    failed = known["runs.parquet"].query("arm == 'PPO' and prey == 'random'")
-    assert not failed["solved"].any()
-    assert failed["solve_step"].isna().all()
-    assert (failed["auc"] == 0.0).all()
-    assert (failed["end_step"] == 20 * N_STEPS).all()
-
-
 def test_seed_curves_end_where_the_run_ends(known: dict[str, pd.DataFrame]) -> None:
     curves = known["seed_curves.parquet"].query("arm == 'PPO-HER' and prey == 'static'")
     ends = curves.groupby("seed")["env_steps"].max() / N_STEPS
@@ -130,27 +112,6 @@ def test_tests_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
     assert final["mean_difference"] == 0.0
     assert final["p_permutation"] == 1.0
     assert final["probability_of_improvement"] == 0.5
-
-
-def test_aggregate_pools_the_conditions(known: dict[str, pd.DataFrame]) -> None:
-    row = one(known["aggregate.csv"], arm="PPO")
-    assert (row["n_conditions"], row["n_seeds"]) == (2, 5)
-    # Five runs at 1 and five at -1; within each condition nothing varies.
-    assert (row["mean_return"], row["mean_return_low"], row["mean_return_high"]) == (0.0, 0.0, 0.0)
-    assert row["solved_share"] == 0.5
-    low, high = scipy.stats.binomtest(5, 10).proportion_ci(method="wilson")
-    assert (row["solved_low"], row["solved_high"]) == pytest.approx((low, high))
-
-
-def test_what_older_files_lack_has_no_value(known: dict[str, pd.DataFrame]) -> None:
-    runs, curves = known["runs.parquet"], known["seed_curves.parquet"]
-    assert (runs["updates"] == 320.0 * runs["end_step"] / N_STEPS).all()
-    absent = ["switch_step", "hindsight_log_ratio_max"]
-    assert runs[absent].isna().all().all()
-    assert curves[absent[1:]].isna().all().all()
-    np.testing.assert_allclose(curves["s_ratio_after"], 0.1, rtol=1e-6)
-    entropies = ["reward_entropy", "action_entropy", "observation_entropy"]
-    assert known["evaluations.parquet"][entropies].isna().all().all()
 
 
 def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
@@ -182,76 +143,6 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
     evaluations = tables["evaluations.parquet"].query("seed == 0")
     np.testing.assert_allclose(evaluations["reward_entropy"], [0.02, 0.04], rtol=1e-6)
     np.testing.assert_allclose(evaluations["observation_entropy"], [4.0, 8.0])
-
-
-def test_sensitivity_of_a_sweep_by_hand(tmp_path: Path) -> None:
-    share = {3e-3: 0.25, 3e-4: 0.5, 3e-5: 0.4}
-    plan = write_experiment(
-        tmp_path, "learning_rate", seeds=2, iterations=6, conditions=TWO,
-        curve_of=lambda arm, level, spawn, prey: constant(
-            share[level["learning_rate"]] if arm == "PPO" else 0.5
-        ),
-    )  # fmt: skip
-    tables = tables_of(plan, tmp_path)
-    percent = tables["sensitivity.csv"].groupby("arm")["sensitivity_percent"].unique()
-    np.testing.assert_allclose(percent["PPO"], [100.0], rtol=1e-5)
-    np.testing.assert_allclose(percent["PPO-HER"], [0.0], atol=1e-9)
-    levels = tables["summary.csv"][["level", "learning_rate"]].drop_duplicates()
-    assert levels["level"].tolist() == [f"learning_rate={x:g}" for x in levels["learning_rate"]]
-
-
-def test_the_worst_case_over_conditions_and_its_interval_against_a_plain_bootstrap(
-    tmp_path: Path,
-) -> None:
-    """Seeds succeed by their number at one rate and alike at the other: only those matter."""
-    shares = np.array([0.2, 0.3, 0.4, 0.5, 0.6])
-
-    def curve_of(arm: str, level: Any, spawn: str, prey: str) -> Any:
-        if level["learning_rate"] == 3e-3:
-            return lambda seed, steps: np.full(steps.shape, shares[seed])
-        return constant(0.8 if prey == "static" else 0.9)
-
-    plan = write_experiment(
-        tmp_path, "learning_rate", seeds=5, iterations=6, conditions=TWO, arms=("PPO",),
-        fidelities=("released",), curve_of=curve_of, levels=levels_of("learning_rate")[:2],
-    )  # fmt: skip
-    table = tables_of(plan, tmp_path)["sensitivity.csv"].set_index("condition")
-    assert len(table) == 3 and (table["n_seeds"] == 5).all()
-    each = table.loc[["random static", "random random"], "sensitivity_percent"]
-    np.testing.assert_allclose(each, [100.0, 125.0], rtol=1e-5)
-    everywhere = table.loc["all"]
-    assert everywhere["sensitivity_percent"] == pytest.approx(125.0)
-    assert everywhere["n_conditions"] == 2
-    # What is resampled is the median of five, exactly: 5 ** 5 equally likely draws.
-    medians = np.median(np.array(list(itertools.product(shares, repeat=5))), axis=1)
-    low, high = np.quantile(100 * (0.9 - medians) / medians, [0.025, 0.975])
-    assert everywhere["low"] == pytest.approx(low) and everywhere["high"] == pytest.approx(high)
-    assert low == pytest.approx(50.0) and high == pytest.approx(350.0)
-
-
-def test_two_varied_keys_and_one_arm(tmp_path: Path) -> None:
-    plan = write_experiment(
-        tmp_path, "her_strategy", seeds=2, iterations=6, conditions=TWO[:1],
-        fidelities=("released",),
-    )  # fmt: skip
-    tables = tables_of(plan, tmp_path)
-    # Over all levels of both keys; of one condition, which is all that there are.
-    assert list(tables["sensitivity.csv"]["condition"]) == ["all", "random static"]
-    assert tables["tests.csv"].empty
-    row = tables["summary.csv"].iloc[6]
-    assert (row["level"], row["strategy"], row["k"]) == ("strategy=future, k=4", "future", 4)
-
-
-def test_four_arms_make_six_pairs(tmp_path: Path) -> None:
-    arms = ("PPO", "PPO-HER", "SAC", "SAC-HER")
-    plan = write_experiment(
-        tmp_path, "algorithms", arms=arms, seeds=2, iterations=6, conditions=TWO[:1],
-        fidelities=("described",),
-    )  # fmt: skip
-    tests = tables_of(plan, tmp_path)["tests.csv"]
-    pairs = set(zip(tests["baseline"], tests["arm"], strict=True))
-    assert len(pairs) == 6
-    assert all(arms.index(a) < arms.index(b) for a, b in pairs)
 
 
 def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path: Path) -> None:
@@ -318,25 +209,6 @@ def test_without_any_cell_the_tables_are_empty_but_there(tmp_path: Path) -> None
     assert sorted(p.name for p in plan.parent.iterdir()) == TABLES
     assert "max_median_return" in read_table(plan.parent / "summary.csv").columns
     assert read_table(plan.parent / "seed_curves.parquet").empty
-
-
-def test_the_same_cells_give_the_same_bytes(tmp_path: Path) -> None:
-    plan = write_experiment(tmp_path, "agent_size", seeds=5, iterations=8, conditions=TWO)
-    names = [name for name in TABLES if name != "plan.json"]
-    summarise(plan, tmp_path)
-    first = [(plan.parent / name).read_bytes() for name in names]
-    summarise(plan, tmp_path)
-    assert [(plan.parent / name).read_bytes() for name in names] == first
-
-
-def test_a_damaged_cell_is_named(tmp_path: Path) -> None:
-    plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
-    name = json.loads(plan.read_text())["entries"][0]["cell"]
-    victim = tmp_path / name
-    victim.write_bytes(victim.read_bytes()[:500])
-    with pytest.raises(DamagedError, match=victim.name) as told:
-        summarise(plan, tmp_path)
-    assert told.value.paths == (Path(name),)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"experiment": "algorithms"}'])

@@ -10,11 +10,9 @@ import pytest
 
 from hindsight.analysis.summarise import read_table
 from hindsight.figures.tables import early_success
-from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment
+from tests.analysis.synthetic import summarise, write_experiment
 
 TASK = [("", "PointReach")]
-MOVES = {"predator-prey": 0.9, "PointReach": 1.0, "FetchReach": 0.7, "FetchPush": 0.06}
-GAINS = {"predator-prey": 0.3, "PointReach": 0.4, "FetchReach": 0.2, "FetchPush": -0.1}
 
 
 def written(
@@ -45,31 +43,6 @@ def written(
     )  # fmt: skip
     summarise(plan, root)
     return plan.parent.parent
-
-
-@pytest.fixture(scope="module")
-def movement(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of four tasks, whose goals move more or less; PPO succeeds in 0.3 of the episodes,
-    PPO-HER in a gain more.
-    """
-
-    def more(arm: str, level: dict[str, Any], spawn: str, task: str) -> dict[str, Any]:
-        def columns(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
-            often = np.where(steps == N_STEPS, MOVES[task] + 0.01 * (seed - 2.5), 0.5)
-            return {"goal_moved": often}
-
-        here = {} if task == "predator-prey" else {"environment.id": f"{task}-v4"}
-        return {"extra": columns, "spec_overrides": here}
-
-    plan = write_experiment(
-        tmp_path_factory.mktemp("movement"), "moving_goals", arms=("PPO", "PPO-HER"),
-        conditions=[("", task) for task in GAINS], more_of=more, fidelities=("described",),
-        iterations=10,
-        curve_of=lambda arm, level, spawn, task: constant(0.3 + GAINS[task] * (arm != "PPO")),
-    )  # fmt: skip
-    root = plan.parents[4]
-    summarise(plan, root)
-    return plan.parent
 
 
 def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(
@@ -117,21 +90,3 @@ def test_the_printed_window_is_episodes_126_to_150() -> None:
     short = rows[(rows["env_steps"] <= 140 * 50)].assign(arm="short")
     found = early_success(pd.concat([rows, short]).sample(frac=1, random_state=0))
     assert found.to_dict() == {("x", 0): 0.0, ("x", 1): 0.5}
-
-
-def test_how_often_the_goal_moves_is_a_number_of_each_run(movement: Path) -> None:
-    runs = read_table(movement / "runs.parquet")
-    run = runs[(runs["task"] == "FetchReach") & (runs["arm"] == "PPO") & (runs["seed"] == 3)]
-    assert run["goal_moved_first"].item() == pytest.approx(0.705)
-    mine = runs[runs["arm"] == "PPO"].groupby("task")
-    assert mine["goal_moved_first"].mean().to_dict() == pytest.approx(MOVES)
-
-
-def test_a_gain_is_a_difference_of_areas(movement: Path) -> None:
-    tests = read_table(movement / "tests.csv")
-    assert set(tests["metric"]) == {"success_auc", "final_evaluation_success"}
-    both = tests[(tests["metric"] == "success_auc") & tests["arm"].isin(["PPO", "PPO-HER"])]
-    both = both[both["baseline"].isin(["PPO", "PPO-HER"])].set_index("task")
-    sign = np.where(both["arm"] == "PPO-HER", 1, -1)
-    assert (sign * both["mean_difference"]).to_dict() == pytest.approx(GAINS)
-    assert (both["low"] <= both["high"]).all()

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 
 from hindsight.analysis.summarise import read_table
 from tests.analysis.synthetic import (
@@ -72,13 +71,6 @@ def iterations_off(last: int) -> np.ndarray:
     return np.array([0 if i is None else max(0, last - i + 1) for i in SWITCH])
 
 
-def test_only_arms_that_switch_are_compared_all_conditions_first(table: pd.DataFrame) -> None:
-    assert table["arm"].unique().tolist() == ["PPO-HER-2-PPO"]
-    assert table["spawn"].isna().tolist() == [True, False, False]
-    assert table["n_conditions"].tolist() == [2, 1, 1]
-    assert (table["n_seeds"] == 5).all()
-
-
 @pytest.mark.parametrize(("row", "last"), [(1, 13), (2, 20)])
 def test_time_counts_up_to_the_end_of_the_run_that_ends_first(
     table: pd.DataFrame, row: int, last: int
@@ -91,39 +83,6 @@ def test_time_counts_up_to_the_end_of_the_run_that_ends_first(
     assert found["updates_saved_share"] == pytest.approx(expected)
     assert found["switch_step_median"] == 7 * N_STEPS
     assert found["switched_share"] == 0.8
-
-
-def test_returns_are_paired_by_seed(table: pd.DataFrame) -> None:
-    static, other = table.iloc[1], table.iloc[2]
-    differences = ["return_difference", "return_low", "return_high"]
-    assert (static[differences] == 0.0).all()
-    # 2 x 0.01 x seed, of seeds 0 to 4, in single precision.
-    assert other["return_difference"] == pytest.approx(0.04, abs=1e-6)
-    expected = scipy.stats.bootstrap(
-        (0.02 * np.arange(5),), np.mean, confidence_level=0.9, method="percentile",
-        n_resamples=20_000, rng=np.random.default_rng(1),
-    ).confidence_interval  # fmt: skip
-    bounds = other[["return_low", "return_high"]].to_numpy(dtype=float)
-    np.testing.assert_allclose(bounds, expected, atol=0.0021)
-
-
-def test_the_interval_is_the_bootstrap_of_the_ratio_of_means(table: pd.DataFrame) -> None:
-    baseline, arm = np.full(5, 40.0), 40.0 - iterations_off(20)
-    expected = scipy.stats.bootstrap(
-        (baseline, arm), lambda b, a, axis: 1 - a.mean(axis) / b.mean(axis), paired=True,
-        method="percentile", n_resamples=20_000, rng=np.random.default_rng(1), vectorized=True,
-    ).confidence_interval  # fmt: skip
-    found = table.iloc[2]
-    np.testing.assert_allclose([found["low"], found["high"]], expected, atol=0.012)
-    assert found["low"] == found["updates_low"]
-
-
-def test_all_conditions_count_alike(table: pd.DataFrame) -> None:
-    overall, each = table.iloc[0], table.iloc[1:]
-    for name in ("saved_share", "minutes_baseline", "return_difference"):
-        assert overall[name] == pytest.approx(each[name].mean())
-    # The same seeds are drawn in both, so that the mean's interval is not the narrower one.
-    assert overall["low"] == pytest.approx(each["low"].mean(), abs=0.01)
 
 
 def test_conditions_in_which_no_run_switches_are_not_in_the_mean(tmp_path: Path) -> None:
@@ -154,13 +113,6 @@ def test_minutes_are_compared_where_both_were_timed_alike(
     assert found.iloc[2][[*times, "low", "high"]].isna().all()
     everywhere = ["updates_saved_share", "return_difference", "n_conditions"]
     pd.testing.assert_frame_equal(found[everywhere], table[everywhere])
-
-
-def test_few_seeds_carry_no_interval(tmp_path: Path) -> None:
-    table = table_of(tmp_path, seeds=4)
-    bounds = ["low", "high", "updates_low", "updates_high", "return_low", "return_high"]
-    assert table[bounds].isna().all().all()
-    assert table["saved_share"].notna().all()
 
 
 def test_levels_are_compared_with_their_own_baseline(tmp_path: Path) -> None:

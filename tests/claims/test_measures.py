@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.claims import Verdict, evaluate, row_of, write_claims
-from hindsight.report import words
+from hindsight.claims import Verdict, evaluate, write_claims
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -40,14 +39,6 @@ def judged(
     return {verdict.claim: verdict for verdict in evaluate(plan.parent.parent)}
 
 
-def by_arm(**curves: CurveFunction) -> Curves:
-    return lambda arm, level, spawn, prey: curves[arm.replace("-", "_")]
-
-
-def says(verdict: Verdict) -> str:
-    return words.says(row_of(verdict))
-
-
 def test_without_results_nothing_is_tested(tmp_path: Path) -> None:
     verdicts = write_claims(tmp_path)
     assert {v.verdict for v in verdicts} == {"not tested"}
@@ -57,20 +48,14 @@ def test_without_results_nothing_is_tested(tmp_path: Path) -> None:
     assert not (tmp_path / "answers.json").exists()
 
 
-def test_a_clear_winner(tmp_path: Path) -> None:
-    curves = by_arm(PPO=rise(12, 0.95), PPO_HER=rise(4), SAC=rise(8, 0.95), SAC_HER=rise(10, 0.4))
-    found = judged(tmp_path, "algorithms", curves, arms=ALL_ARMS)
-    names = ("P1", "P2a", "P2b", "P3a", "P3b")
-    assert [found[name].verdict for name in names] == ["yes"] * 5
-    p1, p2a, p2b, p3a, _ = (found[name].measured for name in names)
-    assert (p1.value, p1.low, p1.high, p1.ahead, p1.words["alone"]) == (12, 12, 12, 12, 12)
-    assert p2a.value == pytest.approx(np.log2(12 / 4))
-    assert (p2a.ahead, p2a.behind, p2a.open, p2a.n_conditions, p2a.n_seeds) == (12, 0, 0, 12, 5)
-    assert p2b.words["compared"] == 0 and np.isnan(p2b.value)  # it never learns
-    assert p2b.words["never"] == p2b.words["runs"] == 60
-    # In minutes PPO-HER's steps cost 1.6 times SAC's.
-    assert p3a.value == pytest.approx(np.log2(8 / 6.4), abs=1e-6)
-    assert "PPO needs 3.00 (3.00 to 3.00) times its steps" in says(found["P2a"])
+def test_who_never_learns_is_beaten_and_not_compared(tmp_path: Path) -> None:
+    def curve_of(arm: str, *_: Any) -> CurveFunction:
+        return rise(4) if arm == "PPO-HER" else rise(10, 0.4)
+
+    p2b = judged(tmp_path, "algorithms", curve_of, arms=ALL_ARMS)["P2b"]
+    assert p2b.verdict == "yes" and p2b.measured.ahead == 12
+    assert p2b.measured.words["compared"] == 0 and np.isnan(p2b.measured.value)
+    assert p2b.measured.words["never"] == p2b.measured.words["runs"] == 60
 
 
 def test_a_race_that_is_won_by_default_alone_is_not_won(tmp_path: Path) -> None:
@@ -117,24 +102,6 @@ def test_equal_to_the_highest_is_highest(tmp_path: Path) -> None:
     assert p1.measured.conditions["random repel"] == pytest.approx(-0.04)
 
 
-@pytest.mark.parametrize(("sign", "verdict"), [(1, "yes"), (-1, "no")])
-def test_stability_that_falls_with_entropy(tmp_path: Path, sign: int, verdict: str) -> None:
-    """Return is lost from the middle on, while entropy falls, or rises."""
-
-    def falls(seed: int, steps: np.ndarray) -> np.ndarray:
-        part = steps / steps[-1]
-        return np.where(part < 0.5, part, 1 - part) * 1.8 + 0.01 * seed
-
-    def more_of(*_: Any) -> dict[str, Any]:
-        return {"extra": lambda seed, steps: {"policy_entropy": -sign * steps / steps[-1]}}
-
-    few = {"conditions": CONDITIONS[:3], "more_of": more_of}
-    p8 = judged(tmp_path, "algorithms", lambda *_: falls, **few)["P8"]
-    assert p8.verdict == verdict
-    assert p8.measured.value == pytest.approx(sign, abs=0.05)
-    assert (p8.measured.n_conditions, p8.measured.words["losing"]) == (3, 15)
-
-
 def test_where_no_return_is_lost_stability_is_not_tested(tmp_path: Path) -> None:
     steady = judged(tmp_path, "algorithms", lambda *_: rise(3), conditions=CONDITIONS[:1])["P8"]
     assert steady.verdict == "not tested" and "in no condition do five runs lose 0.05" in steady.why
@@ -170,14 +137,6 @@ def test_where_nothing_is_learned_nothing_is_tested(tmp_path: Path) -> None:
     assert found["P6a"].why == "one of the two never succeeds at the easiest level"
 
 
-def test_four_seeds_have_no_interval(tmp_path: Path) -> None:
-    curves = by_arm(PPO=rise(12, 0.95), PPO_HER=rise(4))
-    found = judged(tmp_path, "algorithms", curves, seeds=4, conditions=CONDITIONS[:2])
-    for name in ("P2a", "P4"):
-        why = "4 seeds, and an interval needs five"
-        assert (found[name].verdict, found[name].why) == ("not tested", why)
-
-
 @pytest.mark.parametrize(
     ("push", "reach", "seeds", "steps", "verdict"),
     [(0.1, 0.95, 4, 200_000, "yes"), (0.95, 0.95, 4, 200_000, "no"), (0.1, 0.8, 4, 200_000, "no"),
@@ -209,69 +168,15 @@ def test_fetch_reach_alone_is_learned(
         assert p7.measured.words["ppo"] == 0 and p7.measured.n_seeds == 4
 
 
-def by_s(best: float, steep: float = 20.0) -> Curves:
-    """MEHER learns later the further S is from `best`; of S = 0 nothing is learned."""
-
-    def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
-        s = level["s_ratio"]
-        return rise(round(4 + steep * abs(s - best)) if s else 99)
-
-    return curve_of
-
-
 S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]
 
 
-def of_s(root: Path, curve_of: Curves, **kwargs: Any) -> dict[str, Verdict]:
-    more = {"arms": ["MEHER"], "levels": S_RATIOS, "conditions": CONDITIONS[:3], "seeds": 6}
-    return judged(root, "s_ratio", curve_of, **(more | kwargs))
-
-
-def test_the_best_share_of_successes(tmp_path: Path) -> None:
-    found = of_s(tmp_path, by_s(0.7))
-    m1, m3 = found["M1"], found["M3"]
-    assert (m1.verdict, m1.measured.value, m1.measured.low) == ("yes", 0.7, 0.7)
-    assert m1.measured.words == {"flat": "no other S", "more": "10 %", "m_c": "0.7"}
-    # Steps in rollouts at S = 0.1, ..., 0.9: 16, 14, 12, 10, 8, 6, 4, 6, 8.
-    expected = np.mean(np.log2([16 / 8, 14 / 6, 12 / 4, 10 / 6]))
-    assert m3.verdict == "yes" and m3.measured.value == pytest.approx(expected)
-    beside = m3.beside["with S = 0 and 1"]
-    ends = np.log2(20 / 10)  # at S = 0 and 1
-    assert beside is not None and beside.value == pytest.approx((4 * expected + ends) / 5)
-    left = of_s(tmp_path / "left", by_s(0.3), conditions=CONDITIONS[:1])
-    assert (left["M1"].verdict, left["M3"].verdict) == ("no", "no")
-    assert left["M3"].measured.value < 0
-    few = of_s(tmp_path / "few", by_s(0.7), levels=S_RATIOS[:2], conditions=CONDITIONS[:1])
-    assert few["M1"].why == few["M3"].why == "only 2 S have results"
-
-
-def test_meher_beside_ppo_her(tmp_path: Path) -> None:
-    """MEHER needs 4 rollouts at its best; PPO-HER 8 in one of three conditions, 3 in two."""
-    her = write_experiment(
-        tmp_path, "algorithms", arms=("PPO-HER",), conditions=CONDITIONS[:3], seeds=6,
-        fidelities=("released",), iterations=40,
-        curve_of=lambda arm, level, spawn, prey: rise(8 if prey == "static" else 3),
-    )  # fmt: skip
-    summarise(her, tmp_path)
-    found = of_s(tmp_path, by_s(0.6))
-    expected = (np.log2(8 / 4) + 2 * np.log2(3 / 4)) / 3
-    assert found["M2a"].measured.value == pytest.approx(expected)
-    assert found["M2a"].measured.words == {"s": "0.6"}
-    assert found["M2a"].verdict == "yes"
-    m2b = found["M2b"]
-    assert (m2b.measured.value, m2b.measured.behind, m2b.verdict) == (1, 2, "no")
-    alone = of_s(tmp_path / "alone", by_s(0.6), conditions=CONDITIONS[:1])["M2a"]
-    assert alone.why == "PPO-HER has no results over as many steps"
-
-
-def test_ppo_her_counts_as_far_as_meher_went(tmp_path: Path) -> None:
-    """Trained for 40 rollouts, it learns after 30; MEHER had 20 and learned after 4."""
-    her = write_experiment(
-        tmp_path, "algorithms", arms=("PPO-HER",), conditions=CONDITIONS[:3], seeds=6,
-        fidelities=("released",), iterations=40, curve_of=lambda *_: rise(30),
-    )  # fmt: skip
-    summarise(her, tmp_path)
-    assert of_s(tmp_path, by_s(0.6))["M2a"].measured.value == pytest.approx(np.log2(20 / 4))
+def test_what_is_too_little_to_compare_is_said(tmp_path: Path) -> None:
+    few: dict[str, Any] = {"conditions": CONDITIONS[:1], "seeds": 6, "arms": ["MEHER"]}
+    found = judged(tmp_path, "s_ratio", lambda *_: rise(4), levels=S_RATIOS, **few)
+    assert found["M2a"].why == "PPO-HER has no results over as many steps"
+    found = judged(tmp_path / "two", "s_ratio", lambda *_: rise(4), levels=S_RATIOS[:2], **few)
+    assert found["M1"].why == found["M3"].why == "only 2 S have results"
 
 
 def test_runs_that_are_the_same_do_not_test_targeting(tmp_path: Path) -> None:
@@ -280,28 +185,3 @@ def test_runs_that_are_the_same_do_not_test_targeting(tmp_path: Path) -> None:
     found = {(v.claim, v.fidelity): v for v in evaluate(folder.parent)}
     assert "the same files" in found["M4", "released"].why
     assert found["M4", "described"].verdict != "not tested"
-
-
-def test_what_switching_off_saves(tmp_path: Path) -> None:
-    """The same runs until the switch after rollout 5 of 20; then half of the updates."""
-
-    def more_of(arm: str, *_: Any) -> dict[str, Any]:
-        stops = arm == "PPO-HER-2-PPO"
-
-        def extra(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
-            cost = np.where(stops & (steps > 5 * N_STEPS), 1.0, 2.0)
-            return {"updates": 320 * cost, "cpu_seconds": np.cumsum(cost)}
-
-        overrides = {"hindsight": {"until_success": 0.5}} if stops else {}
-        return {"extra": extra, "switch_step": lambda seed: 5 * N_STEPS if stops else None,
-                "spec_overrides": overrides}  # fmt: skip
-
-    found = judged(
-        tmp_path, "stop_her", lambda *_: rise(3), arms=("PPO-HER", "PPO-HER-2-PPO"),
-        conditions=CONDITIONS[:3], more_of=more_of,
-    )  # fmt: skip
-    assert [found[name].verdict for name in ("M5a", "M5b", "M5c")] == ["yes"] * 3
-    for name in ("M5b", "M5c"):
-        assert found[name].measured.value == pytest.approx(0.5)
-        assert found[name].measured.words["whole"] == pytest.approx(0.5 * 15 / 20)
-    assert found["M5a"].measured.value == pytest.approx(0.0, abs=1e-6)

@@ -13,14 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from hindsight.analysis.cells import load_cell
 from hindsight.io.checksums import ABOUT, sealed
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
-from tests import commands, configuration
+from tests import commands
 from tests.browser import probed
 from tests.configuration import PARTS, copy_project
 from tests.curves import curves
@@ -317,17 +316,6 @@ def test_a_changed_algorithm_is_noticed(project, source, asked):
     assert left == {str(asked.curves(name)) for name in its_own}
 
 
-def test_a_changed_hyperparameter_retrains_exactly_its_cells(project, source):
-    values = configuration.values(project)
-    values["experiments"]["learning_rate"]["vary"]["learning_rate"] = [1.0e-3, 3.0e-4]
-    select = values["presets"]["smoke"]["select"]["learning_rate"]
-    select["levels"]["learning_rate"] = [1.0e-3, 3.0e-4]
-    (project / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-    told = snakemake(project, "--dry-run", *SMOKE).stdout
-    assert len(cells_to_train(told)) == 2  # PPO and PPO-HER at the new rate
-    assert jobs(told)["tables"] == 1
-
-
 def test_cached_results_are_shown_without_training(project, asked):
     """With a cell gone it is left out."""
     curves = project / asked.curves(asked.plan.cells_of("grid_size")[-1])
@@ -372,23 +360,6 @@ def test_a_bad_configuration_stops_before_training(project, pair, named):
     told = commands.hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=project)
     assert told.returncode == 1
     assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
-
-
-@pytest.mark.parametrize(
-    ("added", "named"),
-    [
-        (b"preset: laptop", "config.yaml: key 'preset' is given twice"),
-        (b"a: [1", "config.yaml: is not YAML"),
-    ],
-)
-def test_a_configuration_that_cannot_be_read_is_named_with_its_line(tmp_path, added, named):
-    for name in ("Snakefile", "workflow", "profiles", "config", "src"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    config = (ROOT / "config.yaml").read_bytes()
-    (tmp_path / "config.yaml").write_bytes(config + b"\n" + added + b"\n")
-    result = snakemake(tmp_path, "--cores", "1", "--dry-run")
-    assert result.returncode != 0 and named in result.stdout
-    assert re.search(r"lines? \d+", result.stdout)
 
 
 def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
