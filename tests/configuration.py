@@ -1,6 +1,8 @@
 """The project's own configuration, and copies of the project, for tests that change them."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +30,12 @@ def copy_project(folder: Path, *more: str) -> None:
             shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         else:
             shutil.copy(ROOT / part, folder / part)
+
+
+def environment_of(project: Path, *before: Path) -> dict[str, str]:
+    """In which the copy's own sources are found, after others, and this Python's commands."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, [*before, project / "src"])),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from tests.configuration import copy_project
+from tests.configuration import copy_project, environment_of
 from tests.wants import WANTS
 
 #: What takes longest, by file.  It is begun first: `make test` gives a file to one process, and no
@@ -64,11 +63,7 @@ def _draw_published(folder: Path) -> str:
     blocked = folder / "blocked"
     blocked.mkdir()
     (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{blocked}{os.pathsep}{folder / 'src'}",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
+    environment = environment_of(folder, blocked)
     command = ["hindsight", "replicate", "--cores", "2", "--published"]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False

@@ -21,6 +21,7 @@ from tests.analysis.test_recomputed import (
     learned,
     maximum,
     runs_of,
+    savings,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -34,25 +35,26 @@ SETTINGS = (
     "σ = 0.5", "until 95 %", "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
 )  # fmt: skip
 Runs = dict[Place, dict[int, Run]]
+CLOCKS = ("env_steps", "cpu_seconds")
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan():
     return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
 
 
 @pytest.fixture(scope="module")
-def tested(plan: Plan) -> Runs:
+def tested(plan):
     return runs_of(plan, "recipe", "described")
 
 
 @pytest.fixture(scope="module")
-def algorithms(plan: Plan) -> Runs:
+def algorithms(plan):
     return runs_of(plan, "algorithms", "described")
 
 
 @pytest.fixture(scope="module")
-def findings() -> str:
+def findings():
     return (ROOT / "docs/findings.md").read_text(encoding="utf-8")
 
 
@@ -121,7 +123,17 @@ def percent(share: float) -> str:
     return f"{int(round(100 * share, 3) + 0.5)}"
 
 
-def test_which_should_i_use(findings: str, tested: Runs, algorithms: Runs) -> None:
+def row(runs: Runs, arm: str) -> list[str]:
+    """Of a table: steps and seconds from random starts and from others, and who never learns."""
+    cells = []
+    for start in ("random", "apart"):
+        steps, minutes = (steps_of(runs, arm, start, clock).median() for clock in CLOCKS)
+        cells += [thousands(steps), seconds(minutes)]
+    lost = np.isinf(steps_of(runs, arm))
+    return [*cells, f"{lost.sum()} of {lost.size}"]
+
+
+def test_which_should_i_use(findings, tested, algorithms):
     arms = {
         "PPO": (tested, "PPO"),
         "PPO-HER": (tested, "PPO-HER"),
@@ -130,23 +142,18 @@ def test_which_should_i_use(findings: str, tested: Runs, algorithms: Runs) -> No
         "SAC-HER": (algorithms, "SAC-HER"),
     }
     facts = []
-    medians: dict[str, list[float]] = {}
     for name, where in arms.items():
-        medians[name] = [
-            float(steps_of(*where, start, clock).median())
-            for start in ("random", "apart")
-            for clock in ("env_steps", "cpu_seconds")
-        ]
-        a, b, c, d = medians[name]
-        lost = np.isinf(steps_of(*where))
-        cells = [name, thousands(a), seconds(b), thousands(c), seconds(d),
-                 f"{lost.sum()} of {lost.size}"]  # fmt: skip
+        cells = [name, *row(*where)]
         if name == "the recipe":
             cells = [f"**{cell}**" for cell in cells]
         facts.append(f"| {' | '.join(cells)} |")
-    steps, minutes = (medians["SAC-HER"][i] - medians["the recipe"][i] for i in (0, 1))
-    assert 60_000 * minutes / -steps == pytest.approx(1 / 3, abs=0.02)  # ms a step
-    assert medians["SAC-HER"][0] / medians["the recipe"][0] == pytest.approx(0.25, abs=0.02)
+    sac, recipe = (
+        [steps_of(*arms[name], "random", clock).median() for clock in CLOCKS]
+        for name in ("SAC-HER", "the recipe")
+    )
+    # Milliseconds a step.
+    assert 60_000 * (sac[1] - recipe[1]) / (recipe[0] - sac[0]) == pytest.approx(1 / 3, abs=0.02)
+    assert sac[0] / recipe[0] == pytest.approx(0.25, abs=0.02)
     fixed = np.isinf(steps_of(algorithms, "SAC-HER", "apart"))
     assert fixed.sum() == np.isinf(steps_of(algorithms, "SAC-HER")).sum()
     facts.append(f"all of its {fixed.sum()} failures are there")
@@ -161,7 +168,7 @@ def test_which_should_i_use(findings: str, tested: Runs, algorithms: Runs) -> No
     all_there(chapter(findings, "Which should I use?"), facts)
 
 
-def test_why_it_works(findings: str, tested: Runs) -> None:
+def test_why_it_works(findings, tested):
     runs = {arm: tested[arm, "", "random repel"] for arm, *_ in tested}
     hers = runs["PPO-HER"]
     end = 500_000
@@ -216,21 +223,11 @@ def test_why_it_works(findings: str, tested: Runs) -> None:
     all_there(chapter(findings, "Why it works"), facts)
 
 
-def test_what_else_would_do(findings: str, plan: Plan) -> None:
+def test_what_else_would_do(findings, plan):
     runs = runs_of(plan, "alternatives", "described")
-    names = {"failed, weighted, switched off": "the recipe"}
-    facts, never = [], {}
-    for arm in ("PPO-HER", RECIPE, "PPO, dense reward", "GCSL", "PPO-HER, σ = 0.5"):
-        a, b, c, d = (
-            float(steps_of(runs, arm, start, clock).median())
-            for start in ("random", "apart")
-            for clock in ("env_steps", "cpu_seconds")
-        )
-        lost = np.isinf(steps_of(runs, arm))
-        never[arm] = int(lost.sum())
-        cells = [names.get(arm, arm), thousands(a), seconds(b), thousands(c), seconds(d),
-                 f"{never[arm]} of {lost.size}"]  # fmt: skip
-        facts.append(f"| {' | '.join(cells)} |")
+    arms = {name: name for name in ("PPO-HER", "PPO, dense reward", "GCSL", "PPO-HER, σ = 0.5")}
+    arms["the recipe"] = RECIPE
+    facts = [f"| {' | '.join([name, *row(runs, arm)])} |" for name, arm in arms.items()]
 
     def ends(arm: str, condition: str) -> float:
         own = runs[arm, "", condition].values()
@@ -242,14 +239,15 @@ def test_what_else_would_do(findings: str, plan: Plan) -> None:
 
     fixed, flees = "PPO-HER, σ = 0.5", [f"{s} {p}" for s in ("random", "apart")
                                         for p in ("repel", "straight_away")]  # fmt: skip
-    facts.append(f"{never['GCSL']} runs never learn")
+    facts.append(f"{np.isinf(steps_of(runs, 'GCSL')).sum()} runs never learn")
     for prey in ("static", "attract"):
         fast, slow = (steps_of(runs, arm, f"random {prey}").median() for arm in ("GCSL", "PPO-HER"))
         facts.append(f"{thousands(fast)} instead of {thousands(slow)}")
-    low, high = (percent(f(ends("GCSL", c) for c in flees)) for f in (min, max))
-    facts.append(f"ends at {low} to {high} % in tests")
-    low, high = (percent(f(ends("PPO-HER", c) for c in flees)) for f in (min, max))
-    facts.append(f"PPO-HER's at {low} to {high} %")
+    for arm, words in (
+        ("GCSL", "ends at {} to {} % in tests"),
+        ("PPO-HER", "PPO-HER's at {} to {} %"),
+    ):
+        facts.append(words.format(*(percent(f(ends(arm, c) for c in flees)) for f in (min, max))))
     stalled = ("random repel", "random random_direction")
     a, b = (returns(fixed, c) for c in stalled)
     facts.append(f"a return of {a:.2f} (`repel`) and −{-b:.2f} (`random_direction`)")
@@ -262,7 +260,7 @@ def test_what_else_would_do(findings: str, plan: Plan) -> None:
     all_there(chapter(findings, "Instead of hindsight: what came out"), facts)
 
 
-def test_how_the_recipe_was_chosen_and_tested(findings: str, plan: Plan, tested: Runs) -> None:
+def test_how_the_recipe_was_chosen_and_tested(findings, plan, tested):
     chosen = runs_of(plan, "recipe_choice", "described")
     medians = {arm: float(steps_of(chosen, arm).median()) for arm, *_ in chosen}
     assert min(medians, key=lambda arm: medians[arm]) == RECIPE
@@ -302,7 +300,7 @@ def test_how_the_recipe_was_chosen_and_tested(findings: str, plan: Plan, tested:
     assert near_by == pytest.approx(2000, abs=500)
 
 
-def test_the_recipe_on_other_tasks(findings: str, plan: Plan) -> None:
+def test_the_recipe_on_other_tasks(findings, plan):
     runs = runs_of(plan, "recipe_elsewhere", "described")
     arms = {"PPO": ["PPO"], "PPO-HER": ["PPO-HER", "PPO-HER (cut, inside)"],
             "the recipe": ["recipe", "recipe (inside)"], "SAC-HER": ["SAC-HER"]}  # fmt: skip
@@ -350,7 +348,7 @@ def test_the_recipe_on_other_tasks(findings: str, plan: Plan) -> None:
     all_there(chapter(findings, "On other tasks"), facts)
 
 
-def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -> None:
+def test_the_bullets_of_the_readme(plan, tested, algorithms):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     hers = [tested["PPO-HER", "", f"random {prey}"] for prey in ("repel", "random_direction")]
     trained = [(1 + near(lambda rows: rows["return_mean"], own, 500_000)) / 2 for own in hers]
@@ -381,7 +379,7 @@ def test_the_bullets_of_the_readme(plan: Plan, tested: Runs, algorithms: Runs) -
     assert np.isfinite(large_recipe).all() and large_recipe.size == 12 * 4
 
 
-def test_when_hindsight_should_be_switched_off(findings: str, plan: Plan) -> None:
+def test_when_hindsight_should_be_switched_off(findings, plan):
     arms = ("PPO-HER", "PPO-HER-2-PPO")
     curves, facts, reached = curves_of(plan, "stop_her"), list[str](), list[int]()
     shares = []  # of updates over the whole run, of updates and of time after the switch
@@ -455,22 +453,7 @@ def solved(run: Run) -> bool:
     return False
 
 
-def savings(stopped: Run, always: Run) -> tuple[float, float, float]:
-    """Shares saved over the same steps: updates, updates after the switch, time after it."""
-    pair = stopped, always
-    switch = stopped.about["switch_step"]
-    last = min(run.train["env_steps"].max() for run in pair)
-    updates = [run.train.set_index("env_steps")["updates"] for run in pair]
-    whole, after = (
-        [own[(own.index > since) & (own.index <= last)].sum() for own in updates]
-        for since in (0, switch)
-    )
-    clocks = [run.train.set_index("env_steps")["cpu_seconds"] for run in pair]
-    took = [clock[last] - clock[switch] for clock in clocks]
-    return 1 - whole[0] / whole[1], 1 - after[0] / after[1], 1 - took[0] / took[1]
-
-
-def test_how_many_runs_of_sac_learn_with_either_network(findings: str, plan: Plan) -> None:
+def test_how_many_runs_of_sac_learn_with_either_network(findings, plan):
     network = runs_of(plan, "network", "described")
     arms = {size: steps_of(network, f"SAC-HER{size}") for size in ("", " (3 × 512)")}
     assert {len(steps) for steps in arms.values()} == {48}
@@ -490,7 +473,7 @@ def test_how_many_runs_of_sac_learn_with_either_network(findings: str, plan: Pla
     )
 
 
-def test_the_recipe_can_be_typed(findings: str) -> None:
+def test_the_recipe_can_be_typed(findings):
     (block,) = re.findall(r"^```python\n(.*?)^```", findings, re.M | re.S)
     assert len(block.splitlines()) <= 12
     names: dict[str, Any] = {}

@@ -20,7 +20,7 @@ import scipy.stats
 
 from hindsight.analysis.authors import compare
 from hindsight.analysis.summarise import read_table
-from hindsight.claims import CLAIMS, Verdict, evaluate
+from hindsight.claims import CLAIMS, evaluate
 from hindsight.claims.evidence import Measured
 from hindsight.claims.rules import RULES
 from hindsight.specs.config import AUTHORS, load
@@ -32,22 +32,32 @@ Curves = dict[tuple[str, str, str, str], pd.DataFrame]  # fidelity, arm, level, 
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan():
     return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
 
 
 @pytest.fixture(scope="module")
-def tables(published_project: Path) -> Path:
+def tables(published_project):
     """Of the published results, as the pipeline makes them."""
     return published_project / "results/tables/published"
 
 
 @pytest.fixture(scope="module")
-def verdicts(tables: Path) -> dict[tuple[str, str], Verdict]:
+def verdicts(tables):
     return {(v.claim, v.fidelity): v for v in evaluate(tables)}
 
 
-#: Curves by experiment, once for all tests.
+@pytest.fixture(params=["released", "described"])
+def fidelity(request):
+    return request.param
+
+
+@pytest.fixture
+def verdict_of(verdicts, fidelity):
+    """The verdict on a claim under this fidelity."""
+    return lambda claim: verdicts[claim, fidelity]
+
+
 CURVES: dict[str, Curves] = {}
 
 
@@ -97,8 +107,7 @@ def by_condition(curves: Curves, fidelity: str) -> dict[str, dict[str, pd.DataFr
     return found
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_times_to_learn_to_the_step(plan: Plan, tables: Path, fidelity: str) -> None:
+def test_times_to_learn_to_the_step(plan, tables, fidelity):
     summary = read_table(tables / "algorithms" / "summary.csv")
     rows = summary[summary["fidelity"] == fidelity].set_index(["arm", "condition"])
     for (own, arm, _, condition), curve in curves_of(plan, "algorithms").items():
@@ -198,10 +207,7 @@ def agrees(measured: Measured, values: dict[str, list[float]]) -> None:
     assert measured.detectable == pytest.approx(2.8016 * over_seeds.std(), rel=0.1)
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_who_has_the_highest_return(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_who_has_the_highest_return(plan, verdict_of, fidelity):
     """P1."""
     alone, equal = 0, 0
     for arms in by_condition(curves_of(plan, "algorithms"), fidelity).values():
@@ -209,22 +215,18 @@ def test_who_has_the_highest_return(
         lead = top["PPO-HER"] - max(x for arm, x in top.items() if arm != "PPO-HER")
         alone += lead >= 0.02 - EPSILON
         equal += abs(lead) < 0.02 - EPSILON
-    verdict = verdicts["P1", fidelity]
+    verdict = verdict_of("P1")
     assert verdict.measured.value == alone + equal
     assert verdict.measured.words["alone"] == alone
     assert (verdict.verdict == "yes") == (alone + equal >= 10)
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
 @pytest.mark.parametrize(
     ("claim", "clock", "rivals"),
     [("P2a", "env_steps", ["PPO"]), ("P2b", "env_steps", ["SAC-HER"]),
      ("P3a", "cpu_seconds", ["SAC", "SAC-HER"]), ("P3b", "cpu_seconds", ["PPO"])],
 )  # fmt: skip
-def test_who_learns_first(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str, claim: str, clock: str,
-    rivals: list[str],
-) -> None:  # fmt: skip
+def test_who_learns_first(plan, verdict_of, fidelity, claim, clock, rivals):
     """P2, P3: medians; a rival that stopped before leaves the condition open."""
     found = runs_of(plan, "algorithms", fidelity)
     count = {"first": 0, "later": 0, "open": 0}
@@ -248,21 +250,15 @@ def test_who_learns_first(
             other, own = found[fastest, "", condition], found["PPO-HER", "", condition]
             ratios[condition] = [log_time(other[seed], clock) - log_time(own[seed], clock)
                                  for seed in own.keys() & other.keys()]  # fmt: skip
-    measured = verdicts[claim, fidelity].measured
+    measured = verdict_of(claim).measured
     assert (measured.ahead, measured.behind, measured.open) == tuple(count.values())
-    sides = (
-        sum(np.mean(own) > 0 for own in ratios.values()),
-        sum(np.mean(own) < 0 for own in ratios.values()),
-    )
-    agrees(replace(measured, ahead=sides[0], behind=sides[1]), ratios)
+    means = np.array([np.mean(own) for own in ratios.values()])
+    agrees(replace(measured, ahead=(means > 0).sum(), behind=(means < 0).sum()), ratios)
     is_first = count["first"] > 6 and measured.low > 0
-    assert verdicts[claim, fidelity].verdict == ("yes" if is_first else "no")
+    assert verdict_of(claim).verdict == ("yes" if is_first else "no")
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_which_conditions_are_solved(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_which_conditions_are_solved(plan, verdict_of, fidelity):
     """P4: by the last test."""
     shares = pd.Series({
         (arm, condition): np.mean([
@@ -271,15 +267,12 @@ def test_which_conditions_are_solved(
         for (arm, _, condition), runs in runs_of(plan, "algorithms", fidelity).items()
     }).unstack(0)  # fmt: skip
     her, ppo = shares["PPO-HER"] >= 0.5, shares["PPO"] >= 0.5
-    measured = verdicts["P4", fidelity].measured
+    measured = verdict_of("P4").measured
     assert (measured.value, measured.behind) == ((her & ~ppo).sum(), (ppo & ~her).sum())
     assert measured.low <= measured.value <= measured.high
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_learning_rates(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_learning_rates(plan, verdict_of, fidelity):
     """P5: how many runs learn; and best over worst where both arms learn at some rate."""
     runs = runs_of(plan, "learning_rate", fidelity)
     hits = {
@@ -293,11 +286,11 @@ def test_learning_rates(
             for s in hits["PPO", rates[0], c]]
         for c in places
     }  # fmt: skip
-    agrees(verdicts["P5a", fidelity].measured, gains)
+    agrees(verdict_of("P5a").measured, gains)
     for arm, name in (("PPO-HER", "her"), ("PPO", "ppo")):
         medians = [np.median([learned(run)[0] for run in runs[arm, r, c].values()])
                    for r in rates for c in places]  # fmt: skip
-        assert verdicts["P5a", fidelity].measured.words[name] == np.isfinite(medians).sum()
+        assert verdict_of("P5a").measured.words[name] == np.isfinite(medians).sum()
     tops = {
         (arm, level, condition): (maximum(curve) + 1) / 2
         for (own, arm, level, condition), curve in curves_of(plan, "learning_rate").items()
@@ -312,17 +305,14 @@ def test_learning_rates(
         if min(map(max, own.values())) >= 0.5 - EPSILON:
             spread = {arm: max(values) / max(min(values), 0.005) for arm, values in own.items()}
             ratios[c] = np.log2(spread["PPO"] / spread["PPO-HER"])
-    measured = verdicts["P5b", fidelity].measured
+    measured = verdict_of("P5b").measured
     assert measured.conditions == pytest.approx(ratios, abs=5e-5)
     assert measured.value == pytest.approx(np.mean(list(ratios.values())), abs=5e-5)
     assert measured.words["her_worst"] == pytest.approx(worst["PPO-HER"], abs=0.5)
     assert measured.words["ppo_worst"] == pytest.approx(worst["PPO"], abs=0.5)
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_how_well_it_holds_up(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_how_well_it_holds_up(plan, verdict_of, fidelity):
     """P6: share of the easiest level's success that is kept, mean over the others."""
     sweeps = {"P6a": ("agent_size", -1), "P6b": ("grid_size", 1), "P6c": ("dimensions", 1)}
     for claim, (name, sign) in sweeps.items():
@@ -338,19 +328,16 @@ def test_how_well_it_holds_up(
             drawn = [np.mean([generator.choice(own, (4000, len(own))).mean(axis=1)
                               for own in levels[x].values()], axis=0) for x in order]  # fmt: skip
             draws[arm] = np.mean(drawn[1:], axis=0) / drawn[0]
-        measured = verdicts[claim, fidelity].measured
+        measured = verdict_of(claim).measured
         assert measured.value == pytest.approx(kept["PPO-HER"] - kept["PPO"], abs=5e-5)
         assert measured.words == pytest.approx({"her": kept["PPO-HER"], "ppo": kept["PPO"]})
         # Here levels are drawn apart, there seeds: the intervals are alike, not the same.
         low, high = np.quantile(draws["PPO-HER"] - draws["PPO"], [0.025, 0.975])
         assert (measured.low, measured.high) == pytest.approx((low, high), abs=0.5 * (high - low))
-        assert verdicts[claim, fidelity].verdict == ("yes" if measured.low > 0 else "no")
+        assert verdict_of(claim).verdict == ("yes" if measured.low > 0 else "no")
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_which_robot_tasks_are_learned(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_which_robot_tasks_are_learned(plan, verdict_of, fidelity):
     """P7: four runs of 200 000 steps at each weight decay."""
     enough: dict[str, int] = {}
     best: dict[str, float] = {}
@@ -364,7 +351,7 @@ def test_which_robot_tasks_are_learned(
                     run.tests["success_rate"].iloc[-1]) for run in runs.values()
             ]  # fmt: skip
             best[task] = max(float(np.median(tops)), best.get(task, 0.0))
-    verdict = verdicts["P7", fidelity]
+    verdict = verdict_of("P7")
     if len(enough) == 4 and min(enough.values()) == 4:
         assert verdict.measured.conditions == pytest.approx(best)
         assert (verdict.verdict == "yes") == ({t for t, x in best.items() if x >= 0.9}
@@ -374,10 +361,7 @@ def test_which_robot_tasks_are_learned(
         assert f"FetchPush {enough.get('FetchPush', 0)} of 4" in verdict.why
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_what_entropy_does_where_return_is_lost(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_what_entropy_does_where_return_is_lost(plan, verdict_of, fidelity):
     """P8: after the best, of runs that then lose 0.05, where at least five do."""
     found: dict[str, list[float]] = {}
     for (arm, _, condition), runs in runs_of(plan, "algorithms", fidelity).items():
@@ -389,8 +373,8 @@ def test_what_entropy_does_where_return_is_lost(
                 entropy = run.train["policy_entropy"].reset_index(drop=True)[best:]
                 rank = scipy.stats.spearmanr(entropy, smooth[best:]).statistic
                 found.setdefault(condition, []).append(float(rank))
-    agrees(verdicts["P8", fidelity].measured, {c: own for c, own in found.items() if len(own) >= 5})
-    assert verdicts["P8", fidelity].verdict == "no"
+    agrees(verdict_of("P8").measured, {c: own for c, own in found.items() if len(own) >= 5})
+    assert verdict_of("P8").verdict == "no"
 
 
 def steps_by_s(plan: Plan, fidelity: str, experiment: str = "s_ratio") -> pd.DataFrame:
@@ -402,14 +386,11 @@ def steps_by_s(plan: Plan, fidelity: str, experiment: str = "s_ratio") -> pd.Dat
     }).T[0].unstack(2)  # fmt: skip
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_the_best_share_of_successes(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_the_best_share_of_successes(plan, verdict_of, fidelity):
     """M1, M3; and the paper's M_c beside them."""
     steps = steps_by_s(plan, fidelity)
     mean = steps.groupby(level=0).mean().mean()
-    m1 = verdicts["M1", fidelity].measured
+    m1 = verdict_of("M1").measured
     assert m1.value == pytest.approx(mean.idxmin())
     good = mean.index[mean <= mean.min() + np.log2(1.1)]
     flat = f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S"
@@ -424,7 +405,7 @@ def test_the_best_share_of_successes(
     assert (m1.low, m1.high) == pytest.approx(levels[np.quantile(best, [0.025, 0.975]).astype(int)])
     low, high = steps[[0.1, 0.2, 0.3, 0.4]], steps[[0.6, 0.7, 0.8, 0.9]]
     lean = low.mean(axis=1) - high.mean(axis=1)
-    agrees(verdicts["M3", fidelity].measured, {str(c): own.tolist()
+    agrees(verdict_of("M3").measured, {str(c): own.tolist()
                                                for c, own in lean.groupby(level=0)})  # fmt: skip
     cells: dict[str, dict[float, pd.DataFrame]] = {}
     for (own, _, level, condition), curve in curves_of(plan, "s_ratio").items():
@@ -441,10 +422,7 @@ def test_the_best_share_of_successes(
     assert m1.words["m_c"] == f"{m_c.mean(axis=1).idxmax():g}"
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_meher_at_its_best_beside_ppo_her(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def test_meher_at_its_best_beside_ppo_her(plan, verdict_of, fidelity):
     """M2: S is chosen on the other half of the seeds; PPO-HER within MEHER's budget."""
     steps = steps_by_s(plan, fidelity)
     budgets = {
@@ -463,13 +441,13 @@ def test_meher_at_its_best_beside_ppo_her(
             cap = budgets[condition]
             own = np.log2(reached if reached <= cap else min(last, cap))
             gains[condition].append(own - steps.loc[(condition, seed), best[seed % 2]])
-    agrees(verdicts["M2a", fidelity].measured, gains)
+    agrees(verdict_of("M2a").measured, gains)
     means = pd.Series({condition: np.mean(own) for condition, own in gains.items()})
-    counted = verdicts["M2b", fidelity].measured
+    counted = verdict_of("M2b").measured
     assert (counted.value, counted.behind) == ((means >= 0.0704).sum(), (means <= -0.0704).sum())
 
 
-def test_near_misses_beside_far_ones(plan: Plan, verdicts: dict[tuple[str, str], Verdict]) -> None:
+def test_near_misses_beside_far_ones(plan, verdicts):
     """M4, which the authors' code cannot test: every S below 1."""
     near, far = (steps_by_s(plan, "described", name) for name in ("targeted", "s_ratio"))
     gains = (far - near).drop(columns=1.0).mean(axis=1)
@@ -478,40 +456,47 @@ def test_near_misses_beside_far_ones(plan: Plan, verdicts: dict[tuple[str, str],
     assert verdicts["M4", "released"].verdict == "not tested"
 
 
-@pytest.mark.parametrize("fidelity", ["released", "described"])
-def test_what_switching_off_saves(
-    plan: Plan, verdicts: dict[tuple[str, str], Verdict], fidelity: str
-) -> None:
+def savings(stopped: Run, always: Run) -> tuple[float, float, float]:
+    """Shares saved over the same steps: updates, updates after the switch, time after it."""
+    pair = stopped, always
+    switch = stopped.about["switch_step"]
+    last = min(run.train["env_steps"].max() for run in pair)
+    updates = [run.train.set_index("env_steps")["updates"] for run in pair]
+    whole, after = (
+        [own[(own.index > since) & (own.index <= last)].sum() for own in updates]
+        for since in (0, switch)
+    )
+    clocks = [run.train.set_index("env_steps")["cpu_seconds"] for run in pair]
+    took = [clock[last] - clock[switch] for clock in clocks]
+    return 1 - whole[0] / whole[1], 1 - after[0] / after[1], 1 - took[0] / took[1]
+
+
+def test_what_switching_off_saves(plan, verdict_of, fidelity):
     """M5: after the switch, over the same steps; before it, both arms take the same time."""
     found = runs_of(plan, "stop_her", fidelity)
-    saved: dict[str, list[float]] = {}
-    quicker: dict[str, list[float]] = {}
-    cost: dict[str, list[float]] = {}
+    saved, quicker, cost = (dict[str, list[float]]() for _ in range(3))
     for condition in dict.fromkeys(place[2] for place in found):
         always, stopped = (found[arm, "", condition] for arm in ("PPO-HER", "PPO-HER-2-PPO"))
         paces = []
         for seed in always.keys() & stopped.keys():
             pair = stopped[seed], always[seed]
-            switch = pair[0].about["switch_step"]
-            last = min(run.train["env_steps"].max() for run in pair)
-            spent = [run.train.set_index("env_steps")["updates"] for run in pair]
-            after = [own[(own.index > switch) & (own.index <= last)].sum() for own in spent]
-            saved.setdefault(condition, []).append(1 - after[0] / after[1])
+            _, updates, time = savings(*pair)
+            saved.setdefault(condition, []).append(updates)
+            quicker.setdefault(condition, []).append(time)
             clocks = [run.train.set_index("env_steps")["cpu_seconds"] for run in pair]
-            took = [clock[last] - clock[switch] for clock in clocks]
-            quicker.setdefault(condition, []).append(1 - took[0] / took[1])
+            switch = pair[0].about["switch_step"]
             until = [clock[clock.index < switch].max() for clock in clocks]
             paces.append(until[0] / until[1])
             ends = [float(run.tests["return_mean"].iloc[-1]) for run in pair]
             cost.setdefault(condition, []).append(ends[0] - ends[1])
         assert len({run.timed_on for run in (*always.values(), *stopped.values())}) == 1
         assert np.nanmedian(paces) == pytest.approx(1, abs=0.05)
-    agrees(verdicts["M5b", fidelity].measured, saved)
-    agrees(verdicts["M5c", fidelity].measured, quicker)
-    agrees(verdicts["M5a", fidelity].measured, cost)
+    agrees(verdict_of("M5b").measured, saved)
+    agrees(verdict_of("M5c").measured, quicker)
+    agrees(verdict_of("M5a").measured, cost)
 
 
-def test_the_authors_curves_beside_ours(plan: Plan, tables: Path) -> None:
+def test_the_authors_curves_beside_ours(plan, tables):
     """Returns at five steps, from our cells; tests by Monte Carlo, where the exact count all."""
     rows = read_table(tables / "algorithms" / "seed_curves.parquet")
     found = compare(ROOT / AUTHORS, rows, "64x64").set_index(["condition", "arm", "network"])
@@ -541,7 +526,7 @@ def test_the_authors_curves_beside_ours(plan: Plan, tables: Path) -> None:
         assert row["p_holm"] == pytest.approx(min(1.0, 5 * min(p)), abs=0.1)
 
 
-def test_no_verdict_hangs_on_how_many_there_are(verdicts: dict[tuple[str, str], Verdict]) -> None:
+def test_no_verdict_hangs_on_how_many_there_are(verdicts):
     """By intervals corrected for all rows of a fidelity (Bonferroni) all stay as they are."""
     wider = scipy.stats.norm.ppf(1 - 0.025 / len(CLAIMS)) / scipy.stats.norm.ppf(0.975)
     checked = 0

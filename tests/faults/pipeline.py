@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,8 +17,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tests.configuration import copy_project
+from tests.configuration import copy_project, environment_of
 from tests.faults.lab import CLOCKS, demand
+from tests.faults.trainer import cut
 
 ROOT = Path(__file__).parents[2]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
@@ -135,21 +135,11 @@ class Command:
     """A running command with its output."""
 
     def __init__(self, project: Project, command: tuple[str, ...]) -> None:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(project.folder / "src"),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        }
         self.log = Path(tempfile.mkstemp(suffix=".log", dir=project.logs)[1])
+        how = {"cwd": project.folder, "env": environment_of(project.folder)}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=project.folder,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            out = {"stdout": log, "stderr": subprocess.STDOUT}
+            self.process = subprocess.Popen(command, start_new_session=True, **how, **out)
 
     @property
     def runs(self) -> bool:
@@ -186,12 +176,9 @@ def struck(project: Project, word: str, number: signal.Signals) -> str:
     end = time.monotonic() + project.seconds
     while not (found := project.processes(word)) and command.runs and time.monotonic() < end:
         time.sleep(0.02)
-    if not found:
-        demand(command.wait() == 0, command.said)
-        return "had finished"
     try:
         os.kill(project.rng.choice(list(found)), number)
-    except ProcessLookupError:
+    except (IndexError, ProcessLookupError):  # there is none, or none any more
         demand(command.wait() == 0, command.said)
         return "had finished"
     status = command.wait()
@@ -224,14 +211,18 @@ def two_at_once(project: Project) -> str:
     return f"a second {what} reported the first, and ended"
 
 
+def refused(project: Project, path: Path, words: str) -> None:
+    """Truncate a file; the next run says so in one sentence with these words, and ends."""
+    cut(path, project.rng)
+    command = project.start()
+    demand(command.wait() != 0, f"a damaged {path.name} was used")
+    lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
+    demand(bool(lines) and words in lines[0], f"no sentence: {command.said}")
+
+
 def a_result_is_damaged(project: Project) -> str:
     path = project.rng.choice(sorted((project.folder / "results/cells").rglob("*.parquet")))
-    data = path.read_bytes()
-    path.write_bytes(data[: project.rng.randrange(len(data))])
-    command = project.start()
-    demand(command.wait() != 0, "a damaged cell was used")
-    lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
-    demand(bool(lines) and "set aside" in lines[0], f"no sentence: {command.said}")
+    refused(project, path, "set aside")
     demand(path.with_name(f"{path.name}.damaged").exists(), "what was damaged is gone")
     return "named, set aside, retrained by the next run"
 
@@ -239,21 +230,15 @@ def a_result_is_damaged(project: Project) -> str:
 def a_table_is_damaged(project: Project) -> str:
     tables = project.folder / "results/tables/smoke/forced_entropy"
     path = project.rng.choice([tables / "runs.parquet", tables / "summary.csv"])
-    data = path.read_bytes()
-    path.write_bytes(data[: project.rng.randrange(len(data))])
     (project.folder / "figures/smoke/report.html").unlink()  # nobody else would read the table
-    command = project.start()
-    demand(command.wait() != 0, "a damaged table was used")
-    lines = [x for x in command.said.splitlines() if "error: " in x and path.name in x]
-    demand(bool(lines) and "is removed" in lines[0], f"no sentence: {command.said}")
+    refused(project, path, "is removed")
     return "named, removed, remade by the next run"
 
 
 def snakemakes_records_are_damaged(project: Project) -> str:
     records = sorted(p for p in (project.folder / ".snakemake/metadata").rglob("*") if p.is_file())
     for path in project.rng.sample(records, min(5, len(records))):
-        data = path.read_bytes()
-        path.write_bytes(data[: project.rng.randrange(len(data))])
+        cut(path, project.rng)
     return "remade the affected files"
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
 from hindsight.io import interruption
-from hindsight.io.checksums import ABOUT
+from hindsight.io.checksums import ABOUT, file_sha256
 from hindsight.specs.code import file_name
+from tests.analysis.synthetic import what_it_is, where_it_is
 from tests.faults.lab import Lab, Process, demand, small_disk
 
 
@@ -175,12 +175,9 @@ def changed_specification(lab: Lab) -> str:
 def plan_of(lab: Lab) -> Path:
     plan = lab.root / "plans" / "one.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
-    entry = {
-        "fidelity": "released", "level": {}, "arm": "PPO",
-        "role": "baseline", "algorithm": "ppo", "her": None, "keys": {},
-        "task": "PredatorPrey", "condition": "random random", "spawn": "random", "prey": "random",
-    }  # fmt: skip
-    entry |= {"seeds": 2, "cell": str(lab.curves.relative_to(lab.folder))}
+    entry = what_it_is("algorithms", "PPO") | where_it_is("random", "random")
+    entry |= {"fidelity": "released", "level": {}, "arm": "PPO", "seeds": 2}
+    entry["cell"] = str(lab.curves.relative_to(lab.folder))
     about = {"experiment": "one", "source": "one", "preset": {}, "vary": [], "entries": [entry]}
     plan.write_text(json.dumps(about))
     return plan.relative_to(lab.folder)
@@ -189,40 +186,6 @@ def plan_of(lab: Lab) -> Path:
 def summarise(plan: Path) -> tuple[str, ...]:
     """The command that makes a plan's tables, in `tables/one`."""
     return ("summarise", str(plan), "--out", str(plan.parents[1] / "tables"))
-
-
-def rows_lost(path: Path, rng: random.Random) -> str:
-    table = pq.read_table(path)
-    pq.write_table(table.slice(0, rng.randrange(len(table))), path)
-    return "rows lost"
-
-
-def value_changed(path: Path, rng: random.Random) -> str:
-    table = pq.read_table(path)
-    values = table["return_mean"].to_numpy().copy()
-    values[rng.randrange(len(values))] += 1e-3
-    at = table.schema.get_field_index("return_mean")
-    changed = table.set_column(at, table.schema.field(at), pa.array(values))
-    pq.write_table(changed, path)
-    return "one value changed"
-
-
-def word_changed(path: Path, rng: random.Random) -> str:
-    """Flip a bit in a word of the phases; pages are uncompressed, so that no decoder notices."""
-    pq.write_table(pq.read_table(path), path, compression="none")
-    data = path.read_bytes()
-    at = data.index(rng.choice([b"train", b"evaluation"]))
-    path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
-    return "a bit of a word flipped"
-
-
-def metadata_changed(path: Path, rng: random.Random) -> str:
-    table = pq.read_table(path)
-    metadata = dict(table.schema.metadata)
-    metadata[b"hindsight"] = metadata[b"hindsight"].replace(b'"seeds": 2', b'"seeds":  2')
-    metadata[b"hindsight"] = metadata[b"hindsight"].replace(b'"cpu"', b'"wall"')
-    pq.write_table(table.replace_schema_metadata(metadata), path)
-    return "metadata changed"
 
 
 def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) -> str:
@@ -251,8 +214,7 @@ def damaged_result(lab: Lab) -> str:
     lab.name = "ppo"
     lab.trained()
     plan, whole = plan_of(lab), lab.curves.read_bytes()
-    how = lab.rng.choice((*DAMAGE, rows_lost, value_changed, word_changed, metadata_changed))
-    told = how(lab.curves, lab.rng)
+    told = lab.rng.choice(DAMAGE)(lab.curves, lab.rng)
     return _refused(lab, lab.start(*summarise(plan)), lab.curves, told, whole)
 
 
@@ -287,8 +249,6 @@ def published(lab: Lab) -> str:
     target = lab.root / "published" / "cells" / f"{file_name(lab.spec)}.parquet"
     target.parent.mkdir(parents=True)
     shutil.copy(lab.curves, target)
-    from hindsight.io.checksums import file_sha256
-
     entry = {str(target.relative_to(lab.root / "published")): {"sha256": file_sha256(target)}}
     (lab.root / "published/manifest.json").write_text(json.dumps(entry))
     plan = plan_of(lab)
@@ -296,7 +256,7 @@ def published(lab: Lab) -> str:
     (lab.folder / plan).write_text(text)
     demand(lab.start(*summarise(plan)).wait() == 0, "a whole published file was refused")
     whole = target.read_bytes()
-    told = lab.rng.choice((*DAMAGE, value_changed))(target, lab.rng)
+    told = lab.rng.choice(DAMAGE)(target, lab.rng)
     process = lab.start(*summarise(plan))
     if target.read_bytes() != whole:
         demand(process.wait() == 1, f"{told}, and used")

@@ -14,7 +14,7 @@ import yaml
 from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
-from tests.configuration import copy_project
+from tests.configuration import copy_project, environment_of
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -92,16 +92,10 @@ class Project:
 
     def start(self, *command):
         """A command in the copy, with the copy's own sources; its output goes to a file."""
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(self.folder / "src"),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        }
         self.told = self.folder / f"head{len(self.heads)}.txt"
+        how = {"cwd": self.folder, "env": environment_of(self.folder), "stderr": subprocess.STDOUT}
         with self.told.open("w") as file:
-            head = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=file, stderr=subprocess.STDOUT
-            )
+            head = subprocess.Popen(command, stdout=file, **how)
         self.heads.append(head)
         return head
 

@@ -5,7 +5,6 @@ import pyarrow.parquet
 from hindsight.training.cell import Execution, train_cell
 
 CLOCKS = {"wall_seconds", "cpu_seconds"}
-COUNTED = {"phase", "seed", "iteration", "env_steps"}
 
 
 def bits(column):

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib.image
@@ -21,21 +20,12 @@ from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
 from tests import commands
 from tests.browser import probed
-from tests.configuration import PARTS, copy_project
+from tests.configuration import PARTS, copy_project, environment_of
 from tests.curves import curves
 from tests.report.conftest import policy
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--config", "preset=smoke")
-
-
-def environment_of(project):
-    """In which the copy's own sources are found, and the commands of this Python."""
-    return {
-        **os.environ,
-        "PYTHONPATH": str(project / "src"),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
 
 
 def run(project, *command):
@@ -188,10 +178,8 @@ def test_reading_the_snakefile_writes_nothing_and_the_graph_has_few_boxes(projec
     copy.mkdir()
     for part in PARTS:
         (copy / part).symlink_to(project / part)
-    told = commands.snakemake(
-        "--rulegraph", *SMOKE, project=copy, environment=environment_of(project)
-    )
-    rules = set(re.findall(r'label = "(\w+)"', told.stdout))
+    told = snakemake(copy, "--rulegraph", *SMOKE).stdout
+    rules = set(re.findall(r'label = "(\w+)"', told))
     assert rules == {"all", "train", "episodes", "tables", "claims", "figures", "report"}
     assert not (copy / "results").exists() and not (copy / "figures").exists()
 
@@ -249,12 +237,11 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     (tmp_path / "sitecustomize.py").write_text(
         f"import os, sys\nif {killed!r} in sys.orig_argv: os.kill(os.getpid(), 9)\n"
     )
-    environment = environment_of(copy)
-    deadly = {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{tmp_path}"}
+    deadly = environment_of(copy, tmp_path)
     ended = commands.snakemake("--cores", "1", *SMOKE, project=copy, environment=deadly)
     assert ended.returncode != 0 and "Error in rule" in ended.stdout
     assert not made.exists()
-    told = commands.snakemake("-n", *SMOKE, project=copy, environment=environment).stdout
+    told = snakemake(copy, "-n", *SMOKE).stdout
     assert {"summarise": "tables", "draw": "figures"}[killed] in jobs(told)
     assert "report" in jobs(told)
 
