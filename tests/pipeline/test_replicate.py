@@ -2,31 +2,15 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from hindsight.pipeline.project import Project
-from hindsight.pipeline.replicate import _Watch, minutes_left, what_comes
+from hindsight.pipeline.replicate import minutes_left, what_comes
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
-
-
-def test_the_line_moves_while_figures_are_drawn(tmp_path: Path) -> None:
-    project: Any = SimpleNamespace(
-        plan=SimpleNamespace(cells={}), files={}, there=set(), root=tmp_path, folder=str(tmp_path)
-    )
-    (tmp_path / "old.png").touch()
-    os.utime(tmp_path / "old.png", (0, 0))
-    watch = _Watch(project)
-    assert watch.state()[2] == "0 of 0 cells  tables, figures, report"
-    for count, name in enumerate(("a.png", "b.png"), 1):
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (watch.began + 1, watch.began + 1))
-        assert watch.state()[2] == f"0 of 0 cells  tables, figures ({count} done), report"
 
 
 def test_the_time_left_is_what_the_rest_takes_at_the_pace_so_far():

@@ -3,14 +3,10 @@
 Without accounting, as on many a small cluster: only the queue tells what became of a job.
 """
 
-import os
-import random
 import re
 import signal
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
 import torch
@@ -79,7 +75,6 @@ def stories(make_project):
             ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke(SOME))),
-            "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=512_000))),
         }
 
 
@@ -214,61 +209,6 @@ def test_the_smoke_preset(stories, local):
     log = (project.folder / "results/logs/snakemake.log").read_text()
     assert log.count("has been submitted with SLURM jobid") == len(cells)
     assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
-    assert_same_as_local(project, cells, local)
-
-
-def whatever_happens(project, faults=8):
-    """Faults of every kind at random moments; where the head has given up, it is started again."""
-    chance = random.Random(0)
-    cells = list(project.cells())
-    head, happened = project.train(*cells, options=LONG), []
-    while len(happened) < faults:
-        time.sleep(chance.uniform(1, 6))
-        if head.poll() == 0:
-            break
-        if head.poll() is not None:
-            head = project.train(*cells, options=LONG)
-        running = [job for job, state, _ in project.jobs() if state == "RUNNING"]
-        left = [project.path(name, "checkpoints", ".pt") for name in cells]
-        trainers = [process for name in cells for process in project.trainers(name)]
-        possible = {
-            "trainer": trainers,
-            "cancelled": running,
-            "requeued": running,
-            "checkpoint": [path for path in left if path.exists()],
-            "head": [head] if trainers else [],
-        }
-        if not (kinds := [kind for kind, victims in possible.items() if victims]):
-            continue
-        victim = chance.choice(possible[kind := chance.choice(kinds)])
-        # It may be gone by now, by itself.
-        with suppress(OSError, subprocess.CalledProcessError):
-            if kind == "trainer":
-                os.kill(victim, signal.SIGKILL)
-            elif kind == "cancelled":
-                bash(f"scancel {victim}")
-            elif kind == "requeued":
-                bash(f"scontrol requeue {victim}")
-            elif kind == "checkpoint":
-                os.truncate(victim, victim.stat().st_size // 2)
-            else:
-                head.kill()
-                head.wait()
-            happened.append(kind)
-    for _ in range(5):
-        status, told = project.wait(head)
-        if status == 0:
-            break
-        head = project.train(*cells, options=LONG)
-    return project, cells, happened, status, told
-
-
-def test_whatever_happens_the_results_are_the_same(stories, local):
-    project, cells, happened, status, told = stories["random"].result()
-    assert status == 0, f"{happened}: {told}"
-    assert len(happened) >= 4 and len(set(happened)) >= 2, happened
-    assert not [process for name in cells for process in project.trainers(name)]
-    assert not project.jobs()
     assert_same_as_local(project, cells, local)
 
 
