@@ -29,7 +29,7 @@ def written(
             lucky = (row % 20 >= 20 * (1 - share) - 1e-9).astype(float)
             return {
                 "episodes": row, "return_mean": -50 + 20 * np.full(len(steps), share),
-                "episode_success": lucky,
+                "episode_success": lucky, "goal_moved": np.where(row == 1, 0.5 + 0.01 * seed, 0.1),
             }  # fmt: skip
 
         return {"extra": extra, "spec_overrides": {"environment.id": f"{task}-v0"}}
@@ -56,6 +56,7 @@ def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(
     assert runs["auc"].isna().all()
     her = runs[runs["arm"] == "DDPG + HER"].sort_values("seed")
     np.testing.assert_allclose(her["success_auc"], 0.6 + 0.01 * np.arange(6), atol=1e-6)
+    np.testing.assert_allclose(her["goal_moved_first"], 0.5 + 0.01 * np.arange(6), atol=1e-6)
     row = read_table(folder / "summary.csv").set_index("arm").loc["DDPG + HER"]
     assert np.isnan(row["time_to_learn_steps"]) and np.isnan(row["time_to_learn_minutes"])
     assert row["mean_success"] == row["mean_success_auc"] == pytest.approx(0.625)

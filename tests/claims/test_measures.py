@@ -179,6 +179,15 @@ def test_what_is_too_little_to_compare_is_said(tmp_path: Path) -> None:
     assert found["M1"].why == found["M3"].why == "only 2 S have results"
 
 
+def test_ppo_her_counts_as_far_as_meher_went(tmp_path: Path) -> None:
+    """Trained for 40 rollouts, it learns after 30; MEHER had 20 and learned after 4."""
+    few: dict[str, Any] = {"conditions": CONDITIONS[:1], "seeds": 6}
+    judged(tmp_path, "algorithms", lambda *_: rise(30), arms=["PPO-HER"], iterations=40, **few)
+    few |= {"arms": ["MEHER"], "levels": S_RATIOS}
+    m2a = judged(tmp_path, "s_ratio", lambda *_: rise(4), **few)["M2a"].measured
+    assert m2a.value == pytest.approx(np.log2(20 / 4))
+
+
 def test_runs_that_are_the_same_do_not_test_targeting(tmp_path: Path) -> None:
     for name in ("s_ratio", "targeted"):
         folder = second_paper.write(tmp_path, name, CONDITIONS[:1], levels=S_RATIOS[::2])
