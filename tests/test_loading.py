@@ -83,18 +83,6 @@ def test_a_policy_imports_only_what_the_user_names(policy, module, command):
     assert named.returncode == 0 and imported(), named.stderr
 
 
-def test_another_environment_than_the_named_one_is_not_watched(tmp_path):
-    spec = CellSpec.model_validate({"algorithm": {"name": "td3", "hidden": [4]}})
-    save(
-        tmp_path / "policy.pt",
-        {"spec": spec.model_dump_json(), "seeds": [0], "rows": initial_row(spec)[None]},
-    )
-    from hindsight.training.watch import film_policy
-
-    with pytest.raises(FileError, match="its environment is PredatorPrey-v0, not PointReach-v0"):
-        film_policy(tmp_path / "policy.pt", 0, 1, 0, "PointReach-v0")
-
-
 def test_a_python_program_must_name_it_too(policy, module):
     with pytest.raises(FileError, match="a file does not decide what is imported"):
         evaluate_policy(policy)

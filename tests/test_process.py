@@ -44,15 +44,19 @@ def test_too_little_address_space_is_reported_before_a_library_aborts(tmp_path, 
     assert line.startswith("error: this process may use 943 MB of address space, but needs about")
 
 
+AT_HOME = """
+import os
+from hindsight.io.startup import have_home
+have_home()
+print(os.environ["HOME"])
+open(os.path.expanduser("~/x"), "w")
+"""
+
+
 @pytest.mark.parametrize("home", ["/proc/none", "/etc/passwd", "file"])
 def test_an_unusable_home_is_replaced(tmp_path, home):
     (tmp_path / "file").touch()
-    code = (
-        "import os; from hindsight.io.startup import have_home; have_home();"
-        "print(os.environ['HOME']);"
-        "open(os.path.expanduser('~/x'), 'w')"
-    )
-    told = started([sys.executable, "-c", code], cwd=tmp_path, env={"HOME": home})
+    told = started([sys.executable, "-c", AT_HOME], cwd=tmp_path, env={"HOME": home})
     assert told.returncode == 0, told.stderr
     lent = Path(told.stdout.strip())
     assert told.stderr == f"HOME {home} cannot be used; caches go to {lent} for now\n"
@@ -60,9 +64,5 @@ def test_an_unusable_home_is_replaced(tmp_path, home):
 
 
 def test_a_usable_home_stays(tmp_path):
-    code = (
-        "import os; from hindsight.io.startup import have_home; have_home();"
-        "print(os.environ['HOME'])"
-    )
-    told = started([sys.executable, "-c", code], env={"HOME": str(tmp_path)})
+    told = started([sys.executable, "-c", AT_HOME], env={"HOME": str(tmp_path)})
     assert (told.stdout, told.stderr) == (f"{tmp_path}\n", "")

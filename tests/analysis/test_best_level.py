@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hindsight.analysis import best_level as module
-from hindsight.analysis import metrics
 from hindsight.analysis.best_level import (
     lean,
     resampled_medians,
@@ -68,24 +67,6 @@ def test_medians_of_resampled_seeds_are_numpys(curve: np.ndarray, draws: np.ndar
     np.testing.assert_allclose(resampled_medians(curve, draws), expected, atol=1e-15)
 
 
-def test_m_c_is_that_of_the_summary(tmp_path: Path) -> None:
-    tables = tables_of(tmp_path, seeds=5)
-    assert tables["m_c.csv"]["level"].tolist() == tables["summary.csv"]["level"].tolist()
-    for prey, rows in tables["summary.csv"].groupby("prey"):
-        slowest = max(rows["time_to_learn_steps"])
-        expected = [
-            (top + 1) / 2 * (1 - time / slowest)
-            for top, time in zip(
-                rows["max_median_return"], rows["time_to_learn_steps"], strict=True
-            )
-        ]
-        own = tables["m_c.csv"][tables["m_c.csv"]["prey"] == prey]
-        np.testing.assert_allclose(own["m_c"], expected, atol=1e-6)
-        assert (own["m_c_low"] <= own["m_c"]).all()
-        assert (own["m_c"] <= own["m_c_high"]).all()
-        assert own.loc[own["s_ratio"] == 0.5, "m_c_low"].item() > 0
-
-
 def reduced(
     root: Path, levels: Sequence[float], seeds: int
 ) -> list[tuple[dict[str, Any], Reduced]]:
@@ -103,10 +84,11 @@ def m_c_of(cells: Sequence[Reduced], chosen: Sequence[int]) -> np.ndarray:
     """M_c by its definition, of the runs with these indices."""
     tops, times = [], []
     for cell in cells:
-        curve = metrics.median_curve(metrics.carry_forward(cell.returns[list(chosen)]))
-        tops.append(float(metrics.scaled(metrics.maximum_median_return(curve))))
-        times.append(metrics.time_to_learn(curve, cell.env_steps))
-    return metrics.m_c(tops, times)
+        returns = pd.DataFrame(cell.returns[list(chosen)].T, cell.env_steps).ffill()
+        curve = (returns.median(axis=1) + 1) / 2
+        tops.append(curve.max())
+        times.append(curve.index[curve >= 0.95 * curve.max() - 1e-9][0])
+    return np.array(tops) * (1 - np.array(times) / max(times))
 
 
 def test_resampled_seeds_are_the_same_in_every_level(

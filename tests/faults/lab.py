@@ -25,29 +25,22 @@ from hindsight.training import cell as cell_module
 from tests.permissions import heed_permissions
 
 CLOCKS = ["wall_seconds", "cpu_seconds"]
+OFTEN = {"learning_starts": 16, "train_freq": 8, "batch_size": 16, "log_interval": 64}
+SIZE = {"seeds": 2, "evaluation": {"points": 2, "episodes": 5}}
 SPECS = {
-    "ppo": {
+    "ppo": SIZE
+    | {
         "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 1},
         "hindsight": {"strategy": "final"},
         "environment": {"n_dims": 2, "prey": "random"},
-        "seeds": 2,
         "steps": 64 * 12,
-        "evaluation": {"points": 2, "episodes": 5},
     },
-    "dqn": {
+    "dqn": SIZE
+    | {
         "environment": {"id": "BitFlipping-v0", "n_bits": 4},
-        "algorithm": {
-            "name": "dqn",
-            "hidden": [8],
-            "learning_starts": 16,
-            "train_freq": 8,
-            "batch_size": 16,
-            "log_interval": 64,
-        },
+        "algorithm": {"name": "dqn", "hidden": [8], **OFTEN},
         "replay": {"strategy": "future"},
-        "seeds": 2,
         "steps": 64 * 8,
-        "evaluation": {"points": 2, "episodes": 5},
     },
 }
 

@@ -31,27 +31,16 @@ def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu"):
     """A configuration with a cell of two small runs for each number of epochs (and prey), which
     takes ten seconds; each is a job of its own.
     """
+    faults = {"title": "faults", "figures": "none", "keys": {"early_end": None}}
+    faults["arms"] = {f"{n} epochs": {"keys": {"n_epochs": n}} for n in n_epochs}
+    tiny = {"hidden": [8], "n_steps": 256, "seeds": 2, "steps": steps}
+    tiny["evaluation"] = {"points": 2, "episodes": 5}
+    tiny["select"] = {"faults": {"spawns": ["random"], "preys": list(preys)}}
     return {
         "preset": "tiny",
         "execution": {"checkpoint_seconds": 0.3, "device": device},
-        "experiments": {
-            "faults": {
-                "title": "faults",
-                "figures": "none",
-                "arms": {f"{n} epochs": {"keys": {"n_epochs": n}} for n in n_epochs},
-                "keys": {"early_end": None},
-            }
-        },
-        "presets": {
-            "tiny": {
-                "hidden": [8],
-                "n_steps": 256,
-                "seeds": 2,
-                "steps": steps,
-                "evaluation": {"points": 2, "episodes": 5},
-                "select": {"faults": {"spawns": ["random"], "preys": list(preys)}},
-            }
-        },
+        "experiments": {"faults": faults},
+        "presets": {"tiny": tiny},
     }
 
 
