@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ def made_once(
 
 
 @pytest.fixture(scope="session")
-def published_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published_project(tmp_path_factory):
     """A copy of the project in which the published results were drawn, without torch."""
     folder, told = made_once(tmp_path_factory, "published_project", _draw_published)
     status, _, words = told.partition("\n")
@@ -72,7 +72,7 @@ def _draw_published(folder: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def denormal_numbers() -> Iterator[None]:
+def denormal_numbers():
     """Training flushes them to zero, in its own process: here the next test wants them back."""
     yield
     torch.set_flush_denormal(False)

@@ -90,10 +90,7 @@ def test_evaluate_prints_return_and_success(trained):
         ),
         (["train", "--workers", "2"], "--workers has no effect on PredatorPrey-v0"),
         (["train", "prey=static", "prey=repel"], "prey is given twice"),
-        (
-            ["train", "--her", "final", "strategy=future"],
-            "strategy is not a key here; use --her",
-        ),
+        (["train", "--her", "final", "strategy=future"], "strategy is not a key here; use --her"),
         (["plan"], "there is no config.yaml here: the replication runs in a clone"),
         (["cell", "none.json"], "none.json"),
     ],

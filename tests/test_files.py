@@ -12,7 +12,7 @@ from hindsight.io.files import FileError, write_if_changed, write_whole
 from hindsight.training.files import save
 
 
-def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("old")
 
@@ -26,7 +26,7 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_appears_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_once_it_is_whole(tmp_path):
     path = tmp_path / "new" / "table.csv"
 
     def writes(part: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_file_appears_once_it_is_whole(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["table.csv"]
 
 
-def test_a_checkpoint_without_room_says_why(tmp_path: Path) -> None:
+def test_a_checkpoint_without_room_says_why(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -49,9 +49,7 @@ def test_a_checkpoint_without_room_says_why(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_derived_file_is_written_if_it_differs_is_damaged_or_from_the_future(
-    tmp_path: Path,
-) -> None:
+def test_a_derived_file_is_written_if_it_differs_is_damaged_or_from_the_future(tmp_path):
     """All that is made from a file dated in the future would count as out of date."""
     path = tmp_path / "a" / "plan.json"
     write_if_changed(path, "one")

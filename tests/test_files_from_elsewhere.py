@@ -16,15 +16,7 @@ from hypothesis import strategies as st
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.envs.episodes import load_episodes
-from hindsight.io.checksums import (
-    RECORD,
-    SUMS,
-    about,
-    check_tables,
-    file_sha256,
-    is_whole,
-    sealed,
-)
+from hindsight.io.checksums import RECORD, SUMS, about, check_tables, file_sha256, is_whole, sealed
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.plan import read_spec

@@ -29,7 +29,7 @@ WITH_BITS, OFF_POLICY = {"ppo, bits", "dqn, bits"}, {"sac", "td3", "ddpg", "dqn,
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sources(tmp_path, monkeypatch):
     """A copy of the package's sources, from which fingerprints are taken."""
     copy = tmp_path / "hindsight"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -183,7 +183,7 @@ def area(x: int = 1, *more: float) -> str:
 """
 
 
-def test_every_version_of_python_gives_the_same_fingerprint() -> None:
+def test_every_version_of_python_gives_the_same_fingerprint():
     """The number is that of Python 3.10 to 3.13, whose own dumps of this function all differ."""
     (node,) = ast.parse(SNIPPET).body
     assert module._digest(node).hex()[:12] == "3bd3462c5b12"

@@ -57,7 +57,7 @@ OTHERS = [
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     """A copy of the package; its folder is that of the repository."""
     ignored = shutil.ignore_patterns("*.pyc.*")  # those are just being written
     shutil.copytree(PACKAGE, tmp_path / "src" / "hindsight", ignore=ignored)
@@ -128,8 +128,7 @@ def test_a_prey(package):
     text = re.sub(r"^PREYS = .*\n", line, names.read_text(encoding="utf-8"), flags=re.M)
     names.write_text(text, encoding="utf-8")
     columns, *_ = trained(
-        package,
-        {**SMALL, "environment": {"prey": "to_and_fro"}, "algorithm": PPO, "hindsight": {}},
+        package, {**SMALL, "environment": {"prey": "to_and_fro"}, "algorithm": PPO, "hindsight": {}}
     )
     assert 0 < columns["relabelled_share"][0] < 1
     told = ran(

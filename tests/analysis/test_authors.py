@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_test_is_exact_with_ties(seed: int) -> None:
+def test_the_test_is_exact_with_ties(seed):
     """Against every way to take four of ten values of which many are equal."""
     generator = np.random.default_rng(seed)
     a, b = generator.integers(0, 4, 4).astype(float), generator.integers(0, 6, 6).astype(float)
@@ -28,9 +28,7 @@ def test_the_test_is_exact_with_ties(seed: int) -> None:
     assert mann_whitney(b, a) == pytest.approx(expected)
 
 
-def test_the_published_curves_are_vouched_for_and_are_six_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_published_curves_are_vouched_for_and_are_six_settings(monkeypatch):
     monkeypatch.chdir(ROOT)
     verify([AUTHORS, AUTHORS.with_name("README.md")])
     keys = {tuple(key.split("|")[:4]) for key in json.loads(AUTHORS.read_text())}

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hindsight.analysis import best_level as module
-from hindsight.analysis.best_level import (
-    lean,
-    resampled_medians,
-    score,
-)
+from hindsight.analysis.best_level import lean, resampled_medians, score
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
@@ -62,7 +58,7 @@ def tables_of(root: Path, **kwargs: Any) -> dict[str, pd.DataFrame]:
     arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.integers(0, 4)),
 )
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
-def test_medians_of_resampled_seeds_are_numpys(curve: np.ndarray, draws: np.ndarray) -> None:
+def test_medians_of_resampled_seeds_are_numpys(curve, draws):
     expected = np.nanmedian(curve[:, draws], axis=-1)
     np.testing.assert_allclose(resampled_medians(curve, draws), expected, atol=1e-15)
 
@@ -91,9 +87,7 @@ def m_c_of(cells: Sequence[Reduced], chosen: Sequence[int]) -> np.ndarray:
     return np.array(tops) * (1 - np.array(times) / max(times))
 
 
-def test_resampled_seeds_are_the_same_in_every_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resampled_seeds_are_the_same_in_every_level(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "DRAWS", 20)
     items = reduced(tmp_path, S, seeds=6)
     (found,) = score(items, ["s_ratio"])
@@ -104,7 +98,7 @@ def test_resampled_seeds_are_the_same_in_every_level(
     np.testing.assert_allclose(found.replicates, expected, atol=1e-9)
 
 
-def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path: Path) -> None:
+def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path):
     def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFunction:
         return noisy(level["s_ratio"] - (0.2 if prey in ("static", "repel") else 0.0))
 
@@ -120,7 +114,7 @@ def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path: Path) -> N
     assert five.iloc[1:][intervals].isna().all().all()
 
 
-def test_a_condition_that_lacks_a_level_is_not_in_the_mean(tmp_path: Path) -> None:
+def test_a_condition_that_lacks_a_level_is_not_in_the_mean(tmp_path):
     plan = write_experiment(
         tmp_path, "s_ratio", arms=("MEHER",), levels=[{"s_ratio": s} for s in S], seeds=2,
         fidelities=("released",), conditions=CONDITIONS[:2], iterations=30,
@@ -135,7 +129,7 @@ def test_a_condition_that_lacks_a_level_is_not_in_the_mean(tmp_path: Path) -> No
     assert best.iloc[0]["m_c"] == best.iloc[1]["m_c"]
 
 
-def test_where_nothing_is_learned_no_level_is_best(tmp_path: Path) -> None:
+def test_where_nothing_is_learned_no_level_is_best(tmp_path):
     def never(seed: int, env_steps: np.ndarray) -> np.ndarray:
         return np.zeros(env_steps.shape)
 
@@ -153,15 +147,13 @@ def test_where_nothing_is_learned_no_level_is_best(tmp_path: Path) -> None:
         ("nothing", [{}]),
     ],
 )
-def test_only_one_number_that_varies_is_scored(
-    tmp_path: Path, vary: str, levels: list[dict[str, Any]]
-) -> None:
+def test_only_one_number_that_varies_is_scored(tmp_path, vary, levels):
     tables = tables_of(tmp_path, seeds=2, levels=levels, curve_of=lambda *_: noisy(0.5))
     assert tables["m_c.csv"].empty and tables["best_level.csv"].empty
     assert "m_c_low" in tables["m_c.csv"] and "lean" in tables["best_level.csv"]
 
 
-def test_only_s_ratios_lean(tmp_path: Path) -> None:
+def test_only_s_ratios_lean(tmp_path):
     tables = tables_of(
         tmp_path, seeds=5, levels=[{"until_success": x} for x in (0.3, 0.5, 0.7)],
         curve_of=lambda arm, level, spawn, prey: noisy(level["until_success"]),
@@ -170,7 +162,7 @@ def test_only_s_ratios_lean(tmp_path: Path) -> None:
     assert tables["best_level.csv"]["best_level"].notna().all()
 
 
-def test_lean_by_hand() -> None:
+def test_lean_by_hand():
     # 0.2 has no mirror image and 0.5 is its own: neither counts.
     levels = np.array([0.0, 0.1, 0.2, 0.5, 0.9, 1.0])
     m_c = np.array([0.1, 0.2, 9.0, 9.0, 0.5, 0.3])

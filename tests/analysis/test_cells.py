@@ -27,14 +27,14 @@ def rewrite(path: Path, rows: pd.DataFrame | None = None, **metadata: Any) -> Pa
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     def rising(seed: int, env_steps: np.ndarray) -> np.ndarray:
         return env_steps / env_steps[-1] if seed == 0 else np.full(env_steps.shape, float(seed > 1))
 
     return write_cell(tmp_path / "cell.parquet", seeds=3, iterations=20, curve_fn=rising)
 
 
-def test_a_whole_file_is_read_in_order(path: Path) -> None:
+def test_a_whole_file_is_read_in_order(path):
     cell = load_cell(path)
     assert cell.path == path
     assert cell.budget == 20 * N_STEPS
@@ -50,13 +50,13 @@ def test_a_whole_file_is_read_in_order(path: Path) -> None:
     assert order.equals(order.sort_values(["seed", "env_steps"]))
 
 
-def test_columns_that_older_files_lack_are_there_without_values(path: Path) -> None:
+def test_columns_that_older_files_lack_are_there_without_values(path):
     cell = load_cell(path)
     for rows in (pd.DataFrame(cell.training), pd.DataFrame(cell.tests)):
         assert rows[list(OPTIONAL)].isna().all().all()
 
 
-def test_columns_of_newer_files_are_kept(path: Path) -> None:
+def test_columns_of_newer_files_are_kept(path):
     rows = pq.read_table(path).to_pandas()
     rows["hindsight"] = np.where(rows["phase"] == "train", 1.0, np.nan).astype(np.float32)
     cell = load_cell(rewrite(path, rows))
@@ -64,7 +64,7 @@ def test_columns_of_newer_files_are_kept(path: Path) -> None:
     assert pd.DataFrame(cell.training)["reward_entropy"].isna().all()
 
 
-def test_rows_may_come_in_any_order(path: Path) -> None:
+def test_rows_may_come_in_any_order(path):
     whole = load_cell(path)
     shuffled = pq.read_table(path).to_pandas().sample(frac=1.0, random_state=1)
     again = load_cell(rewrite(path, shuffled))
@@ -72,7 +72,7 @@ def test_rows_may_come_in_any_order(path: Path) -> None:
     pd.testing.assert_frame_equal(pd.DataFrame(again.tests), pd.DataFrame(whole.tests))
 
 
-def test_wall_time_is_the_clock_of_a_gpu(path: Path) -> None:
+def test_wall_time_is_the_clock_of_a_gpu(path):
     assert load_cell(rewrite(path, clock="wall")).clock_column == "wall_seconds"
 
 
@@ -104,12 +104,12 @@ def _with_a_flipped_bit(path: Path) -> bytes:
         _with_a_flipped_bit,
     ],
 )
-def test_a_damaged_file(path: Path, damaged: Any) -> None:
+def test_a_damaged_file(path, damaged):
     path.write_bytes(damaged(path))
     assert "not a readable results file" in refused(path)
 
 
-def test_a_missing_and_a_foreign_file(tmp_path: Path) -> None:
+def test_a_missing_and_a_foreign_file(tmp_path):
     assert "no such" in refused(tmp_path / "absent.parquet")
     foreign = tmp_path / "foreign.parquet"
     pd.DataFrame({"seed": [0], "loss": [1.0]}).to_parquet(foreign)
@@ -117,14 +117,14 @@ def test_a_missing_and_a_foreign_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [b"[" * 100_000, b"\xff", b'{"spec": 1', b"1"])
-def test_what_a_file_says_of_itself_is_no_json(path: Path, told: bytes) -> None:
+def test_what_a_file_says_of_itself_is_no_json(path, told):
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({b"hindsight": told}), path)
     assert about(path) == {}
     assert "metadata" in refused(path)
 
 
-def test_a_file_without_metadata_or_checksum(path: Path) -> None:
+def test_a_file_without_metadata_or_checksum(path):
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({}), path)
     assert "no key 'hindsight'" in refused(path)
@@ -139,7 +139,7 @@ def test_a_file_without_metadata_or_checksum(path: Path) -> None:
         ({"clock": "sundial"}, "'sundial'"),
     ],
 )
-def test_metadata_that_cannot_be(path: Path, changes: dict[str, Any], named: str) -> None:
+def test_metadata_that_cannot_be(path, changes, named):
     assert named in refused(rewrite(path, **changes))
 
 
@@ -175,9 +175,7 @@ def _twins(rows: pd.DataFrame) -> pd.DataFrame:
         (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took only", 1),
     ],
 )  # fmt: skip
-def test_what_contradicts_itself_is_refused_whatever_its_seal(
-    path: Path, lie: Any, named: str, says: bool
-) -> None:
+def test_what_contradicts_itself_is_refused_whatever_its_seal(path, lie, named, says):
     rows = lie(pq.read_table(path).to_pandas())
     runs = about(path)["runs"]
     for run in runs if says else ():
@@ -186,6 +184,6 @@ def test_what_contradicts_itself_is_refused_whatever_its_seal(
     assert named in refused(rewrite(path, rows, runs=runs))
 
 
-def test_a_run_that_ended_early_without_a_reason(path: Path) -> None:
+def test_a_run_that_ended_early_without_a_reason(path):
     runs = [run | {"perfect_step": None} for run in about(path)["runs"]]
     assert "seed 2 ended at step 4096 of 40960 (early)" in refused(rewrite(path, runs=runs))

@@ -6,7 +6,6 @@ PPO and PPO-HER have 20 rollouts of 2048 steps and five seeds in three condition
 from the 10th in the others; SAC-HER in 0.9 from step 4096, and SAC never in more than 0.1.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis.summarise import read_table
-from tests.analysis.synthetic import (
-    CONDITIONS,
-    N_STEPS,
-    CurveFunction,
-    summarise,
-    write_experiment,
-)
+from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, summarise, write_experiment
 
 ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
 BUDGET, SAC_BUDGET = 20 * N_STEPS, 20 * 512
@@ -37,7 +30,7 @@ def curve_of(arm: str, level: dict[str, Any], spawn: str, prey: str) -> CurveFun
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Their tables."""
 
     def more_of(arm: str, *_: object) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def pair(table: pd.DataFrame, baseline: str, arm: str, metric: str) -> pd.Series
     return rows.iloc[0]
 
 
-def test_pairs_are_compared_within_the_steps_that_both_had(folder: Path) -> None:
+def test_pairs_are_compared_within_the_steps_that_both_had(folder):
     table = read_table(folder / "tests.csv")
     row = pair(table, "PPO-HER", "SAC-HER", "auc")
     assert (row["steps"], row["n_seeds"]) == (SAC_BUDGET, 4)
@@ -79,7 +72,7 @@ def test_pairs_are_compared_within_the_steps_that_both_had(folder: Path) -> None
     assert row["mean_difference"] == pytest.approx(0.99 * 17 / 20 - 0.7 * 3 / 20)
 
 
-def test_summary_has_both_its_own_budget_and_the_common(folder: Path) -> None:
+def test_summary_has_both_its_own_budget_and_the_common(folder):
     summary = read_table(folder / "summary.csv").set_index(["arm", "prey"])
     her = summary.loc[("PPO-HER", "random")]
     assert (her["budget"], her["common_steps"]) == (BUDGET, SAC_BUDGET)

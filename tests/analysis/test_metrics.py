@@ -20,45 +20,39 @@ CURVES = arrays(
 
 
 @given(CURVES)
-def test_carry_forward_is_pandas_ffill(values: np.ndarray) -> None:
+def test_carry_forward_is_pandas_ffill(values):
     expected = pd.DataFrame(values).ffill(axis=1).to_numpy()
     np.testing.assert_array_equal(metrics.carry_forward(values), expected)
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @given(CURVES)
-def test_quantiles_are_numpys_over_the_seeds_that_have_a_value(values: np.ndarray) -> None:
+def test_quantiles_are_numpys_over_the_seeds_that_have_a_value(values):
     levels = [0.25, 0.5, 0.75]
     expected = np.nanquantile(values, levels, axis=0)
     np.testing.assert_allclose(metrics.quantiles(values, levels), expected, atol=1e-12)
 
 
-def test_maximum_median_return_and_iqr_use_the_last_step_at_the_maximum() -> None:
+def test_maximum_median_return_and_iqr_use_the_last_step_at_the_maximum():
     # Medians -1, 0.5, 0.2, 0.5: the maximum is reached twice, with different spreads.
-    values = np.array(
-        [
-            [-1.0, 0.4, 0.0, 0.5],
-            [-1.0, 0.5, 0.2, 0.5],
-            [-1.0, 0.6, 0.4, 0.1],
-        ]
-    )
+    values = np.array([[-1.0, 0.4, 0.0, 0.5], [-1.0, 0.5, 0.2, 0.5], [-1.0, 0.6, 0.4, 0.1]])
     median = metrics.median_curve(values)
     assert metrics.maximum_median_return(median) == 0.5
     assert metrics.maximum_steps(median) == (1, 3)
     assert metrics.iqr_at_maximum(values) == pytest.approx(0.5 - 0.3)
 
 
-def test_an_empty_curve_has_no_maximum() -> None:
+def test_an_empty_curve_has_no_maximum():
     with pytest.raises(ValueError, match="no maximum"):
         metrics.maximum_steps(np.array([NAN, NAN]))
 
 
-def test_time_to_learn_of_a_curve_that_never_succeeds_is_its_first_point() -> None:
+def test_time_to_learn_of_a_curve_that_never_succeeds_is_its_first_point():
     assert metrics.time_to_learn(np.array([NAN, -1.0, -1.0]), np.arange(1.0, 4.0)) == 2
 
 
 @given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-1, 1)))
-def test_time_to_learn_is_not_after_the_maximum(median: np.ndarray) -> None:
+def test_time_to_learn_is_not_after_the_maximum(median):
     steps = np.arange(len(median))
     first = metrics.maximum_steps(median)[0]
     learnt = metrics.time_to_learn(median, steps)
@@ -70,11 +64,11 @@ def test_time_to_learn_is_not_after_the_maximum(median: np.ndarray) -> None:
     ("scaled", "expected"),
     [([0.5, 0.88, 0.6], 76.0), ([0.7], 0.0), ([0.0, 0.4], 7900.0), ([0.0, 0.0], NAN)],
 )
-def test_sensitivity_by_hand(scaled: list[float], expected: float) -> None:
+def test_sensitivity_by_hand(scaled, expected):
     assert metrics.sensitivity(scaled) == pytest.approx(expected, nan_ok=True)
 
 
-def test_the_grid_is_continued_within_the_budget() -> None:
+def test_the_grid_is_continued_within_the_budget():
     np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 8000), [2048, 4096, 6144])
     np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 8192)[-1], 8192)
     np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 4000), [2048, 4096])
@@ -82,7 +76,7 @@ def test_the_grid_is_continued_within_the_budget() -> None:
     assert len(metrics.extend_grid([2048, 4096], 1_000_000)) == 488
 
 
-def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_end() -> None:
+def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_end():
     values = [[0.1, 0.2, 0.3], [0.5, 0.6, 0.6]]
     minutes = [[1.0, 2.0, 4.0], [2.5, 3.0, NAN]]
     result = metrics.on_time_grid(values, minutes, [0.5, 1.0, 2.0, 3.0, 4.0])
@@ -90,19 +84,19 @@ def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_en
 
 
 @given(st.integers(1, 2000))
-def test_thinning_keeps_both_ends_within_the_limit(n: int) -> None:
+def test_thinning_keeps_both_ends_within_the_limit(n):
     index = metrics.thin(n, 100)
     assert len(index) == min(n, 100) and (np.diff(index) > 0).all()
     assert {0, n - 1} <= set(index.tolist())
 
 
-def test_first_solved_needs_success_and_a_full_window_of_episodes() -> None:
+def test_first_solved_needs_success_and_a_full_window_of_episodes():
     success = [[1.0, 0.94, 0.95, 1.0], [0.9, 0.9, 0.9, NAN], [0.0, 0.96, 0.0, 0.0]]
     episodes = [[99, 150, 200, 250]] * 3
     np.testing.assert_array_equal(metrics.first_solved(success, episodes), [2, NAN, 1])
 
 
-def test_the_push_of_copies_is_a_slope_of_the_objective() -> None:
+def test_the_push_of_copies_is_a_slope_of_the_objective():
     """Where all copies have one advantage the estimate is exact."""
     actions, share, advantage = np.array([0.5, -3.0, 1.0]), 0.25, 2.0
 

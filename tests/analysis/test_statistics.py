@@ -17,11 +17,11 @@ def rng() -> np.random.Generator:
 
 
 @given(arrays(np.float64, st.integers(1, 20), elements=FLOATS))
-def test_iqm_is_scipys_trimmed_mean(values: np.ndarray) -> None:
+def test_iqm_is_scipys_trimmed_mean(values):
     assert statistics.iqm(values) == pytest.approx(scipy.stats.trim_mean(values, 0.25))
 
 
-def test_bootstrap_of_the_mean_matches_scipy() -> None:
+def test_bootstrap_of_the_mean_matches_scipy():
     values = rng().normal(size=16)
     own = statistics.bootstrap([values], statistics.mean, draws=20_000)
     scipys = scipy.stats.bootstrap(
@@ -30,7 +30,7 @@ def test_bootstrap_of_the_mean_matches_scipy() -> None:
     np.testing.assert_allclose(own, scipys, atol=0.02)
 
 
-def test_bootstrap_resamples_within_strata_only() -> None:
+def test_bootstrap_resamples_within_strata_only():
     # Two constant strata: resampled within, their pooled mean cannot vary; across, it does.
     strata = [np.zeros(8), np.ones(8)]
     assert statistics.bootstrap(strata, statistics.mean) == (0.5, 0.5)
@@ -40,7 +40,7 @@ def test_bootstrap_resamples_within_strata_only() -> None:
     assert statistics.bootstrap(of_different_sizes, statistics.mean) == (0.75, 0.75)
 
 
-def test_fewer_than_five_seeds_carry_no_interval() -> None:
+def test_fewer_than_five_seeds_carry_no_interval():
     four, five = np.arange(4.0), np.arange(5.0)
     assert np.isnan(statistics.bootstrap([four], statistics.mean)).all()
     assert np.isnan(statistics.bootstrap([five, four], statistics.mean)).all()
@@ -49,13 +49,13 @@ def test_fewer_than_five_seeds_carry_no_interval() -> None:
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=8), st.lists(FLOATS, min_size=1, max_size=8))
-def test_probability_of_improvement_is_mann_whitney_u(a: list[float], b: list[float]) -> None:
+def test_probability_of_improvement_is_mann_whitney_u(a, b):
     expected = scipy.stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))
     assert statistics.probability_of_improvement(a, b)[0] == pytest.approx(expected)
     assert statistics.probability_of_improvement(b, a)[0] == pytest.approx(1 - expected)
 
 
-def test_probability_of_improvement_interval_matches_plain_resampling() -> None:
+def test_probability_of_improvement_interval_matches_plain_resampling():
     draw, n = rng(), 20_000
     a, b = draw.normal(0.8, size=12), draw.normal(size=10)
     _, own = statistics.probability_of_improvement(a, b, draws=n)
@@ -65,7 +65,7 @@ def test_probability_of_improvement_interval_matches_plain_resampling() -> None:
 
 
 @given(arrays(np.float64, st.integers(2, 9), elements=FLOATS))
-def test_sign_flip_test_is_scipys_exact_permutation_test(differences: np.ndarray) -> None:
+def test_sign_flip_test_is_scipys_exact_permutation_test(differences):
     # In thousandths the sums are exact: scipy's tolerance does not cover their rounding.
     thousandths = np.round(1000 * differences)
     expected = scipy.stats.permutation_test(
@@ -74,7 +74,7 @@ def test_sign_flip_test_is_scipys_exact_permutation_test(differences: np.ndarray
     assert statistics.sign_flip_test(differences) == pytest.approx(expected)
 
 
-def test_sign_flip_test_by_hand() -> None:
+def test_sign_flip_test_by_hand():
     # All of one sign: only all + and all - are as extreme, 2 of 2^n.
     assert statistics.sign_flip_test([0.2, 0.3, 0.1, 0.4]) == 2 / 16
     assert statistics.sign_flip_test(np.zeros(6)) == 1.0
@@ -83,7 +83,7 @@ def test_sign_flip_test_by_hand() -> None:
     assert np.isnan(statistics.sign_flip_test([]))
 
 
-def test_sign_flip_test_of_many_pairs_draws_and_is_reproducible() -> None:
+def test_sign_flip_test_of_many_pairs_draws_and_is_reproducible():
     differences = rng().normal(0.35, 1.0, size=20)
     p = statistics.sign_flip_test(differences, seed=3)
     assert p != statistics.sign_flip_test(differences, seed=4)
@@ -94,7 +94,7 @@ def test_sign_flip_test_of_many_pairs_draws_and_is_reproducible() -> None:
 
 
 @given(arrays(np.float64, st.integers(0, 12), elements=st.floats(0, 1) | st.just(np.nan)))
-def test_holm_is_its_definition(p: np.ndarray) -> None:
+def test_holm_is_its_definition(p):
     """Among the smallest, each times the number of those that are not smaller; increasing."""
     adjusted = statistics.holm(p)
     tested, order = ~np.isnan(p), np.sort(p[~np.isnan(p)])
@@ -106,7 +106,7 @@ def test_holm_is_its_definition(p: np.ndarray) -> None:
     np.testing.assert_allclose(adjusted[tested][ranks], expected)
 
 
-def test_logrank_without_information_is_one() -> None:
+def test_logrank_without_information_is_one():
     assert statistics.logrank([], [10.0, 10.0], [], [10.0]) == 1.0
     assert statistics.logrank([5.0, 5.0], [], [5.0, 5.0], []) == 1.0
     assert np.isnan(statistics.logrank([], [], [5.0], []))
@@ -114,13 +114,13 @@ def test_logrank_without_information_is_one() -> None:
 
 @given(st.lists(st.tuples(FLOATS, FLOATS), min_size=3, max_size=20))
 @pytest.mark.filterwarnings("ignore::scipy.stats.ConstantInputWarning")
-def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
+def test_spearman_is_scipys(pairs):
     a, b = np.array(pairs).T
     expected = scipy.stats.spearmanr(a, b).statistic
     np.testing.assert_allclose(statistics.spearman(a, b), expected, atol=1e-12)
 
 
-def test_spearman_leaves_out_missing_points() -> None:
+def test_spearman_leaves_out_missing_points():
     nan = float("nan")
     assert statistics.spearman([1, nan, 2, 3, 4], [4, 0, 3, nan, 1]) == pytest.approx(-1.0)
     assert np.isnan(statistics.spearman([1, 2, nan], [1, 2, 3]))

@@ -44,7 +44,7 @@ def tables_of(plan: Path, root: Path) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+def known(tmp_path_factory):
     """Of 20 iterations, PPO solves from 10, 10, 14, 18, 18 or never, PPO-HER from 3, 4, 5, 6, 7."""
 
     def curve_of(arm: str, level: object, spawn: str, prey: str) -> CurveFunction:
@@ -66,7 +66,7 @@ def one(table: pd.DataFrame, **where: object) -> pd.Series:
     return rows.iloc[0]
 
 
-def test_summary_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
+def test_summary_of_known_curves(known):
     row = one(known["summary.csv"], arm="PPO", prey="static")
     assert row["level"] == ""
     assert row["n_seeds"] == 5
@@ -87,14 +87,14 @@ def test_summary_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
     assert her["time_to_learn_minutes"] == pytest.approx(8 * minute, rel=1e-6)
 
 
-def test_seed_curves_end_where_the_run_ends(known: dict[str, pd.DataFrame]) -> None:
+def test_seed_curves_end_where_the_run_ends(known):
     curves = known["seed_curves.parquet"].query("arm == 'PPO-HER' and prey == 'static'")
     ends = curves.groupby("seed")["env_steps"].max() / N_STEPS
     np.testing.assert_array_equal(ends, [4, 6, 7, 8, 10])
     assert curves["policy_entropy"].notna().all()
 
 
-def test_tests_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
+def test_tests_of_known_curves(known):
     table = known["tests.csv"]
     row = one(table, prey="random", metric="auc")
     assert (row["baseline"], row["arm"]) == ("PPO", "PPO-HER")
@@ -114,7 +114,7 @@ def test_tests_of_known_curves(known: dict[str, pd.DataFrame]) -> None:
     assert final["probability_of_improvement"] == 0.5
 
 
-def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
+def test_what_newer_files_record_reaches_the_tables(tmp_path):
     def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
         iteration = env_steps / N_STEPS
         # Without copies there is no largest ratio: the file says -inf in the first iteration.
@@ -145,7 +145,7 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path: Path) -> None:
     np.testing.assert_allclose(evaluations["observation_entropy"], [4.0, 8.0])
 
 
-def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path: Path) -> None:
+def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
     def spiked(seed: int, env_steps: np.ndarray) -> np.ndarray:
         return np.where(env_steps == 301 * N_STEPS, 0.9, 0.3)
 
@@ -162,7 +162,7 @@ def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path: Path) -
     assert {N_STEPS, 600 * N_STEPS} <= set(curves["env_steps"])
 
 
-def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path: Path) -> None:
+def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path):
     plan = write_experiment(
         tmp_path, "algorithms", seeds=4, iterations=20, conditions=TWO[:1], arms=("PPO",),
         fidelities=("released",), curve_of=lambda *_: steps_at(2, 10, 18, 99),
@@ -184,7 +184,7 @@ def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path: Path) -> 
         summarise(plan, tmp_path)
 
 
-def test_the_latex_table_has_words(tmp_path: Path) -> None:
+def test_the_latex_table_has_words(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     summarise(plan, tmp_path)
     head, row = plan.with_name("summary.tex").read_text().splitlines()[2:5:2]
@@ -192,7 +192,7 @@ def test_the_latex_table_has_words(tmp_path: Path) -> None:
     assert row.split(" & ")[2].strip() in ("", "--") and "\\_" not in head + row
 
 
-def test_missing_cells_are_skipped_and_recorded(tmp_path: Path) -> None:
+def test_missing_cells_are_skipped_and_recorded(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     gone = json.loads(plan.read_text())["entries"][-1]
     (tmp_path / gone["cell"]).unlink()
@@ -202,7 +202,7 @@ def test_missing_cells_are_skipped_and_recorded(tmp_path: Path) -> None:
     assert len(read_table(plan.with_name("summary.csv"))) == 7
 
 
-def test_without_any_cell_the_tables_are_empty_but_there(tmp_path: Path) -> None:
+def test_without_any_cell_the_tables_are_empty_but_there(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     shutil.rmtree(tmp_path / "results/cells")
     assert len(summarise(plan, tmp_path)) == 8
@@ -212,7 +212,7 @@ def test_without_any_cell_the_tables_are_empty_but_there(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"experiment": "algorithms"}'])
-def test_a_file_that_is_no_plan_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_plan_is_named(tmp_path, text):
     plan = tmp_path / "plan.json"
     plan.write_text(text)
     with pytest.raises(ResultError, match=r"plan\.json"):

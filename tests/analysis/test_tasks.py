@@ -45,9 +45,7 @@ def written(
     return plan.parent.parent
 
 
-def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(
-    tmp_path: Path,
-) -> None:
+def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(tmp_path):
     success = {"DDPG": 0.2, "DDPG + HER": 0.6}
     folder = written(
         tmp_path, "point_reach", lambda arm, _, seed: success[arm] + 0.01 * seed, arms=success
@@ -70,7 +68,7 @@ def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(
     np.testing.assert_allclose(tests["mean_difference"], 0.4, atol=1e-6)
 
 
-def test_rows_of_one_episode_each_are_all_kept(tmp_path: Path) -> None:
+def test_rows_of_one_episode_each_are_all_kept(tmp_path):
     folder = written(
         tmp_path, "point_reach", lambda *_: 0.5, arms=("DDPG",), iterations=400, seeds=2
     ) / "point_reach"  # fmt: skip
@@ -80,7 +78,7 @@ def test_rows_of_one_episode_each_are_all_kept(tmp_path: Path) -> None:
     np.testing.assert_allclose(first["updates"], 320.0 * np.arange(1, 401))  # since the beginning
 
 
-def test_the_printed_window_is_episodes_126_to_150() -> None:
+def test_the_printed_window_is_episodes_126_to_150():
     episodes = np.arange(1, 201)
     inside = (episodes >= 126) & (episodes <= 150)
     rows = pd.concat(

@@ -8,13 +8,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis.summarise import read_table
-from tests.analysis.synthetic import (
-    CONDITIONS,
-    N_STEPS,
-    CurveFunction,
-    summarise,
-    write_experiment,
-)
+from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, summarise, write_experiment
 
 ITERATIONS = 20
 STOPS = {"hindsight": {"strategy": "final", "until_success": 0.5}}
@@ -62,7 +56,7 @@ def table_of(root: Path, **kwargs: Any) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+def table(tmp_path_factory):
     return table_of(tmp_path_factory.mktemp("known"))
 
 
@@ -72,9 +66,7 @@ def iterations_off(last: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("row", "last"), [(1, 13), (2, 20)])
-def test_time_counts_up_to_the_end_of_the_run_that_ends_first(
-    table: pd.DataFrame, row: int, last: int
-) -> None:
+def test_time_counts_up_to_the_end_of_the_run_that_ends_first(table, row, last):
     found = table.iloc[row]
     expected = iterations_off(last).mean() / (2 * last)
     assert found["minutes_baseline"] == pytest.approx(2 * last / 60)
@@ -85,7 +77,7 @@ def test_time_counts_up_to_the_end_of_the_run_that_ends_first(
     assert found["switched_share"] == 0.8
 
 
-def test_conditions_in_which_no_run_switches_are_not_in_the_mean(tmp_path: Path) -> None:
+def test_conditions_in_which_no_run_switches_are_not_in_the_mean(tmp_path):
     def more(arm: str, level: Any, spawn: str, prey: str) -> dict[str, Any]:
         if arm != "PPO-HER-2-PPO" or prey == "static":
             return costs(arm)
@@ -99,9 +91,7 @@ def test_conditions_in_which_no_run_switches_are_not_in_the_mean(tmp_path: Path)
     assert np.isnan(never["switch_step_median"])
 
 
-def test_minutes_are_compared_where_both_were_timed_alike(
-    tmp_path: Path, table: pd.DataFrame
-) -> None:
+def test_minutes_are_compared_where_both_were_timed_alike(tmp_path, table):
     def more(arm: str, level: Any, spawn: str, prey: str) -> dict[str, Any]:
         beside = arm == "PPO-HER-2-PPO" and prey != "static"
         return costs(arm) | ({"runs_per_axis": 64} if beside else {})
@@ -115,14 +105,14 @@ def test_minutes_are_compared_where_both_were_timed_alike(
     pd.testing.assert_frame_equal(found[everywhere], table[everywhere])
 
 
-def test_levels_are_compared_with_their_own_baseline(tmp_path: Path) -> None:
+def test_levels_are_compared_with_their_own_baseline(tmp_path):
     levels = [{"learning_rate": rate} for rate in (3e-3, 3e-4)]
     table = table_of(tmp_path, levels=levels, conditions=CONDITIONS[:1])
     assert table["level"].tolist() == ["learning_rate=0.003"] * 2 + ["learning_rate=0.0003"] * 2
     assert table["learning_rate"].tolist() == [3e-3] * 2 + [3e-4] * 2
 
 
-def test_without_ppo_her_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+def test_without_ppo_her_there_is_nothing_to_compare_with(tmp_path):
     table = table_of(tmp_path, arms=("MEHER", "PPO-HER-2-PPO"))
     assert table.empty
     assert "saved_share" in table

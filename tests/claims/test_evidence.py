@@ -22,7 +22,7 @@ def indexed(values: np.ndarray) -> pd.Series:
     return runs_of(values).set_index(RUN)["auc"]
 
 
-def test_only_shared_runs_are_paired() -> None:
+def test_only_shared_runs_are_paired():
     arm, baseline = runs_of(np.array([[1.0, 2.0, 4.0]])), runs_of(np.array([[0.5, 0.5, 0.5]]))
     difference = paired(arm[arm["seed"] > 0], baseline[baseline["seed"] < 2], "auc")
     assert difference.to_dict() == {("random static", 1): 1.5}
@@ -30,17 +30,17 @@ def test_only_shared_runs_are_paired() -> None:
     assert shuffled.sort_index().tolist() == [0.5, 1.5, 3.5]
 
 
-def test_solved_or_not_can_be_paired() -> None:
+def test_solved_or_not_can_be_paired():
     a, b = (runs_of(np.array([values]), "solved") for values in ([True, False], [False, False]))
     assert paired(a, b, "solved").tolist() == [1.0, 0.0]
 
 
-def test_few_seeds_carry_no_interval() -> None:
+def test_few_seeds_carry_no_interval():
     found = of_values(indexed(np.array([[0.1, 0.2], [0.3, 0.4]])))
     assert found.value == pytest.approx(0.25)
     assert np.isnan([found.low, found.high, found.detectable]).all()
 
 
-def test_nothing_is_not_tested() -> None:
+def test_nothing_is_not_tested():
     with pytest.raises(Untested, match="no condition has results of both sides"):
         of_values(indexed(np.empty((0, 0))))

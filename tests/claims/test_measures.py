@@ -39,7 +39,7 @@ def judged(
     return {verdict.claim: verdict for verdict in evaluate(plan.parent.parent)}
 
 
-def test_without_results_nothing_is_tested(tmp_path: Path) -> None:
+def test_without_results_nothing_is_tested(tmp_path):
     verdicts = write_claims(tmp_path)
     assert {v.verdict for v in verdicts} == {"not tested"}
     assert all("has no results" in v.why for v in verdicts)
@@ -48,7 +48,7 @@ def test_without_results_nothing_is_tested(tmp_path: Path) -> None:
     assert not (tmp_path / "answers.json").exists()
 
 
-def test_who_never_learns_is_beaten_and_not_compared(tmp_path: Path) -> None:
+def test_who_never_learns_is_beaten_and_not_compared(tmp_path):
     def curve_of(arm: str, *_: Any) -> CurveFunction:
         return rise(4) if arm == "PPO-HER" else rise(10, 0.4)
 
@@ -58,7 +58,7 @@ def test_who_never_learns_is_beaten_and_not_compared(tmp_path: Path) -> None:
     assert p2b.measured.words["never"] == p2b.measured.words["runs"] == 60
 
 
-def test_a_race_that_is_won_by_default_alone_is_not_won(tmp_path: Path) -> None:
+def test_a_race_that_is_won_by_default_alone_is_not_won(tmp_path):
     """PPO never learns in nine conditions; in the three others it is sooner."""
 
     def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
@@ -73,7 +73,7 @@ def test_a_race_that_is_won_by_default_alone_is_not_won(tmp_path: Path) -> None:
     assert found["P2b"].verdict == "not tested" and "reference" in found["P2b"].why
 
 
-def test_a_rival_that_stopped_before_leaves_the_condition_open(tmp_path: Path) -> None:
+def test_a_rival_that_stopped_before_leaves_the_condition_open(tmp_path):
     """SAC-HER is trained for 5 rollouts' worth of steps; PPO-HER learns after 3, or after 8."""
 
     def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
@@ -92,7 +92,7 @@ def test_a_rival_that_stopped_before_leaves_the_condition_open(tmp_path: Path) -
     ]
 
 
-def test_equal_to_the_highest_is_highest(tmp_path: Path) -> None:
+def test_equal_to_the_highest_is_highest(tmp_path):
     def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
         worse = (spawn, prey) in (("random", "repel"), ("apart", "repel"), ("apart", "static"))
         return constant(0.9 - 0.02 * (worse and arm == "PPO-HER"))
@@ -102,12 +102,12 @@ def test_equal_to_the_highest_is_highest(tmp_path: Path) -> None:
     assert p1.measured.conditions["random repel"] == pytest.approx(-0.04)
 
 
-def test_where_no_return_is_lost_stability_is_not_tested(tmp_path: Path) -> None:
+def test_where_no_return_is_lost_stability_is_not_tested(tmp_path):
     steady = judged(tmp_path, "algorithms", lambda *_: rise(3), conditions=CONDITIONS[:1])["P8"]
     assert steady.verdict == "not tested" and "in no condition do five runs lose 0.05" in steady.why
 
 
-def test_a_planned_cell_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_planned_cell_that_is_missing_is_named(tmp_path):
     plan = write_experiment(
         tmp_path, "algorithms", arms=ALL_ARMS, conditions=CONDITIONS[:2], seeds=5, iterations=6,
         fidelities=("released",),
@@ -122,7 +122,7 @@ def test_a_planned_cell_that_is_missing_is_named(tmp_path: Path) -> None:
     assert found["P4"].verdict != "not tested"  # it asks for PPO and PPO-HER alone
 
 
-def test_where_nothing_is_learned_nothing_is_tested(tmp_path: Path) -> None:
+def test_where_nothing_is_learned_nothing_is_tested(tmp_path):
     """All arms being equally bad is no evidence for any."""
     few: dict[str, Any] = {"conditions": CONDITIONS[:1], "iterations": 4}
     for name in ("learning_rate", "agent_size", "grid_size", "dimensions"):
@@ -143,9 +143,7 @@ def test_where_nothing_is_learned_nothing_is_tested(tmp_path: Path) -> None:
      (0.95, 0.8, 4, 200_000, "no"), (0.1, 0.95, 3, 200_000, "not tested"),
      (0.1, 0.95, 4, 199_999, "not tested")],
 )  # fmt: skip
-def test_fetch_reach_alone_is_learned(
-    tmp_path: Path, push: float, reach: float, seeds: int, steps: int, verdict: str
-) -> None:
+def test_fetch_reach_alone_is_learned(tmp_path, push, reach, seeds, steps, verdict):
     """From tables of what the judge reads."""
     tasks = {"FetchReach": reach, "FetchPush": push, "FetchSlide": 0.0, "FetchPickAndPlace": 0.0}
     cells = [
@@ -171,7 +169,7 @@ def test_fetch_reach_alone_is_learned(
 S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]
 
 
-def test_what_is_too_little_to_compare_is_said(tmp_path: Path) -> None:
+def test_what_is_too_little_to_compare_is_said(tmp_path):
     few: dict[str, Any] = {"conditions": CONDITIONS[:1], "seeds": 6, "arms": ["MEHER"]}
     found = judged(tmp_path, "s_ratio", lambda *_: rise(4), levels=S_RATIOS, **few)
     assert found["M2a"].why == "PPO-HER has no results over as many steps"
@@ -179,7 +177,7 @@ def test_what_is_too_little_to_compare_is_said(tmp_path: Path) -> None:
     assert found["M1"].why == found["M3"].why == "only 2 S have results"
 
 
-def test_ppo_her_counts_as_far_as_meher_went(tmp_path: Path) -> None:
+def test_ppo_her_counts_as_far_as_meher_went(tmp_path):
     """Trained for 40 rollouts, it learns after 30; MEHER had 20 and learned after 4."""
     few: dict[str, Any] = {"conditions": CONDITIONS[:1], "seeds": 6}
     judged(tmp_path, "algorithms", lambda *_: rise(30), arms=["PPO-HER"], iterations=40, **few)
@@ -188,7 +186,7 @@ def test_ppo_her_counts_as_far_as_meher_went(tmp_path: Path) -> None:
     assert m2a.value == pytest.approx(np.log2(20 / 4))
 
 
-def test_runs_that_are_the_same_do_not_test_targeting(tmp_path: Path) -> None:
+def test_runs_that_are_the_same_do_not_test_targeting(tmp_path):
     for name in ("s_ratio", "targeted"):
         folder = second_paper.write(tmp_path, name, CONDITIONS[:1], levels=S_RATIOS[::2])
     found = {(v.claim, v.fidelity): v for v in evaluate(folder.parent)}

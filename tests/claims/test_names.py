@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory):
     """Experiments that claims are about, small."""
     from tests.analysis import synthetic
 
@@ -68,7 +68,7 @@ def without_names(value: Any) -> Any:
     return None if isinstance(value, str) else value
 
 
-def test_a_renamed_arm_changes_no_verdict(project: Path, tmp_path: Path) -> None:
+def test_a_renamed_arm_changes_no_verdict(project, tmp_path):
     before = next(project.glob("results/tables/*"))
     after = renamed(project, tmp_path)
     verdicts = evaluate(before), evaluate(after)
@@ -79,7 +79,7 @@ def test_a_renamed_arm_changes_no_verdict(project: Path, tmp_path: Path) -> None
         assert without_names(asdict(one)) == without_names(asdict(other)), one.claim
 
 
-def test_every_arm_of_the_published_plan_is_drawn_by_what_it_is() -> None:
+def test_every_arm_of_the_published_plan_is_drawn_by_what_it_is():
     config = load(ROOT / "config.yaml", {"results": "published"})
     plan = Plan.of(config)
     for name in plan.experiments:

@@ -1,7 +1,6 @@
 """The rules, and the claims' entries."""
 
 from collections import defaultdict
-from typing import Any
 
 import pytest
 
@@ -36,7 +35,7 @@ COUNTED = {"n_conditions": 12, "words": {"compared": 5}}
         ("equal", {"within": 0.1}, {"low": -0.11, "high": 0.05}, False),
     ],
 )  # fmt: skip
-def test_each_rule(rule: str, limits: dict[str, Any], found: dict[str, Any], holds: bool) -> None:
+def test_each_rule(rule, limits, found, holds):
     assert RULES[rule].holds(Measured(**{"value": 0.0, "low": 0.0, **found}), **limits) is holds
 
 
@@ -49,13 +48,13 @@ def test_each_rule(rule: str, limits: dict[str, Any], found: dict[str, Any], hol
         ("equal", {"within": 0.1}),
     ],
 )
-def test_without_an_interval_there_is_no_verdict(rule: str, limits: dict[str, Any]) -> None:
+def test_without_an_interval_there_is_no_verdict(rule, limits):
     found = Measured(0.5, n_seeds=4, ahead=12, **COUNTED)
     with pytest.raises(Untested, match="4 seeds, and an interval needs five"):
         RULES[rule].holds(found, **limits)
 
 
-def test_every_entry_is_whole() -> None:
+def test_every_entry_is_whole():
     found = " ".join(dict.fromkeys(name.rstrip("abc") for name in CLAIMS))
     assert found == "P1 P2 P3 P4 P5 P6 P7 P8 M1 M2 M3 M4 M5"
     for claim in CLAIMS.values():

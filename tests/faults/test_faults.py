@@ -28,7 +28,7 @@ pytestmark = pytest.mark.faults
 
 
 @pytest.fixture(scope="session", autouse=True)
-def reaper() -> None:
+def reaper():
     """Adopt the processes that this one's children leave behind."""
     set_child_subreaper = 36
     ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
@@ -49,7 +49,7 @@ def no_orphans(limit: float = 20.0) -> None:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lab]:
+def trained(tmp_path_factory):
     """Each cell, trained without any fault."""
     labs = {}
     for name in SPECS:
@@ -89,7 +89,7 @@ def test_a_cell_survives(kind, turn, trained, tmp_path, record_property):
 
 
 @pytest.fixture(scope="session")
-def replicated(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def replicated(tmp_path_factory):
     """A project that was replicated without any fault."""
 
     def replicate(folder: Path) -> str:

@@ -1,7 +1,5 @@
 """Small tables of every experiment, made the way the workflow makes them."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -27,7 +25,7 @@ def episode(n: int, prey: str = "static") -> Episode:
 
 
 @pytest.fixture(scope="session")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tables(tmp_path_factory):
     """results/tables/laptop: every experiment and the episodes; learning_rate has four seeds."""
     root = tmp_path_factory.mktemp("project")
     for name in synthetic.FIRST_PAPER:

@@ -35,7 +35,7 @@ PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_figure_shows_something_and_says_where_it_is_from(tables: Path) -> None:
+def test_every_figure_shows_something_and_says_where_it_is_from(tables):
     there = specs.names_there(tables)
     assert {FIGURES[name].kind for name in there if name in FIGURES} == {
         "curves", "along", "intervals", "episodes",
@@ -62,7 +62,7 @@ def _seeds(tables: Path, experiment: str, **where: Any) -> list[pd.DataFrame]:
     return [run.dropna(subset=["return_mean"]) for _, run in rows.groupby("seed")]
 
 
-def test_curves_are_medians_and_quartiles_until_half_of_the_runs_have_ended(tables: Path) -> None:
+def test_curves_are_medians_and_quartiles_until_half_of_the_runs_have_ended(tables):
     """Against an interpolation of the seeds' rows by pandas."""
     figure = drawn("ppo_her_fig2", tables)
     assert [ax.get_title() for ax in figure.axes[:2]] == [
@@ -87,7 +87,7 @@ def test_curves_are_medians_and_quartiles_until_half_of_the_runs_have_ended(tabl
         assert all(bundle.get_rasterized() for bundle in bundles)
 
 
-def test_where_a_run_ends_before_the_axis_is_marked_with_the_reason(tables: Path) -> None:
+def test_where_a_run_ends_before_the_axis_is_marked_with_the_reason(tables):
     runs = pd.read_parquet(tables / "algorithms/runs.parquet")
     early = runs[(runs["fidelity"] == "released") & (runs["ended"] == "early")]
     assert len(early)
@@ -97,7 +97,7 @@ def test_where_a_run_ends_before_the_axis_is_marked_with_the_reason(tables: Path
         assert all(ax.get_xscale() == figure.axes[0].get_xscale() for ax in figure.axes)
 
 
-def test_along_shows_means_with_intervals_and_every_condition(tables: Path) -> None:
+def test_along_shows_means_with_intervals_and_every_condition(tables):
     runs = pd.read_parquet(tables / "s_ratio/runs.parquet")
     runs = runs[runs["fidelity"] == "released"]
     ax = drawn("s_ratio_summary", tables).axes[2]
@@ -115,7 +115,7 @@ def test_along_shows_means_with_intervals_and_every_condition(tables: Path) -> N
     assert len([one for one in ax.lines if one.get_linewidth() < 1]) == 2  # conditions
 
 
-def test_m_c_by_condition_is_the_table_s_with_what_never_learns_marked(tables: Path) -> None:
+def test_m_c_by_condition_is_the_table_s_with_what_never_learns_marked(tables):
     view = Tables(tables / "s_ratio", "released")
     table, summary = view.read("m_c.csv"), view.read("summary.csv")
     for ax in drawn("meher_fig3", tables).axes:
@@ -133,7 +133,7 @@ def test_m_c_by_condition_is_the_table_s_with_what_never_learns_marked(tables: P
         np.testing.assert_allclose(np.concatenate([*crosses, []]), lost)
 
 
-def test_intervals_show_every_run_its_mean_and_its_interval(tables: Path) -> None:
+def test_intervals_show_every_run_its_mean_and_its_interval(tables):
     runs = pd.read_parquet(tables / "algorithms/runs.parquet")
     runs = runs[(runs["fidelity"] == "released") & (runs["arm"] == "PPO")]
     ax = drawn("solved_share_algorithms", tables).axes[0]
@@ -155,7 +155,7 @@ def test_intervals_show_every_run_its_mean_and_its_interval(tables: Path) -> Non
     assert ticks == 4 * 4 * 5  # arms, conditions, seeds
 
 
-def test_gains_are_paired_by_seed_with_the_baseline(tables: Path) -> None:
+def test_gains_are_paired_by_seed_with_the_baseline(tables):
     view = Tables(tables / "rarely_moves", "released")
     found = view.runs(measures()["gain"])
     runs = view.read("runs.parquet", ["seed", "success_auc"]).set_index(
@@ -168,7 +168,7 @@ def test_gains_are_paired_by_seed_with_the_baseline(tables: Path) -> None:
         assert row["value"] == pytest.approx(one - other)
 
 
-def test_levels_go_from_light_to_dark_and_many_have_a_bar(tables: Path) -> None:
+def test_levels_go_from_light_to_dark_and_many_have_a_bar(tables):
     figure = drawn("ppo_her_figA2", tables)
     named = labels(figure)[:4]
     assert named == ["r = 0.1", "r = 0.2", "r = 0.5", "r = 1"]
@@ -179,7 +179,7 @@ def test_levels_go_from_light_to_dark_and_many_have_a_bar(tables: Path) -> None:
     assert len({look.colour for look in looks}) == 11
 
 
-def test_final_is_drawn_once_and_in_every_panel(tables: Path) -> None:
+def test_final_is_drawn_once_and_in_every_panel(tables):
     figure = drawn("ppo_her_figA1", tables)
     assert labels(figure)[:5] == ["k = 1", "k = 2", "k = 4", "k = 8", "final"]
     assert len(figure.axes) == 2 * 2 * 2  # strategies, spawns, preys
@@ -195,7 +195,7 @@ def _altered(tables: Path, tmp_path: Path, experiment: str = "algorithms") -> Pa
     return tmp_path / experiment
 
 
-def test_what_is_missing_is_said(tables: Path, tmp_path: Path) -> None:
+def test_what_is_missing_is_said(tables, tmp_path):
     folder = _altered(tables, tmp_path)
     rows = pd.read_parquet(folder / "seed_curves.parquet")
     lost = (rows["arm"] == "SAC") & (rows["condition"] == "apart static")
@@ -217,7 +217,7 @@ def test_what_is_missing_is_said(tables: Path, tmp_path: Path) -> None:
             assert "trains nothing for this figure" in texts(draw.draw_spec(spec, folder))
 
 
-def test_what_was_timed_on_another_processor_is_left_out(tables: Path, tmp_path: Path) -> None:
+def test_what_was_timed_on_another_processor_is_left_out(tables, tmp_path):
     folder = _altered(tables, tmp_path)
     summary = pd.read_csv(folder / "summary.csv", keep_default_na=False)
     summary.loc[summary["arm"] == "SAC", "timed_on"] = "another, 8 runs sharing an axis"
@@ -228,9 +228,7 @@ def test_what_was_timed_on_another_processor_is_left_out(tables: Path, tmp_path:
         assert SAC not in {line.get_color() for line in ax.lines}
 
 
-def test_the_authors_curves_stand_beside_ours(
-    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_authors_curves_stand_beside_ours(tables, tmp_path, monkeypatch):
     theirs = {f"static|random|PPO|64x64|{seed}": [[2048, x, 1, 1], [4096, x, 1, 2]]
               for seed, x in enumerate((0.1, 0.2, 0.4))}  # fmt: skip
     (tmp_path / AUTHORS.parent).mkdir(parents=True)
@@ -275,7 +273,7 @@ def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
      ("two", synthetic.CONDITIONS[:2])],
     ids=GRIDS,
 )  # fmt: skip
-def test_any_experiment_has_figures(grid: str, conditions: Any, tmp_path: Path) -> None:
+def test_any_experiment_has_figures(grid, conditions, tmp_path):
     tables, levels = _own(tmp_path, GRIDS[grid], conditions), GRIDS[grid]
     own = specs.names_for("mine", ["described"])
     assert own == [f"{name}_mine_described" for name in ("curves", "solved_share", "aggregate")]
@@ -291,7 +289,7 @@ def test_any_experiment_has_figures(grid: str, conditions: Any, tmp_path: Path) 
         assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 2 * len(levels)
 
 
-def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
+def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path):
     tables = _own(tmp_path, GRIDS["nothing"], synthetic.CONDITIONS[:2])
     stems = [tmp_path / "out" / f"{name}_mine_described" for name in ("aggregate", "curves")]
     found = []
@@ -321,9 +319,7 @@ def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path: Path) -> None:
         draw.draw_all(stems, {"mine": tables / "mine"}, 2)
 
 
-def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
-    tables: Path, tmp_path: Path
-) -> None:
+def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(tables, tmp_path):
     sums = []
     with matplotlib.rc_context({"font.size": 13.0}):
         before = dict(matplotlib.rcParams)
@@ -339,7 +335,7 @@ def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(
         draw.draw("fig99", tmp_path, tmp_path / "x")
 
 
-def test_names_follow_experiment_and_fidelity() -> None:
+def test_names_follow_experiment_and_fidelity():
     assert specs.names_for("environment", ()) == ["ppo_her_fig1"]
     assert specs.names_for("dimensions", ["described"]) == [
         "ppo_her_figA4_described", "ppo_her_figA5_described",
@@ -352,7 +348,7 @@ def test_names_follow_experiment_and_fidelity() -> None:
     assert used == set(measures())
 
 
-def test_looks_differ_and_names_cover_the_specification() -> None:
+def test_looks_differ_and_names_cover_the_specification():
     looks = {name: look for _, name, look in style.METHODS}
     told = {(look.colour, str(look.line), str(look.marker)): name for name, look in looks.items()}
     assert set(looks) - set(told.values()) == {"PPO-HER"}  # as DDPG + HER, on tasks of its own
@@ -366,7 +362,7 @@ def test_looks_differ_and_names_cover_the_specification() -> None:
     )
 
 
-def test_who_had_less_is_said() -> None:
+def test_who_had_less_is_said():
     def entry(arm: str, seeds: int, steps: int, condition: str) -> dict[str, Any]:
         return {"arm": arm, "seeds": seeds, "steps": steps, "condition": condition, "level": {},
                 "cell": f"{arm} {condition}", "fidelity": "released"}  # fmt: skip
@@ -382,7 +378,7 @@ def test_who_had_less_is_said() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_panels_of_episodes_do_not_touch(n: int, tables: Path) -> None:
+def test_panels_of_episodes_do_not_touch(n, tables):
     walk = np.linspace(0.0, 6.0, 22)[:, None] * np.ones(n)
     episodes = [Episode(walk, walk - 9, 10.0, 1.0, "random_direction") for _ in range(4)]
     with style.styled():

@@ -19,7 +19,7 @@ assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stoppe
 """
 
 
-def test_sigterm_stops_it(tmp_path: Path) -> None:
+def test_sigterm_stops_it(tmp_path):
     command = [sys.executable, "-c", CODE, str(ROOT / "config.yaml")]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr

@@ -24,9 +24,8 @@ from hindsight.pipeline.publish import (
     result_of,
     write_policy,
 )
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config, parse
+from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, parse
 from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
@@ -39,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+def config(tmp_path, monkeypatch):
     """A configuration of two of the published cells, in an empty folder."""
     values = configuration.values() | {"preset": "large"}
     narrowed = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
@@ -64,7 +63,7 @@ def entries() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_cells_no_longer_planned_go_once_all_planned_ones_exist(config: Config) -> None:
+def test_cells_no_longer_planned_go_once_all_planned_ones_exist(config):
     first, second = Plan.of(config).cells
     stranger = next((ROOT / PUBLISHED / "cells").rglob("dqn-*.parquet"))
     name = str(stranger.relative_to(ROOT / PUBLISHED / "cells").with_suffix(""))
@@ -77,17 +76,12 @@ def test_cells_no_longer_planned_go_once_all_planned_ones_exist(config: Config) 
     put(second)
     told = list(publish(config))
     gone = f"removed: cells/{name}.parquet, which is no longer in the plan"
-    assert told == [
-        gone,
-        f"{MANIFEST}: 2 files",
-    ]
+    assert told == [gone, f"{MANIFEST}: 2 files"]
     assert not old.exists()
     assert set(entries()) == {f"cells/{name}.parquet" for name in (first, second)}
 
 
-def test_each_file_has_its_commit_and_versions(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_file_has_its_commit_and_versions(config, monkeypatch):
     """What was published before keeps its entry."""
     first, second = Plan.of(config).cells
     Path("requirements.lock").write_text("numpy==1\n")
@@ -103,7 +97,7 @@ def test_each_file_has_its_commit_and_versions(
     assert [entry["commit"] for entry in entries().values()] == ["first", "second"]
 
 
-def test_the_newest_training_counts(tmp_path: Path) -> None:
+def test_the_newest_training_counts(tmp_path):
     folder = tmp_path / "cells" / "a"
     folder.mkdir(parents=True)
     for age, code in enumerate(("-0123456789ab", "-ba9876543210")):
@@ -114,7 +108,7 @@ def test_the_newest_training_counts(tmp_path: Path) -> None:
     assert newest(tmp_path, "b/none") is None
 
 
-def test_unused_columns_are_left_out(config: Config) -> None:
+def test_unused_columns_are_left_out(config):
     first, *_ = Plan.of(config).cells
     trained = put(first)
     list(publish(config))
@@ -122,7 +116,7 @@ def test_unused_columns_are_left_out(config: Config) -> None:
     assert is_whole(ships) and set(ships.column_names) <= set(pq.read_table(trained).column_names)
 
 
-def test_a_damaged_cell_is_refused(config: Config) -> None:
+def test_a_damaged_cell_is_refused(config):
     first, *_ = Plan.of(config).cells
     trained = put(first)
     trained.write_bytes(trained.read_bytes()[:-9])
@@ -132,7 +126,7 @@ def test_a_damaged_cell_is_refused(config: Config) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cell", "policy", "episodes", "stranger"])
-def test_files_that_stay_are_verified_first(config: Config, kind: str) -> None:
+def test_files_that_stay_are_verified_first(config, kind):
     """A manifest never vouches for damage, nor for a file that it has not seen."""
     first, second = Plan.of(config).cells
     trained = [put(name) for name in (first, second)]
@@ -170,7 +164,7 @@ def test_files_that_stay_are_verified_first(config: Config, kind: str) -> None:
         list(publish(config))
 
 
-def test_a_damaged_manifest(config: Config) -> None:
+def test_a_damaged_manifest(config):
     PUBLISHED.mkdir(parents=True)
     MANIFEST.write_text('{"cells/a/one.parquet": 3}')
     with pytest.raises(FileError, match="cannot be read as a manifest"):
@@ -180,7 +174,7 @@ def test_a_damaged_manifest(config: Config) -> None:
 # --- policies -------------------------------------------------------------------------------------
 
 
-def test_the_run_in_the_middle() -> None:
+def test_the_run_in_the_middle():
     def runs(*returns: float) -> pd.DataFrame:
         seeds = range(len(returns))
         return pd.DataFrame({
@@ -193,7 +187,7 @@ def test_the_run_in_the_middle() -> None:
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, CellSpec]:
+def small(tmp_path, monkeypatch):
     """A project whose results are one small cell, which is trained; its configuration and cell."""
     monkeypatch.chdir(tmp_path)
     values = configuration.values()
@@ -210,7 +204,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, Cell
     return config, spec
 
 
-def test_the_middle_runs_policy_ships_with_its_cell(small: tuple[Config, CellSpec]) -> None:
+def test_the_middle_runs_policy_ships_with_its_cell(small):
     config, spec = small
     list(publish(config))
     path = PUBLISHED / "policies" / f"{spec.name}.pt"
@@ -223,7 +217,7 @@ def test_the_middle_runs_policy_ships_with_its_cell(small: tuple[Config, CellSpe
     assert evaluate_policy(path, n_episodes=3).returns.shape == (3,)
 
 
-def test_the_manifest_vouches_for_a_policy(small: tuple[Config, CellSpec]) -> None:
+def test_the_manifest_vouches_for_a_policy(small):
     """Another file in its place is not used; the policy of other curves is removed."""
     config, spec = small
     list(publish(config))
@@ -243,7 +237,7 @@ def test_the_manifest_vouches_for_a_policy(small: tuple[Config, CellSpec]) -> No
     assert not path.exists() and f"policies/{spec.name}.pt" not in entries()
 
 
-def test_publishing_the_policy_of_a_cell_of_no_experiment(small: tuple[Config, CellSpec]) -> None:
+def test_publishing_the_policy_of_a_cell_of_no_experiment(small):
     """One that `hindsight train` trained; only the policy is published."""
     config, spec = small
     list(publish(config))

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-import pytest
-
 from hindsight.pipeline.project import Project
 from hindsight.pipeline.replicate import minutes_left, what_comes
 from hindsight.specs.config import load
@@ -19,7 +17,7 @@ def test_the_time_left_is_what_the_rest_takes_at_the_pace_so_far():
     assert minutes_left(elapsed=5.0, done=1.0, left=150.0) == 0.0
 
 
-def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_begins_by_saying_what_comes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     project = Project.of(load(CONFIG, {"preset": "smoke"}))
@@ -34,6 +32,6 @@ def test_it_begins_by_saying_what_comes(tmp_path: Path, monkeypatch: pytest.Monk
     assert "on 4 of" in list(what_comes(project, "all"))[1]
 
 
-def test_published_results_are_drawn_byte_for_byte(tmp_path: Path) -> None:
+def test_published_results_are_drawn_byte_for_byte(tmp_path):
     told = list(what_comes(Project.of(load(CONFIG, {"results": "published"})), "all"))
     assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]

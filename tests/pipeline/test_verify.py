@@ -27,7 +27,7 @@ def changed(spec: CellSpec, section: str, **keys: object) -> CellSpec:
 
 
 @pytest.fixture(scope="module")
-def one_that_holds() -> tuple[str, CellSpec]:
+def one_that_holds():
     """A cell of PPO-HER as released in predator-prey, which today's code makes again."""
     name, spec = next(
         (name, spec)

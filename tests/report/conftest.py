@@ -64,7 +64,7 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(tmp_path_factory):
     """Four experiments, two of each paper; one planned cell was never trained."""
     root = tmp_path_factory.mktemp("project")
     conditions = [("random", "static"), ("apart", "repel")]

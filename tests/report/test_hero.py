@@ -1,7 +1,5 @@
 """The first figure counts the runs that have learned, and its title says how many."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +13,7 @@ from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experim
 CONDITIONS = [("random", "static"), ("apart", "repel")]
 
 
-def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path: Path) -> None:
+def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
     """Of PPO's ten runs four learn, in their third rollout; of the others nine and all."""
     learn = dict(zip(FIGURES[HERO].arms, (2, 4.5, 5), strict=True))
 
@@ -40,7 +38,7 @@ def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path: Path)
         assert set(x[1:-1]) == {3 * N_STEPS} and x[-1] == 20 * N_STEPS and y[0] == 0.0
 
 
-def test_where_nothing_of_it_was_trained_it_says_so(tmp_path: Path) -> None:
+def test_where_nothing_of_it_was_trained_it_says_so(tmp_path):
     plan = write_experiment(
         tmp_path, "recipe", arms=["failed"], conditions=CONDITIONS, levels=[{}],
         fidelities=("described",), seeds=5, iterations=4, curve_of=lambda *_: constant(0.5),

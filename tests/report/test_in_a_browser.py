@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.browser import probed
-from tests.report.conftest import Project, policy
+from tests.report.conftest import policy
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +23,7 @@ def axe() -> Path:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_accessibility_checker_finds_nothing(
-    project: Project, tmp_path: Path, dark: bool
-) -> None:
+def test_the_accessibility_checker_finds_nothing(project, tmp_path, dark):
     page = project.html.replace(policy(project.html), "").replace(
         "</head>", f"<script>{axe().read_text()}</script></head>", 1
     )
@@ -54,7 +52,7 @@ def framed(html: str, tmp_path: Path, size: tuple[int, int], question: str) -> A
 
 
 @pytest.mark.parametrize("wide", [360, 1600])
-def test_nothing_is_wider_than_the_window(project: Project, tmp_path: Path, wide: int) -> None:
+def test_nothing_is_wider_than_the_window(project, tmp_path, wide):
     question = """
       for (const d of page.querySelectorAll("details")) d.open = true;
       return [page.documentElement.clientWidth, page.documentElement.scrollWidth];"""
@@ -63,9 +61,7 @@ def test_nothing_is_wider_than_the_window(project: Project, tmp_path: Path, wide
 
 
 @pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
-def test_the_first_screen_holds_the_answer(
-    project: Project, tmp_path: Path, size: tuple[int, int]
-) -> None:
+def test_the_first_screen_holds_the_answer(project, tmp_path, size):
     question = """
       await page.querySelector("#answer img").decode();
       const shown = [...page.querySelectorAll("#answer li, #answer img")];
@@ -78,7 +74,7 @@ def test_the_first_screen_holds_the_answer(
         assert box["width"] > 300 and box["height"] > 30, (name, box)
 
 
-def test_the_page_s_policy_lets_no_script_run(project: Project, tmp_path: Path) -> None:
+def test_the_page_s_policy_lets_no_script_run(project, tmp_path):
     """But its own style and pictures are shown."""
     html = project.html.replace("</head>", '<script>document.title = "ran"</script></head>', 1)
     question = """

@@ -27,7 +27,6 @@ from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
 from tests.analysis.synthetic import summarise, write_experiment
 from tests.analysis.test_cells import rewrite
-from tests.report.conftest import Project
 
 
 def built(
@@ -63,7 +62,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_html_loads_nothing_and_its_links_lead_somewhere(project: Project) -> None:
+def test_html_loads_nothing_and_its_links_lead_somewhere(project):
     tags = Tags(project.html)
     assert not tags.open
     page = project.root / "figures/laptop"
@@ -83,7 +82,7 @@ def test_html_loads_nothing_and_its_links_lead_somewhere(project: Project) -> No
     assert "@import" not in style and "url(" not in style
 
 
-def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
+def test_every_image_is_embedded_whole_and_described(project):
     every = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
     hero, film, *images = every
     assert str(hero["alt"]).startswith(f"{HERO}: ") and str(film["src"]).startswith(
@@ -114,7 +113,7 @@ def test_every_image_is_embedded_whole_and_described(project: Project) -> None:
         assert len(str(image["alt"])) > 40
 
 
-def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project: Project) -> None:
+def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project):
     claims = read_claims(project.root / "results/tables/laptop/claims.json")
     assert claims
     html = re.sub(r"src=\"data:[^\"]*\"", "", project.html)
@@ -132,7 +131,7 @@ def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project: Proj
             assert f"{MARKS[row['verdict']]} <strong>{row['verdict']}</strong>" in html
 
 
-def test_every_link_of_the_scoreboard_leads_somewhere(project: Project) -> None:
+def test_every_link_of_the_scoreboard_leads_somewhere(project):
     pages = [project.root / "REPLICATION.md", *(project.root / "results/appendix").glob("*.md")]
     for page in pages:
         links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
@@ -147,14 +146,14 @@ def test_every_link_of_the_scoreboard_leads_somewhere(project: Project) -> None:
             assert place == "" or place in places, link
 
 
-def test_scoreboard_in_another_folder_links_from_there(project: Project) -> None:
+def test_scoreboard_in_another_folder_links_from_there(project):
     page = project.root / "figures/laptop/REPLICATION.md"
     built(project.root, page.with_name("again.html"), page, page.with_name("appendix"))
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     assert links and all((page.parent / link).exists() for link in links)
 
 
-def test_production_and_what_is_missing_are_told_on_both_pages(project: Project) -> None:
+def test_production_and_what_is_missing_are_told_on_both_pages(project):
     """Verdicts that need the missing cell say so: without it they would compare other things."""
     name = project.missing.removeprefix("results/cells/").removesuffix(".parquet")
     for page in (project.html, project.everything):
@@ -164,9 +163,7 @@ def test_production_and_what_is_missing_are_told_on_both_pages(project: Project)
     assert f"- `{project.missing}`" in project.markdown and "20\u00a0480" in project.html
 
 
-def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
-    project: Project, tmp_path: Path
-) -> None:
+def test_a_figure_left_of_an_experiment_without_results_is_not_shown(project, tmp_path):
     root = shutil.copytree(project.root, tmp_path / "copy")
     tables, figures = root / "results/tables/laptop", root / "figures/laptop"
     name = "meher_fig6_described"
@@ -182,8 +179,8 @@ def test_a_figure_left_of_an_experiment_without_results_is_not_shown(
 
 
 def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_both_pages(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     plan = write_experiment(
         tmp_path, "mine", arms=["PPO", "my arm"], levels=[{}], conditions=[("random", "static")],
         fidelities=("described",), seeds=5, iterations=4,
@@ -204,7 +201,7 @@ def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_
         assert "aggregate_mine.png" not in text and "aggregate_mine:" not in text
 
 
-def test_a_folder_without_plans_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_plans_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no experiment's plan\.json"):
         build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md", tmp_path)
 
@@ -212,7 +209,7 @@ def test_a_folder_without_plans_is_refused(tmp_path: Path) -> None:
 MARKED = "*a* _b_ __c__ `d` [e](http://f) ![g](http://h) <b>i</b> &lt; ~~j~~ k|l m_n [95 %] $o$ \\*"
 
 
-def test_what_is_shown_in_markdown_is_shown_as_it_is() -> None:
+def test_what_is_shown_in_markdown_is_shown_as_it_is():
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     page = parser.render(f"### {as_text(MARKED)}\n\n| {as_text(MARKED)} |\n|---|\n")
     for tag in ("h3", "th"):
@@ -221,9 +218,7 @@ def test_what_is_shown_in_markdown_is_shown_as_it_is() -> None:
     assert as_text("M_c at S > 0.5 [0.1, 0.2]\n(a < b)") == "M_c at S > 0.5 [0.1, 0.2] (a < b)"
 
 
-def test_names_and_processors_are_escaped_in_the_scoreboard(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch):
     monkeypatch.chdir(project.root)
     report = gather(Path("results/tables/laptop"), Path("figures/laptop"))
     chapters = [replace(c, title="[t](http://t)", published_as="*p*") for c in report.chapters]
@@ -240,7 +235,7 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(
     assert "<em>p" not in page and "<i>y" not in page
 
 
-def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project: Project) -> None:
+def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project):
     repository = Path(__file__).parents[2] / "REPLICATION.md"
     text = repository.read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
@@ -252,7 +247,7 @@ def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project: Project) -> None
     assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
 
 
-def test_pages_of_experiments_that_are_no_more_are_removed(project: Project) -> None:
+def test_pages_of_experiments_that_are_no_more_are_removed(project):
     folder = project.root / "results/appendix"
     assert set(project.appendix) == {
         "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
@@ -264,9 +259,7 @@ def test_pages_of_experiments_that_are_no_more_are_removed(project: Project) -> 
     assert not (folder / "gone.md").exists() and (folder / "s_ratio.md").exists()
 
 
-def test_runs_that_diverged_are_named_under_figures_and_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeypatch):
     """The cell of one arm holds a run that ended without numbers."""
     plan = write_experiment(
         tmp_path, "algorithms", conditions=[("random", "static")], fidelities=("released",),
@@ -309,9 +302,7 @@ def diverge(path: Path, seed: int, after: int) -> int:
     return end
 
 
-def test_commit_and_versions_are_those_of_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_and_versions_are_those_of_the_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert repository.commit() == repository.lock_sum() == ""

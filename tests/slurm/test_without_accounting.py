@@ -59,8 +59,7 @@ def stories(make_project):
             "jobs": pool.submit(jobs_that_end_early, make_project(arms(40, 41, 42, 43))),
             "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
             "disk": pool.submit(
-                a_full_disk,
-                make_project(arms(1, steps=5120, preys=("static", "repel"))),
+                a_full_disk, make_project(arms(1, steps=5120, preys=("static", "repel")))
             ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke(SOME))),
