@@ -2,8 +2,7 @@
 experiments.
 
 `write_cell` writes one results file from a function of the training step; `write_experiment` writes
-the cells and the plan of an experiment; for those of the first paper it knows levels, and learning
-curves that look like the paper's.
+the cells and the plan of an experiment, by default with learning curves that look like the papers'.
 """
 
 from __future__ import annotations
@@ -191,30 +190,27 @@ def write_cell(
     return path
 
 
-def difficulty(level: dict[str, Any], spawn: str, prey: str) -> float:
-    """How hard a condition is, about 0 (easy) to 3 (hard): spawn, prey and what varies."""
-    prey_hardness = dict(zip(PREYS, (0.0, 0.2, 0.1, 0.8, 1.0, 0.6), strict=True))
-    value = prey_hardness[prey] + (0.3 if spawn == "random" else 0.0)
-    value += 0.6 * np.log2(1.0 / level.get("interception_distance", 1.0))
-    value += 0.4 * (level.get("grid_size", 10.0) / 10.0 - 1.0)
-    value += 0.4 * (level.get("n_dims", 3) - 3)
-    value += 0.8 * abs(np.log10(level.get("learning_rate", 3e-4) / 3e-4))
-    return float(max(0.0, value + 0.1 * np.log2(level.get("k", 1))))
-
-
-def learning_curve(arm: str, hardness: float, iterations: int) -> CurveFunction:
-    """A noisy sigmoid in the step; arms with hindsight learn sooner and lose less to difficulty."""
-    with_hindsight = "HER" in arm
-
-    def curve(seed: int, env_steps: Array) -> Array:
-        rng = np.random.default_rng([seed, int(1000 * hardness), len(arm)])
-        start = (0.15 if with_hindsight else 0.3) + (0.12 if with_hindsight else 0.3) * hardness
-        middle = (start + 0.08 * rng.standard_normal()) * iterations * N_STEPS
-        top = 1.02 if with_hindsight or rng.random() > 0.3 * hardness else 0.15
-        rise = top / (1.0 + np.exp(-(env_steps - middle) / (0.05 * iterations * N_STEPS)))
-        return np.round(np.clip(rise + 0.02 * rng.standard_normal(env_steps.shape), 0.0, 1.0), 2)
-
-    return curve
+def success_of(
+    arm: str, level: dict[str, Any], spawn: str, prey: str, seed: int, part: Array
+) -> Array:
+    """Success rate by the part of the budget: rises, and then falls a little."""
+    hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
+    hard += (
+        0.4 * (spawn == "random")
+        + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
+        + 0.4 * (arm == "PPO-HER, moved only")
+    )
+    hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
+    hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
+    hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)
+    rng = np.random.default_rng([seed, *map(ord, f"{arm}{level}{spawn}{prey}")])
+    middle = 0.12 + 0.16 * hard + 0.04 * rng.standard_normal()
+    top = 0.99 if rng.random() > 0.15 * hard else 0.2
+    fall = rng.random() * (0.25 if arm in ("PPO-HER", "PPO-HER-2-PPO") else 0.1)
+    rise = top / (1.0 + np.exp(-(part - middle) / 0.04))
+    noise = np.random.default_rng(seed).standard_normal(1000)[np.round(part * 500).astype(int)]
+    value = rise - fall * np.clip(part - 2.0 * middle, 0.0, None) + 0.015 * noise
+    return np.round(np.clip(value, 0.0, 1.0), 2)
 
 
 @functools.cache
@@ -285,6 +281,11 @@ def write_experiment(
     """
     arms = arms or (("PPO-HER",) if name == "her_strategy" else ("PPO", "PPO-HER"))
     levels = levels_of(name) if levels is None else levels
+    budget = iterations * N_STEPS
+
+    def default(*where: Any) -> CurveFunction:
+        return lambda seed, steps: success_of(*where, seed, steps / budget)
+
     entries = []
     for fidelity, arm, level, (spawn, prey) in itertools.product(
         fidelities, arms, levels, tuple(conditions)
@@ -297,11 +298,7 @@ def write_experiment(
         values = [str(v) for key, v in level.items() if not (one_copy and key == "k")]
         words = "-".join([arm.lower(), shared, *values])
         cell = f"results/cells/{name}-{spawn}-{prey}/{words}.parquet"
-        curve = (
-            curve_of(arm, level, spawn, prey)
-            if curve_of
-            else learning_curve(arm, difficulty(level, spawn, prey), iterations)
-        )
+        curve = curve_of(arm, level, spawn, prey) if curve_of else default(arm, level, spawn, prey)
         more = more_of(arm, level, spawn, prey) if more_of else {}
         if not (root / cell).exists():
             place = {"environment.spawn": spawn or "random", "environment.prey": prey}

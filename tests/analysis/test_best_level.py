@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hindsight.analysis import best_level as module
-from hindsight.analysis.best_level import lean, resampled_medians, score
+from hindsight.analysis.best_level import Scores, best_of, lean, resampled_medians, score
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
@@ -160,6 +160,17 @@ def test_only_s_ratios_lean(tmp_path):
     )  # fmt: skip
     assert tables["best_level.csv"][["lean", "lean_low", "lean_high"]].isna().all().all()
     assert tables["best_level.csv"]["best_level"].notna().all()
+
+
+def test_the_bounds_of_the_best_level_are_levels():
+    # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
+    replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
+    replicates[:25, 0] = 0.9
+    replicates[25:50, 2] = 0.9
+    m_c = np.array([0.1, 0.5, 0.2])
+    scores = Scores({"fidelity": "released"}, "s_ratio", (0.0, 0.5, 1.0), m_c, replicates, 8)
+    found = best_of([scores], is_s_ratio=True)
+    assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)
 
 
 def test_lean_by_hand():

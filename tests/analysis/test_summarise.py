@@ -87,6 +87,14 @@ def test_summary_of_known_curves(known):
     assert her["time_to_learn_minutes"] == pytest.approx(8 * minute, rel=1e-6)
 
 
+def test_runs_of_known_curves(known):
+    row = one(known["runs.parquet"], arm="PPO-HER", prey="static", seed=4)
+    assert row["solve_step"] == row["perfect_step"] == 7 * N_STEPS
+    # 1.3 x 7 = 9.1: the run ends with its tenth rollout, and its value is carried forward.
+    assert row["end_step"] == 10 * N_STEPS
+    assert row["auc"] == pytest.approx(14 / 20)
+
+
 def test_seed_curves_end_where_the_run_ends(known):
     curves = known["seed_curves.parquet"].query("arm == 'PPO-HER' and prey == 'static'")
     ends = curves.groupby("seed")["env_steps"].max() / N_STEPS

@@ -44,18 +44,15 @@ def write(
                   and level["learning_rate"] > 3e-5]  # fmt: skip
     budget = iterations * synthetic.N_STEPS
 
-    def curve(arm: str, level: Level, spawn: str, prey: str) -> synthetic.CurveFunction:
-        return lambda seed, steps: _success(arm, level, spawn, prey, seed, steps / budget)
-
     def more(arm: str, level: Level, spawn: str, prey: str) -> dict[str, Any]:
         def switch(seed: int) -> int | None:
             grid = synthetic.N_STEPS * np.arange(1, iterations + 1)
-            success = _success(arm, level, spawn, prey, seed, grid / budget)
+            success = synthetic.success_of(arm, level, spawn, prey, seed, grid / budget)
             above = np.flatnonzero(success >= level.get("until_success", 0.5))
             return int(grid[above[0]]) if above.size and arm in SWITCHED else None
 
         def extra(seed: int, steps: Array) -> dict[str, Array]:
-            success = _success(arm, level, spawn, prey, seed, steps / budget)
+            success = synthetic.success_of(arm, level, spawn, prey, seed, steps / budget)
             off = switch(seed)
             hindsight = np.full(steps.shape, arm != PPO) & (steps <= (off or np.inf))
             return _columns(level, success, steps, hindsight)
@@ -65,8 +62,7 @@ def write(
 
     plan_path = synthetic.write_experiment(
         root, name, arms=synthetic.arms_of(name), levels=levels, conditions=conditions, seeds=seeds,
-        iterations=iterations, curve_of=curve, more_of=more,
-        fidelities=fidelities,
+        iterations=iterations, more_of=more, fidelities=fidelities,
     )  # fmt: skip
     plan = json.loads(plan_path.read_text())
     for entry in plan["entries"]:
@@ -77,29 +73,6 @@ def write(
     plan_path.write_text(json.dumps(plan))
     synthetic.summarise(plan_path, root)
     return plan_path.parent
-
-
-def _success(
-    arm: str, level: Level, spawn: str, prey: str, seed: int, part: Array
-) -> NDArray[np.float64]:
-    """Success rate by the part of the budget: rises, and then falls a little."""
-    hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
-    hard += (
-        0.4 * (spawn == "random")
-        + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
-        + 0.4 * (arm == "PPO-HER, moved only")
-    )
-    hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
-    hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
-    hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)
-    rng = np.random.default_rng([seed, *map(ord, f"{arm}{level}{spawn}{prey}")])
-    middle = 0.12 + 0.16 * hard + 0.04 * rng.standard_normal()
-    top = 0.99 if rng.random() > 0.15 * hard else 0.2
-    fall = rng.random() * (0.25 if arm in (HER, "PPO-HER-2-PPO") else 0.1)
-    rise = top / (1.0 + np.exp(-(part - middle) / 0.04))
-    noise = np.random.default_rng(seed).standard_normal(1000)[np.round(part * 500).astype(int)]
-    value = rise - fall * np.clip(part - 2.0 * middle, 0.0, None) + 0.015 * noise
-    return np.round(np.clip(value, 0.0, 1.0), 2)
 
 
 def _columns(

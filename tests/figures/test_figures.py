@@ -335,12 +335,7 @@ def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(tables,
         draw.draw("fig99", tmp_path, tmp_path / "x")
 
 
-def test_names_follow_experiment_and_fidelity():
-    assert specs.names_for("environment", ()) == ["ppo_her_fig1"]
-    assert specs.names_for("dimensions", ["described"]) == [
-        "ppo_her_figA4_described", "ppo_her_figA5_described",
-    ]  # fmt: skip
-    assert specs.names_for("fetch_rollout", ["released"]) == []
+def test_figures_are_of_experiments_and_use_every_measure():
     config = configuration.values()
     known = {*config["experiments"], "environment"}
     assert {spec.experiment for spec in FIGURES.values()} <= known

@@ -3,7 +3,6 @@ planned are removed once all planned ones exist.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from hindsight.io import repository
 from hindsight.io.checksums import about, file_sha256, is_whole
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import (
-    middle_run,
     newest,
     policies_of,
     publish,
@@ -97,17 +95,6 @@ def test_each_file_has_its_commit_and_versions(config, monkeypatch):
     assert [entry["commit"] for entry in entries().values()] == ["first", "second"]
 
 
-def test_the_newest_training_counts(tmp_path):
-    folder = tmp_path / "cells" / "a"
-    folder.mkdir(parents=True)
-    for age, code in enumerate(("-0123456789ab", "-ba9876543210")):
-        (folder / f"one-0123456789{code}.parquet").touch()
-        os.utime(folder / f"one-0123456789{code}.parquet", (1000 - age, 1000 - age))
-    found = newest(tmp_path, "a/one-0123456789")
-    assert found is not None and found.stem.endswith("0123456789ab")
-    assert newest(tmp_path, "b/none") is None
-
-
 def test_unused_columns_are_left_out(config):
     first, *_ = Plan.of(config).cells
     trained = put(first)
@@ -172,18 +159,6 @@ def test_a_damaged_manifest(config):
 
 
 # --- policies -------------------------------------------------------------------------------------
-
-
-def test_the_run_in_the_middle():
-    def runs(*returns: float) -> pd.DataFrame:
-        seeds = range(len(returns))
-        return pd.DataFrame({
-            "final_evaluation_return": returns, "final_evaluation_success": 0.0, "seed": seeds,
-        })  # fmt: skip
-
-    assert middle_run(runs(0.1, 0.9, 0.5))["seed"] == 2
-    assert middle_run(runs(0.1, 0.9, 0.5, 0.6))["seed"] == 2
-    assert middle_run(runs(0.3, 0.3, 0.3, 0.3))["seed"] == 1
 
 
 @pytest.fixture

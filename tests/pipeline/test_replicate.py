@@ -4,17 +4,11 @@ import os
 from pathlib import Path
 
 from hindsight.pipeline.project import Project
-from hindsight.pipeline.replicate import minutes_left, what_comes
+from hindsight.pipeline.replicate import what_comes
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
-
-
-def test_the_time_left_is_what_the_rest_takes_at_the_pace_so_far():
-    assert minutes_left(elapsed=600.0, done=50.0, left=150.0) == 30.0
-    assert minutes_left(elapsed=600.0, done=0.0, left=150.0) == 0.0
-    assert minutes_left(elapsed=5.0, done=1.0, left=150.0) == 0.0
 
 
 def test_it_begins_by_saying_what_comes(tmp_path, monkeypatch):

@@ -113,18 +113,12 @@ def test_every_image_is_embedded_whole_and_described(project):
         assert len(str(image["alt"])) > 40
 
 
-def test_every_verdict_is_on_both_pages_in_words_and_with_its_mark(project):
+def test_every_verdict_is_on_the_page_in_words_and_with_its_mark(project):
     claims = read_claims(project.root / "results/tables/laptop/claims.json")
     assert claims
     html = re.sub(r"src=\"data:[^\"]*\"", "", project.html)
     for claim in claims:
         assert set(claim.verdicts) == {"released", "described"}
-        line = next(
-            x for x in project.markdown.splitlines() if x.startswith(f"| {claim.claim.id} |")
-        )
-        for row in claim.verdicts.values():
-            assert f"{MARKS[row['verdict']]} {row['verdict']}" in line
-        assert claim.claim.sentence in project.markdown
         assert re.search(rf'<h3 id="{claim.claim.id.lower()}-[^"]*">{claim.claim.id}:', html)
         assert f'<h3 id="{claim.claim.id.lower()}">' in html  # its rule and numbers
         for row in claim.verdicts.values():
