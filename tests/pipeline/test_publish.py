@@ -3,6 +3,7 @@ planned are removed once all planned ones exist.
 """
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -95,6 +96,16 @@ def test_each_file_has_its_commit_and_versions(config, monkeypatch):
     assert [entry["commit"] for entry in entries().values()] == ["first", "second"]
 
 
+def test_the_newest_training_counts(config):
+    first, *_ = Plan.of(config).cells
+    later = put(first)
+    older = later.with_name(f"{later.stem[:-12]}0123456789ab.parquet")
+    shutil.copy(later, older)
+    os.utime(older, (1000, 1000))
+    assert newest(TRAINED, first) == later
+    assert newest(TRAINED, "b/none") is None
+
+
 def test_unused_columns_are_left_out(config):
     first, *_ = Plan.of(config).cells
     trained = put(first)
@@ -167,7 +178,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = configuration.values()
     values["presets"]["large"] |= {
-        "hidden": [8], "n_steps": 64, "steps": 320, "seeds": 3,
+        "hidden": [8], "n_steps": 64, "steps": 320, "seeds": 4,
         "evaluation": {"points": 2, "episodes": 10},
         "select": {"algorithms": {"spawns": ["random"], "preys": ["attract"],
                                   "fidelities": ["described"]}},
@@ -186,6 +197,7 @@ def test_the_middle_runs_policy_ships_with_its_cell(small):
     rows = pd.read_parquet(PUBLISHED / "cells" / f"{spec.name}.parquet")
     last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
     result = result_of(path)
+    # Of the two in the middle, the worse one.
     assert result["return_mean"] == np.sort(last)[1]
     assert result["which"].startswith(f"run {last.sort_values(kind='stable').index[1]}, in the mid")
     assert entries()[f"policies/{spec.name}.pt"]["sha256"] == file_sha256(path)
