@@ -72,31 +72,25 @@ def test_evaluate_prints_return_and_success(trained):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["train", "hidden=64,x"], "algorithm.hidden.1: 'x'"),
-        (
-            ["train", "fidelity=released", "--her", "final", "inside=0.98"],
-            "error: inside=0.98 has no effect with strategy final, fidelity released",
-        ),
-        (
-            ["train", "--env", "PointReach-v0", "prey=repel", "n_dims=5"],
-            "error: prey=repel: unknown option 'prey'; PointReach-v0 has action_scale",
-        ),
-        (["train", "--her", "none", "k=4"], "k=4: 'k' needs hindsight: set a strategy (her)"),
-        (["train", "PPO"], "error: 'PPO' is not key=value"),
-        (["train", "fidelity=released"], "fidelity has no effect here"),
-        (
-            ["train", "--algorithm", "sac", "--env", "PointReach-v0", "fidelity=described"],
-            "fidelity has no effect here",
-        ),
-        (["train", "--workers", "2"], "--workers has no effect on PredatorPrey-v0"),
-        (["train", "prey=static", "prey=repel"], "prey is given twice"),
-        (["train", "--her", "final", "strategy=future"], "strategy is not a key here; use --her"),
-        (["plan"], "there is no config.yaml here: the replication runs in a clone"),
-        (["cell", "none.json"], "none.json"),
+        ("train hidden=64,x", "algorithm.hidden.1: 'x'"),
+        ("train fidelity=released --her final inside=0.98",
+         "error: inside=0.98 has no effect with strategy final, fidelity released"),
+        ("train --env PointReach-v0 prey=repel n_dims=5",
+         "error: prey=repel: unknown option 'prey'; PointReach-v0 has action_scale"),
+        ("train --her none k=4", "k=4: 'k' needs hindsight: set a strategy (her)"),
+        ("train PPO", "error: 'PPO' is not key=value"),
+        ("train fidelity=released", "fidelity has no effect here"),
+        ("train --algorithm sac --env PointReach-v0 fidelity=described",
+         "fidelity has no effect here"),
+        ("train --workers 2", "--workers has no effect on PredatorPrey-v0"),
+        ("train prey=static prey=repel", "prey is given twice"),
+        ("train --her final strategy=future", "strategy is not a key here; use --her"),
+        ("plan", "there is no config.yaml here: the replication runs in a clone"),
+        ("cell none.json", "none.json"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_reported_in_one_sentence(tmp_path, arguments, named):
-    result = hindsight(*arguments, cwd=tmp_path)
+    result = hindsight(*arguments.split(), cwd=tmp_path)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ") and named in line

@@ -14,7 +14,6 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.plan import read_spec, spec_path
-from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import save
 from hindsight.training.policies import initial_row
 from hindsight.training.watch import read_policy
@@ -81,16 +80,6 @@ def test_a_policy_imports_only_what_the_user_names(policy, module, command):
     assert other.returncode == 1 and not imported() and len(other.stderr.splitlines()) == 1
     named = run("--env", f"{module}:{module}-v0")
     assert named.returncode == 0 and imported(), named.stderr
-
-
-def test_a_python_program_must_name_it_too(policy, module):
-    with pytest.raises(FileError, match="a file does not decide what is imported"):
-        evaluate_policy(policy)
-    with pytest.raises(FileError, match="a file does not decide what is imported"):
-        read_policy(policy, 0)
-    assert not imported()
-    assert evaluate_policy(policy, f"{module}:{module}-v0", 2).length_mean == 3
-    assert imported()
 
 
 def test_a_specification_imports_only_what_the_user_names(module, tmp_path):

@@ -268,16 +268,14 @@ def write_experiment(
     iterations: int = 30,
     curve_of: Callable[[str, dict[str, Any], str, str], CurveFunction] | None = None,
     more_of: Callable[[str, dict[str, Any], str, str], dict[str, Any]] | None = None,
-    trains: Callable[[str, str, str], bool] = lambda arm, spawn, prey: True,
 ) -> Path:
     """Write the cells of an experiment under `root` and its plan; return the plan's path.
 
     Cells go to root/results/cells, the plan to root/results/tables/<source>/<name>/plan.json; paths
     in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
-    learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`;
-    `trains(arm, spawn, prey)` says which arms are planned where. PPO's
-    cells are shared by the fidelities, as in the real plans. Levels are those of
-    config.yaml, if they are not given.
+    learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`. PPO's
+    cells are shared by the fidelities, as in the real plans. Levels are those of config.yaml, if
+    they are not given.
     """
     arms = arms or (("PPO-HER",) if name == "her_strategy" else ("PPO", "PPO-HER"))
     levels = levels_of(name) if levels is None else levels
@@ -290,8 +288,6 @@ def write_experiment(
     for fidelity, arm, level, (spawn, prey) in itertools.product(
         fidelities, arms, levels, tuple(conditions)
     ):
-        if not trains(arm, spawn, prey):
-            continue
         shared = fidelity if "HER" in arm else "any"
         # PPO's `final` makes one copy, and so is one cell, whatever k says.
         one_copy = level.get("strategy") == "final" and arm == "PPO-HER"

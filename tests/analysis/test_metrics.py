@@ -33,31 +33,9 @@ def test_quantiles_are_numpys_over_the_seeds_that_have_a_value(values):
     np.testing.assert_allclose(metrics.quantiles(values, levels), expected, atol=1e-12)
 
 
-def test_maximum_median_return_and_iqr_use_the_last_step_at_the_maximum():
-    # Medians -1, 0.5, 0.2, 0.5: the maximum is reached twice, with different spreads.
-    values = np.array([[-1.0, 0.4, 0.0, 0.5], [-1.0, 0.5, 0.2, 0.5], [-1.0, 0.6, 0.4, 0.1]])
-    median = metrics.median_curve(values)
-    assert metrics.maximum_median_return(median) == 0.5
-    assert metrics.maximum_steps(median) == (1, 3)
-    assert metrics.iqr_at_maximum(values) == pytest.approx(0.5 - 0.3)
-
-
 def test_an_empty_curve_has_no_maximum():
     with pytest.raises(ValueError, match="no maximum"):
         metrics.maximum_steps(np.array([NAN, NAN]))
-
-
-def test_time_to_learn_of_a_curve_that_never_succeeds_is_its_first_point():
-    assert metrics.time_to_learn(np.array([NAN, -1.0, -1.0]), np.arange(1.0, 4.0)) == 2
-
-
-@given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-1, 1)))
-def test_time_to_learn_is_not_after_the_maximum(median):
-    steps = np.arange(len(median))
-    first = metrics.maximum_steps(median)[0]
-    learnt = metrics.time_to_learn(median, steps)
-    assert learnt <= first
-    assert (median[: int(learnt)] + 1 < 0.95 * (median.max() + 1)).all()
 
 
 @pytest.mark.parametrize(
@@ -74,20 +52,6 @@ def test_the_grid_is_continued_within_the_budget():
     np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 4000), [2048, 4096])
     np.testing.assert_array_equal(metrics.extend_grid([2048], 4096), [2048, 4096])
     assert len(metrics.extend_grid([2048, 4096], 1_000_000)) == 488
-
-
-def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_end():
-    values = [[0.1, 0.2, 0.3], [0.5, 0.6, 0.6]]
-    minutes = [[1.0, 2.0, 4.0], [2.5, 3.0, NAN]]
-    result = metrics.on_time_grid(values, minutes, [0.5, 1.0, 2.0, 3.0, 4.0])
-    np.testing.assert_array_equal(result, [[NAN, 0.1, 0.2, 0.2, 0.3], [NAN, NAN, NAN, 0.6, 0.6]])
-
-
-@given(st.integers(1, 2000))
-def test_thinning_keeps_both_ends_within_the_limit(n):
-    index = metrics.thin(n, 100)
-    assert len(index) == min(n, 100) and (np.diff(index) > 0).all()
-    assert {0, n - 1} <= set(index.tolist())
 
 
 def test_first_solved_needs_success_and_a_full_window_of_episodes():

@@ -10,7 +10,6 @@ import pytest
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.claims import write_claims
 from hindsight.io.checksums import about
-from hindsight.pipeline import replicate
 from hindsight.report.provenance import collect
 from hindsight.specs.cell import CellSpec, hash_of
 from tests.analysis.synthetic import specification, summarise, write_cell, write_experiment
@@ -71,7 +70,7 @@ def test_a_specification_that_was_changed_under_a_valid_seal_is_refused(tmp_path
 # -- all that were planned -------------------------------------------------------------------------
 
 
-def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, monkeypatch):
+def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path):
     conditions = [("random", "static"), ("apart", "repel")]
     plan = write_experiment(tmp_path, "learning_rate", conditions=conditions, iterations=6)
     summarise(plan, tmp_path)
@@ -96,12 +95,6 @@ def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path, capsys, mo
     summarise(plan, tmp_path)
     none = {(v.claim, v.fidelity): v for v in write_claims(plan.parents[1])}
     assert "cells are missing of learning_rate" in none["P5a", "described"].why
-    # On the console, too.
-    project = type("Project", (), {"claims": plan.parents[1] / "claims.json"})
-    for name in ("folder", "tables", "scoreboard", "page"):
-        monkeypatch.setattr(project, name, name, raising=False)
-    replicate._what_came_out(project)
-    assert none["P5a", "described"].why in capsys.readouterr().out
 
 
 def test_a_plan_opens_no_files_elsewhere(tmp_path):

@@ -58,50 +58,6 @@ def test_who_never_learns_is_beaten_and_not_compared(tmp_path):
     assert p2b.measured.words["never"] == p2b.measured.words["runs"] == 60
 
 
-def test_a_race_that_is_won_by_default_alone_is_not_won(tmp_path):
-    """PPO never learns in nine conditions; in the three others it is sooner."""
-
-    def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
-        learns = spawn == "apart" and prey in ("static", "random", "attract")
-        return rise(8) if arm != "PPO" else rise(6) if learns else constant(0.0)
-
-    found = judged(tmp_path, "algorithms", curve_of)
-    p2 = found["P2a"]
-    assert p2.verdict == "no"
-    assert (p2.measured.ahead, p2.measured.behind) == (9, 3)
-    assert p2.measured.value == pytest.approx(np.log2(6 / 8))
-    assert found["P2b"].verdict == "not tested" and "reference" in found["P2b"].why
-
-
-def test_a_rival_that_stopped_before_leaves_the_condition_open(tmp_path):
-    """SAC-HER is trained for 5 rollouts' worth of steps; PPO-HER learns after 3, or after 8."""
-
-    def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
-        return rise(3 if spawn == "random" else 8) if arm == "PPO-HER" else constant(0.5)
-
-    def more_of(arm: str, *_: Any) -> dict[str, Any]:
-        sac = {"spec_overrides": {"algorithm.name": "sac"}, "every": 512, "iterations": 20}
-        return sac if arm == "SAC-HER" else {}
-
-    found = judged(tmp_path, "algorithms", curve_of, more_of=more_of, arms=("PPO-HER", "SAC-HER"))
-    m = found["P2b"].measured
-    assert (m.ahead, m.behind, m.open) == (6, 0, 6)
-    assert found["P2b"].verdict == "no"
-    assert m.missing == [
-        "PPO-HER had 5 seeds and 40 960 steps; SAC-HER had 5 seeds and 10 240 steps"
-    ]
-
-
-def test_equal_to_the_highest_is_highest(tmp_path):
-    def curve_of(arm: str, level: Any, spawn: str, prey: str) -> CurveFunction:
-        worse = (spawn, prey) in (("random", "repel"), ("apart", "repel"), ("apart", "static"))
-        return constant(0.9 - 0.02 * (worse and arm == "PPO-HER"))
-
-    p1 = judged(tmp_path, "algorithms", curve_of, arms=ALL_ARMS)["P1"]
-    assert (p1.measured.value, p1.measured.words["alone"], p1.verdict) == (9, 0, "no")
-    assert p1.measured.conditions["random repel"] == pytest.approx(-0.04)
-
-
 def test_where_no_return_is_lost_stability_is_not_tested(tmp_path):
     steady = judged(tmp_path, "algorithms", lambda *_: rise(3), conditions=CONDITIONS[:1])["P8"]
     assert steady.verdict == "not tested" and "in no condition do five runs lose 0.05" in steady.why

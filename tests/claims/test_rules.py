@@ -41,13 +41,9 @@ def test_each_rule(rule, limits, found, holds):
 
 @pytest.mark.parametrize(
     ("rule", "limits"),
-    [
-        ("race", {"more_than": 6}),
-        ("level", {"at_least": 1}),
-        ("lean", {"above": 0}),
-        ("equal", {"within": 0.1}),
-    ],
-)
+    [("race", {"more_than": 6}), ("level", {"at_least": 1}), ("lean", {"above": 0}),
+     ("equal", {"within": 0.1})],
+)  # fmt: skip
 def test_without_an_interval_there_is_no_verdict(rule, limits):
     found = Measured(0.5, n_seeds=4, ahead=12, **COUNTED)
     with pytest.raises(Untested, match="4 seeds, and an interval needs five"):
