@@ -27,15 +27,15 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu"):
-    """A configuration with a cell of two small runs for each number of epochs (and prey), which
+def arms(*n_epochs, steps=256_000, device="cpu"):
+    """A configuration with a cell of two small runs for each number of epochs, which
     takes ten seconds; each is a job of its own.
     """
     faults = {"title": "faults", "figures": "none", "keys": {"early_end": None}}
     faults["arms"] = {f"{n} epochs": {"keys": {"n_epochs": n}} for n in n_epochs}
     tiny = {"hidden": [8], "n_steps": 256, "seeds": 2, "steps": steps}
     tiny["evaluation"] = {"points": 2, "episodes": 5}
-    tiny["select"] = {"faults": {"spawns": ["random"], "preys": list(preys)}}
+    tiny["select"] = {"faults": {"spawns": ["random"], "preys": ["static"]}}
     return {
         "preset": "tiny",
         "execution": {"checkpoint_seconds": 0.3, "device": device},
@@ -58,9 +58,6 @@ def stories(make_project):
         yield {
             "jobs": pool.submit(jobs_that_end_early, make_project(arms(40, 41, 42, 43))),
             "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
-            "disk": pool.submit(
-                a_full_disk, make_project(arms(1, steps=5120, preys=("static", "repel")))
-            ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke(SOME))),
         }
@@ -124,43 +121,6 @@ def test_the_head_is_killed_and_started_again(stories, local):
     assert "cancelling 2 jobs that an earlier run left" in told
     for name in cells:
         assert "continued at" in project.log(name)
-    assert_same_as_local(project, cells, local)
-
-
-def a_full_disk(project):
-    """For one of two cells, and no more when the same command comes again."""
-    cells = list(project.cells())
-    (full,) = (name for name in cells if "repel" in name)
-    disk = project.path(full).parent
-    disk.mkdir(parents=True)
-    # A file in it, because Snakemake removes folders that it finds empty.
-    mounted = f"mount -t tmpfs -o size=4k tmpfs '{disk}' && touch '{disk}/.here'"
-    if subprocess.run(mounted, shell=True, check=False).returncode:
-        return None
-    try:
-        first = project.wait(project.train(*cells, options=("--retries", "0")))
-        said = project.log(full)
-    finally:
-        bash(f"umount '{disk}'")
-    (kept,) = (name for name in cells if name != full)
-    when = project.path(kept).stat().st_mtime_ns
-    again = project.wait(project.train(*cells))
-    return project, cells, full, said, first, again, project.path(kept).stat().st_mtime_ns == when
-
-
-def test_a_disk_that_is_full_for_one_cell(stories, local):
-    """It is named, the other one is trained, and not again afterwards."""
-    if (found := stories["disk"].result()) is None:
-        pytest.skip("no file system can be mounted here")
-    project, cells, full, said, (status, told), (status_again, told_again), stayed = found
-    assert status == 1
-    assert told.count("has been submitted with SLURM jobid") == 2
-    # The last words of the cell's log, which Snakemake shows.
-    for words in (said.splitlines()[-1], told):
-        assert f"{full}.parquet: cannot be written: " in words
-        assert "No space left on device" in words
-    assert status_again == 0, told_again
-    assert stayed
     assert_same_as_local(project, cells, local)
 
 
