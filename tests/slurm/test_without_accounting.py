@@ -3,10 +3,14 @@
 Without accounting, as on many a small cluster: only the queue tells what became of a job.
 """
 
+import os
+import random
 import re
 import signal
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 import torch
@@ -27,15 +31,15 @@ def slurm():
     subprocess.run([HERE / "stop.sh"], check=True)
 
 
-def arms(*n_epochs, steps=256_000, device="cpu"):
-    """A configuration with a cell of two small runs for each number of epochs, which
+def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu"):
+    """A configuration with a cell of two small runs for each number of epochs (and prey), which
     takes ten seconds; each is a job of its own.
     """
     faults = {"title": "faults", "figures": "none", "keys": {"early_end": None}}
     faults["arms"] = {f"{n} epochs": {"keys": {"n_epochs": n}} for n in n_epochs}
     tiny = {"hidden": [8], "n_steps": 256, "seeds": 2, "steps": steps}
     tiny["evaluation"] = {"points": 2, "episodes": 5}
-    tiny["select"] = {"faults": {"spawns": ["random"], "preys": ["static"]}}
+    tiny["select"] = {"faults": {"spawns": ["random"], "preys": list(preys)}}
     return {
         "preset": "tiny",
         "execution": {"checkpoint_seconds": 0.3, "device": device},
@@ -58,8 +62,13 @@ def stories(make_project):
         yield {
             "jobs": pool.submit(jobs_that_end_early, make_project(arms(40, 41, 42, 43))),
             "head": pool.submit(a_killed_head, make_project(arms(40, 41))),
+            "disk": pool.submit(
+                a_full_disk,
+                make_project(arms(1, steps=5120, preys=("static", "repel"))),
+            ),
             "gpu": pool.submit(a_cell_on_a_gpu, make_project(arms(1, steps=5120, device="cuda"))),
             "smoke": pool.submit(the_smoke_preset, make_project(smoke(SOME))),
+            "random": pool.submit(whatever_happens, make_project(arms(40, 41, steps=512_000))),
         }
 
 
@@ -124,6 +133,43 @@ def test_the_head_is_killed_and_started_again(stories, local):
     assert_same_as_local(project, cells, local)
 
 
+def a_full_disk(project):
+    """For one of two cells, and no more when the same command comes again."""
+    cells = list(project.cells())
+    (full,) = (name for name in cells if "repel" in name)
+    disk = project.path(full).parent
+    disk.mkdir(parents=True)
+    # A file in it, because Snakemake removes folders that it finds empty.
+    mounted = f"mount -t tmpfs -o size=4k tmpfs '{disk}' && touch '{disk}/.here'"
+    if subprocess.run(mounted, shell=True, check=False).returncode:
+        return None
+    try:
+        first = project.wait(project.train(*cells, options=("--retries", "0")))
+        said = project.log(full)
+    finally:
+        bash(f"umount '{disk}'")
+    (kept,) = (name for name in cells if name != full)
+    when = project.path(kept).stat().st_mtime_ns
+    again = project.wait(project.train(*cells))
+    return project, cells, full, said, first, again, project.path(kept).stat().st_mtime_ns == when
+
+
+def test_a_disk_that_is_full_for_one_cell(stories, local):
+    """It is named, the other one is trained, and not again afterwards."""
+    if (found := stories["disk"].result()) is None:
+        pytest.skip("no file system can be mounted here")
+    project, cells, full, said, (status, told), (status_again, told_again), stayed = found
+    assert status == 1
+    assert told.count("has been submitted with SLURM jobid") == 2
+    # The last words of the cell's log, which Snakemake shows.
+    for words in (said.splitlines()[-1], told):
+        assert f"{full}.parquet: cannot be written: " in words
+        assert "No space left on device" in words
+    assert status_again == 0, told_again
+    assert stayed
+    assert_same_as_local(project, cells, local)
+
+
 def a_cell_on_a_gpu(project):
     (name,) = project.cells()
     ended = project.wait(project.train(name, options=("--retries", "0")))
@@ -157,6 +203,61 @@ def test_the_smoke_preset(stories, local):
     log = (project.folder / "results/logs/snakemake.log").read_text()
     assert log.count("has been submitted with SLURM jobid") == len(cells)
     assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
+    assert_same_as_local(project, cells, local)
+
+
+def whatever_happens(project, faults=8):
+    """Faults of every kind at random moments; where the head has given up, it is started again."""
+    chance = random.Random(0)
+    cells = list(project.cells())
+    head, happened = project.train(*cells, options=LONG), []
+    while len(happened) < faults:
+        time.sleep(chance.uniform(1, 6))
+        if head.poll() == 0:
+            break
+        if head.poll() is not None:
+            head = project.train(*cells, options=LONG)
+        running = [job for job, state, _ in project.jobs() if state == "RUNNING"]
+        left = [project.path(name, "checkpoints", ".pt") for name in cells]
+        trainers = [process for name in cells for process in project.trainers(name)]
+        possible = {
+            "trainer": trainers,
+            "cancelled": running,
+            "requeued": running,
+            "checkpoint": [path for path in left if path.exists()],
+            "head": [head] if trainers else [],
+        }
+        if not (kinds := [kind for kind, victims in possible.items() if victims]):
+            continue
+        victim = chance.choice(possible[kind := chance.choice(kinds)])
+        # It may be gone by now, by itself.
+        with suppress(OSError, subprocess.CalledProcessError):
+            if kind == "trainer":
+                os.kill(victim, signal.SIGKILL)
+            elif kind == "cancelled":
+                bash(f"scancel {victim}")
+            elif kind == "requeued":
+                bash(f"scontrol requeue {victim}")
+            elif kind == "checkpoint":
+                os.truncate(victim, victim.stat().st_size // 2)
+            else:
+                head.kill()
+                head.wait()
+            happened.append(kind)
+    for _ in range(5):
+        status, told = project.wait(head)
+        if status == 0:
+            break
+        head = project.train(*cells, options=LONG)
+    return project, cells, happened, status, told
+
+
+def test_whatever_happens_the_results_are_the_same(stories, local):
+    project, cells, happened, status, told = stories["random"].result()
+    assert status == 0, f"{happened}: {told}"
+    assert len(happened) >= 4 and len(set(happened)) >= 2, happened
+    assert not [process for name in cells for process in project.trainers(name)]
+    assert not project.jobs()
     assert_same_as_local(project, cells, local)
 
 
