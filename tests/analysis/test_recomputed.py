@@ -179,9 +179,21 @@ def learned(run: Run, clock: str = "env_steps") -> tuple[float, float]:
     return (float(x[met][0]) if met.any() else np.inf), float(x[-1])
 
 
-def log_time(run: Run, clock: str = "env_steps") -> float:
-    """log2 of it; of a run that never learns, of its last."""
-    return float(np.log2(min(learned(run, clock))))
+def outcomes(plan: Plan, experiment: str, fidelity: str, clock: str = "env_steps") -> pd.DataFrame:
+    """Of each arm, level, condition and seed, when a run learns, when it was last seen, log2 of the
+    earlier of these, and how often its last test succeeds.
+    """
+    table = pd.DataFrame({
+        (*place, seed): [*learned(run, clock), run.tests["success_rate"].iloc[-1]]
+        for place, runs in runs_of(plan, experiment, fidelity).items()
+        for seed, run in runs.items()
+    }, index=["first", "last", "success"]).T.astype(float).sort_index()  # fmt: skip
+    return table.assign(log=np.log2(table[["first", "last"]].min(axis=1)))
+
+
+def listed(values: pd.Series) -> dict[str, list[float]]:
+    """Values by condition, of an index of conditions and seeds."""
+    return {str(condition): own.tolist() for condition, own in values.dropna().groupby(level=0)}
 
 
 def agrees(measured: Measured, values: dict[str, list[float]]) -> None:
@@ -228,17 +240,13 @@ def test_who_has_the_highest_return(plan, verdict_of, fidelity):
 )  # fmt: skip
 def test_who_learns_first(plan, verdict_of, fidelity, claim, clock, rivals):
     """P2, P3: medians; a rival that stopped before leaves the condition open."""
-    found = runs_of(plan, "algorithms", fidelity)
+    runs = outcomes(plan, "algorithms", fidelity, clock).droplevel(1)
+    medians = runs["first"].groupby(level=[1, 0]).median()
+    last_seen = runs[["first", "last"]].min(axis=1).groupby(level=[1, 0]).median()
     count = {"first": 0, "later": 0, "open": 0}
     ratios: dict[str, list[float]] = {}
-    for _, _, condition in [place for place in found if place[0] == "PPO-HER"]:
-        times = {
-            arm: [learned(run, clock) for run in found[arm, "", condition].values()]
-            for arm in ("PPO-HER", *rivals)
-        }
-        median = {arm: float(np.median([t for t, _ in own])) for arm, own in times.items()}
-        seen = {arm: float(np.median([min(t, last) for t, last in own]))
-                for arm, own in times.items()}  # fmt: skip
+    for condition in runs.loc["PPO-HER"].index.unique(0):
+        median, seen = medians[condition], last_seen[condition]
         mine = median["PPO-HER"]
         ahead = [mine < median[arm] and (np.isfinite(median[arm]) or seen[arm] >= mine)
                  for arm in rivals]  # fmt: skip
@@ -247,9 +255,8 @@ def test_who_learns_first(plan, verdict_of, fidelity, claim, clock, rivals):
         count["later" if any(behind) else "first" if all(ahead) else "open"] += 1
         fastest = min(rivals, key=lambda arm: median[arm])
         if np.isfinite([mine, median[fastest]]).all():
-            other, own = found[fastest, "", condition], found["PPO-HER", "", condition]
-            ratios[condition] = [log_time(other[seed], clock) - log_time(own[seed], clock)
-                                 for seed in own.keys() & other.keys()]  # fmt: skip
+            other, own = (runs["log"][arm, condition] for arm in (fastest, "PPO-HER"))
+            ratios[condition] = (other - own).dropna().tolist()
     measured = verdict_of(claim).measured
     assert (measured.ahead, measured.behind, measured.open) == tuple(count.values())
     means = np.array([np.mean(own) for own in ratios.values()])
@@ -260,12 +267,8 @@ def test_who_learns_first(plan, verdict_of, fidelity, claim, clock, rivals):
 
 def test_which_conditions_are_solved(plan, verdict_of, fidelity):
     """P4: by the last test."""
-    shares = pd.Series({
-        (arm, condition): np.mean([
-            run.tests["success_rate"].iloc[-1] >= 0.95 - EPSILON for run in runs.values()
-        ])
-        for (arm, _, condition), runs in runs_of(plan, "algorithms", fidelity).items()
-    }).unstack(0)  # fmt: skip
+    solved = outcomes(plan, "algorithms", fidelity)["success"] >= 0.95 - EPSILON
+    shares = solved.groupby(level=[0, 2]).mean().unstack(0)
     her, ppo = shares["PPO-HER"] >= 0.5, shares["PPO"] >= 0.5
     measured = verdict_of("P4").measured
     assert (measured.value, measured.behind) == ((her & ~ppo).sum(), (ppo & ~her).sum())
@@ -274,59 +277,41 @@ def test_which_conditions_are_solved(plan, verdict_of, fidelity):
 
 def test_learning_rates(plan, verdict_of, fidelity):
     """P5: how many runs learn; and best over worst where both arms learn at some rate."""
-    runs = runs_of(plan, "learning_rate", fidelity)
-    hits = {
-        place: {seed: learned(run)[0] < np.inf for seed, run in own.items()}
-        for place, own in runs.items()
-    }
-    rates = sorted({level for _, level, _ in runs})
-    places = list(dict.fromkeys(condition for *_, condition in runs))
-    gains = {
-        c: [np.mean([float(hits["PPO-HER", r, c][s]) - float(hits["PPO", r, c][s]) for r in rates])
-            for s in hits["PPO", rates[0], c]]
-        for c in places
-    }  # fmt: skip
-    agrees(verdict_of("P5a").measured, gains)
-    for arm, name in (("PPO-HER", "her"), ("PPO", "ppo")):
-        medians = [np.median([learned(run)[0] for run in runs[arm, r, c].values()])
-                   for r in rates for c in places]  # fmt: skip
-        assert verdict_of("P5a").measured.words[name] == np.isfinite(medians).sum()
-    tops = {
-        (arm, level, condition): (maximum(curve) + 1) / 2
+    first = outcomes(plan, "learning_rate", fidelity)["first"]
+    hits = np.isfinite(first).astype(float)
+    gains = (hits["PPO-HER"] - hits["PPO"]).groupby(level=[1, 2]).mean()
+    p5a, p5b = (verdict_of(claim).measured for claim in ("P5a", "P5b"))
+    agrees(p5a, listed(gains))
+    learns = np.isfinite(first.groupby(level=[0, 1, 2]).median())
+    assert (p5a.words["her"], p5a.words["ppo"]) == (learns["PPO-HER"].sum(), learns["PPO"].sum())
+    tops = pd.Series({
+        (arm, condition, level): (maximum(curve) + 1) / 2
         for (own, arm, level, condition), curve in curves_of(plan, "learning_rate").items()
         if own == fidelity
-    }
-    ratios, worst = {}, {"PPO": 0.0, "PPO-HER": 0.0}
-    for c in places:
-        own = {arm: [tops[arm, r, c] for r in rates] for arm in worst}
-        for arm, values in own.items():
-            least = max(min(values), 0.005)
-            worst[arm] = max(worst[arm], 100 * (max(values) - least) / least)
-        if min(map(max, own.values())) >= 0.5 - EPSILON:
-            spread = {arm: max(values) / max(min(values), 0.005) for arm, values in own.items()}
-            ratios[c] = np.log2(spread["PPO"] / spread["PPO-HER"])
-    measured = verdict_of("P5b").measured
-    assert measured.conditions == pytest.approx(ratios, abs=5e-5)
-    assert measured.value == pytest.approx(np.mean(list(ratios.values())), abs=5e-5)
-    assert measured.words["her_worst"] == pytest.approx(worst["PPO-HER"], abs=0.5)
-    assert measured.words["ppo_worst"] == pytest.approx(worst["PPO"], abs=0.5)
+    }).groupby(level=[0, 1])  # fmt: skip
+    best, least = tops.max().unstack(0), tops.min().unstack(0).clip(lower=0.005)
+    spread = (best / least)[best.min(axis=1) >= 0.5 - EPSILON]
+    ratios = np.log2(spread["PPO"] / spread["PPO-HER"])
+    assert p5b.conditions == pytest.approx(ratios.to_dict(), abs=5e-5)
+    assert p5b.value == pytest.approx(ratios.mean(), abs=5e-5)
+    worst = (100 * (best - least) / least).max()
+    assert p5b.words["her_worst"] == pytest.approx(worst["PPO-HER"], abs=0.5)
+    assert p5b.words["ppo_worst"] == pytest.approx(worst["PPO"], abs=0.5)
 
 
 def test_how_well_it_holds_up(plan, verdict_of, fidelity):
     """P6: share of the easiest level's success that is kept, mean over the others."""
     sweeps = {"P6a": ("agent_size", -1), "P6b": ("grid_size", 1), "P6c": ("dimensions", 1)}
     for claim, (name, sign) in sweeps.items():
-        success: dict[str, dict[float, dict[str, Any]]] = {"PPO": {}, "PPO-HER": {}}
-        for (arm, level, condition), runs in runs_of(plan, name, fidelity).items():
-            last = [float(run.tests["success_rate"].iloc[-1]) for run in runs.values()]
-            success[arm].setdefault(float(level), {})[condition] = np.array(last)
+        success = outcomes(plan, name, fidelity)["success"]
         generator, kept, draws = np.random.default_rng(7), {}, {}
-        for arm, levels in success.items():
-            order = sorted(levels, key=lambda level: sign * level)
-            mean = [np.mean([own.mean() for own in levels[x].values()]) for x in order]
+        for arm in ("PPO", "PPO-HER"):
+            order = sorted(success[arm].index.unique(0), key=lambda level: sign * float(level))
+            cells = [[own for _, own in success[arm, x].groupby(level=0)] for x in order]
+            mean = [np.mean([own.mean() for own in level]) for level in cells]
             kept[arm] = np.mean(mean[1:]) / mean[0]
             drawn = [np.mean([generator.choice(own, (4000, len(own))).mean(axis=1)
-                              for own in levels[x].values()], axis=0) for x in order]  # fmt: skip
+                              for own in level], axis=0) for level in cells]  # fmt: skip
             draws[arm] = np.mean(drawn[1:], axis=0) / drawn[0]
         measured = verdict_of(claim).measured
         assert measured.value == pytest.approx(kept["PPO-HER"] - kept["PPO"], abs=5e-5)
@@ -379,11 +364,7 @@ def test_what_entropy_does_where_return_is_lost(plan, verdict_of, fidelity):
 
 def steps_by_s(plan: Plan, fidelity: str, experiment: str = "s_ratio") -> pd.DataFrame:
     """log2 of steps to learn by condition and seed, a column per S."""
-    return pd.DataFrame({
-        (condition, seed, float(level)): [log_time(run)]
-        for (_, level, condition), runs in runs_of(plan, experiment, fidelity).items()
-        for seed, run in runs.items()
-    }).T[0].unstack(2)  # fmt: skip
+    return outcomes(plan, experiment, fidelity)["log"].droplevel(0).unstack(0).rename(columns=float)
 
 
 def test_the_best_share_of_successes(plan, verdict_of, fidelity):
@@ -405,8 +386,7 @@ def test_the_best_share_of_successes(plan, verdict_of, fidelity):
     assert (m1.low, m1.high) == pytest.approx(levels[np.quantile(best, [0.025, 0.975]).astype(int)])
     low, high = steps[[0.1, 0.2, 0.3, 0.4]], steps[[0.6, 0.7, 0.8, 0.9]]
     lean = low.mean(axis=1) - high.mean(axis=1)
-    agrees(verdict_of("M3").measured, {str(c): own.tolist()
-                                               for c, own in lean.groupby(level=0)})  # fmt: skip
+    agrees(verdict_of("M3").measured, listed(lean))
     cells: dict[str, dict[float, pd.DataFrame]] = {}
     for (own, _, level, condition), curve in curves_of(plan, "s_ratio").items():
         if own == fidelity:
@@ -431,18 +411,16 @@ def test_meher_at_its_best_beside_ppo_her(plan, verdict_of, fidelity):
         if entry.fidelity == fidelity
     }
     assert fidelity == "described" or len(set(budgets.values())) > 1
-    gains: dict[str, list[float]] = {condition: [] for condition in budgets}
     odd = steps.index.get_level_values(1) % 2 == 1
     best = {parity: steps[odd != bool(parity)].groupby(level=0).mean().mean().idxmin()
             for parity in (0, 1)}  # fmt: skip
-    for (arm, _, condition), runs in runs_of(plan, "algorithms", fidelity).items():
-        for seed, run in runs.items() if arm == "PPO-HER" else ():
-            reached, last = learned(run)
-            cap = budgets[condition]
-            own = np.log2(reached if reached <= cap else min(last, cap))
-            gains[condition].append(own - steps.loc[(condition, seed), best[seed % 2]])
-    agrees(verdict_of("M2a").measured, gains)
-    means = pd.Series({condition: np.mean(own) for condition, own in gains.items()})
+    her = outcomes(plan, "algorithms", fidelity).loc["PPO-HER", ""]
+    cap = her.index.get_level_values(0).map(budgets)
+    late = np.minimum(her["last"], cap)
+    own = np.log2(her["first"].where(her["first"] <= cap, late))
+    gains = own - steps[best[0]].where(~odd, steps[best[1]])
+    agrees(verdict_of("M2a").measured, listed(gains))
+    means = gains.groupby(level=0).mean()
     counted = verdict_of("M2b").measured
     assert (counted.value, counted.behind) == ((means >= 0.0704).sum(), (means <= -0.0704).sum())
 
@@ -451,8 +429,7 @@ def test_near_misses_beside_far_ones(plan, verdicts):
     """M4, which the authors' code cannot test: every S below 1."""
     near, far = (steps_by_s(plan, "described", name) for name in ("targeted", "s_ratio"))
     gains = (far - near).drop(columns=1.0).mean(axis=1)
-    by_place = {str(condition): own.tolist() for condition, own in gains.groupby(level=0)}
-    agrees(verdicts["M4", "described"].measured, by_place)
+    agrees(verdicts["M4", "described"].measured, listed(gains))
     assert verdicts["M4", "released"].verdict == "not tested"
 
 
