@@ -54,6 +54,13 @@ def test_the_grid_is_continued_within_the_budget():
     assert len(metrics.extend_grid([2048, 4096], 1_000_000)) == 488
 
 
+def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_end():
+    values = [[0.1, 0.2, 0.3], [0.5, 0.6, 0.6]]
+    minutes = [[1.0, 2.0, 4.0], [2.5, 3.0, NAN]]
+    result = metrics.on_time_grid(values, minutes, [0.5, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(result, [[NAN, 0.1, 0.2, 0.2, 0.3], [NAN, NAN, NAN, 0.6, 0.6]])
+
+
 def test_first_solved_needs_success_and_a_full_window_of_episodes():
     success = [[1.0, 0.94, 0.95, 1.0], [0.9, 0.9, 0.9, NAN], [0.0, 0.96, 0.0, 0.0]]
     episodes = [[99, 150, 200, 250]] * 3
