@@ -19,7 +19,7 @@ from hindsight.envs.episodes import load_episodes
 from hindsight.io.checksums import RECORD, SUMS, about, check_tables, file_sha256, is_whole, sealed
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.plan import read_spec
+from hindsight.specs.from_file import read_spec
 from hindsight.training.files import load, save, write_curves
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import read_policy, runs_in

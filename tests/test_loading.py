@@ -13,7 +13,8 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.plan import read_spec, spec_path
+from hindsight.specs.from_file import read_spec
+from hindsight.specs.plan import spec_path
 from hindsight.training.files import save
 from hindsight.training.policies import initial_row
 from hindsight.training.watch import read_policy

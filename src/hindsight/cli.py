@@ -308,7 +308,7 @@ def cell(
     out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
-    from hindsight.specs.plan import read_spec
+    from hindsight.specs.from_file import read_spec
 
     out = out.absolute()  # an environment's own code may change the working folder
     checked = read_spec(spec, [env] if env else [])

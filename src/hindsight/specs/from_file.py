@@ -5,12 +5,14 @@ run code, so the user must name it as well.
 """
 
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.gymnasium import is_known
@@ -48,6 +50,28 @@ def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
         return validated(CellSpec, values)
     except SpecError as error:
         raise FileError(f"{where}: {error}") from None
+
+
+def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
+    """Read a specification's JSON.
+
+    named: environment ids that the user has typed (`cell_of`).
+
+    Raises SpecError or FileError if it is invalid, or its file name ends with another code than
+    today's.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: cannot be read as a specification: {reason(error)}") from error
+    spec = cell_of(values_of(text, path), path, named)
+    planned = re.search("-([0-9a-f]{12})$", path.stem)
+    if planned is not None and planned[1] != (code := code_of(spec)):
+        raise SpecError(
+            f"{path}: planned with the code {planned[1]}, but the code is {code} now: the sources "
+            "have been edited since; run the same command again"
+        )
+    return spec
 
 
 def wants_naming(name: str) -> bool:

@@ -6,18 +6,16 @@ trained, since runs are independent of each other.
 
 import itertools
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hindsight.io.files import reason
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec, model_of, put
-from hindsight.specs.code import code_of, file_name
+from hindsight.specs.code import file_name
 from hindsight.specs.config import (
     PUBLISHED,
     PUBLISHED_PRESET,
@@ -31,8 +29,6 @@ from hindsight.specs.config import (
     conditions,
 )
 from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.from_file import cell_of
-from hindsight.specs.from_file import values_of as values_in_file
 
 #: The preset with the papers' own grids, against which coverage is measured.
 PAPERS_PRESET = "paper"
@@ -235,28 +231,6 @@ def _divisor(number: int, at_most: int) -> int:
 def spec_path(name: str) -> Path:
     """Path of a cell's specification."""
     return TRAINED / "specs" / f"{name}.json"
-
-
-def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
-    """Read a specification's JSON.
-
-    named: environment ids that the user has typed (`from_file.cell_of`).
-
-    Raises SpecError or FileError if it is invalid, or its file name ends with another code than
-    today's.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read as a specification: {reason(error)}") from error
-    spec = cell_of(values_in_file(text, path), path, named)
-    planned = re.search("-([0-9a-f]{12})$", path.stem)
-    if planned is not None and planned[1] != (code := code_of(spec)):
-        raise SpecError(
-            f"{path}: planned with the code {planned[1]}, but the code is {code} now: the sources "
-            "have been edited since; run the same command again"
-        )
-    return spec
 
 
 @dataclass(frozen=True)
