@@ -406,13 +406,13 @@ def evaluate(
 
     prepare_process("cpu")
     parameters, found = overrides_of(keys or [], ""), []
-    seeds = runs_in(policy) if run is None else [run]
-    policy = policy.absolute()  # an environment's own code may change the working folder
-    for each in seeds:
+    file = policy.absolute()
+    for each in runs_in(policy) if run is None else [run]:
         result = evaluate_policy(
             policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
         )
         found.append(result)
+        policy = file  # an environment's own code may have changed the working folder
         typer.echo(
             f"run {each}: return {result.return_mean:.3f} ± {result.return_std:.3f}, "
             f"success {result.success_rate:.3f}, length {result.length_mean:.1f}"

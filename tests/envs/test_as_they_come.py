@@ -161,7 +161,7 @@ def test_what_contradicts_the_rule_is_reported_at_its_step():
         for _ in range(40):
             env.step(2 * (env.state[..., 1:2] - env.state[..., :1]))
     env = GoalEnvironments(line("goal", knows="info", dense=True), [0, 1, 2], workers=0)
-    with pytest.raises(EnvironmentFailure, match="test used for other goals says that it was not"):
+    with pytest.raises(EnvironmentFailure, match="test used in its place, does not say so"):
         for _ in range(40):
             env.step(2 * (env.state[..., 1:2] - env.state[..., :1]) - 0.2)
 

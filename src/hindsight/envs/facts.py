@@ -247,9 +247,8 @@ class Facts:
             )
         if not said.any() and terminated and success:
             raise ValueError(
-                "the episode terminated when its goal was achieved, but the test used for other "
-                "goals says that it was not: write a compute_terminated that says when a goal ends "
-                "an episode, or set terminates=goal"
+                "the episode terminated when its goal was achieved, but compute_terminated, or the "
+                "test used in its place, does not say so: correct it, or set terminates=goal"
             )
 
     def rest_of(
