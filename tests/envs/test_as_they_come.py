@@ -1,5 +1,6 @@
 """Other people's environments: which goals end episodes, and rewards that goals do not explain."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -32,6 +33,11 @@ class Line(gym.Env[Any, Any]):
         spaces: dict[str, Any] = {key: goal for key in ("achieved_goal", "desired_goal")}
         self.observation_space = Dict({**spaces, "observation": goal})
         self.action_space = Box(-200, 200, (1,), np.float64)
+        self.is_success = (
+            False  # no function of goals
+        )
+        if knows == "task":
+            self.task = SimpleNamespace(is_success=near)
         if knows == "_is_success":
             self._is_success = lambda achieved, desired: near(achieved, desired)
         if knows == "compute_terminated":
@@ -101,6 +107,12 @@ def test_a_goal_that_ends_an_episode_is_found_where_only_the_reward_tells(knows)
     facts = line(knows=knows).facts
     assert facts.terminates_on_success and facts.success_test is None
     assert "compute_reward decides when other goals end them" in facts.notes[0]
+
+
+def test_a_success_test_is_a_function_of_the_environment_or_of_its_task():
+    facts = line(knows="task", dense=True).facts
+    assert facts.terminates_on_success and facts.success_test is not None
+    assert "is_success decides when other goals end them" in facts.notes[0]
 
 
 def test_where_nothing_tells_it_is_refused_at_the_start_with_what_to_write():

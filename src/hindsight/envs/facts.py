@@ -405,11 +405,11 @@ def _ending(
         test = _as_test(f"{name}: compute_terminated", defined, achieved, desired, {})
         known |= {} if test is None else {"compute_terminated": test}
     owners = env.unwrapped, getattr(env.unwrapped, "task", None)
-    own = [(owner, key) for owner in owners for key in SUCCESS if hasattr(owner, key)]
-    if own and not known:
-        owner, key = own[0]
+    own = ((key, getattr(owner, key, None)) for owner in owners for key in SUCCESS)
+    key, function = next((pair for pair in own if callable(pair[1])), ("", None))
+    if function is not None and not known:
         with suppress(Exception):  # a method of that name with another meaning
-            test = _as_test(f"{name}: {key}", getattr(owner, key), achieved, desired, None)
+            test = _as_test(f"{name}: {key}", function, achieved, desired, None)
             known |= {} if test is None else {key: test}
     known["compute_reward"] = by_reward
     first, test = next(iter(known.items()))
