@@ -33,9 +33,7 @@ class Line(gym.Env[Any, Any]):
         spaces: dict[str, Any] = {key: goal for key in ("achieved_goal", "desired_goal")}
         self.observation_space = Dict({**spaces, "observation": goal})
         self.action_space = Box(-200, 200, (1,), np.float64)
-        self.is_success = (
-            False  # no function of goals
-        )
+        self.is_success = False  # no function of goals
         if knows == "task":
             self.task = SimpleNamespace(is_success=near)
         if knows == "_is_success":
