@@ -221,7 +221,7 @@ def test_a_results_file_of_columns_that_would_fill_the_memory(tmp_path):
     zeros = pa.array(np.zeros(10**6, np.float32))
     pq.write_table(pa.table({f"c{i}": zeros for i in range(101)}), path, compression="zstd")
     assert path.stat().st_size < 10**6
-    with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are too much"):
+    with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are too many"):
         load_cell(path)
 
 

@@ -86,7 +86,7 @@ def test_a_symbolic_link_is_removed_and_its_target_left_alone(tmp_path, capsys, 
         with pytest.raises(FileError, match="another process"), held(path, "the cell"):
             pytest.fail("held twice")
     assert (target.read_text() == "mine") if there else not target.exists()
-    assert capsys.readouterr().err == f"{path}: was a symbolic link, which is removed\n"
+    assert capsys.readouterr().err == f"{path}: was a symbolic link and has been removed\n"
 
 
 def test_two_folders_that_share_their_results_have_one_lock(tmp_path, monkeypatch):

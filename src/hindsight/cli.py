@@ -45,8 +45,8 @@ ConfigOption = Annotated[
 NamedOption = Annotated[
     str | None,
     typer.Option(
-        help="the policy's environment, if it is neither built in nor gymnasium-robotics': "
-        "PandaReach-v3, module:Name-v0"
+        help="the policy's environment, if it comes from neither this package nor "
+        "gymnasium-robotics, such as PandaReach-v3 or module:Name-v0"
     ),
 ]
 #: Packages of the optional dependency group `report`.
@@ -239,7 +239,7 @@ def train(
     ] = None,
     checkpoint_every: Annotated[
         int | None,
-        writes(min=1, help="also save the policies every so many steps of each run"),
+        writes(min=1, help="also save the policies each time every run has taken this many steps"),
     ] = None,
 ) -> None:
     """Train one algorithm in one environment, several seeds side by side.
@@ -390,8 +390,8 @@ def evaluate(
     env: Annotated[
         str | None,
         typer.Option(
-            help="environment, if not the one trained in, or if it is neither built in nor "
-            "gymnasium-robotics': PandaReach-v3, module:Name-v0"
+            help="environment, if not the one trained in, or if it comes from neither this "
+            "package nor gymnasium-robotics, such as PandaReach-v3 or module:Name-v0"
         ),
     ] = None,
 ) -> None:
@@ -515,7 +515,7 @@ def clean(
         typer.echo(path)
         if yes:
             path.unlink()
-    done = "removed" if yes else "which hindsight clean --yes removes"
+    done = "removed" if yes else "to be removed by hindsight clean --yes"
     typer.echo(f"{len(paths)} files, {_size(size)}, {done}")
 
 

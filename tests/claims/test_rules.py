@@ -46,7 +46,7 @@ def test_each_rule(rule, limits, found, holds):
 )  # fmt: skip
 def test_without_an_interval_there_is_no_verdict(rule, limits):
     found = Measured(0.5, n_seeds=4, ahead=12, **COUNTED)
-    with pytest.raises(Untested, match="4 seeds, and an interval needs five"):
+    with pytest.raises(Untested, match="only 4 seeds; an interval needs five"):
         RULES[rule].holds(found, **limits)
 
 

@@ -40,6 +40,12 @@ class Line(gym.Env[Any, Any]):
             self._is_success = lambda achieved, desired: near(achieved, desired)
         if knows == "compute_terminated":
             self.compute_terminated = lambda achieved, desired, info: near(achieved, desired) & ends
+        if knows == "wrong":
+            self.compute_terminated = lambda achieved, desired, info: near(achieved, desired + 0.2)
+        if knows == "falls":  # as gymnasium-robotics describes it: whether a state ends an episode
+            self.compute_terminated = lambda achieved, desired, info: (
+                near(achieved, desired) | (np.abs(achieved)[..., 0] >= 1.2)
+            )
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         far = np.abs(achieved - desired)[..., 0]
@@ -69,7 +75,8 @@ class Line(gym.Env[Any, Any]):
         crashed = bool(abs(self.place[0]) >= 1.2)
         reward = float(self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {}))
         reward -= self.fine * crashed
-        return obs, reward, (success and self.ends) or crashed, False, {"is_success": success}
+        info = {} if self.knows in ("falls", "nothing") else {"is_success": success}
+        return obs, reward, (success and self.ends) or crashed, False, info
 
 
 def near(achieved: Any, desired: Any) -> Any:
@@ -114,12 +121,84 @@ def test_a_success_test_is_a_function_of_the_environment_or_of_its_task():
 
 
 def test_where_nothing_tells_it_is_refused_at_the_start_with_what_to_write():
-    for kwargs in ({"knows": "info", "dense": True}, {"knows": "far"}):
+    for kwargs in (
+        {"knows": "info", "dense": True}, {"knows": "nothing", "dense": True}, {"knows": "far"},
+    ):  # fmt: skip
         with pytest.raises(SpecError, match="def compute_terminated") as caught:
             line(**kwargs)
         assert "\n" not in str(caught.value) and "terminates=never" in str(caught.value)
+    with pytest.raises(SpecError, match=r"changes with every distance.* `def compute_terminated"):
+        line("goal", knows="info", dense=True)
     assert line("never", knows="far").facts.terminates_on_success is False
     assert line("goal", knows="far").facts.terminates_on_success is True
+
+
+def test_a_fall_ends_an_episode_and_is_no_success():
+    spec = line(knows="falls")
+    env = GoalEnvironments(spec, [0], workers=0)
+    steps = [env.step(torch.ones(1, 1, 1)) for _ in range(30)]  # into the wall
+    fell = [s for s in steps if s.terminated and float(s.next_achieved) >= 1.2]
+    distance = [abs(float(s.next_achieved) - float(s.next_obs[..., 1])) for s in fell]
+    assert [bool(s.success) for s in fell] == [d <= REACH for d in distance]
+    assert max(distance) > REACH
+    # Elsewhere than at the wall, another goal ends an episode where it is met.
+    achieved = torch.tensor([[0.1], [0.5], [1.2]], dtype=torch.float64)
+    desired = torch.zeros_like(achieved)
+    never = torch.zeros(3, dtype=torch.bool)
+    assert env.task.reward(achieved, desired, never)[1].tolist() == [True, False, False]
+
+
+class Fixed(Line):
+    """The goal stands in a configuration that several environments share."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__(knows="info")
+        self.config, self.goal = config, config.goal
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.goal = self.config.goal
+        return self.obs(), {}
+
+
+def test_trying_an_environment_changes_nothing_that_others_share():
+    config = SimpleNamespace(goal=np.array([0.7]))
+    high = Box(-9, np.array([0.7]), (1,), np.float64)
+    config.bounds = high  # a space with the goal's numbers
+    gym.register("Fixed-v0", lambda: Fixed(config), max_episode_steps=10)
+    spec = validated(GymnasiumSpec, {"id": "Fixed-v0"})
+    assert spec.facts.terminates_on_success  # the goal was moved
+    assert config.goal.tolist() == [0.7] and high.high.tolist() == [0.7]
+
+
+class Arena(Line):
+    """Truncates where it is left; `limit`: and after so many steps."""
+
+    def __init__(self, limit: int = 10**6, edge: float = 1.0) -> None:
+        super().__init__(ends=False)
+        self.limit, self.edge = limit, edge
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.t = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        obs, reward, *_, info = super().step(action / 50)
+        left = bool(abs(self.place[0]) > self.edge)
+        return obs, reward, False, left or self.t >= self.limit, info
+
+
+gym.register("Arena-v0", Arena)
+
+
+def test_a_step_limit_is_where_all_episodes_are_cut():
+    spec = validated(GymnasiumSpec, {"id": "Arena-v0", "kwargs": {"limit": 7, "edge": 9.0}})
+    assert spec.step_limit == 7 and any("cut after 7 steps" in note for note in spec.notes)
+    with pytest.raises(SpecError, match="Arena-v0 has no step limit: set one"):
+        validated(GymnasiumSpec, {"id": "Arena-v0"})  # leaving it is no limit
+    given = {"id": "Arena-v0", "max_episode_steps": 20}
+    assert not any("cut after" in note for note in validated(GymnasiumSpec, given).notes)
 
 
 def test_training_and_the_stand_alone_buffer_agree():
@@ -170,7 +249,8 @@ def test_what_contradicts_the_rule_is_reported_at_its_step():
     with pytest.raises(EnvironmentFailure, match="went on although its goal was achieved"):
         for _ in range(40):
             env.step(2 * (env.state[..., 1:2] - env.state[..., :1]))
-    env = GoalEnvironments(line("goal", knows="info", dense=True), [0, 1, 2], workers=0)
+    wrong = line("goal", knows="wrong", dense=True)
+    env = GoalEnvironments(wrong, [0, 1, 2], workers=0)
     with pytest.raises(EnvironmentFailure, match="test used in its place, does not say so"):
         for _ in range(40):
             env.step(2 * (env.state[..., 1:2] - env.state[..., :1]) - 0.2)

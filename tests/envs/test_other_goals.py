@@ -13,9 +13,13 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from hindsight import DDPG, DQN, PPO, SAC
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.library import model as model_module
+from hindsight.library.policy import Policy
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.specs.spaces import elements, row_of, size
+from hindsight.specs.spaces import action_of, elements, policy_inputs, row_of, size
+from hindsight.training.policies import initial_row
 
 SMALL: dict[str, Any] = {"seeds": 2, "workers": 0, "hidden": (16,), "evaluation_episodes": 2}
 OFF_POLICY = {"log_interval": 100, "learning_starts": 50, "batch_size": 16, "buffer_size": 500}
@@ -114,6 +118,33 @@ def test_elements_of_a_space_come_back_from_their_rows(space):
     assert back.dtype == space.dtype and np.allclose(back, np.stack(some))
     theirs = np.stack([gym.spaces.flatten(space, x) for x in some])
     np.testing.assert_allclose(rows, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("desired", [Discrete(3), Discrete(5, start=1), MultiDiscrete([5])])
+def test_goals_of_different_spaces_are_refused(desired):
+    seen = Dict({"achieved_goal": Discrete(5), "desired_goal": desired, "observation": Discrete(2)})
+    with pytest.raises(SpecError, match="must have the same shape, type and choices"):
+        policy_inputs("Rooms", seen)
+    same = Dict({**seen.spaces, "desired_goal": Discrete(5)})
+    assert list(policy_inputs("Rooms", same)[0]) == ["achieved_goal", "desired_goal", "observation"]
+    with pytest.raises(ValueError, match="observation is 2, which is not in its space"):
+        row_of({"achieved_goal": 0, "desired_goal": 4, "observation": 2}, same.spaces)
+
+
+def test_actions_stay_in_the_box_despite_rounding():
+    rng = np.random.default_rng(0)
+    corners = np.array([[-1.0, -1], [1, 1], [-1, 1], [0.5, -0.3]], np.float32)
+    for dtype in (np.float32, np.float64):
+        for low, high in np.sort(rng.integers(-50, 50, (200, 2)) / 10):
+            box = Box(low, high + 0.1, (2,), dtype)
+            assert all(box.contains(action_of(box, corner)) for corner in corners)
+    box = Box(-1.1, 0.2, (2,), np.float32)
+    spec = CellSpec(environment={"id": "PointReach-v0"}, algorithm={"hidden": (4,)})
+    spaces = {key: Box(-1, 1, (n,)) for key, n in zip(GOAL_KEYS, (2, 2, 4), strict=True)}
+    policy = Policy(spec, 100 * initial_row(spec, 0), spaces, box)
+    seen = {key: rng.normal(size=(200, *space.shape)) for key, space in spaces.items()}
+    actions = policy.numpy({key: x.astype(np.float32) for key, x in seen.items()})
+    assert np.ptp(actions) > 1 and all(box.contains(action) for action in actions)
 
 
 @pytest.mark.parametrize("form", ["cell", "number"])

@@ -11,8 +11,8 @@ What happens to your work if a process is killed, the disk fills up or a file is
 command continues, and ends with the same results.
 
 We injected {count} faults (`make faults`). After each there was no traceback,
-no process left behind and no lock in the way. The same command then finished without help, and
-curves and policies were equal, bit for bit, to those of an undisturbed run (except for
+no process left behind and no lock in the way. Once the cause was gone, the same command finished,
+and curves and policies were equal, bit for bit, to those of an undisturbed run (except for
 clocks). `make test-slurm` tests what a cluster does to its jobs
 ([details](cluster.md)). The test suite covers what needs no particular moment: mistakes in commands
 and configuration, files that are absurd or name a module, closed streams, too little memory,

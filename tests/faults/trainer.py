@@ -168,7 +168,7 @@ def changed_specification(lab: Lab) -> str:
     torch.save(state, lab.checkpoint)
     process = lab.start()
     demand(process.wait() == 0, process.said)
-    demand("of other code or specification" in process.said, process.said)
+    demand("made by other code or from another specification" in process.said, process.said)
     return f"another {key}: refused, retrained"
 
 

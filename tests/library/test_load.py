@@ -118,7 +118,7 @@ def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoin
     ended = load(straight / "policies" / f"{file_name(spec)}.pt")["rows"]
     for run in (0, 1):
         assert torch.equal(model.parameters(run, "last"), ended[run])
-    with pytest.raises(FileError, match="is the checkpoint of a training"):
+    with pytest.raises(FileError, match="is a training checkpoint"):
         hindsight.load(out / "checkpoints" / f"{file_name(spec)}.pt")
 
 

@@ -1,8 +1,10 @@
 """Models learn as `train_cell` does, stop, continue, and are saved and loaded."""
 
 import re
+import signal
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -15,7 +17,7 @@ import hindsight
 from hindsight import DDPG, DQN, PPO, SAC, TD3
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load, save
 from tests.curves import CLOCKS
@@ -76,6 +78,7 @@ def test_callbacks_are_called_after_every_iteration_and_may_stop():
     assert heard == [30, 60, 90] and model.num_timesteps == 90
     assert model.curves().query("phase == 'evaluation'").env_steps.max() == 90
     assert model.learn(300, callback=lambda model: False).num_timesteps == 120
+    assert model.learn(60, callback=lambda model: 0).num_timesteps == 180  # type: ignore[arg-type,return-value]
     with pytest.raises(SpecError, match="callback: 3 is not allowed; it must be a function"):
         model.learn(30, callback=3)
 
@@ -89,6 +92,61 @@ def test_a_budget_is_rounded_up_to_whole_iterations_with_a_warning(capsys, recwa
     assert "evaluations of 2 episodes took" in capsys.readouterr().err
     model.learn(60)
     assert len(recwarn) == 1
+
+
+def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
+    once, interrupted = small().learn(90), small()
+
+    def interrupt(model: Any) -> None:
+        if model.num_timesteps == 30:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.learn(90, callback=interrupt)
+    assert interrupted.num_timesteps == 60  # noticed after the next iteration
+    assert torch.equal(parameters(once), parameters(interrupted.learn(30)))
+
+
+class Broken(Corridor):
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        Broken.steps += 1
+        if Broken.steps > 50:
+            raise RuntimeError("broken")
+        return super().step(action)
+
+
+def test_an_error_of_the_environment_ends_the_training_but_not_the_model(tmp_path):
+    model = small(Broken, max_episode_steps=12, seeds=1)
+    with pytest.raises(EnvironmentFailure, match="broken"):
+        model.learn(300)
+    for call in (lambda: model.learn(30), lambda: model.save(tmp_path / "a.pt", training=True)):
+        with pytest.raises(SpecError, match="an error ended the training within an iteration"):
+            call()
+    assert model.save(tmp_path / "a.pt").exists() and model.policy() is not None
+
+
+def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
+    model, obs = small(), gym.make("Corridor-v0").reset(seed=0)[0]
+
+    def acts() -> list[Any]:
+        return [model.predict(obs, which=which)[0].tolist() for which in ("best", "last")]
+
+    def now() -> list[Any]:
+        return [model.policy(which=which).numpy(obs).tolist() for which in ("best", "last")]
+
+    def look(model: Any) -> bool:
+        assert acts() == now()
+        return model.num_timesteps < 60
+
+    model.learn(300, callback=look)
+    assert acts() == now()
+    drawn = [model.predict(obs, deterministic=False, run=i % 2)[0] for i in range(20)]
+    assert len(np.unique(drawn, axis=0)) == 20
+    batch = {key: np.stack([value] * 3) for key, value in obs.items()}
+    several = model.predict(batch, deterministic=False)[0]
+    assert several.shape == (3, 2) and len(np.unique(several, axis=0)) == 3
 
 
 @pytest.mark.parametrize(
@@ -129,6 +187,22 @@ def test_the_best_evaluation_is_kept_and_its_run_acts():
     assert float(model.parameters(which="last")[0]) == 2.0
 
 
+def test_a_diverged_run_keeps_its_best_parameters_and_is_named():
+    model = SAC("PredatorPrey-v0", learning_rate=1.0, **{**SMALL, "evaluate_every": 200})
+    with pytest.warns(UserWarning, match=r"the run with seed \d has diverged"):
+        model.learn(1200)
+    last = parameters(model)
+    assert not last.isfinite().all() and all(model.parameters(r).isfinite().all() for r in (0, 1))
+    assert len(model.evaluate(2)) == 2
+
+
+def test_prioritised_replay_needs_no_hindsight():
+    model = DQN("BitFlipping-v0", her=None, prioritized=True, seeds=1)
+    assert model.spec.replay is not None and model.spec.replay.prioritized
+    with pytest.raises(SpecError, match=r"alpha=0\.5 has no effect$"):
+        DQN("BitFlipping-v0", her=None, alpha=0.5, seeds=1)
+
+
 # --- environments ---------------------------------------------------------------------------------
 
 
@@ -167,12 +241,16 @@ class Uncopied(Corridor):
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
         (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
         (lambda: small(her=None, k=3), "'k' needs hindsight"),
+        (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: DQN("Corridor-v0"), "dqn needs discrete actions"),
         (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(device="tpu"), "device 'tpu' is unknown"),
+        (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
+        (lambda: small().evaluate(0), "episodes: 0 is not allowed"),
+        (lambda: small().film("a.gif", episodes=0), "episodes: 0 is not allowed"),
         (lambda: small().policy(5), r"run: 5 is not allowed; choose from \[0, 1\]"),
     ],
 )
@@ -213,6 +291,22 @@ def test_a_model_saved_with_its_training_continues_bit_for_bit(kind, tmp_path):
     assert torch.equal(parameters(model), parameters(again))
     columns = [each.curves().drop(columns=CLOCKS) for each in (model, again)]
     pd.testing.assert_frame_equal(*columns)
+
+
+def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
+    path = PPO("PredatorPrey-v0", prey="repel", hidden=(8,), seeds=1).save(tmp_path / "hunt.pt")
+    where: Any = PPO.load(path, env="PredatorPrey-v0").spec.environment
+    assert where.prey == "repel"
+    changed = PPO.load(path, env="PredatorPrey-v0", env_kwargs={"grid_size": 7})
+    assert (changed.spec.environment.prey, changed.spec.environment.grid_size) == ("repel", 7)  # type: ignore[attr-defined]
+    path = small(env_kwargs={"terminates": True}).save(tmp_path / "model.pt")
+    found: Any = SAC.load(path, env="Corridor-v0").spec.environment
+    assert found.kwargs == {"terminates": True}
+    limited = partial(gym.make, "Corridor-v0")
+    found = SAC.load(path, env=limited, env_kwargs={"terminates": False}).spec.environment
+    assert found.kwargs == {"terminates": False} and found.id.startswith("given/")
+    with pytest.raises(SpecError, match="env_kwargs: only allowed with env"):
+        SAC.load(path, env_kwargs={"terminates": False})
 
 
 def test_loading_a_file_runs_no_code(tmp_path, monkeypatch):

@@ -79,6 +79,18 @@ def test_rounding_does_not_select_a_leaf_of_another_node():
     assert (tree.draw(np.full((500, 1), np.nextafter(1, 0))) == 15).all()
 
 
+@pytest.mark.parametrize("leaves", [100, 70_000])
+def test_a_run_draws_what_it_would_draw_alone(leaves):
+    """Beside one whose priorities are so large that a sum of both would forget the small ones."""
+    rng = np.random.default_rng(0)
+    values = rng.exponential(1, (2, leaves)) * np.array([[1e18], [1.0]])
+    both, alone = SumTree(2, leaves), SumTree(1, leaves)
+    both.set(*np.indices(values.shape).reshape(2, -1), values.ravel())
+    alone.set(np.zeros(leaves, int), np.arange(leaves), values[1])
+    uniform = rng.random((2, 64))
+    assert np.array_equal(both.draw(uniform)[1], alone.draw(uniform[1:])[0])
+
+
 # --- the buffer -----------------------------------------------------------------------------------
 
 

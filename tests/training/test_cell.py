@@ -110,6 +110,12 @@ def test_a_run_that_is_perfect_ends_early_and_leaves_the_axis(tmp_path):
         assert perfect.empty or perfect.min() == run["perfect_step"]
         if run["ended"] == "early":
             assert run["end_step"] > 1.3 * run["perfect_step"] >= run["end_step"] - 512
+        # Tests are on the grid and at the run's own end: not where another run ends.
+        tests = table[(table.phase == "evaluation") & (table.seed == run["seed"])].env_steps
+        every = spec.steps / spec.evaluation.points
+        off_grid = tests[tests // every == (tests - 512) // every].tolist()
+        assert tests.max() == run["end_step"] and set(off_grid) <= {run["end_step"]}
+    assert len({run["end_step"] for run in runs}) > 1
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
-from hindsight.specs.cell import EvaluationSpec
+from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
@@ -79,6 +79,14 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     pd.testing.assert_frame_equal(frames[0][exact], frames[1][exact])
     numbers = [frame.drop(columns=CLOCKS) for frame in frames]
     pd.testing.assert_frame_equal(*numbers, rtol=1e-4, atol=1e-5)
+
+
+def test_a_diverged_run_does_not_stop_prioritised_replay(tmp_path):
+    replay = {"strategy": "future", "prioritized": True}
+    spec = test_off_policy.cell("sac", log_interval=50, learning_rate=1e6)
+    values = {**spec.model_dump(), "replay": replay, "steps": 300, "seeds": 2}
+    path = train_cell(CellSpec.model_validate(values), tmp_path, Execution(workers=0))
+    assert {run["ended"] for run in load_cell(path).metadata["runs"]} == {"diverged"}
 
 
 def test_a_cell_of_which_every_run_diverges_says_so(tmp_path):

@@ -52,8 +52,9 @@ def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63})
     ends: dict[int, tuple[str, int]] = {}
     for among.iteration in range(1, 101):
-        value = {10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)
-        ended = among.ended(torch.tensor([value, 0.99]))
+        value = {5: 1.0, 10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)
+        success = float(among.iteration != 5)  # a return of 1 without success is a coincidence
+        ended = among.ended(torch.tensor([value, 0.99]), torch.tensor([success, 1.0]))
         for seed, why in zip(among.seeds, ended, strict=True):
             if why is not None:
                 ends.setdefault(seed, (why, among.env_steps))

@@ -17,6 +17,7 @@ from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training import clock
 from hindsight.training.cell import train_cell
 from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.recent import WINDOW
 from hindsight.training.runs import runs_of
 from tests.training import small
 from tests.training.small import STEPS, assert_same
@@ -37,6 +38,7 @@ def scripted(spec: CellSpec, rates: dict[int, list[float]]) -> OnPolicyRuns:
         return torch.tensor([[2 * x - 1 for x in rate], rate, [5.0] * len(rate)]).double()
 
     runs.recent.means = means
+    runs.recent.finished += WINDOW
     return runs
 
 
@@ -94,6 +96,22 @@ def test_no_run_switches_before_its_first_episode():
     """No episode has ended: there is no success rate (NaN), which exceeds nothing."""
     runs = scripted(cell(her(until_success=0.0)), {1: [math.nan, 0.0, 0.1]})
     assert modes(runs, 3) == [["her"], ["her"], ["ppo"]]
+
+
+@pytest.mark.parametrize("fidelity", ["released", "described"])
+def test_described_hindsight_stays_on_for_a_hundred_episodes(fidelity):
+    runs = scripted(cell(her(until_success=0.5, fidelity=fidelity)), {1: [0.9] * 20})
+    runs.recent.finished[:] = 0
+    switched = None
+    for iteration in range(1, 21):
+        runs.iterate()
+        if switched is None and mode(runs, 0) == "ppo":
+            switched = iteration, int(runs.recent.finished[0])
+    assert switched is not None
+    if fidelity == "released":
+        assert switched[0] == 1
+    else:
+        assert switched[0] > 1 and WINDOW <= switched[1] < 2 * WINDOW
 
 
 @pytest.mark.parametrize(("until", "without"), [(1, 1), (63, 1), (64, 2), (65, 2), (128, 3)])

@@ -306,7 +306,7 @@ def tasks_learned(
            if enough.get(task, 0) < needs["weight_decays"]]  # fmt: skip
     if few:
         runs_of = f"{needs['seeds']} runs of {needs['steps']:,} steps".replace(",", " ")
-        raise Untested(f"weight decays with {runs_of}: {', '.join(few)}")
+        raise Untested(f"weight decays that have {runs_of}, as the rule needs: {', '.join(few)}")
     success = runs[["max_success", "final_evaluation_success"]].max(axis=1)
     medians = runs.assign(s=success).groupby(["role", "task", "level"])["s"].median()
     best = medians.groupby(level=["role", "task"]).max()

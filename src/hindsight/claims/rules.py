@@ -63,14 +63,14 @@ def equal(m: Measured, *, within: float) -> bool:
 
 def _has_interval(m: Measured) -> Measured:
     if m.low != m.low:
-        raise Untested(f"{m.n_seeds} seed{'s' * (m.n_seeds > 1)}, and an interval needs five")
+        raise Untested(f"only {m.n_seeds} seed{'s' * (m.n_seeds > 1)}; an interval needs five")
     return m
 
 
 RULES = {
     "race": Rule(
         "Yes if PPO-HER's median run is first in more than {more_than} of 12 conditions and, over "
-        "those in which both sides arrive, ahead on average (log-ratio, 95 % interval). A rival "
+        "those in which both learn, ahead on average (log-ratio, 95 % interval). A rival "
         "that stopped earlier leaves the condition open.",
         race,
     ),

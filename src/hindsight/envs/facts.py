@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
 from hindsight.specs.errors import EnvironmentFailure, SpecError
-from hindsight.specs.spaces import Array, policy_inputs, policy_outputs
+from hindsight.specs.spaces import Array, policy_inputs, policy_outputs, row_of
 
 #: (achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n] bool
 SuccessTest = Callable[[Array, Array], NDArray[np.bool_]]
@@ -31,6 +31,8 @@ SUCCESS = ("_is_success", "is_success")
 SUCCESS_KEYS = ("is_success", "success")
 #: Seconds of random episodes when looking for an environment's own step limit.
 LIMIT_SECONDS = 1.0
+#: Truncated episodes after which it is found.
+LIMIT_EPISODES = 5
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Messages about the part of a reward that goals do not explain.
@@ -127,7 +129,8 @@ class OfGoals:
             raise EnvironmentFailure.of(what, error) from error
 
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
-        return np.asarray(self._function(achieved, desired, [info] * len(achieved)))
+        found = np.asarray(self._function(achieved, desired, [info] * len(achieved)))
+        return found.reshape(len(achieved)) if found.size == len(achieved) else found
 
     def _singles(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
         found = []
@@ -308,20 +311,25 @@ def facts_of(
         next_obs, reward, _, _, info = env.step(neutral(action))
     except Exception as error:
         raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
+    again, _ = env.reset(seed=0)
     achieved = np.asarray(next_obs["achieved_goal"], goal.dtype).reshape(goal.shape or ())
     desired = np.asarray(obs["desired_goal"], goal.dtype).reshape(goal.shape or ())
     rewards = Rewards(f"{name}: compute_reward", compute_reward, achieved, desired, info)
     lines = [f"compute_reward {line}" for line in rewards.notes]
+    if not np.allclose(row_of(obs, spaces), row_of(again, spaces), rtol=1e-4, atol=1e-6):
+        lines.append("reset(seed=0) does not repeat itself, so no evaluation can be repeated")
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
-    lines += [f"{', '.join(left_out)} left out: neither numbers nor choices"] if left_out else []
+    lines += [f"{', '.join(left_out)} left out: neither numeric nor discrete"] if left_out else []
     paid, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
     if not np.isclose(paid, float(reward), rtol=1e-4, atol=1e-6):
         line = f"a step's reward was {float(reward):g}, but compute_reward returns {paid:g}"
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
-    test, ends, found = _ending(name, env, make, rewards, best + 0.0, achieved, desired, terminates)
+    test, ends, found = _ending(
+        name, env, make, rewards, best + 0.0, achieved, desired, info, terminates
+    )
     assert env.spec is not None and env.spec.max_episode_steps is not None
     notes = tuple(f"{name}: {line}" for line in [*lines, *found])
     limit = env.spec.max_episode_steps
@@ -343,19 +351,20 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
 
 
 def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
-    """Steps after which an environment truncates episodes itself; None: no truncation observed."""
+    """Steps after which an environment truncates all of its episodes itself; None: unknown."""
     env.action_space.seed(0)
-    began, steps = time.monotonic(), 0
+    began, steps, lengths = time.monotonic(), 0, list[int]()
     env.reset(seed=0)
-    while time.monotonic() - began < LIMIT_SECONDS:
+    while time.monotonic() - began < LIMIT_SECONDS and len(lengths) < LIMIT_EPISODES:
         steps += 1
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         if truncated:
-            return steps
-        if terminated:
+            lengths.append(steps)
+        if terminated or truncated:
             env.reset()
             steps = 0
-    return None
+    # Different lengths are no limit: an agent may have left an arena.
+    return lengths[0] if len(set(lengths)) == 1 else None
 
 
 def neutral(action: Box | Discrete) -> Any:
@@ -389,6 +398,7 @@ def _ending(
     best: float,
     achieved: Array,
     desired: Array,
+    info: dict[str, Any],
     terminates: str | None,
 ) -> tuple[SuccessTest | None, bool, list[str]]:
     """The success test (None: by reward), whether success ends an episode, and messages about it.
@@ -400,10 +410,12 @@ def _ending(
     def by_reward(achieved: Array, desired: Array) -> NDArray[np.bool_]:
         return rewards(achieved, desired) >= np.float32(best)
 
+    dense = np.ptp(rewards(*nearby(achieved, desired))) > 0
     defined, known = _method(env, "compute_terminated"), dict[str, SuccessTest]()
     if defined is not None:
-        test = _as_test(f"{name}: compute_terminated", defined, achieved, desired, {})
-        known |= {} if test is None else {"compute_terminated": test}
+        test = _as_test(f"{name}: compute_terminated", defined, achieved, desired, info)
+        if test is not None:
+            known["compute_terminated"] = test if dense else _both(test, by_reward)
     owners = env.unwrapped, getattr(env.unwrapped, "task", None)
     own = ((key, getattr(owner, key, None)) for owner in owners for key in SUCCESS)
     key, function = next((pair for pair in own if callable(pair[1])), ("", None))
@@ -414,6 +426,12 @@ def _ending(
     known["compute_reward"] = by_reward
     first, test = next(iter(known.items()))
     chosen = None if test is by_reward else test
+    if terminates == "goal" and chosen is None and dense:
+        raise SpecError(
+            f"{name}: compute_reward changes with every distance, so it does not tell which goals "
+            "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
+            "info): return ...` that returns True if a goal does"
+        )
     if terminates is not None or defined is not None:
         return chosen, (terminates == "goal") if terminates else first == "compute_terminated", []
 
@@ -431,10 +449,10 @@ def _ending(
             f"achieving it ends an episode: {WRITE}"
         )
     if not any(ends):
-        return chosen, False, ["its episodes continue at their goal, and so under other goals"]
+        return chosen, False, ["reaching a goal does not end an episode, whichever the goal"]
     goals = [np.stack([getattr(s, key) for s in steps]) for key in ("achieved", "desired")]
-    found = np.array([step.success for step in steps])
-    agrees = [one for one, asks in known.items() if np.array_equal(asks(*goals), found)]
+    ended = np.array([step.terminated for step in steps])
+    agrees = [one for one, asks in known.items() if np.array_equal(asks(*goals), ended)]
     if not agrees:
         raise SpecError(
             f"{name} ends an episode when its goal is achieved, but it is unknown when other goals "
@@ -461,11 +479,16 @@ def _as_test(
     return lambda achieved, desired: asks(achieved, desired).astype(bool)
 
 
+def _both(one: SuccessTest, other: SuccessTest) -> SuccessTest:
+    """A test that both pass: a fall may end an episode without achieving its goal."""
+    return lambda achieved, desired: one(achieved, desired) & other(achieved, desired)
+
+
 def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
     """Attributes of the environment or its parts that hold the desired goal."""
     bare, found = env.unwrapped, []
-    parts = [bare, *(p for p in vars(bare).values() if hasattr(p, "__dict__"))]
-    for part in parts:
+    own = (p for p in vars(bare).values() if hasattr(p, "__dict__") and not isinstance(p, Space))
+    for part in (bare, *own):
         for name, value in list(vars(part).items()):
             if not isinstance(value, np.ndarray | list | tuple):
                 continue
@@ -487,12 +510,18 @@ def _with_goals_moved(env: Any, success: Callable[[Any, Any], bool]) -> Iterator
         obs, _ = env.reset(seed=seed)
         before = np.array(obs["desired_goal"])
         goal = (here + distance * (before - here)).astype(here.dtype)
-        for part, name in _holders(env, before):
-            with suppress(AttributeError):  # read-only
-                old = getattr(part, name)
+        holders = [(part, name, getattr(part, name)) for part, name in _holders(env, before)]
+        try:
+            for part, name, old in holders:
                 new = goal.astype(np.asarray(old).dtype)
-                setattr(part, name, new if isinstance(old, np.ndarray) else type(old)(new.tolist()))
-        obs, reward, terminated, _, info = env.step(action)
+                new = new if isinstance(old, np.ndarray) else type(old)(new.tolist())
+                with suppress(AttributeError):  # read-only
+                    setattr(part, name, new)
+            obs, reward, terminated, _, info = env.step(action)
+        finally:
+            for part, name, old in holders:  # other environments may share the part
+                with suppress(AttributeError):
+                    setattr(part, name, old)
         if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
             achieved = np.array(obs["achieved_goal"])
             yield Tried(achieved, goal, success(reward, info), bool(terminated))

@@ -130,7 +130,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     nothing is truncated.
 
     With the same seed, step t of a run uses the same random numbers for the prey under every
-    algorithm, so that comparisons between algorithms are paired.
+    algorithm with rollouts of the same length, so that comparisons between its arms are paired.
     """
 
     step_function = step

@@ -30,7 +30,7 @@ ENDS = {
     "early": ("o", "ends: a hundred episodes in a row succeeded"),
     "half": ("d", "ends: half of the runs learned, the others did not"),
     "test": ("x", "ends: five test episodes succeeded, as the authors' SAC does"),
-    "budget": ("|", "ends: as far as it was trained"),
+    "budget": ("|", "ends: budget used up"),
 }
 AXES = {"env_steps": "environment steps", "minutes": "training time of a run (minutes)"}
 

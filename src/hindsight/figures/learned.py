@@ -45,5 +45,5 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol="\u00a0%"))
     title = spec.title.format(*counts, runs=total)
-    subtitle = "Share of the runs that have learned: nine of ten episodes succeed"
+    subtitle = "Share of runs that have learned (nine of ten episodes succeed)"
     return style.finish(figure, title, subtitle, x_label="environment steps, logarithmic")

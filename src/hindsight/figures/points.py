@@ -107,13 +107,13 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     best, never = _best(tables, spec), _never(tables, spec)
     for first, *_ in panels.sharing(grid.panels, "y"):
         style.scale(first.ax, first.measure.limits, log=first.measure.log)
-    ticks = list(at.items())[:: -(-len(at) // 6)]
+    ticks = list(at.items())[:: -(-len(at) // 8)]
     for first, *_ in panels.sharing(grid.panels, "x"):
         first.ax.set_xlim(min(at.values()) - 0.5 * step, max(at.values()) + 0.5 * step)
         first.ax.set_xticks([x for _, x in ticks], [names.number(number) for number, _ in ticks])
     for panel in grid.panels:
         for order, (line, entries) in enumerate(panel.lines.items()):
-            aside = 0.12 * step * (order - (len(panel.lines) - 1) / 2)
+            aside = min(0.12, 0.3 / len(panel.lines)) * step * (order - (len(panel.lines) - 1) / 2)
             _draw_along(
                 panel, found[panel.measure], entries, spec.x, at, grid.looks[line], aside, never
             )

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -64,7 +63,8 @@ class Tables:
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
-        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column])
+        ends = ["end_step"] if measure.column == "learn_step" else []
+        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column, *ends])
         if measure.table == "evaluations":  # the mean over training
             means = found.groupby(key, sort=False)[measure.column].mean()
             found = means.reset_index()
@@ -73,9 +73,8 @@ class Tables:
             early = early_success(rows).rename("early_success").reset_index()
             found = found.drop(columns="early_success").merge(early, on=["arm", "seed"])
         value = found[measure.column].astype(float) / measure.unit
-        if measure.column == "learn_step":  # a run that never learns counts as its budget
-            budget = float(max((e["steps"] for e in self.plan["entries"]), default=np.nan))
-            value = value.fillna(budget / measure.unit)
+        if ends:  # a run that never learns counts as its budget
+            value = value.fillna(found["end_step"].astype(float) / measure.unit)
         found = found[key].assign(value=value).dropna(subset=["value"])
         if measure.role:
             found = found[found["role"] == measure.role]

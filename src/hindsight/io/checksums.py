@@ -63,7 +63,7 @@ def read_table(path: Path) -> pa.Table:
         if found.num_rows > MOST_ROWS or values > MOST_VALUES or size > MOST_BYTES:
             raise ValueError(
                 f"{found.num_rows:,} rows of {found.num_columns:,} columns, {size:,} bytes, are "
-                f"too much: a results file has at most {MOST_VALUES:,} values in {MOST_BYTES:,} "
+                f"too many: a results file has at most {MOST_VALUES:,} values in {MOST_BYTES:,} "
                 "bytes"
             )
         return file.read(use_threads=False)  # a file is small
@@ -121,7 +121,9 @@ def check_tables(folders: Iterable[Path]) -> None:
         ]
     if damaged:
         names = ", ".join(map(str, damaged))
-        raise DamagedError(f"{names}: damaged, the checksum in {RECORD} is another", *damaged)
+        raise DamagedError(
+            f"{names}: damaged, its checksum differs from the one in {RECORD}", *damaged
+        )
 
 
 def check_json(paths: Iterable[Path]) -> None:

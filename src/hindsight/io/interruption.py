@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -58,7 +58,7 @@ def awaited(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def noticed() -> Iterator[Notice]:
+def noticed(signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[Notice]:
     """Record the first signal in the yielded notice; raise KeyboardInterrupt at a later second one.
 
     Ignored signals (nohup) stay ignored.  Outside the main thread, where Python allows no handlers,
@@ -85,7 +85,7 @@ def noticed() -> Iterator[Notice]:
 
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
+        for number in signals:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, note)
     try:

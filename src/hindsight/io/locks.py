@@ -54,7 +54,7 @@ def _take(lock: FileLock, path: Path, what: str, wait: bool) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_symlink():
             path.unlink()  # its target is left alone
-            _tell(f"{path}: was a symbolic link, which is removed")
+            _tell(f"{path}: was a symbolic link and has been removed")
         try:
             lock.acquire(blocking=False)
             return False

@@ -94,9 +94,10 @@ class KeepOnTheWay:
 
 
 def _scores(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, tuple[float, float]]:
-    """Return success rate and mean return, by seed."""
+    """Return success rate and mean return, by seed, of the runs that have them."""
     success, returns = columns["success_rate"].tolist(), columns["return_mean"].tolist()
-    return dict(zip(runs.seeds, zip(success, returns, strict=True), strict=True))
+    found = zip(runs.seeds, success, returns, strict=True)
+    return {seed: (s, mean) for seed, s, mean in found if not math.isnan(s)}
 
 
 #: Stable-Baselines3's names of the curves' columns, by phase.

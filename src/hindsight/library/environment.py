@@ -30,9 +30,17 @@ def environment_values(
 
     Raises:
         SpecError: the environment cannot be copied or is a vector environment, or `env_kwargs` are
-            given for an instance.
+            given for an instance or do not fit into a file.
     """
     kwargs = dict(env_kwargs or {})
+    for key, value in kwargs.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            raise SpecError(
+                f"env_kwargs: {key}={value!r} is not allowed, because a file cannot hold it; pass "
+                "a function that creates the environment instead"
+            ) from None
     if isinstance(env, str) and env in ENVIRONMENTS:
         steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
         return {"id": env, **kwargs, **steps}
@@ -72,13 +80,13 @@ def _of_instance(
         except (TypeError, ValueError):
             pass  # a file cannot hold these arguments, so the instance is copied
     try:
-        copy.deepcopy(env)
+        own = copy.deepcopy(env)  # what is done to the instance later does not count
     except Exception as error:
         raise SpecError(
             f"env: {env} cannot be copied ({type(error).__name__}: {error}); pass a function that "
             "creates one instead: lambda: YourEnv(...)"
         ) from error
-    return lambda: copy.deepcopy(env), {}, limit
+    return lambda: copy.deepcopy(own), {}, limit
 
 
 def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ A model trains several runs at once, which differ only in their seeds.  Curves a
 every run.  One run acts: by default the one with the best evaluation.
 """
 
+import signal
 import sys
 import time
 import warnings
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from hindsight.io.checksums import about, read_table
 from hindsight.io.files import FileError, reason
+from hindsight.io.interruption import noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import NAMESPACE, Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
@@ -162,8 +164,11 @@ class Model:
             "train": defaultdict(list), "evaluation": defaultdict(list),
         }  # fmt: skip
         self._spaces = spaces_of(spec.environment)
-        #: The last actors of `predict`, by `deterministic`, each with its run, parameters and step.
-        self._actors: dict[bool, tuple[Any, Actor]] = {}
+        #: The actors of `predict`, by `deterministic`, run and `which`, since the last iteration.
+        self._actors: dict[tuple[bool, int, str], Actor] = {}
+        self._generator = torch.Generator().manual_seed(0)
+        #: Whether an error ended `learn` within an iteration.
+        self._torn = False
         self._board: TensorBoard | None = None
 
     @property
@@ -193,9 +198,12 @@ class Model:
 
         A run trains in whole iterations, so the number is rounded up.  A second call continues the
         training.  Linear schedules run from the very first step to the last step of this call.
+        Ctrl-C ends the call after the current iteration, with KeyboardInterrupt; another call
+        continues.
 
-        Warns if rounding adds more than a tenth, or if a loaded model must continue from its
-        parameters alone because its file lacks the state of the training.
+        Warns if rounding adds more than a tenth, if no step is learned from yet, or if a loaded
+        model must continue from its parameters alone because its file lacks the state of the
+        training.
 
         Args:
             total_timesteps: environment steps of each run.
@@ -207,8 +215,10 @@ class Model:
 
         Raises:
             EnvironmentFailure: the environment raised an error or contradicts itself.
-            SpecError: an argument is invalid, or the package tensorboard is missing.
+            SpecError: an argument is invalid, the package tensorboard is missing, or an error ended
+                an earlier call within an iteration.
         """
+        self._must_be_whole()
         if total_timesteps < 1:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
         callbacks = _callbacks(callback)
@@ -219,6 +229,12 @@ class Model:
         runs = self._started()
         first, began = runs.env_steps, time.monotonic()
         target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
+        starts = getattr(self.spec.algorithm, "learning_starts", 0)
+        if target <= starts:
+            warnings.warn(
+                f"nothing is learned yet: learning starts after {starts:,} steps (learning_starts)",
+                stacklevel=2,
+            )
         # Schedules run from the very first step to the last step of this call.
         runs.spec = self.spec.model_copy(update={"steps": target})
         self._tested, self._test_seconds = first, 0.0
@@ -227,9 +243,14 @@ class Model:
             if board is not None:
                 self._board = stack.enter_context(closing(board))
                 stack.callback(setattr, self, "_board", None)
+            stop = stack.enter_context(noticed([signal.SIGINT]))
             while runs.env_steps < target:
+                self._torn = True
                 tell(self._iterate(runs, first, target))
-                if False in [each(self) for each in callbacks]:
+                self._torn = False
+                if stop.signal is not None:
+                    raise KeyboardInterrupt
+                if any([_is_false(each(self)) for each in callbacks]):
                     break
             if self._tested < self._steps:
                 self._test(runs)
@@ -239,6 +260,14 @@ class Model:
             line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
+
+    def _must_be_whole(self) -> None:
+        """Raise SpecError if an error ended the training within an iteration."""
+        if self._torn:
+            raise SpecError(
+                "an error ended the training within an iteration, so it cannot continue: create a "
+                "new model, or load one that was saved with training=True"
+            )
 
     def _whole_iterations(self, steps: int, each: int) -> int:
         """Round up to iterations of `each` steps; warn if that adds more than a tenth."""
@@ -258,6 +287,7 @@ class Model:
         self._steps = runs.env_steps
         self._note(runs, "train", columns)
         self._rows["last"] = runs.rows.detach().cpu().clone()
+        self._actors.clear()
         if self._steps - self._tested >= self.evaluate_every or self._steps >= target:
             self._test(runs)
         n, done = len(self.seeds), self._steps - first
@@ -348,10 +378,19 @@ class Model:
         self._tested = self._steps
         self._note(runs, "evaluation", found)
         scores = zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
+        finite = self._rows["last"].isfinite().all(1).tolist()
+        for seed, learns in zip(self.seeds, finite, strict=True):
+            if not learns:
+                warnings.warn(
+                    f"the run with seed {seed} has diverged: its parameters are not finite; a "
+                    "smaller learning_rate may help",
+                    stacklevel=3,
+                )
         for i, score in enumerate(scores):
-            if score >= self._scores[i]:
+            if score >= self._scores[i] and finite[i]:
                 self._scores[i] = score
                 self._rows["best"][i] = self._rows["last"][i]
+        self._actors.clear()
 
     def _note(self, runs: Runs, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
         """Record the columns [run] of an iteration or an evaluation."""
@@ -430,7 +469,7 @@ class Model:
             observation: an observation of the environment, or a batch with a leading axis.
             state: ignored; Stable-Baselines3 has it.
             episode_start: ignored; Stable-Baselines3 has it.
-            deterministic: False samples an action as in training, for one observation at a time.
+            deterministic: False samples actions as in training.
             run: the run's seed.  None: the run with the best evaluation.
             which: "best" for the parameters at the run's best evaluation, "last" for the latest.
 
@@ -444,16 +483,20 @@ class Model:
         must_fit(observation, shapes, self.spec.environment.observation_size)
         if not deterministic and not isinstance(observation, Mapping):
             raise SpecError("observation: it must be a dictionary if deterministic=False")
-        key = (self.best_run if run is None else run, which, self._steps)
-        if deterministic not in self._actors or self._actors[deterministic][0] != key:
+        key = (deterministic, self.best_run if run is None else run, which)
+        if key not in self._actors:
             if deterministic:
-                act: Actor = self.policy(run, which).numpy
+                self._actors[key] = self.policy(run, which).numpy
             else:
-                generator = torch.Generator().manual_seed(0)
-                env = self.spec.environment.make()
-                act = actor_of(self.spec, self.parameters(run, which), env, generator)
-            self._actors[deterministic] = key, act
-        return self._actors[deterministic][1](cast(Any, observation)), None
+                row = self.parameters(run, which)
+                with closing(self.spec.environment.make()) as env:  # for its spaces
+                    self._actors[key] = actor_of(self.spec, row, env, self._generator)
+        act, seen = self._actors[key], cast(Any, observation)
+        first = next(iter(shapes))
+        if deterministic or np.shape(seen[first]) == shapes[first]:
+            return act(seen), None
+        each = [act({key: seen[key][i] for key in shapes}) for i in range(len(seen[first]))]
+        return np.stack(each), None
 
     def evaluate(
         self,
@@ -477,6 +520,8 @@ class Model:
             seed: episode e starts from `reset(seed=seed + e)`, so all runs see the same episodes.
         """
         prepare_process("cpu")
+        if episodes < 1:
+            raise SpecError(f"episodes: {episodes} is not allowed; use 1 or more")
         if not deterministic:
             self._must_draw()
         rows = {}
@@ -507,9 +552,12 @@ class Model:
 
         Raises:
             FileError: the file cannot be written, or the environment cannot be drawn.
+            SpecError: `episodes` is below 1.
         """
         from hindsight.training.watch import animate, film
 
+        if episodes < 1:
+            raise SpecError(f"episodes: {episodes} is not allowed; use 1 or more")
         animate(film(self.spec, self.parameters(run, which), episodes), Path(path))
         return Path(path)
 
@@ -541,7 +589,10 @@ class Model:
 
         Raises:
             FileError: the file cannot be written.
+            SpecError: `training`, but an error ended the training within an iteration.
         """
+        if training:
+            self._must_be_whole()
         state = {
             "format": FORMAT,
             "spec": self.spec.model_dump_json(),
@@ -566,6 +617,7 @@ class Model:
         path: str | Path,
         env: Given | None = None,
         *,
+        env_kwargs: Mapping[str, Any] | None = None,
         device: str = "cpu",
         workers: int | None = None,
     ) -> Self:
@@ -577,7 +629,9 @@ class Model:
         Args:
             path: the file to read.
             env: the environment.  None: the one that the file names, which must be one of this
-                package, of gymnasium-robotics, or already registered.
+                package, of gymnasium-robotics, or already registered.  Its id alone keeps the
+                parameters of the training.
+            env_kwargs: arguments for the environment; only if `env` is an id or a function.
             device: "cpu", "cuda" or "cuda:1", ...
             workers: processes that step a gymnasium environment.  None: one per core.
 
@@ -587,13 +641,18 @@ class Model:
         """
         file = PolicyFile.read(Path(path))
         try:
-            return cls._of_file(file, env, device, workers)
+            return cls._of_file(file, env, env_kwargs, device, workers)
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
             raise FileError(f"{path}: is damaged: {reason(error)}") from error
 
     @classmethod
     def _of_file(
-        cls, file: PolicyFile, env: Given | None, device: str, workers: int | None
+        cls,
+        file: PolicyFile,
+        env: Given | None,
+        env_kwargs: Mapping[str, Any] | None,
+        device: str,
+        workers: int | None,
     ) -> Self:
         path, values, saved = file.path, file.values, file.saved
         name, where = values.get("algorithm", {}).get("name", "ppo"), values["environment"]
@@ -605,11 +664,18 @@ class Model:
                 f"{path}: is a model of {name}; load it with {kinds[name].__name__}.load"
             )
         trained_in = where.get("id", DEFAULTS["environment"]["id"])
-        if env is not None:
+        if env_kwargs and env is None:
+            raise SpecError("env_kwargs: only allowed with env")
+        if isinstance(env, str) and env == trained_in:
+            given = dict(env_kwargs or {})
+            if env not in ENVIRONMENTS:
+                given = {"kwargs": where.get("kwargs", {}) | given}
+            values["environment"] = where = where | given
+        elif env is not None:
             # Options for gymnasium environments do not apply to this package's own.
             ours = isinstance(env, str) and env in ENVIRONMENTS
             old = {} if ours else where
-            new = environment_values(env, None, old.get("max_episode_steps"))
+            new = environment_values(env, env_kwargs, old.get("max_episode_steps"))
             kept = {key: old[key] for key in ("terminates", "rest") if old.get(key) is not None}
             values["environment"] = where = new | kept
         else:
@@ -689,6 +755,11 @@ def _must_be_known(path: Path, name: str) -> None:
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
         )
+
+
+def _is_false(returned: Any) -> bool:
+    """Whether a callback returned False; 0, None or a table is another matter."""
+    return isinstance(returned, bool | np.bool_) and not returned
 
 
 def _callbacks(given: Any) -> list[Callback]:

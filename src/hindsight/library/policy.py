@@ -117,7 +117,7 @@ class Policy(nn.Module):
         """Encode a part of observations [n, ...] as numbers [n, size] (`specs.spaces`)."""
         among = self.choices[key]
         if among is None:
-            return values.flatten(1)
+            return values.reshape(values.shape[0], -1)
         columns = values.reshape(values.shape[0], len(among)).unbind(1)
         pairs = zip(columns, among, strict=True)
         return torch.cat([x[:, None] == torch.from_numpy(each) for x, each in pairs], 1).float()
@@ -132,7 +132,9 @@ class Policy(nn.Module):
         else:
             given = torch.as_tensor(np.asarray(observations))
         actions = self(given).numpy()
-        return int(actions) if actions.ndim == 0 else actions.astype(self.dtype, copy=False)
+        if self.first_choice is not None and actions.ndim == 0:
+            return int(actions)
+        return actions.astype(self.dtype, copy=False)
 
     def _actions(self, outputs: Tensor) -> Tensor:
         if self.first_choice is not None:
@@ -141,7 +143,8 @@ class Policy(nn.Module):
             outputs = outputs[:, : len(self.low)]
         actions = outputs.tanh() if self.squashes else outputs.clamp(-1, 1)
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
-        return scaled.unflatten(1, self.action_shape) if len(self.action_shape) != 1 else scaled
+        inside = torch.minimum(torch.maximum(scaled, self.low), self.high)  # despite rounding
+        return inside.reshape(-1, *self.action_shape)
 
 
 class _ByPosition(nn.Module):

@@ -13,6 +13,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.reading import read_keys
+from hindsight.specs.replay import WITHOUT_HINDSIGHT
 
 PRESETS = Path(__file__).with_name("presets.yaml")
 #: SAC's default temperature in gymnasium environments.  Starting from 1, as the papers and
@@ -69,6 +70,8 @@ def cell_values(
     if her is not None:
         section = "hindsight" if ALGORITHMS[algorithm].on_policy else "replay"
         values[section] = {"strategy": her, "fidelity": fidelity}
+    elif not ALGORITHMS[algorithm].on_policy and keys.keys() & set(WITHOUT_HINDSIGHT):
+        values["replay"] = {}
     for key, value in keys.items():
         put(values, key, value, f"{key}={value}")
     if algorithm == "sac" and environment["id"] not in ENVIRONMENTS:

@@ -133,8 +133,8 @@ def to_come(
         lines.append(f"{steps:,} steps are rounded up to {spec.steps:,}, {each}")
     if asked not in ("none", strategy):
         lines.append(
-            f"{asked} of fidelity {her.fidelity if her is not None else ''} trains as {strategy}: "
-            "a copy pursues one goal of its episode and ends there"
+            f"{asked} is the same as {strategy} with fidelity "
+            f"{her.fidelity if her is not None else ''}: each copy has one goal and ends there"
         )
     if every is not None:
         lines.append(f"every {every:,} steps {folder_on_the_way(spec, out)}/STEPS.pt")
@@ -173,7 +173,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
         f"success rate   {shown(success.mean(), '.0%')}",
-        f"time to learn  {learned}",
+        f"time to solve  {learned}",
         f"training took  {duration(cell.metadata['seconds'])}, and evaluations "
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",

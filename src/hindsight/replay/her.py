@@ -4,6 +4,7 @@
 of those libraries.
 """
 
+import copy
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -405,7 +406,7 @@ def _one_each(infos: Any, n: int) -> Array:
     if len(given) != n:
         raise ValueError(f"infos: {len(given)} dictionaries are not allowed; there must be {n}")
     kept = np.empty(n, object)
-    kept[:] = [dict(info or {}) for info in given]
+    kept[:] = [copy.deepcopy(dict(info or {})) for info in given]
     return kept
 
 

@@ -85,16 +85,16 @@ class SumTree:
         """
         runs, samples = uniform.shape
         run = np.repeat(np.arange(runs), samples)
-        share = ((np.arange(samples) + uniform) / samples).ravel()
-        highest, width = self.levels[-1].ravel(), self.levels[-1].shape[1]
-        up_to = highest.cumsum()
-        end = up_to[width - 1 :: width]
-        begin = np.concatenate([[0.0], end[:-1]])
-        # Clipped, so that rounding cannot leave the run; further down, nor the node.
-        at = np.clip(begin[run] + share * (end - begin)[run], begin[run], np.nextafter(end, 0)[run])
-        node = up_to.searchsorted(at, side="right")
-        rest = at - (up_to.take(node) - highest.take(node))
-        node -= run * width
+        share = (np.arange(samples) + uniform) / samples
+        highest = self.levels[-1]
+        # A sum over all runs would round a run's priorities to the precision of the largest.
+        up_to = highest.cumsum(1)
+        end = up_to[:, -1:]
+        # Below the end, so that rounding cannot leave the run; further down, nor the node.
+        at = np.minimum(share * end, np.nextafter(end, 0))
+        pairs = zip(up_to, at, strict=True)
+        node = np.concatenate([own.searchsorted(x, side="right") for own, x in pairs])
+        rest = at.ravel() - (up_to[run, node] - highest[run, node])
         place = np.arange(runs * samples) * self.CHILDREN
         for level in reversed(self.levels[:-1]):
             parents = level.shape[1] // self.CHILDREN

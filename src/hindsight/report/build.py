@@ -165,7 +165,7 @@ def gather(tables: Path, figures: Path) -> Report:
         diverged=" ".join(
             f"{name} ({fidelity}): {note}" for (name, fidelity), note in notes.items() if note
         )
-        or "None: every run's parameters stayed numbers.",
+        or "None.",
         authors=_authors(tables, plans),
     )
 
@@ -231,7 +231,7 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     seeds = sorted({e.get("seeds", preset["seeds"]) for plan in plans for e in plan["entries"]})
     return {
         "network": network_note(preset["hidden"]).removeprefix("network "),
-        "seeds": " or ".join(map(str, seeds)),
+        "seeds": ", ".join(map(str, seeds)),
         "environment steps of a run, at most": present.count(preset["steps"]),
         "a run ends early at": f"{preset['early_end']} × the first perfect hundred episodes"
         if preset.get("early_end")

@@ -152,7 +152,7 @@ _SAVED: list[Column] = [
     _SEEDS,
     ("switched, % of runs", of(lambda share: number(100 * share, 0), "switched_share")),
     ("switched at step, median", of(count, "switch_step_median")),
-    ("hindsight to the end, minutes", of(number, "minutes_baseline")),
+    ("minutes with hindsight throughout", of(number, "minutes_baseline")),
     ("minutes", of(number, "minutes_arm")),
     ("time saved, % [95 %]", of(percent, "saved_share", "low", "high")),
     ("updates saved, % [95 %]",

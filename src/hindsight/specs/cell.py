@@ -128,6 +128,8 @@ class CellSpec(Spec):
         elif how.actions == "continuous":
             continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
             raise ValueError(f"{how.name} needs continuous actions{continuous}")
+        if her and getattr(how, "dense_reward", False):
+            raise ValueError("dense_reward is for real steps only: leave hindsight off")
         if her and her.inside is not None and not where.goals_in_box:
             raise ValueError(f"inside needs goals that lie in a box; those of {where.id} do not")
         if her and her.s_ratio is not None and where.foreign:
@@ -274,4 +276,5 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> N
                 others = ", ".join(
                     f"{name} {value}" for name, value in given.items() if name != key
                 )
-                raise SpecError(f"{key}={given[key]} has no effect with {others}")
+                because = f" with {others}" if others else ""
+                raise SpecError(f"{key}={given[key]} has no effect{because}")

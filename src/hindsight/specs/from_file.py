@@ -87,6 +87,6 @@ def _must_be_named(environment: Any, named: Collection[str]) -> None:
         return
     if wants_naming(name):
         raise SpecError(
-            f"its environment is {name}, which is neither ours nor gymnasium-robotics', and a file "
-            f"does not decide what is imported: if you trust it, name it too: --env {name}"
+            f"its environment is {name}, from another package, which a file may not import by "
+            f"itself: if you trust it, add --env {name}"
         )

@@ -142,7 +142,9 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.facts.notes
+        found = "max_episode_steps" not in self.model_fields_set and self.max_episode_steps
+        limit = f"{self.called}: its episodes are cut after {found} steps, as a trial found"
+        return (*self.facts.notes, *([limit] if found else []))
 
     @property
     def own_code(self) -> str:

@@ -44,7 +44,8 @@ class HindsightSpec(Spec):
     failures: Failures = "untargeted"
     #: Distance of targeted failures, in interception distances.
     failure_distance: Annotated[float, Field(gt=1, le=MOST), NUMBER] = 1.1
-    #: Stop hindsight once the success rate of the last 100 episodes exceeds this.
+    #: Stop hindsight once the success rate of the last 100 episodes (released: or fewer) exceeds
+    #: this.
     until_success: Fraction | None = None
     #: Stop hindsight after this many steps.
     until_steps: Steps | None = None

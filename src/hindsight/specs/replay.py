@@ -10,6 +10,8 @@ from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 EpisodeStrategy = Literal["final", "future", "episode"]  # of the transition's own episode
 GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any episode in the buffer
 GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
+#: Options that have an effect without hindsight, too.
+WITHOUT_HINDSIGHT = ("prioritized", "alpha", "beta", "time_limit_terminates")
 
 
 class ReplaySpec(Spec):

@@ -43,14 +43,20 @@ def largest(space: Space[Any]) -> NDArray[np.float64]:
 
 
 def row_of(obs: Mapping[str, Any], spaces: Mapping[str, Space[Any]]) -> NDArray[np.float32]:
-    """Concatenate the parts of an observation in the order of `spaces`; returns [obs]."""
+    """Concatenate the parts of an observation in the order of `spaces`; returns [obs].
+
+    Raises ValueError for a choice that its space lacks.
+    """
     parts: list[Array] = []
     for key, space in spaces.items():
         numbers, values = np.ravel(obs[key]), choices(space)
         if values is None:
             parts.append(numbers)
         else:
-            parts += [number == among for number, among in zip(numbers, values, strict=True)]
+            chosen = [number == among for number, among in zip(numbers, values, strict=True)]
+            if not all(one.any() for one in chosen):
+                raise ValueError(f"{key} is {obs[key]}, which is not in its space {space}")
+            parts += chosen
     return np.concatenate(parts).astype(np.float32)
 
 
@@ -70,7 +76,8 @@ def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
         return space.start + int(values[0])
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
     scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
-    return scaled.astype(space.dtype).reshape(space.shape)
+    # Rounding must not leave the box.
+    return np.clip(scaled.astype(space.dtype).reshape(space.shape), space.low, space.high)
 
 
 def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], list[str]]:
@@ -107,15 +114,23 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
                 "flattened goals"
             )
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
-    if achieved.shape != desired.shape:
+    if not _alike(achieved, desired):
         raise SpecError(
-            f"{name}: achieved_goal {achieved.shape} and desired_goal {desired.shape} must have "
-            "the same shape"
+            f"{name}: achieved_goal {achieved} and desired_goal {desired} must have the same "
+            "shape, type and choices, since each achieved goal may become a desired one"
         )
     others = sorted(set(spaces) - set(GOAL_KEYS))
     more = [key for key in others if _has_numbers(spaces[key])]
     seen = {key: spaces[key] for key in (*GOAL_KEYS, *more)}
     return seen, [key for key in others if key not in more]
+
+
+def _alike(one: Space[Any], other: Space[Any]) -> bool:
+    kinds = [
+        (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
+        for x in (one, other)
+    ]
+    return kinds[0] == kinds[1]
 
 
 def _has_numbers(space: Space[Any]) -> bool:

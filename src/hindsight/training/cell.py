@@ -1,5 +1,6 @@
 """Train a cell: its runs until each has ended, with checkpoints and signal handling."""
 
+import math
 import platform
 import re
 import signal
@@ -9,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.io.compiled import ENABLED, use_threads
@@ -134,10 +137,12 @@ class CellTraining:
             finite = runs.rows.isfinite().all(1).cpu()
             if not self._leave(runs, [None if x else DIVERGED for x in finite.tolist()]):
                 break
-            ended = runs.ended(columns["return_mean"][finite])
-            if runs.evaluation_due or any(ended):
+            ended = runs.ended(columns["return_mean"][finite], columns["success_rate"][finite])
+            # Only the runs that end are tested off the grid: the others must not depend on them.
+            tested = [runs.evaluation_due or why is not None for why in ended]
+            if any(tested):
                 began = time.monotonic()
-                self._record(runs, "evaluation", runs.evaluate())
+                self._record(runs, "evaluation", runs.evaluate(), np.array(tested))
                 record.evaluation_seconds += time.monotonic() - began
             going = self._leave(runs, ended)
             if going:
@@ -156,9 +161,23 @@ class CellTraining:
             runs.select(torch.tensor(stay, device=runs.device))
         return bool(stay)
 
-    def _record(self, runs: Runs, phase: str, columns: dict[str, Tensor]) -> None:
-        """Append one row per run to the curves, then call the callbacks."""
-        self.record.add(phase, runs.recorded(columns))
+    def _record(
+        self,
+        runs: Runs,
+        phase: str,
+        columns: dict[str, Tensor],
+        which: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Append one row per run to the curves, then call the callbacks.
+
+        `which` [run] leaves out the other runs; callbacks see them as NaN.
+        """
+        rows = runs.recorded(columns)
+        if which is not None:
+            rows = {name: values[which] for name, values in rows.items()}
+            out = torch.from_numpy(~which).to(runs.device)
+            columns = {x: v.double().masked_fill(out, math.nan) for x, v in columns.items()}
+        self.record.add(phase, rows)
         for callback in self.callbacks:
             callback(runs, phase, columns)
 

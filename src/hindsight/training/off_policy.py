@@ -20,6 +20,7 @@ from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row
+from hindsight.training.recent import WINDOW
 from hindsight.training.runs import Runs
 
 if TYPE_CHECKING:
@@ -127,7 +128,10 @@ class OffPolicyRuns(Runs):
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
-            self._note_first(self.switched, (columns["success_rate"] >= threshold).tolist())
+            over = columns["success_rate"] >= threshold
+            if self.replay.fidelity == "described":  # the authors' code also counts fewer episodes
+                over &= self.recent.finished >= WINDOW
+            self._note_first(self.switched, over.tolist())
         # Every row has every column, even before the first update.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
         means = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._diagnostics.items()}
@@ -258,7 +262,9 @@ class OffPolicyRuns(Runs):
         batch = self.buffer.sample_at(index, uniform[..., 1:], self.env.task.reward, weight)
         diagnostics = self._learn(batch, noise)
         if isinstance(self.buffer, PrioritizedReplayBuffer):
-            self.buffer.update_priorities(index, diagnostics.td_error.cpu().numpy())
+            # A run whose errors are no longer finite has diverged, and ends after this iteration.
+            errors = np.nan_to_num(diagnostics.td_error.cpu().numpy(), posinf=0.0, neginf=0.0)
+            self.buffer.update_priorities(index, errors)
         for name, values in self._diagnostics.items():
             if name != "reward_rest":
                 values.append(getattr(diagnostics, name))

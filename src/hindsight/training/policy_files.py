@@ -37,8 +37,8 @@ class PolicyFile:
         saved = load(path)
         if "identity" in saved:
             raise FileError(
-                f"{path}: is the checkpoint of a training, not a policy file; the policies are in "
-                "the folder best beside checkpoints and, after the training, in policies"
+                f"{path}: is a training checkpoint, not a policy file; policies are in the folders "
+                "best (beside checkpoints) and, after training, policies"
             )
         if not {"spec", "seeds", "rows"} <= saved.keys():
             raise FileError(f"{path}: is not a policy file")

@@ -219,7 +219,7 @@ class Record:
             saved = load(path)
             if "identity" in saved and saved["identity"] != self._identity():
                 path.unlink()
-                why = "of other code or specification"
+                why = "made by other code or from another specification"
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
                 return None
             runs = self._continue(saved, workers)

@@ -123,14 +123,17 @@ class Runs(ABC):
         every = self.spec.steps / self.spec.evaluation.points
         return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
 
-    def ended(self, return_mean: Tensor) -> list[str | None]:
+    def ended(self, return_mean: Tensor, success_rate: Tensor) -> list[str | None]:
         """Return why each run ends now, [run]; None: it continues.
 
         "budget": no further iteration fits; "early": the run is past `early_end` times its perfect
-        step; "test": it succeeded in every episode of a test.  With rewards of -1 and 0 no mean
-        return is 1, so no run ends early.
+        step, at which the last hundred episodes succeeded with a mean return of 1; "test": it
+        succeeded in every episode of a test.  With rewards of -1 and 0 no mean return is 1, so no
+        run ends early.
         """
-        self._note_first(self.perfect, [value == 1.0 for value in return_mean.tolist()])
+        # A return of 1 without success is a coincidence, of rewards other than the papers'.
+        both = zip(return_mean.tolist(), success_rate.tolist(), strict=True)
+        self._note_first(self.perfect, [mean == success == 1.0 for mean, success in both])
         passed = self._pass_end_test()
 
         def why(run: int) -> str | None:

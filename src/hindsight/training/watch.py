@@ -22,7 +22,7 @@ from hindsight.envs.workers import Slot
 from hindsight.io.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
@@ -88,18 +88,28 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         FileError: the environment cannot be rendered without a screen.
     """
     where = spec.environment
-    env = where.make(render_mode="rgb_array")
-    if "rgb_array" not in env.metadata.get("render_modes", ()):
-        raise FileError(f"{where.id} cannot be drawn: it has no render_mode rgb_array")
+    try:
+        env = where.make(render_mode="rgb_array")
+    except EnvironmentFailure:  # a function or an instance has its own mode
+        env = where.make()
+    modes = [env.render_mode] if env.render_mode else env.metadata.get("render_modes", ())
+    if "rgb_array" not in modes:
+        raise FileError(f"{where.id} cannot be drawn: its render_mode is not rgb_array")
     if where.foreign:
         choose_headless(env)
-    act, speed = actor_of(spec, row, env), int(env.metadata.get("render_fps", 25))
+    act, speed = actor_of(spec, row, env), max(round(env.metadata.get("render_fps", 25)), 1)
     filmed = []
     for number in range(episodes):
         frames: list[NDArray[Any]] = []
 
         def look(frames: list[NDArray[Any]] = frames) -> None:
-            frames.append(np.array(env.render(), np.uint8))
+            image: Any = env.render()
+            if np.ndim(image) != 3:
+                raise FileError(
+                    f"{where.id} cannot be drawn: render returned {type(image).__name__} of shape "
+                    f"{np.shape(image)}, not an image"
+                )
+            frames.append(np.array(image, np.uint8))
 
         first = Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, number)
         _, _, success = episode(act, env, first, where, look)
