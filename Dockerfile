@@ -1,5 +1,6 @@
-# docker build --build-arg USER_ID=$(id -u) --tag hindsight . && docker run --rm -v "$PWD/results:/hindsight/results" -v "$PWD/figures:/hindsight/figures" hindsight make replicate ARGS="--config preset=smoke"
-# Run in a clone: results and figures stay there, and belong to you.
+# docker build --build-arg USER_ID=$(id -u) --tag hindsight . && mkdir -p .snakemake && docker run --rm -v "$PWD/results:/hindsight/results" -v "$PWD/figures:/hindsight/figures" -v "$PWD/.snakemake:/hindsight/.snakemake" hindsight make replicate ARGS="--config preset=smoke"
+# Run in a clone: results and figures stay there, and belong to you.  So does .snakemake, which records
+# what they were made from.
 FROM debian:bookworm-slim
 ARG USER_ID=1000
 RUN apt-get update && apt-get install --yes --no-install-recommends \

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -14,10 +15,11 @@ import pytest
 import typer
 import yaml
 
-from hindsight.cli import _is_typed, app
+from hindsight.cli import _config, _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
+from hindsight.specs.errors import SpecError
 from tests.commands import hindsight, started
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
@@ -86,6 +88,7 @@ def test_evaluate_prints_return_and_success(trained):
         ("train prey=static prey=repel", "prey is given twice"),
         ("train --her final strategy=future", "strategy is not a key here; use --her"),
         ("plan", "there is no config.yaml here: the replication runs in a clone"),
+        ("replicate", "there is no config.yaml here: the replication runs in a clone"),
         ("cell none.json", "none.json"),
     ],
 )  # fmt: skip
@@ -108,6 +111,15 @@ def spec_from(*words):
 def test_fidelity_is_taken_where_it_makes_a_difference(words):
     released, described = (spec_from(*words, f"fidelity={f}") for f in ("released", "described"))
     assert released != described == spec_from(*words)
+
+
+def test_a_key_is_given_once_and_publish_has_its_preset(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[1])
+    with pytest.raises(SpecError, match="--config seeds is given twice"):
+        _config(["seeds=2", "seeds=4"])
+    with pytest.raises(SpecError, match="--config preset=smoke: it is always large here"):
+        _config(["preset=smoke"], preset="large")
+    assert _config(["seeds=2"], preset="large").size_name == "large"
 
 
 def test_what_trains_otherwise_than_typed_is_reported():
@@ -167,9 +179,18 @@ def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path
         for lines in (again.stdout.splitlines(), told)
     )
     assert said == ["already trained by the same code; --again retrains it", *before[2:]]
+    # Where training cannot start, nothing is removed.
+    files = sorted((tmp_path / "results").rglob("*.*"))
+    absent = ["--tensorboard=tb"] if find_spec("tensorboard") is None else []
+    for option in ("--device=cuda:9", *absent):
+        refused = hindsight("train", "--her", "final", *SMALL, "--again", option, cwd=tmp_path)
+        assert refused.returncode == 1
+        assert sorted((tmp_path / "results").rglob("*.*")) == files
     # --again reuses no run of a file with fewer of them.
     fewer = hindsight("train", "--her", "final", *SMALL, "--seeds", "1", cwd=tmp_path)
-    assert fewer.returncode == 0
+    assert fewer.returncode == 0 and "(each run's at its best evaluation)" in fewer.stdout
+    (best,) = (tmp_path / "results/best").rglob("*-1seeds-*")
+    best.unlink()
     anew = hindsight("train", "--her", "final", *SMALL, "--again", cwd=tmp_path)
     assert anew.returncode == 0 and "already trained" not in anew.stdout
     assert "reused" not in about(curves)

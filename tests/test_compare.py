@@ -1,6 +1,7 @@
 """docs/compare.md: comparing trainings from Python, and published arms in config.yaml."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from hindsight.io.files import as_json
 from hindsight.pipeline.project import Project
-from hindsight.specs.config import PUBLISHED, parse
+from hindsight.specs.config import PUBLISHED, overrides_of, parse
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan
 from tests import configuration
@@ -63,6 +64,12 @@ def planned(mine=None, **overrides):
     values["experiments"] |= yaml.safe_load(block("yaml"))["experiments"]
     values["experiments"]["mine"]["arms"] |= mine or {}
     return Plan.of(parse({**values, "select": {"mine": {}}, **overrides}))
+
+
+def test_the_command_of_the_page_selects_the_experiment():
+    (typed,) = re.findall(r'make replicate ARGS="(.+?)"`', PAGE.read_text(encoding="utf-8"))
+    option, *pairs = shlex.split(typed)
+    assert option == "--config" and overrides_of(pairs) == {"select": {"mine": {}}}
 
 
 def test_a_published_arm_is_read_and_not_trained(project):

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.envs.episodes import load_episodes
-from hindsight.io.checksums import RECORD, SUMS, about, check_tables, file_sha256, is_whole, sealed
+from hindsight.io.checksums import (
+    RECORD,
+    SUMS,
+    about,
+    check_tables,
+    file_sha256,
+    is_whole,
+    read_table,
+    sealed,
+)
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import read_spec
@@ -161,6 +170,24 @@ def test_a_checkpoint_of_lists_that_share_their_elements(tmp_path):
         load(path)
 
 
+class Sized:
+    """A kilobyte in a file, and as many bytes in memory as it says."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __reduce__(self):
+        return self.kind, (1000,)
+
+
+@pytest.mark.parametrize("kind", [bytearray, torch.Tensor])
+def test_a_checkpoint_that_asks_for_memory(tmp_path, kind):
+    path = tmp_path / "asks.pt"
+    torch.save({"runs": Sized(kind)}, path)
+    with pytest.raises(DamagedError, match="the safe loader refuses what is in it"):
+        load(path)
+
+
 def test_opening_a_pipe_would_wait_forever(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -223,6 +250,23 @@ def test_a_results_file_of_columns_that_would_fill_the_memory(tmp_path):
     assert path.stat().st_size < 10**6
     with pytest.raises(ResultError, match=r"1,000,000 rows of 101 columns, .* are too many"):
         load_cell(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "words"),
+    [
+        ("phase", pa.array(["x" * 1000] * 100), "a phase is longer than 20 characters"),
+        ("phase", pa.array([["train"] * 1000] * 100), "'phase' of type list<.*> does not hold num"),
+        ("loss", pa.array([[0.0] * 1000] * 100), "'loss' of type list<.*> does not hold numbers"),
+        ("loss", pa.array(["x"] * 100), "'loss' of type string does not hold numbers"),
+    ],
+)
+def test_a_results_file_of_a_few_values_that_repeat(tmp_path, name, column, words):
+    """They are stored once, and a megabyte of them would be terabytes in memory."""
+    path = tmp_path / "dense.parquet"
+    pq.write_table(pa.table({name: column}), path, store_schema=False)
+    with pytest.raises(ValueError, match=words):
+        read_table(path)
 
 
 @pytest.mark.parametrize(("key", "value"), [("steps", 10**400), ("seeds", "16"), ("steps", "a")])

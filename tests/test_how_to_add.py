@@ -16,10 +16,10 @@ from hindsight.claims import evaluate
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.specs.config import load, parse
+from hindsight.specs.config import completed, load, parse
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from hindsight.specs.plan import Plan
-from tests import configuration
+from hindsight.specs.reading import read_keys
 from tests.analysis.synthetic import constant, summarise, write_experiment
 
 PACKAGE = Path(hindsight.__file__).parent
@@ -197,11 +197,9 @@ def test_an_on_policy_algorithm(package):
 
 def test_an_experiment():
     (block,) = re.findall(r"^```yaml\n(experiments:.*?)^```", PAGE, re.M | re.S)
-    added = yaml.safe_load(block)
-    values = configuration.values()
-    values["experiments"] = added["experiments"]
-    values["presets"] = {"smoke": {**values["presets"]["smoke"], **added["presets"]["smoke"]}}
-    plan = Plan.of(parse({**values, "preset": "smoke"}))
+    own = read_keys(ROOT / "config.yaml") | yaml.safe_load(block) | {"preset": "smoke"}
+    plan = Plan.of(parse(completed(own, ROOT)))
+    assert list(plan.experiments) == ["sigma"]
     specs: list[CellSpec] = list(plan.cells.values())
     assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}
     assert all(spec.algorithm.gamma == 0.95 for spec in specs)

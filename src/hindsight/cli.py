@@ -39,7 +39,7 @@ what, how, writes = (
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", "-c", help="overrides a key of config.yaml, such as preset=smoke; repeatable"
+        "--config", "-c", help="overrides a key of config.yaml, such as seeds=4; repeatable"
     ),
 ]
 NamedOption = Annotated[
@@ -126,17 +126,32 @@ def _set_aside(paths: Iterable[Path]) -> str:
     return f"; {', '.join(dict.fromkeys(actions))}, and {again}" if actions else ""
 
 
-def _config(pairs: list[str] | None) -> Any:
-    """Load config.yaml with key=value overrides."""
-    from hindsight.specs.config import load, overrides_of
+#: The configuration, in a clone of the repository.
+CONFIG = Path("config.yaml")
 
-    path = Path("config.yaml")
-    if not path.exists():
+
+def _must_be_in_a_clone() -> None:
+    if not CONFIG.exists():
         raise SpecError(
             "there is no config.yaml here: the replication runs in a clone of the repository, so "
             "cd there first; train, watch, evaluate and export work anywhere"
         )
-    return load(path, overrides_of(pairs or []))
+
+
+def _config(pairs: list[str] | None, **fixed: str) -> Any:
+    """Load config.yaml with key=value overrides, none given twice, and a command's `fixed` keys."""
+    from hindsight.specs.config import load, overrides_of
+
+    _must_be_in_a_clone()
+    names = [pair.partition("=")[0] for pair in pairs or ()]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"--config {name} is given twice")
+    given = overrides_of(pairs or [])
+    for name, value in fixed.items():
+        if given.get(name, value) != value:
+            raise SpecError(f"--config {name}={given[name]}: it is always {value} here")
+    return load(CONFIG, given | fixed)
 
 
 @app.command()
@@ -252,7 +267,8 @@ def train(
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory(spec)
     from hindsight.io.checksums import about
-    from hindsight.training.cell import Execution
+    from hindsight.library.callbacks import KeepBest
+    from hindsight.training.cell import Execution, must_be_usable
     from hindsight.training.finished import diverged_runs, finished
 
     trained, files = finished(home, spec) is not None, files_of(spec, home)
@@ -261,13 +277,16 @@ def train(
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
-        # An interrupted training is continued, also with --again.
-        for path in files.values() if trained else ():
-            path.unlink(missing_ok=True)
+        must_be_usable(device)
         execution = Execution(device, workers=workers, reuses=not again)
         with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
             typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
-            _train(spec, home, execution, callbacks)
+            # Only now that training can start.  An interrupted one is continued, also with --again.
+            for path in files.values() if trained else ():
+                path.unlink(missing_ok=True)
+            best = KeepBest(files["best"], spec)
+            _train(spec, home, execution, [best, *callbacks])
+            best.add_reused(about(files["cells"]).get("reused"))
     typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
@@ -280,11 +299,11 @@ def train(
 def _callbacks(
     spec: Any, out: Path, tensorboard: Path | None, checkpoint_every: int | None
 ) -> Iterator[list[Any]]:
-    """Callbacks that keep a cell's best policies and, if requested, checkpoints and curves."""
-    from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
-    from hindsight.library.train import files_of, folder_on_the_way
+    """Callbacks that write intermediate policies and TensorBoard curves, if requested."""
+    from hindsight.library.callbacks import KeepOnTheWay, TensorBoard
+    from hindsight.library.train import folder_on_the_way
 
-    callbacks: list[Any] = [KeepBest(files_of(spec, out)["best"], spec)]
+    callbacks: list[Any] = []
     if checkpoint_every is not None:
         callbacks.append(KeepOnTheWay(folder_on_the_way(spec, out), spec, checkpoint_every))
     with ExitStack() as stack:
@@ -454,6 +473,7 @@ def replicate(
     ] = False,
 ) -> None:
     """Train what is missing, draw the figures, judge the claims, and list the verdicts."""
+    _must_be_in_a_clone()
     _must_have_memory()  # otherwise every job fails
     from hindsight.pipeline.replicate import run
 
@@ -495,7 +515,7 @@ def publish(
         typer.echo(publish_policy(path, [env] if env else []))
     if policy:
         return
-    for line in write(_config([*(config or []), f"preset={PUBLISHED_PRESET}"]), trained):
+    for line in write(_config(config, preset=PUBLISHED_PRESET), trained):
         typer.echo(line)
 
 
@@ -505,14 +525,16 @@ def clean(
         bool, typer.Option("--yes", help="remove the files instead of listing them")
     ] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
+    env: NamedOption = None,
 ) -> None:
     """List results that another version of the code trained; --yes removes them."""
     from hindsight.pipeline.project import clean as left_over
 
-    paths = left_over(out)
+    home = out.absolute()  # an environment's own code may change the working folder
+    paths = left_over(home, [env] if env else [])
     size = sum(path.stat().st_size for path in paths)
     for path in paths:
-        typer.echo(path)
+        typer.echo(out / path.relative_to(home))
         if yes:
             path.unlink()
     done = "removed" if yes else "to be removed by hindsight clean --yes"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
+from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checksums import ABOUT, about, sealed
 from tests.analysis.synthetic import N_STEPS, write_cell
 
@@ -172,7 +173,7 @@ def _twins(rows: pd.DataFrame) -> pd.DataFrame:
          "seed 1 ended at step 20480 of 40960 (budget), which its specification does not", 1),
         (_twins, "two seeds have the same numbers in every row", 1),
         (lambda rows: rows.assign(return_mean=1.0), "return 1 at success 0 is", 1),
-        (lambda rows: rows.assign(cpu_seconds=rows.cpu_seconds / 1000), "its runs took only", 1),
+        (lambda rows: rows.assign(wall_seconds=rows.wall_seconds / 1000), "its runs took only", 1),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused_whatever_its_seal(path, lie, named, says):
@@ -182,6 +183,28 @@ def test_what_contradicts_itself_is_refused_whatever_its_seal(path, lie, named, 
         if run["seed"] == 1:
             run["end_step"] = int(rows.env_steps[rows.seed == 1].max())
     assert named in refused(rewrite(path, rows, runs=runs))
+
+
+def test_a_cell_that_was_paused_is_whole(path):
+    """A stopped process uses no CPU time, and the wall's goes on."""
+    rows = pq.read_table(path).to_pandas()
+    rows = rows.assign(wall_seconds=rows.wall_seconds + np.float32(1e5))
+    cell = load_cell(rewrite(path, rows, seconds=3e5))
+    assert cell.training["cpu_seconds"].max() < 1e3
+
+
+@pytest.mark.parametrize("which", [[1], [0, 1]])
+def test_a_diverged_run_fails_at_the_end_wherever_others_were_tested(tmp_path, which):
+    """Seed 0 ends early before seed 1 diverges; or both diverge before their first test."""
+    path = tmp_path / "cell.parquet"
+    write_cell(path, None, 2, lambda seed, steps: np.full(len(steps), 1.0 - 0.1 * seed), 20)
+    rows, runs = pq.read_table(path).to_pandas(), about(path)["runs"]
+    for run in (runs[seed] for seed in which):
+        run |= {"end_step": min(run["end_step"], 7 * N_STEPS), "ended": "diverged"}
+    rows = rows[(rows.env_steps <= 7 * N_STEPS) & ((rows.phase == "train") | (which == [1]))]
+    found = reduce_cell(load_cell(rewrite(path, rows, runs=runs))).runs
+    ends = [0.0 if seed in which else 1.0 for seed in (0, 1)]
+    assert found["final_evaluation_success"].tolist() == ends
 
 
 def test_a_run_that_ended_early_without_a_reason(path):

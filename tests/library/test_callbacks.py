@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hindsight import DQN
+from hindsight.io.checksums import about
 from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
@@ -65,6 +66,19 @@ def test_the_best_survive_an_interruption(tmp_path):
     undisturbed, found = load(tmp_path / "a.pt"), load(tmp_path / "b.pt")
     assert torch.equal(undisturbed.pop("rows"), found.pop("rows"))
     assert undisturbed == found
+
+
+def test_the_best_of_reused_runs_are_kept_too(tmp_path):
+    def train(spec, root):
+        best = KeepBest(root / "best" / f"{file_name(spec)}.pt", spec)
+        path = train_cell(spec, root, ONCE, callbacks=[best])
+        best.add_reused(about(path).get("reused"))
+        return load(best.kept.path)
+
+    anew = train(SPEC, tmp_path / "a")
+    train(SPEC.model_copy(update={"seeds": 1}), tmp_path / "b")
+    reused = train(SPEC, tmp_path / "b")
+    assert torch.equal(anew.pop("rows"), reused.pop("rows")) and anew == reused
 
 
 def test_a_file_of_another_training_is_overwritten(tmp_path):

@@ -1,14 +1,19 @@
-"""The order of a cluster's jobs, and its queue against a simulated clock."""
+"""The order of a cluster's jobs, its queue against a simulated clock, and what `clean` lists."""
 
+import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.pipeline.project import Project
+from hindsight.pipeline.project import KINDS, Project, clean
+from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds, wall_seconds
+from hindsight.training.files import write_curves
+from tests.training import small
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +50,54 @@ def test_the_queue_holds_every_cell_and_is_well_filled(preset):
         # Graham (1969): no list schedule is worse than twice the best there can be.
         least = max(work / slots, max(queue))
         assert least <= wall_seconds(queue, slots, 0) + 1e-6 <= 2 * least
+
+
+def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def policies():
+        return Project.of(load(ROOT / "config.yaml", {"preset": "smoke"})).policies
+
+    (policy,) = policies()  # it will be made
+    curves = Path(policy.replace("policies", "cells")).with_suffix(".parquet")
+    for path, asked in ((curves, []), (Path(policy), [policy])):
+        path.parent.mkdir(parents=True)
+        path.touch()
+        assert policies() == asked
+
+
+OLD = "0123456789ab"
+
+
+def put(name, spec, kinds=("cells",)):
+    """Files of a cell, whose curves hold this specification."""
+    for kind in kinds:
+        path = Path("results", kind, f"{name}{KINDS[kind]}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        if kind == "cells":
+            write_curves(path, pa.table({"phase": ["train"]}), {"spec": spec})
+
+
+def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spec = small.SPEC.model_dump(mode="json")
+    put(file_name(small.SPEC), spec)
+    put(f"b/old-{OLD}", spec, ("cells", "policies", "logs"))
+    put("b/older-00000000aaaa", {**spec, "a_key_of_an_older_version": 1})
+    put(f"b/begun-{OLD}", None, ["checkpoints"])
+    put("b/begun-111111111111", None, ["checkpoints"])  # of code that is unknown
+    Path("evil.py").write_text("open('ran', 'w')")
+    for i, where in enumerate(("evil:X-v0", "FetchReach-v99", "PandaReach-v3", ["evil:X-v0"])):
+        put(f"b/elsewhere{i}-{OLD[::-1]}", {**spec, "environment": {"id": where}})
+    put(f"b/damaged-{OLD}", spec)
+    os.truncate(f"results/cells/b/damaged-{OLD}.parquet", 100)
+    listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
+    old = {f"cells/b/old-{OLD}.parquet", f"policies/b/old-{OLD}.pt", f"logs/b/old-{OLD}.log"}
+    assert listed == old | {"cells/b/older-00000000aaaa.parquet"}
+    Path(f"results/cells/b/damaged-{OLD}.parquet").unlink()
+    listed = {str(path) for path in clean(Path("results"))}
+    assert f"results/checkpoints/b/begun-{OLD}.pt" in listed and len(listed) == 5
+    assert not Path("ran").exists()
+    clean(Path("results"), ["evil:X-v0"])
+    assert Path("ran").exists()  # the user has typed its name

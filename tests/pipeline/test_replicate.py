@@ -1,14 +1,46 @@
 """What `hindsight replicate` shows while it works."""
 
 import os
+import signal
+import time
 from pathlib import Path
 
-from hindsight.pipeline.project import Project
-from hindsight.pipeline.replicate import what_comes
+import pytest
+
+from hindsight.io.files import FileError, as_json
+from hindsight.pipeline import replicate
+from hindsight.pipeline.project import Project, lock
+from hindsight.pipeline.replicate import LOG, what_comes
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds
+from hindsight.specs.errors import SpecError
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    LOG.parent.mkdir(parents=True)
+    return Project.of(load(CONFIG, {"preset": "smoke"}))
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """The commands that `run` would start, in a folder with the project's configuration."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.yaml", "config"):
+        (tmp_path / name).symlink_to(CONFIG.parent / name)
+    LOG.parent.mkdir(parents=True)
+    LOG.write_text("of another run\n")
+    found: list[list[str]] = []
+
+    def supervise(command, project):
+        found.append(command)
+        return 0, signal.SIGINT
+
+    monkeypatch.setattr(replicate, "_supervise", supervise)
+    return found
 
 
 def test_it_begins_by_saying_what_comes(tmp_path, monkeypatch):
@@ -29,3 +61,73 @@ def test_it_begins_by_saying_what_comes(tmp_path, monkeypatch):
 def test_published_results_are_drawn_byte_for_byte(tmp_path):
     told = list(what_comes(Project.of(load(CONFIG, {"results": "published"})), "all"))
     assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]
+
+
+def test_snakemake_gets_the_keys_before_the_targets(commands):
+    told = ["--config", "preset=smoke", "--", "a.png"]
+    assert replicate.run(told, "1", published=False) == 130
+    assert commands[0][-6:] == ["--cores", "1", *told]
+    for other in ("--configfile", "--config=preset=smoke", "-Cpreset=smoke"):
+        with pytest.raises(SpecError, match="give keys as --config KEY=VALUE"):
+            replicate.run([other, "x.yaml"], "1", published=False)
+
+
+def test_the_log_of_a_pipeline_at_work_is_left_alone(commands):
+    with lock(), pytest.raises(FileError, match="is at work there"):
+        replicate.run(["--config", "preset=smoke"], "1", published=False)
+    assert not commands and LOG.read_text() == "of another run\n"
+
+
+MISTAKES = {
+    "usage: x\n__main__.py: error: unrecognized arguments: --preset": "error: unrecognized argum",
+    "MissingRuleException:\nNo rule to produce a.txt": "No rule to produce a.txt",
+    "InputFunctionException in rule x, line 2:\nError:\n  SpecError: no figure": "  no figure",
+    'WorkflowError in file "x", line 2:\nunknown key': "  unknown key",
+}
+
+
+@pytest.mark.parametrize(("log", "told"), MISTAKES.items())
+def test_a_mistake_is_named_and_repeating_it_is_not_advised(project, capsys, log, told):
+    LOG.write_text(log)
+    replicate._what_failed(project, 0.0)
+    said = capsys.readouterr().out
+    assert told in said and "continues" not in said
+    for failed in (f"{log}\n    Error in rule train:\n", "killed"):
+        LOG.write_text(failed)
+        replicate._what_failed(project, 0.0)
+        assert "; the same command continues" in capsys.readouterr().out
+
+
+def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
+    def shows(project):
+        replicate._what_came_out(project)
+        return "The claims" in capsys.readouterr().out
+
+    LOG.write_text("")
+    claims = Path(project.claims)
+    claims.parent.mkdir(parents=True)
+    claims.write_text("[]")
+    assert not shows(project)  # without tables
+    for name in project.experiments:
+        plan = Path(project.tables, name, "plan.json")
+        plan.parent.mkdir()
+        plan.write_text(as_json(project.plan.document(name)))
+    os.utime(claims, (time.time() + 1,) * 2)
+    assert shows(project)
+    assert not shows(Project.of(load(CONFIG, {"preset": "smoke", "seeds": 1})))
+    LOG.write_text(f"{replicate.DRY_RUN} (flag -n).")
+    assert not shows(project)
+    LOG.write_text("")
+    os.utime(claims, (1, 1))
+    assert not shows(project)
+
+
+def test_figures_that_vanish_or_are_half_written_are_not_counted(project):
+    folder = Path(project.folder)
+    folder.mkdir(parents=True)
+    watch = replicate._Watch(project)
+    for name in ("done.png", ".done.x7.png"):
+        (folder / name).touch()
+        os.utime(folder / name, (watch.began + 1,) * 2)
+    (folder / "gone.png").symlink_to("nowhere")  # as if removed since it was listed
+    assert watch._drawn() == " (1 done)"

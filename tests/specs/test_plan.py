@@ -209,6 +209,7 @@ def plan_with(**experiment):
 
 PPO = {"PPO": {}}
 HER = {"PPO-HER": {"her": "final"}}
+SAC = {"SAC": {"algorithm": "sac"}}
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,21 @@ HER = {"PPO-HER": {"her": "final"}}
         ({"arms": HER, "vary": {"s_ratio": [0.1, 1.2]}}, ["mine, PPO-HER", "s_ratio", "1.2"]),
         ({"arms": {"x": {"her": "final", "keys": {"then": "meher"}}}}, ["mine, x", "s_ratio"]),
         ({"arms": HER, "keys": {"until_succes": 0.4}}, ["did you mean 'until_success'?"]),
-        ({"arms": HER, "keys": {"fidelity": "described"}}, ["'fidelity' is given by `fidelities`"]),
+        (
+            {"arms": HER, "keys": {"fidelity": "described"}},
+            ["'fidelity' is given by `fidelities`", "as fidelity=released in `hindsight train`"],
+        ),
+        ({"arms": HER, "vary": {"hidden": [[8], [8, 8]]}}, [".vary.hidden.0: [8] is not a number"]),
+        ({"arms": HER, "vary": {"s_ratio": [0.1, None]}}, [".vary.s_ratio.1: None is not a numb"]),
+        ({"arms": HER, "vary": {"k": [1, 1.0]}}, [".vary.k: 1 is given twice"]),
+        ({"arms": HER, "vary": {"k": [1, "all"]}}, [".vary.k: [1, 'all'] are neither all numbers"]),
+        ({"arms": HER, "fidelities": ["released"] * 2}, [".fidelities: 'released' is given twice"]),
+        ({"arms": HER, "conditions": {"preys": ["static"] * 2}}, ["preys: 'static' is given twic"]),
+        ({"arms": HER, "tasks": {"x": {"keys": 5}}}, ["tasks.x.keys: 5 is not a mapping"]),
+        ({"arms": HER, "tasks": {"x": {"keys": {5: 3}}}}, ["tasks.x.keys: {5: 3} is not a mapp"]),
+        ({"arms": HER, "tasks": {"x": {"id": [1]}}}, ["mine, PPO-HER, x: environment.id: [1] is"]),
+        ({"arms": SAC, "keys": {"n_envs": 0}}, ["mine, SAC", "algorithm.n_envs: 0 is not allowed"]),
+        ({"arms": SAC, "keys": {"n_envs": "a"}}, ["algorithm.n_envs: 'a' is not allowed"]),
     ],
 )
 def test_an_impossible_experiment_is_refused_in_one_sentence(experiment, named):
@@ -252,6 +267,13 @@ def test_a_key_of_the_preset_can_be_overridden():
         plan_of(seeds=None)
 
 
+def test_the_published_results_are_those_that_were_published_whatever_is_overridden():
+    """Otherwise `seeds: 4` in config.yaml and `make figures` would empty REPLICATION.md."""
+    size = {"seeds": 4, "early_end": None, "evaluation": {"points": 5}, "select": {"fetch": {}}}
+    published, overridden = (load(CONFIG, {"results": "published", **more}) for more in ({}, size))
+    assert overridden.size == published.size == published.presets["large"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "named"),
     [
@@ -265,6 +287,10 @@ def test_a_key_of_the_preset_can_be_overridden():
             ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is unknown", "weight_decay"],
         ),
         ({"select": {"point_reach": {"tasks": ["Reach"]}}}, ["'Reach' is unknown", "PointReach"]),
+        (
+            {"select": {"algorithms": {"preys": [{"static": {}}]}}},
+            ["select.algorithms.preys: {'static': {}} in a list is not allowed"],
+        ),
         (
             {"experiments": {"e": {"title": "t", "figures": "f", "arms": {"A": {"tasks": ["T"]}}}}},
             ["experiments.e", "arms.A.tasks: 'T' is unknown"],

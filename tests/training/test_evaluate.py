@@ -140,7 +140,7 @@ def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_p
     row = row + 0.1 * torch.randn(row.shape, generator=torch.Generator().manual_seed(2))
     file = tmp_path / "policy.pt"
     save(file, {"spec": spec.model_dump_json(), "seeds": [0], "rows": row[None]})
-    with pytest.raises(FileError, match=r"name it too: --env tests\.envs"):
+    with pytest.raises(FileError, match=r"add --env tests\.envs"):
         evaluate_policy(file, n_episodes=30)
     found = evaluate_policy(file, CORRIDOR, n_episodes=30)
 

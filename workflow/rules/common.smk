@@ -14,16 +14,20 @@ from hindsight.io.fingerprint import of_stage
 from hindsight.io.interruption import end_with_parent
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     end_with_parent(signal.SIGKILL)
 
 try:
+    if set("{}") & set(str(Path.cwd())):
+        raise SpecError(
+            f"{Path.cwd()}: Snakemake fails in a folder with braces; rename it"
+        )
     # Without `configfile:`, `config` holds only what --config and --configfile give.  Snakemake would
     # accept duplicate keys, and not say where the file is not YAML.
     PROJECT = Project.of(load(Path("config.yaml"), config))
-except (SpecError, FileError) as error:
+except (SpecError, EnvironmentFailure, FileError) as error:
     raise WorkflowError(str(error)) from None
 
 
@@ -43,7 +47,7 @@ shell.prefix(
 onstart:
     try:
         PROJECT.begin()
-    except (SpecError, FileError) as error:
+    except (SpecError, EnvironmentFailure, FileError) as error:
         raise WorkflowError(str(error)) from None
 
 

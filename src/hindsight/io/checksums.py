@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hindsight.io.files import DamagedError, FileError, must_be_regular, reason
@@ -21,6 +22,8 @@ ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
 RECORD, SUMS = "record.json", "sha256"
 #: Limits of a results file that keep it within memory: rows, values, and uncompressed bytes.
 MOST_ROWS, MOST_VALUES, MOST_BYTES = 10**7, 10**8, 2 * 10**9
+#: The only column that is not of numbers, and the most characters of its words.
+WORDS, LONGEST_WORD = "phase", 20
 
 
 def checksum(table: pa.Table, about: bytes) -> str:
@@ -29,7 +32,7 @@ def checksum(table: pa.Table, about: bytes) -> str:
     for field in table.schema:
         digest.update(f"\0{field.name} {field.type} {len(table)}\0".encode())
         column = table[field.name]
-        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type):
+        if _is_number(field.type):
             digest.update(column.to_numpy().tobytes())
         else:
             digest.update("\0".join(map(str, column.to_pylist())).encode())
@@ -51,22 +54,42 @@ def is_whole(table: pa.Table) -> bool:
 def read_table(path: Path) -> pa.Table:
     """Read a results file.
 
-    Raises ValueError if it is too large, before reading it; FileError if it is not a regular file;
-    and whatever Arrow raises if it is damaged.
+    Raises ValueError if it is too large, before it fills the memory; FileError if it is not a
+    regular file; and whatever Arrow raises if it is damaged.
     """
     must_be_regular(path)
     with pq.ParquetFile(path) as file:
-        found = file.metadata
-        groups = [found.row_group(i) for i in range(found.num_row_groups)]
-        size = sum(group.total_byte_size for group in groups)
-        values = found.num_rows * found.num_columns
-        if found.num_rows > MOST_ROWS or values > MOST_VALUES or size > MOST_BYTES:
-            raise ValueError(
-                f"{found.num_rows:,} rows of {found.num_columns:,} columns, {size:,} bytes, are "
-                f"too many: a results file has at most {MOST_VALUES:,} values in {MOST_BYTES:,} "
-                "bytes"
-            )
-        return file.read(use_threads=False)  # a file is small
+        found, schema = file.metadata, file.schema_arrow
+    groups = [found.row_group(i) for i in range(found.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups)
+    values = found.num_rows * found.num_columns
+    if found.num_rows > MOST_ROWS or values > MOST_VALUES or size > MOST_BYTES:
+        raise ValueError(
+            f"{found.num_rows:,} rows of {found.num_columns:,} columns, {size:,} bytes, are "
+            f"too many: a results file has at most {MOST_VALUES:,} values in {MOST_BYTES:,} "
+            "bytes"
+        )
+    words = [field for field in schema if not _is_number(field.type)]
+    for field in words:
+        if field.name != WORDS or not (
+            pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        ):
+            raise ValueError(f"column {field.name!r} of type {field.type} does not hold numbers")
+    # Encoded text that repeats takes little memory: it is decoded once its length is known.
+    with pq.ParquetFile(path, read_dictionary=[field.name for field in words]) as file:
+        table = file.read(use_threads=False)  # a file is small
+    for field in words:
+        column = table[field.name]
+        for chunk in column.chunks:
+            if (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) > LONGEST_WORD:
+                raise ValueError(f"a {field.name} is longer than {LONGEST_WORD} characters")
+        place = table.schema.get_field_index(field.name)
+        table = table.set_column(place, field, column.cast(field.type))
+    return table
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
 def about(path: Path) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from hindsight.specs.errors import SpecError
 from hindsight.training.files import load, save
 from hindsight.training.runs import Runs
 
+#: A run's parameters [parameter], their step, and their success rate and mean return.
+Kept = tuple[Tensor, int, tuple[float, float]]
+
 
 class Policies:
     """A policy file to which runs are added one by one.
@@ -28,14 +31,12 @@ class Policies:
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec, self.code = path, spec, code_of(spec)
-        #: By seed: parameters [parameter], their step, and their success rate and mean return.
-        self.runs: dict[int, tuple[Tensor, int, tuple[float, float]]] = {}
+        self.runs: dict[int, Kept] = {}  # by seed
         # A missing or damaged file, or one of another kind, is overwritten.
         with suppress(FileError, KeyError, TypeError, ValueError):
             saved = load(path)
             if (saved["spec"], saved["code"]) == (spec.model_dump_json(), self.code):
-                kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
-                self.runs = dict(zip(saved["seeds"], kept, strict=True))
+                self.runs = _runs_in(saved)
 
     def put(self, runs: Runs, scores: Mapping[int, tuple[float, float]]) -> None:
         """Keep the current parameters of these runs, given by seed, and write the file."""
@@ -43,6 +44,10 @@ class Policies:
             row = runs.rows[runs.seeds.index(seed)].detach().cpu().clone()
             if row.isfinite().all():
                 self.runs[seed] = row, runs.env_steps, score
+        self.write()
+
+    def write(self) -> None:
+        """Write the file, unless there is no run."""
         if self.runs:
             seeds = sorted(self.runs)
             rows, steps, found = zip(*(self.runs[seed] for seed in seeds), strict=True)
@@ -55,6 +60,11 @@ class Policies:
                 "scores": [list(score) for score in found],
             }
             save(self.path, state)
+
+
+def _runs_in(saved: dict[str, Any]) -> dict[int, Kept]:
+    kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
+    return dict(zip(saved["seeds"], kept, strict=True))
 
 
 class KeepBest:
@@ -75,6 +85,19 @@ class KeepBest:
         better = {s: own for s, own in found.items() if s not in kept or own >= kept[s][2]}
         if better:
             self.kept.put(runs, better)
+
+    def add_reused(self, origin: Mapping[str, Any] | None) -> None:
+        """Add the best policies of runs that were taken from another cell, if that cell kept them.
+
+        origin: where they are from, as the curves' metadata say under `reused`; None: nothing.
+        """
+        if origin is None:
+            return
+        kept, found = self.kept, dict[int, Kept]()
+        with suppress(FileError, KeyError, TypeError, ValueError):  # as for the cell's own file
+            found = _runs_in(load(kept.path.parents[1] / f"{origin['cell']}-{kept.code}.pt"))
+        kept.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
+        kept.write()
 
 
 class KeepOnTheWay:

@@ -151,6 +151,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
 
     from hindsight.analysis.cells import load_cell
     from hindsight.analysis.reduce import reduce_cell
+    from hindsight.library.callbacks import Policies
 
     files = files_of(spec, out)
     there = files_of(spec, home)
@@ -168,7 +169,8 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
     # The path it was called by, if the virtual environment is not activated.
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
-    best = [f"best policy    {files['best']}  (each run's at its best evaluation)"]
+    held = sorted(Policies(there["best"], spec).runs)
+    which = "each run's" if len(held) == spec.seeds else f"runs {', '.join(map(str, held))}, each"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
@@ -178,7 +180,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
-        *(best if there["best"].exists() else []),
+        *([f"best policy    {files['best']}  ({which} at its best evaluation)"] if held else []),
         f"use it         {program} evaluate {policy}{named}",
         f"               {program} watch {policy} episodes.gif{named}",
     ]

@@ -20,17 +20,19 @@ import os
 import shutil
 import subprocess
 import time
-from contextlib import ExitStack
+from collections.abc import Collection
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from pathlib import Path
 
 from hindsight.io.checksums import about
-from hindsight.io.files import as_json, write_if_changed
+from hindsight.io.files import FileError, as_json, write_if_changed
 from hindsight.io.locks import held
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import AUTHORS, EPISODES, PICTURE, PUBLISHED, TRAINED, Config
 from hindsight.specs.cost import megabytes, seconds
+from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
 from hindsight.specs.plan import Plan, papers_grids, spec_path
@@ -139,7 +141,10 @@ class Project:
 
     @cached_property
     def policies(self) -> list[str]:
-        """Policies whose episodes the figure of the environment shows, unless it is published."""
+        """Policies whose episodes the figure of the environment shows, unless it is published.
+
+        Those that exist or will be made: one that is missing must not make a finished cell train.
+        """
         names = dict.fromkeys(
             name
             for entry, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])
@@ -149,8 +154,9 @@ class Project:
             and entry.condition.spawn == "random"
             and not self.published
         )
-        paths = [TRAINED / "policies" / f"{self.files[name]}.pt" for name in names]
-        return [str(path) for path in paths if self.trains or path.exists()]
+        paths = {name: TRAINED / "policies" / f"{self.files[name]}.pt" for name in names}
+        made = set(self.missing) if self.trains else set()
+        return [str(path) for name, path in paths.items() if name in made or path.exists()]
 
     @cached_property
     def figures(self) -> dict[str, str]:
@@ -172,7 +178,11 @@ class Project:
         return [f"{self.folder}/{name}.png" for name in self.figures]
 
     def drawn_from(self, *figures: str) -> list[str]:
-        """Inputs of these figures."""
+        """Inputs of these figures; raises SpecError for an unknown one."""
+        for name in figures:
+            if name not in self.figures:
+                known = ", ".join(self.figures)
+                raise SpecError(f"there is no figure {name!r} in {self.source}; use {known}")
         experiments = dict.fromkeys(self.figures[name] for name in figures)
         made = [
             self.episodes if name == PICTURE else f"{self.tables}/{name}" for name in experiments
@@ -243,10 +253,9 @@ class Project:
     def begin(self) -> None:
         """Lock the results and write the jobs' inputs.
 
-        The lock is in results/ itself, which two folders may share by a link.  Raises FileError
-        if another process holds it, or a file cannot be written.
+        Raises FileError if another process holds the lock, or a file cannot be written.
         """
-        self._locks.enter_context(held(Path("results/.lock"), f"the pipeline in {Path.cwd()}"))
+        self._locks.enter_context(lock())
         if self.trains:
             cancel_left_jobs()
             for name in self.missing:
@@ -277,6 +286,14 @@ class Project:
     def close(self) -> None:
         """Release the lock."""
         self._locks.close()
+
+
+def lock() -> AbstractContextManager[bool]:
+    """The lock of the pipeline, in results/ itself, which two folders may share by a link.
+
+    Entering it raises FileError if another process holds it.
+    """
+    return held(Path("results/.lock"), f"the pipeline in {Path.cwd()}")
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:
@@ -317,28 +334,39 @@ def _left_jobs() -> list[str]:
     ]
 
 
-def clean(folder: Path = TRAINED) -> list[Path]:
-    """List the files of cells that another version of the code trained or began to train."""
-    todays = set()
-    left = []
-    for name in sorted(files_below(folder / "cells")):
-        path = folder / "cells" / f"{name}.parquet"
-        if _is_of_today(path, name):
-            todays.add(name.rpartition("-")[2])
-        else:
-            left.append(name)
-    begun = files_below(folder / "checkpoints", ".pt") - files_below(folder / "cells")
-    left += [name for name in sorted(begun) if name.rpartition("-")[2] not in todays]
+def clean(folder: Path = TRAINED, named: Collection[str] = ()) -> list[Path]:
+    """List the files of cells that another version of the code trained or began to train.
+
+    A checkpoint does not say what it is of; it is listed if its code is that of a listed cell.
+
+    named: environment ids that the user has typed (`specs.from_file`).
+    """
+    cells = files_below(folder / "cells")
+    left = [
+        name
+        for name in sorted(cells)
+        if _is_of_other_code(folder / "cells" / f"{name}.parquet", name, named)
+    ]
+    old = {name.rpartition("-")[2] for name in left}
+    old -= {name.rpartition("-")[2] for name in cells.difference(left)}
+    begun = files_below(folder / "checkpoints", ".pt") - cells
+    left += [name for name in sorted(begun) if name.rpartition("-")[2] in old]
     paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
     return [path for path in paths if path.exists()]
 
 
-def _is_of_today(path: Path, name: str) -> bool:
-    found = about(path).get("spec")
+def _is_of_other_code(path: Path, name: str, named: Collection[str]) -> bool:
+    """Whether it is certain that other code than today's trained a cell.
+
+    It is not if the file cannot be read, or if its environment may not be imported, or not here.
+    """
     try:
-        where = found["environment"]["id"] if found else ""
-        return file_name(cell_of(found, path, [where])) == name
-    except Exception:  # damaged, or from an older version
+        spec = about(path)["spec"]
+        ours = spec["environment"]["id"] in ENVIRONMENTS
+        return file_name(cell_of(spec, path, named)) != name
+    except FileError:  # a key of an older version, or an environment that cannot be made here
+        return ours
+    except Exception:  # a file can hold anything, and others' environments can raise anything
         return False
 
 

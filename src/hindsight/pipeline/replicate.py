@@ -15,16 +15,20 @@ from typing import Any
 
 import yaml
 
+from hindsight.io.files import as_json
 from hindsight.io.interruption import PARENT, noticed
-from hindsight.pipeline.project import Project, files_below
+from hindsight.pipeline.project import Project, files_below, lock
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
+from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import left_out
 from hindsight.training.progress import display, shown
 
 LOG = Path("results/logs/snakemake.log")
 PROGRESS = Path("results/progress")
 LOOK_SECONDS = 5.0
+#: How Snakemake ends a dry run in which something is to be done.
+DRY_RUN = "This was a dry-run"
 #: Startup time of the processes, during which the remaining time cannot be estimated.
 START_SECONDS = 15.0
 #: Free bytes below which a disk counts as full.
@@ -32,18 +36,24 @@ ROOM = 1 << 20
 
 
 def run(arguments: Sequence[str], cores: str, published: bool) -> int:
-    """Run the workflow; returns Snakemake's exit status."""
+    """Run the workflow; returns Snakemake's exit status.
+
+    Raises SpecError for a mistake in the configuration, or FileError if another process runs it.
+    """
     places = _config_places(arguments)
     overrides = overrides_of([arguments[i] for i in places if not arguments[i].startswith("-")])
     if published:
         overrides["results"] = "published"
     project = Project.of(load(Path("config.yaml"), overrides))
+    with lock():  # the pipeline takes it later, when this process would have overwritten the log
+        pass
     rest = [a for i, a in enumerate(arguments) if i not in places]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
+    at = rest.index("--") if "--" in rest else len(rest)  # what follows are targets
+    rest[at:at] = ["--config", *pairs] if pairs else []
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
-    command += ["--config", *pairs] if pairs else []
     narrowed = left_out(project.plan) if project.trains else []
     for line in [*what_comes(project, None if own else cores), *narrowed]:
         print(line, flush=True)
@@ -132,11 +142,17 @@ def _as_yaml(value: Any) -> str:
 
 
 def _config_places(arguments: Sequence[str]) -> list[int]:
-    """Indices of --config and its pairs, which are needed here before Snakemake starts."""
+    """Indices of --config and its pairs, which are needed here before Snakemake starts.
+
+    Raises SpecError for a configuration given in another way.
+    """
     places = []
     inside = False
     for i, argument in enumerate(arguments):
-        inside = argument in ("--config", "-C") or (inside and not argument.startswith("-"))
+        begins = argument in ("--config", "-C")
+        if argument.startswith(("--config", "-C")) and not begins:
+            raise SpecError(f"{argument}: give keys as --config KEY=VALUE, or in config.yaml")
+        inside = begins or (inside and not argument.startswith("-"))
         if inside:
             places.append(i)
     return places
@@ -177,9 +193,17 @@ class _Watch:
 
     def _drawn(self) -> str:
         """Number of figures drawn, or confirmed as up to date, since the start."""
-        pictures = Path(self.project.folder).glob("*.png")
-        count = sum(path.stat().st_mtime >= self.began for path in pictures)
+        pictures = Path(self.project.folder).glob("[!.]*.png")
+        count = sum(_dated(path) >= self.began for path in pictures)
         return f" ({count} done)" if count else ""
+
+
+def _dated(path: Path) -> float:
+    """When a file was last written; 0 if Snakemake has just removed it."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def minutes_left(elapsed: float, done: float, left: float) -> float:
@@ -199,17 +223,21 @@ def _progress(name: str) -> dict[str, Any] | None:
 
 
 def _what_failed(project: Project, started: float) -> None:
-    """Print the failed jobs, the last line of each failed cell's log, and how to continue."""
-    lines = [line.strip() for line in _lines(LOG)]
-    for line in dict.fromkeys(lines):
-        if line.startswith(("Error in rule", "error: ")) or "Exception in rule" in line:
-            print(f"  {line}")
+    """Print the failed jobs, the last line of each failed cell's log, and how to continue.
+
+    Or what is wrong with Snakemake's arguments or the configuration, if no job was started.
+    """
+    lines = [line.strip().removeprefix("__main__.py: ") for line in _lines(LOG)]
+    told = [line for line in lines if line.startswith(("Error in rule", "error: "))]
     for kind, line in itertools.pairwise(lines):
-        if kind.startswith("WorkflowError in "):
-            print(f"  {line}")
+        if kind == "Error:" or kind.startswith("WorkflowError in ") or kind.endswith("Exception:"):
+            told.append(line.removeprefix("SpecError: "))
+    for line in dict.fromkeys(told):
+        print(f"  {line}")
+    mistaken = told and not any(line.startswith("Error in rule") for line in told)
     if shutil.disk_usage("results").free < ROOM:
         print(f"  The disk of {Path('results').resolve()} is full: free some space.")
-    if not project.trains:
+    if mistaken or not project.trains:
         return
     there = files_below(project.root / "cells")
     missing = {name: file for name, file in project.files.items() if file not in there}
@@ -221,13 +249,24 @@ def _what_failed(project: Project, started: float) -> None:
     print(f"  {count}; the same command continues.")
 
 
+def _is_current(project: Project) -> bool:
+    """Whether the verdicts follow from all tables of this configuration."""
+    claims = Path(project.claims)
+    plans = {name: Path(project.tables, name, "plan.json") for name in project.experiments}
+    return claims.exists() and all(
+        0 < _dated(path) <= _dated(claims)
+        and path.read_text(encoding="utf-8") == as_json(project.plan.document(name))
+        for name, path in plans.items()
+    )
+
+
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _what_came_out(project: Project) -> None:
-    """Print the verdicts, and where the results are."""
-    if not Path(project.claims).exists():  # the user requested other files only
+    """Print the verdicts, and where the results are, unless only other files were requested."""
+    if not _is_current(project) or any(line.startswith(DRY_RUN) for line in _lines(LOG)):
         return
     print("\nThe claims")
     reasons: set[str] = set()

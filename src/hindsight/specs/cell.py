@@ -63,7 +63,9 @@ DEFAULTS = {"environment": {"id": "PredatorPrey-v0"}, "algorithm": {"name": "ppo
 def _kind_of_environment(values: Any) -> str:
     """Discriminate environments by id; an unknown id is a gymnasium environment."""
     name = values.get("id") if isinstance(values, dict) else getattr(values, "id", None)
-    return name if name in ENVIRONMENTS else GymnasiumSpec.__name__
+    if isinstance(name, str) and name in ENVIRONMENTS:
+        return name
+    return GymnasiumSpec.__name__
 
 
 if TYPE_CHECKING:
@@ -247,7 +249,10 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         values[key] = value
         return
     if key == "fidelity":
-        raise SpecError(f"{where}: 'fidelity' is given by `fidelities`, in `train` by --fidelity")
+        raise SpecError(
+            f"{where}: 'fidelity' is given by `fidelities` in an experiment, and as "
+            "fidelity=released in `hindsight train`"
+        )
     for section in SECTIONS:
         if section in values and key in model_of(section, values[section]).model_fields:
             values[section][key] = value

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
@@ -42,15 +42,33 @@ PUBLISHED_PRESET = "large"
 EPISODES = Path("environment/episodes.npz")
 
 
-def _number(value: Any) -> Any:
+def _level(value: Any) -> Any:
     """Convert a numeric string: Snakemake's --config passes nested values as text."""
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(f"{value!r} is not a number or a word")
     for kind in (int, float):
         with suppress(ValueError):
             return kind(value) if isinstance(value, str) else value
     return value
 
 
-Level = Annotated[Any, BeforeValidator(_number)]
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Reject repeated values: their cells would count several times."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{value!r} is given twice")
+    return values
+
+
+def _alike(levels: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Reject levels of several kinds, which cannot be a column of a table."""
+    if len({float if type(level) is int else type(level) for level in levels}) > 1:
+        raise ValueError(f"{list(levels)} are neither all numbers nor all words")
+    return levels
+
+
+Level = Annotated[Any, BeforeValidator(_level)]
+ONCE = AfterValidator(_each_once)
 #: Experiments and presets name folders; arms appear in figures.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
@@ -84,8 +102,8 @@ class Arm(Spec):
 class Conditions(Spec):
     """Conditions of predator-prey: all pairs of a spawn and a prey."""
 
-    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
-    preys: Annotated[tuple[Prey, ...], Field(min_length=1)] = PREYS
+    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1), ONCE] = SPAWNS
+    preys: Annotated[tuple[Prey, ...], Field(min_length=1), ONCE] = PREYS
 
 
 class Experiment(Spec):
@@ -101,8 +119,10 @@ class Experiment(Spec):
     #: `keys` the other keys of the cells trained there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
-    vary: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
-    fidelities: tuple[Fidelity, ...] = ("released",)
+    vary: dict[str, Annotated[tuple[Level, ...], AfterValidator(_alike), ONCE]] = Field(
+        default_factory=dict
+    )
+    fidelities: Annotated[tuple[Fidelity, ...], ONCE] = ("released",)
     seeds: Few = 16
 
     @property
@@ -111,10 +131,14 @@ class Experiment(Spec):
         return f"{self.paper} {self.figures}" if self.paper else self.figures
 
     @model_validator(mode="after")
-    def _arms_are_for_its_tasks(self) -> "Experiment":
+    def _tasks_are_whole(self) -> "Experiment":
+        for name, task in self.tasks.items():
+            keys = task.get("keys", {})
+            if not isinstance(keys, dict) or not all(isinstance(key, str) for key in keys):
+                raise ValueError(f"tasks.{name}.keys: {keys!r} is not a mapping of keys to values")
         for name, arm in self.arms.items():
-            for task in arm.tasks or ():
-                _must_be_among(self.tasks, task, f"arms.{name}.tasks:")
+            for task_name in arm.tasks or ():
+                _must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
         return self
 
 
@@ -147,7 +171,12 @@ def conditions(experiment: Experiment) -> list[Condition]:
 
 def _as_keys(tasks: Any) -> Any:
     """Turn a list of names into a mapping from each name to an empty part."""
-    return {name: {} for name in tasks} if isinstance(tasks, list | tuple) else tasks
+    if not isinstance(tasks, list | tuple):
+        return tasks
+    for name in tasks:
+        if isinstance(name, dict | list):
+            raise ValueError(f"{name!r} in a list is not allowed; give names, or a mapping")
+    return {name: {} for name in tasks}
 
 
 def _false(value: Any) -> Any:
@@ -292,8 +321,10 @@ class Config(Spec):
 
     @cached_property
     def size(self) -> Size:
-        """The preset in force with its overrides."""
+        """The preset in force with its overrides; what was published has none."""
         preset = self.presets[self.size_name]
+        if self.results == "published":
+            return preset
         # A null that was given is an override, too: `early_end: null` means never.
         given = {
             name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set

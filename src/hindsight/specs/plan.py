@@ -104,23 +104,24 @@ class Shipped:
     @cached_property
     def config(self) -> Config:
         """The published configuration, whatever preset and overrides are in force."""
-        return self._config()
+        return self._config(self._of.presets)
 
-    def _config(self, **more: Any) -> Config:
-        own = self._of
-        values = {"experiments": own.experiments, "presets": own.presets, **more}
+    def _config(self, presets: dict[str, Size]) -> Config:
+        values = {"experiments": self._of.experiments, "presets": presets}
         return validated(Config, {"preset": PUBLISHED_PRESET, "results": "published", **values})
 
     @cached_property
     def _cells(self) -> dict[str, CellSpec]:
         arms = {name: each.arms.values() for name, each in self.config.experiments.items()}
+        size = self.config.size
         trained = {
             name: part
-            for name, part in self.config.size.select.items()
+            for name, part in size.select.items()
             if not any(arm.published for arm in arms[name])
         }
+        narrowed = {PUBLISHED_PRESET: size.model_copy(update={"select": trained})}
         found: dict[str, CellSpec] = {}
-        for entry in entries(self._config(select=trained)):
+        for entry in entries(self._config({**self._of.presets, **narrowed})):
             most = found.setdefault(_but_for_size(entry.spec), entry.spec)
             if (entry.spec.steps, entry.spec.seeds) > (most.steps, most.seeds):
                 found[_but_for_size(entry.spec)] = entry.spec
@@ -205,8 +206,9 @@ def _cell(config: Config, at: Place) -> CellSpec:
         values["algorithm"]["n_steps"] = size.n_steps
         values |= {"hindsight": her} if her else {}
     else:
-        # The papers bin off-policy curves.
-        n_envs = keys.get("n_envs", 1)
+        # The papers bin off-policy curves.  An impossible `n_envs` is refused below.
+        n_envs = keys.get("n_envs")
+        n_envs = max(1, n_envs) if isinstance(n_envs, int) else 1
         values["algorithm"]["log_interval"] = max(1, steps // BINS // n_envs)
         values["replay"] = her
     for key, value in keys.items():

@@ -1,6 +1,8 @@
 """Curves, checkpoints and policies as files."""
 
 import json
+import pickletools
+import re
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -15,6 +17,9 @@ from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, 
 
 #: Upper bound on the values in a checkpoint; a shared list counts every time it is referenced.
 MOST_VALUES = 10**7
+#: The classes and functions named in what `save` writes.  torch's loader also calls others, such as
+#: `bytearray`, whose argument is a size.
+NAMED = re.compile(r"torch\._utils _rebuild_tensor_v2|torch \w+Storage|collections OrderedDict")
 
 
 def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
@@ -80,6 +85,9 @@ def load(path: Path) -> dict[str, Any]:
         # torch does not check the checksums of its archive.
         with ZipFile(path) as archive:
             broken = archive.testzip()
+            for entry in archive.infolist():
+                if entry.filename.lower().endswith(".pkl"):
+                    _must_be_plain(archive.read(entry))
         if broken is not None:
             raise DamagedError(f"{path}: is damaged: the checksum of {broken} is wrong", path)
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
@@ -96,6 +104,13 @@ def load(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise DamagedError(f"{path}: is not a checkpoint", path)
     return state
+
+
+def _must_be_plain(data: bytes) -> None:
+    """Raise UnpicklingError for a pickle that names anything but what `save` writes."""
+    for op, argument, _ in pickletools.genops(data):
+        if op.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not NAMED.fullmatch(str(argument)):
+            raise UnpicklingError(f"it names {argument}")
 
 
 def _must_hold_what_they_say(state: Any) -> None:
