@@ -315,6 +315,13 @@ def test_how_well_it_holds_up(plan, verdict_of, fidelity):
             draws[arm] = np.mean(drawn[1:], axis=0) / drawn[0]
         measured = verdict_of(claim).measured
         assert measured.value == pytest.approx(kept["PPO-HER"] - kept["PPO"], abs=5e-5)
+        for place, gain in measured.conditions.items():
+            own = [[success[arm, x][place].mean() for x in order] for arm in ("PPO-HER", "PPO")]
+            shares = [np.mean(levels[1:]) / levels[0] for levels in own]
+            assert gain == pytest.approx(shares[0] - shares[1], abs=5e-5)
+        gains = np.array(list(measured.conditions.values()))
+        assert (measured.ahead, measured.behind) == ((gains > 0).sum(), (gains < 0).sum())
+        assert measured.ahead + measured.behind + measured.open == 12
         assert measured.words == pytest.approx({"her": kept["PPO-HER"], "ppo": kept["PPO"]})
         # Here levels are drawn apart, there seeds: the intervals are alike, not the same.
         low, high = np.quantile(draws["PPO-HER"] - draws["PPO"], [0.025, 0.975])

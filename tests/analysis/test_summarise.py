@@ -1,6 +1,7 @@
 """An experiment's tables, against curves whose statistics are known."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -8,8 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.analysis.cells import ResultError
-from hindsight.analysis.summarise import read_table
+from hindsight.analysis.best_level import scaled_curves
+from hindsight.analysis.cells import ResultError, load_cell
+from hindsight.analysis.reduce import reduce_cell
+from hindsight.analysis.summarise import _summary_row, read_table
+from hindsight.specs.cell import CellSpec
+from hindsight.training.cell import train_cell
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -186,6 +191,18 @@ def test_missing_cells_are_skipped_and_recorded(tmp_path):
     record = json.loads(plan.with_name("record.json").read_text())
     assert (record["entries"], record["missing"]) == (8, [gone])
     assert len(read_table(plan.with_name("summary.csv"))) == 7
+
+
+def test_a_cell_in_which_no_episode_has_ended_is_in_the_tables(tmp_path):
+    """As of one's own environment, whose episodes are longer than a small preset's budget."""
+    spec = CellSpec.model_validate(
+        {"algorithm": {"n_steps": 8, "batch_size": 8, "hidden": [4]}, "steps": 8, "seeds": 2}
+    )
+    cell = reduce_cell(load_cell(train_cell(spec, tmp_path)))
+    assert np.isnan(cell.returns).all()
+    row = _summary_row(cell, 1.0)
+    assert row["n_seeds"] == 2 and math.isnan(row["max_median_return"]) and math.isnan(row["iqr"])
+    assert np.isnan(scaled_curves(cell)[1]).all()
 
 
 def test_without_any_cell_the_tables_are_empty_but_there(tmp_path):

@@ -1,5 +1,6 @@
 """The rules, and the claims' entries."""
 
+import re
 from collections import defaultdict
 
 import pytest
@@ -57,6 +58,8 @@ def test_every_entry_is_whole():
         assert claim.figure in FIGURES and claim.measure in MEASURES
         assert set(claim.experiments) and "  " not in claim.says
         assert text(claim.rule, claim.limits).startswith("Yes if ")
+        if claim.unit == "times" and claim.rule == "lean":  # like the effect, a ratio
+            assert re.search(r"interval is (above 1|below 1\.07)\.$", words.rule(claim))
         assert claim.unit in words.UNITS
         assert claim.dated == claim.changes[-1].date
         assert set(claim.changes[-1].before) == {"released", "described"}

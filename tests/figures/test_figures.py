@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 from PIL import Image
 from typer.testing import CliRunner
@@ -175,8 +175,17 @@ def test_levels_go_from_light_to_dark_and_many_have_a_bar(tables):
     colours = [line.get_color() for line in figure.legends[0].get_lines()[:4]]
     lightness = [float(np.dot([0.299, 0.587, 0.114], to_rgb(colour))) for colour in colours]
     assert lightness == sorted(lightness, reverse=True)
-    looks = style.swept_looks([{"s_ratio": s / 10} for s in range(11)])
-    assert len({look.colour for look in looks}) == 11
+    levels = [{"s_ratio": s} for s in (0, 0.1, 0.2, 0.3, 0.5, 0.7, 1)]
+    looks = style.swept_looks(levels)
+    assert len({look.colour for look in looks}) == 7
+    # The bar shows each line's colour at its value, however the values are spaced.
+    figure = style.new_figure(1, 1, (3, 3))
+    style.colour_bar(figure, levels)
+    (bar,) = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
+    ticks = dict(zip([t.get_text() for t in bar.get_yticklabels()], bar.get_yticks(), strict=True))
+    for level, look in zip(levels, looks, strict=True):
+        at = ticks[f"{level['s_ratio']:g}"] / (len(levels) - 1)
+        assert to_hex(style.palette()(at)) == look.colour
 
 
 def test_final_is_drawn_once_and_in_every_panel(tables):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
+from hindsight.analysis.reduce import reduce_cell
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
@@ -71,6 +72,10 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     tests = tests[tests.seed == 1]
     assert tests.env_steps.tolist() == grid and (tests.success_rate[2:] == 0).all()
 
+    ends = dict(
+        zip(*(reduce_cell(cell).runs[x].tolist() for x in ("seed", "end_step")), strict=True)
+    )
+    assert ends == {0: grid[-1], 1: grid[-1], 2: grid[-1]}  # it never learns, however soon it ends
     found = pd.read_parquet(path)
     assert found[found.seed == 1].env_steps.max() == step
     others, expected = found[found.seed != 1], whole[whole.seed != 1]

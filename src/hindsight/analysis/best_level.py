@@ -85,7 +85,8 @@ def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
     """Return steps `[step]` and carried-forward scaled returns `[step, seed]` up to the end of the
     last run; later steps change neither the maximum nor the time to learn.
     """
-    end = int(np.flatnonzero(~np.isnan(cell.returns).all(axis=0))[-1]) + 1
+    there = np.flatnonzero(~np.isnan(cell.returns).all(axis=0))
+    end = int(there[-1]) + 1 if there.size else 1
     returns = metrics.carry_forward(cell.returns[:, :end])
     return cell.env_steps[:end], np.ascontiguousarray(metrics.scaled(returns).T)
 

@@ -127,6 +127,9 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     last = np.searchsorted(evaluations["seed"], seeds, side="right") - 1
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
     ended = [by_seed[int(seed)] for seed in seeds]
+    ends = np.array([run["end_step"] for run in ended])
+    # A run that diverged fails up to the budget, as its rows do.
+    to_budget = np.where([run["ended"] == "diverged" for run in ended], cell.budget / ends, 1.0)
     full, full_success = metrics.carry_forward(returns), metrics.carry_forward(success)
     spec = cell.metadata["spec"]
     task = spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT)
@@ -146,10 +149,10 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "solved": ~np.isnan(first),
         "solve_step": np.array([np.nan if np.isnan(i) else env_steps[int(i)] for i in first]),
         "perfect_step": np.array([run["perfect_step"] for run in ended], dtype=np.float64),
-        "end_step": np.array([run["end_step"] for run in ended]),
+        "end_step": np.round(ends * to_budget).astype(np.int64),
         "ended": np.array([run["ended"] for run in ended], dtype=object),
         "switch_step": np.array([run.get("switch_step") for run in ended], dtype=np.float64),
-        "minutes": np.nanmax(minutes, axis=1),
+        "minutes": np.nanmax(minutes, axis=1) * to_budget,
         "updates": np.nansum(updates, axis=1),
         "hindsight_log_ratio_max": np.fmax.reduce(traces["hindsight_log_ratio_max"], axis=1),
         # Returns of other tasks cannot be scaled to [0, 1].

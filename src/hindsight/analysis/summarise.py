@@ -215,11 +215,12 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
     """
     finals, solve_step = (cell.runs[n] for n in ("final_evaluation_return", "solve_step"))
     median = metrics.median_curve(cell.carried_returns)
+    ended = not np.isnan(median).all()  # else no run has finished an episode
     solved = int(cell.runs["solved"].sum())
     row: Key = {
         "n_seeds": len(finals),
-        "max_median_return": metrics.maximum_median_return(median),
-        "iqr": metrics.iqr_at_maximum(cell.carried_returns),
+        "max_median_return": metrics.maximum_median_return(median) if ended else float("nan"),
+        "iqr": metrics.iqr_at_maximum(cell.carried_returns) if ended else float("nan"),
         "time_to_learn_steps": float("nan"),
         "time_to_learn_minutes": float("nan"),
         "solved_share": solved / len(finals),
@@ -356,7 +357,7 @@ def aggregate(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     for _, group in runs.groupby(["fidelity", "level", "arm"], sort=False):
         strata = [frame for _, frame in group.groupby("condition", sort=False)]
         row: Key = {name: group[name].iloc[0] for name in keys}
-        row |= {"n_conditions": len(strata), "n_seeds": max(len(frame) for frame in strata)}
+        row |= {"n_conditions": len(strata), "n_seeds": min(len(frame) for frame in strata)}
         for label, column in (("return", "final_evaluation_return"), ("auc", "auc")):
             values = [frame[column].to_numpy() for frame in strata]
             for name in SPREAD:

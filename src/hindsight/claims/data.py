@@ -32,6 +32,7 @@ class Claim:
         measure, arguments: the function of `measures` and its arguments.
         rule, limits: the rule of `rules` and its numbers.
         unit: how the value is shown.
+        by_condition: how the values by condition are shown, if not like the value.
         says: the sentence of the verdict.
         figure: the name of its figure under the fidelity `released`.
         experiments: the experiments whose tables it reads.
@@ -54,6 +55,7 @@ class Claim:
     figure: str
     experiments: list[str]
     dated: str
+    by_condition: str = ""
     changes: list[Change] = field(default_factory=list)
     beside: dict[str, dict[str, Any]] = field(default_factory=dict)
 

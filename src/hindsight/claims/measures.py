@@ -86,15 +86,15 @@ def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
             spacing = here.groupby("arm")["env_steps"].min().max()
             tops = {str(arm): _tops(own, spacing) for arm, own in here.groupby("arm")}
             others = np.max([own for arm, own in tops.items() if arm != her], axis=0)
-            won.append(tops[her] >= others - tie + ROUNDING)
+            won.append(tops[her] >= others - tie - ROUNDING)
     if not leads:
         raise Untested("no arm learns in any condition")
-    ahead = sum(lead > -tie + ROUNDING for lead in leads.values())
+    ahead = sum(lead >= -tie - ROUNDING for lead in leads.values())
     low, high = percentile_interval(np.sum(won, axis=0), seeds) if won else (NAN, NAN)
     return Measured(
         float(ahead), low, high, n_conditions=len(leads), n_seeds=seeds, ahead=ahead,
         behind=len(leads) - ahead, conditions=leads,
-        words={"alone": sum(lead >= tie - ROUNDING for lead in leads.values())},
+        words={"alone": sum(lead > tie + ROUNDING for lead in leads.values())},
         missing=sizes(summary),
     )  # fmt: skip
 
@@ -112,7 +112,7 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
         raise Untested("the rival has no results")
     if other[time].isna().all() and her[time].isna().all():
         raise Untested(NOTHING)
-    ratios, sides, ratio_of = [], dict[str, int](), dict[str, float]()
+    ratios, sides, ratio_of, censored = [], dict[str, int](), dict[str, float](), 0
     for place, mine in her.groupby(CONDITION, sort=False):
         arms = [own for _, own in other[other[CONDITION] == place].groupby("arm", sort=False)]
         if not arms:
@@ -123,6 +123,7 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
             values = (_log_time(fastest, time) - _log_time(mine, time)).dropna()
             ratios.append(values)
             ratio_of[str(place)] = float(values.mean())
+            censored += int(fastest[time].isna().sum())
     empty = pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[], []], names=RUN))
     values = pd.concat(ratios) if ratios else empty
     count = {side: sum(own == side for own in sides.values()) for side in (1, 0, -1)}
@@ -130,7 +131,8 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
         "n_conditions": len(sides), "ahead": count[1], "behind": count[-1], "open": count[0],
         "missing": sizes(summary[summary["arm"].isin({*her["arm"], *other["arm"]})]),
         "conditions": ratio_of, "words": {
-            "compared": len(ratios), "never": int(other[time].isna().sum()), "runs": len(other)
+            "compared": len(ratios), "never": int(other[time].isna().sum()), "runs": len(other),
+            "censored": censored,
         },
     }  # fmt: skip
     if not ratios:
@@ -275,14 +277,17 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
         by_seed.append(np.append(kept(means)[None], kept(draws)))
         by_place.append(kept(means[places]))
     value, replicates = by_seed[0][0] - by_seed[1][0], by_seed[0][1:] - by_seed[1][1:]
-    harder = (arms[0].to_numpy() - arms[1].to_numpy())[:, 1:].mean(axis=1)
-    gain = pd.Series(harder, wide.index).groupby(level=0, sort=False).mean()
+    each = [np.array([values.mean(axis=0) for values in own]) for own in strata]
+    alone = kept(each[0][:, None]) - kept(each[1][:, None])
+    # Nothing can be kept where one of the two does not succeed at the easiest level.
+    fails = np.minimum(each[0][:, 0], each[1][:, 0]) < FLOOR
+    gain = pd.Series(alone, wide.index.unique(0))[~fails]
     enough = len(places[0])
     return Measured(
         float(value), *percentile_interval(replicates, seeds),
         *percentile_interval(by_place[0] - by_place[1], enough), FOUND_AT * float(replicates.std()),
         enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
-        conditions=by_condition(gain),
+        enough - int((gain != 0).sum()), conditions=by_condition(gain),
         words={"her": float(by_seed[0][0]), "ppo": float(by_seed[1][0])},
     )  # fmt: skip
 
@@ -324,7 +329,7 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
     Counts runs that then lose at least `lost`, in conditions with five or more of them.
     """
     curves = evidence.table("algorithms", "seed_curves.parquet", "subject")
-    found, runs, rise = dict[tuple[Any, ...], float](), 0, []
+    found, rises, runs = dict[tuple[Any, ...], float](), dict[tuple[Any, ...], float](), 0
     for run, curve in curves.groupby(RUN, sort=False):
         runs += 1
         smooth = curve["return_mean"].rolling(SMOOTHED, min_periods=1).mean()
@@ -332,15 +337,17 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
         if smooth.iloc[best] - smooth.iloc[-1] >= lost - ROUNDING:
             entropy = curve["policy_entropy"]
             found[run] = statistics.spearman(entropy[best:], smooth[best:])
-            rise.append(entropy.iloc[-1] - entropy.iloc[best])
+            rises[run] = entropy.iloc[-1] - entropy.iloc[best]
     values = _by_run(found)
     count = values.groupby(level=0).transform("size")
     enough = values[count >= statistics.FEWEST_SEEDS].dropna()
     if enough.empty:
         raise Untested(f"in no condition do five runs lose {lost:g} of return after their best")
-    conditions = curves[CONDITION].nunique()
-    return of_values(enough, words={"runs": runs, "losing": len(enough), "rise": np.mean(rise),
-                                    "of": conditions})  # fmt: skip
+    rise = _by_run(rises)[enough.index].groupby(level=0).mean()
+    return of_values(enough, words={
+        "runs": runs, "losing": len(enough), "of": curves[CONDITION].nunique(),
+        "rise": float(rise.mean()), "rising": int((rise > 0).sum()),
+    })  # fmt: skip
 
 
 def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:

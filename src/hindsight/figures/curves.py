@@ -67,7 +67,8 @@ def curve_of(rows: pd.DataFrame, x: str, measure: Measure) -> Curve | None:
 
 def _over_seeds(seeds: list[Array]) -> Curve:
     """Return the curve of runs `[row, (x, y)]`."""
-    first, end = min(run[0, 0] for run in seeds), float(np.median([run[-1, 0] for run in seeds]))
+    first = min(run[0, 0] for run in seeds)
+    end = float(np.quantile([run[-1, 0] for run in seeds], 0.5, method="lower"))
     grid = np.linspace(first, max(end, first), POINTS)
     if first > 0:
         grid = np.union1d(grid, np.geomspace(first, max(end, first), POINTS))
@@ -158,9 +159,12 @@ def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
 
 
 def _ended(tables: Tables) -> dict[Key, str]:
-    """Return how most runs of each cell ended."""
-    runs = tables.read("runs.parquet", ["ended"]).dropna(subset=["ended"])
-    return {key: str(own["ended"].mode().iloc[0]) for key, own in by_condition(runs).items()}
+    """Return how the run of each cell ended with which its line ends: the (lower) middle one."""
+    runs = tables.read("runs.parquet", ["ended", "end_step"]).dropna(subset=["ended"])
+    runs = runs.sort_values("end_step", kind="stable")
+    return {
+        key: str(own["ended"].iloc[(len(own) - 1) // 2]) for key, own in by_condition(runs).items()
+    }
 
 
 def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str, bool]:
@@ -219,6 +223,9 @@ def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: fl
         ),
         autolim=False,
     )
+    if ax.get_autoscaley_on():
+        ends = [run[[run[:, 1].argmin(), run[:, 1].argmax()]] for run in lines]
+        ax.update_datalim(np.concatenate(ends), updatex=False)
     ax.set_rasterization_zorder(1)
 
 

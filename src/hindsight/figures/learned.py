@@ -39,7 +39,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                 linestyle=look.line, linewidth=look.width + 0.3, clip_on=False)  # fmt: skip
         ax.annotate(label, (budget, share[-1]), (0, 3), textcoords="offset points", ha="right",
                     color=look.colour, size="medium", weight="bold")  # fmt: skip
-        counts.append(f"all {learned}" if learned == steps.size else str(learned))
+        counts.append(f"all {learned}" if 0 < learned == steps.size else str(learned))
     ax.set(xscale="log", xlim=(FIRST, budget), ylim=(0, 1.13), yticks=np.linspace(0, 1, 6))
     ax.set_xticks(TICKS, [f"{tick:,}".replace(",", "\u00a0") for tick in TICKS])
     ax.xaxis.set_minor_formatter(NullFormatter())

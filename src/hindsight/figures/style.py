@@ -20,7 +20,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize, to_hex
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
@@ -158,12 +158,11 @@ def swept_looks(levels: Sequence[dict[str, Any]]) -> list[Look]:
 
 
 def colour_bar(fig: Figure, levels: Sequence[dict[str, Any]]) -> None:
-    """Add a colour bar instead of a legend, for many evenly spaced values of one number."""
-    ((key, low),) = levels[0].items()
-    values = [level[key] for level in levels]
-    scale = (LogNorm if 0 < 50 * low < values[-1] else Normalize)(low, values[-1])
+    """Add a colour bar instead of a legend, for many values of one number, by their rank."""
+    (key,) = levels[0]
+    scale = Normalize(0, len(levels) - 1)
     bar = fig.colorbar(ScalarMappable(scale, palette()), ax=fig.axes, aspect=40, pad=0.02)
-    bar.set_ticks(values, labels=[f"{value:g}" for value in values])
+    bar.set_ticks(range(len(levels)), labels=[f"{level[key]:g}" for level in levels])
     bar.set_label(axis_label(key))
 
 

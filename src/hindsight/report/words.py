@@ -65,9 +65,10 @@ def interval(unit: str, m: Row, *, wide: bool = False) -> str:
     return (text or "–").replace("-", "−")
 
 
-def by_condition(unit: str, verdicts: Mapping[str, Row]) -> list[list[str]]:
+def by_condition(claim: Claim, verdicts: Mapping[str, Row]) -> list[list[str]]:
     """Return a row per condition: its name, and its value under each fidelity."""
-    show = UNITS[unit] if unit == "times" else "{:.2f}".format
+    unit = claim.by_condition or claim.unit
+    show = "{:.2f}".format if unit in ("count", "plain") else UNITS[unit]
     values = [row["measured"]["conditions"] for row in verdicts.values()]
     names = dict.fromkeys(name for own in values for name in own)
     return [
@@ -84,8 +85,10 @@ def detectable(unit: str, m: Row) -> str:
 
 def rule(claim: Claim) -> str:
     """State what is measured and how it is judged."""
-    metric = claim.metric[:1].upper() + claim.metric[1:]
-    return f"{metric}. {text(claim.rule, claim.limits)}"
+    metric, limits = claim.metric[:1].upper() + claim.metric[1:], claim.limits
+    if (claim.rule, claim.unit) == ("lean", "times"):  # of log2, but shown as ratios
+        limits = {name: float(f"{2.0**limit:.3g}") for name, limit in limits.items()}
+    return f"{metric}. {text(claim.rule, limits)}"
 
 
 def history(claim: Claim) -> list[str]:
