@@ -164,6 +164,23 @@ def test_what_is_imported_within_a_function_and_under_another_name_counts(source
     assert changed(before) == set(CELLS)
 
 
+SWAPPED = "from hindsight.nn import categorical as gaussian, gaussian as categorical"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("from hindsight.nn import categorical, gaussian", SWAPPED),
+        ("import math\n", "import cmath as math\n"),
+    ],
+    ids=["ours", "others"],
+)
+def test_what_an_imported_name_stands_for_counts(sources, old, new):
+    before = codes()
+    replace(sources / "algorithms/ppo.py", old, new)
+    assert changed(before)
+
+
 SNIPPET = """
 @cache
 def area(x: int = 1, *more: float) -> str:

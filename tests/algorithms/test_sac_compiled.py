@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -76,6 +77,18 @@ def test_an_update_is_that_of_the_reference(
         for part in ("m", "v", "steps"):
             values = (getattr(getattr(state, name), part) for state in (compiled, reference))
             torch.testing.assert_close(*values, atol=2e-5, rtol=1e-3, msg=f"{name} {part}")
+
+
+def test_the_density_of_saturated_actions_is_exact() -> None:
+    u, log_std = np.linspace(-15, 15, 301), -4.0
+    head = np.stack([u, np.full_like(u, log_std)], 1).astype(np.float32)
+    noise, actions = np.zeros((2, 301, 1), np.float32)
+    log_prob = np.zeros(301, np.float32)
+    sac_compiled._sample(head, noise, actions, log_prob)
+    slope = 1 / np.cosh(u) ** 2
+    exact = -np.log(slope + 1e-6) - log_std - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(log_prob, exact, atol=1e-3)
+    np.testing.assert_allclose(actions[:, 0], np.tanh(u), atol=1e-6)
 
 
 @pytest.mark.parametrize("where", ["row", "reward"])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,11 +46,12 @@ print(numbers.tobytes().hex(), float(clock.cpu[0]), took)
 """
 
 
-def started(caches: Path, program: str = STEP, **environment: str) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "XDG_CACHE_HOME": str(caches), **environment}
+def started(caches: Path, program: str = STEP, **options: Any) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "XDG_CACHE_HOME": str(caches)}
     return subprocess.Popen(
-        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True,
+        **options,
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
@@ -69,6 +71,30 @@ def test_who_compiles_changes_no_bits_and_compiling_is_no_training_time(tmp_path
     without, *_ = started(tmp_path / "file").communicate()[0].split()
     found, expected = (np.frombuffer(bytes.fromhex(x), np.float32) for x in (without, bits))
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_threads_wait_for_one_compiler_and_a_damaged_cache_is_done_without(tmp_path: Path) -> None:
+    program = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from hindsight.envs.prey import velocities
+from hindsight.io.compiled import seconds_compiling
+began = time.perf_counter()
+d, uniform = (np.random.default_rng(0).random((50, n), np.float32) for n in (3, 8))
+with ThreadPoolExecutor(4) as pool:
+    moves = list(pool.map(lambda _: velocities("repel", d, uniform, False), range(4)))
+print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - began)
+"""
+    numbers, waited, took = started(tmp_path, program).communicate()[0].split()
+    assert 0 < float(waited) <= float(took)
+    for path in tmp_path.rglob("*.nb*"):  # as a machine that crashes may leave them
+        path.write_bytes(b"")
+    again = started(tmp_path, program, stderr=subprocess.PIPE)
+    out, said = again.communicate()
+    assert again.returncode == 0 and out.split()[0] == numbers
+    assert said.count("cannot be used (") == 1 and "Traceback" not in said
 
 
 def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: Path) -> None:

@@ -355,6 +355,18 @@ def test_arrays_are_theirs(n_envs, truncate):
             assert not a[~finished].any()
 
 
+@pytest.mark.filterwarnings("ignore:The last trajectory in the replay buffer will be truncated")
+def test_a_cut_is_a_termination_where_time_limits_are():
+    ours, theirs = pair(2, "future", size=80, handle_timeout_termination=False)
+    for buffer in (ours, theirs):
+        fill(buffer, 2, 7, seed=0)
+        buffer.truncate_last_trajectory()
+    assert_same_samples(ours, theirs, 7)
+    for name in ("dones", "timeouts"):
+        np.testing.assert_array_equal(getattr(ours, name)[:7], getattr(theirs, name)[:7])
+    assert ours.dones[6].all()
+
+
 def test_it_needs_no_stable_baselines3(monkeypatch):
     monkeypatch.setitem(sys.modules, "stable_baselines3.her.her_replay_buffer", None)
     spec = importlib.util.spec_from_file_location("alone", inspect.getfile(HerReplayBuffer))

@@ -114,6 +114,21 @@ def test_reusing_survives_an_interruption(tmp_path, trained_seeds):
     pd.testing.assert_frame_equal(found[exact], undisturbed[exact])
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_seeds, ended):
+    """A smaller cell was trained in the meantime: no seed is there twice, and no step is lost."""
+    if ended:  # Snakemake has deleted the files after a failed job
+        train_cell(SPEC, tmp_path, Execution(keep_finished=True)).unlink()
+    else:
+        interrupted(SPEC, tmp_path)
+    train_cell(with_seeds(2), tmp_path)
+    del trained_seeds[:]
+    cell = load_cell(train_cell(SPEC, tmp_path))
+    assert [run["seed"] for run in cell.metadata["runs"]] == [0, 1, 2]
+    assert trained_seeds == ([] if ended else [0, 1, 2])  # continued
+    assert not list((tmp_path / "checkpoints").rglob("*damaged*"))
+
+
 def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsys):
     """A finished cell whose files were deleted writes them again, and trains nothing."""
     execution = Execution(keep_finished=True)

@@ -40,7 +40,8 @@ def _sample(head: Numbers, noise: Numbers, actions: Numbers, log_prob: Numbers) 
             e = np.exp(np.float32(-2) * abs(u))
             a = math.copysign((np.float32(1) - e) / (np.float32(1) + e), u)
             actions[i, j] = a
-            slope = np.float32(1) - a * a
+            # 1 - tanh^2.  As 1 - a^2 it would cancel, and the compiler would add EPSILON to the 1.
+            slope = np.float32(4) * e / ((np.float32(1) + e) * (np.float32(1) + e))
             total += np.log(slope + np.float32(EPSILON)) + log_std
             total += np.float32(0.5) * noise[i, j] * noise[i, j]
         log_prob[i] = -total - np.float32(HALF_LOG_2_PI * n)

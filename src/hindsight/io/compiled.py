@@ -11,12 +11,14 @@ With NUMBA_DISABLE_JIT=1, all functions stay in Python.
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, update_wrapper
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numba
@@ -75,14 +77,18 @@ class entry_point:
         return self._call(*arguments)
 
     def _first_call(self, *arguments: Any) -> Any:
-        dispatcher = numba.njit(nogil=True, **OPTIONS)(self.function)
-        with _timed(), _kept(self.function) as is_kept:
+        def make(is_kept: bool) -> Any:
+            dispatcher = numba.njit(nogil=True, **OPTIONS)(self.function)
             if is_kept:
                 dispatcher.enable_caching()
             dispatcher.compile(tuple(map(numba.typeof, arguments)))
-        dispatcher.disable_compile()  # other argument types are a bug
-        self._call = dispatcher
-        return dispatcher(*arguments)
+            dispatcher.disable_compile()  # other argument types are a bug
+            return dispatcher
+
+        with _one_at_a_time:
+            if self._call == self._first_call:  # else another thread has compiled it
+                self._call = _made(self.function, make)
+        return self._call(*arguments)
 
 
 class FirstClass:
@@ -99,10 +105,13 @@ class FirstClass:
     @property
     def address(self) -> Any:
         """The argument that passes this function to an entry point."""
-        if self._address is None:
-            with _timed(), _kept(self.function) as is_kept:
-                make = numba.cfunc(self.kind.signature, cache=is_kept, **OPTIONS)
-                self._address = make(self.function)
+
+        def make(is_kept: bool) -> Any:
+            return numba.cfunc(self.kind.signature, cache=is_kept, **OPTIONS)(self.function)
+
+        with _one_at_a_time:
+            if self._address is None:
+                self._address = _made(self.function, make)
         return self._address
 
 
@@ -182,6 +191,21 @@ class Locator:
     get_disambiguator = get_source_stamp
 
 
+#: Threads that wait for another one's compiler would count its time again.
+_one_at_a_time = threading.RLock()
+
+
+def _made(function: Callable[..., Any], make: Callable[[bool], Any]) -> Any:
+    """What `make` compiles; without the cache if that is full, damaged or cannot be locked."""
+    with _timed():
+        try:
+            with _kept(function) as is_kept:
+                return make(is_kept)
+        except (OSError, EOFError, UnpicklingError) as error:
+            _say_without(f"{type(error).__name__}: {error}")
+            return make(False)
+
+
 _compiling = [0.0, 0.0]
 
 
@@ -215,7 +239,7 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
         return
     before = CONFIG.CACHE_LOCATOR_CLASSES
     # A request to stop does not wait for the compiler, here or in another process.
-    with awaited("the compiler"), FileLock(path / "lock"):
+    with awaited("the compiler"), FileLock(path / "lock", fallback_to_soft=False):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
         if trains and not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name
             _say_once()
@@ -224,6 +248,11 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
             yield True
         finally:
             CONFIG.CACHE_LOCATOR_CLASSES = before
+
+
+@cache
+def _say_without(why: str) -> None:
+    print(f"{folder()}: cannot be used ({why}); compiling without it", file=sys.stderr, flush=True)
 
 
 @cache

@@ -39,6 +39,8 @@ class Module:
     effects: list[ast.stmt] = field(default_factory=list)
     #: Names imported from this package.
     imports: dict[str, Place] = field(default_factory=dict)
+    #: What names imported from elsewhere stand for.
+    outside: dict[str, str] = field(default_factory=dict)
 
 
 def _file(module: str) -> Path:
@@ -84,6 +86,9 @@ def _module(name: str) -> Module:
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found.imports.update(_imported(node))
+            source = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            if not source.startswith(f"{PACKAGE}."):
+                found.outside |= {a.asname or a.name: source + a.name for a in node.names}
             continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
@@ -185,10 +190,21 @@ def _digest(node: ast.stmt) -> bytes:
 
 
 @cache
+def _linked(node: ast.stmt, home: str) -> bytes:
+    """Digest of a statement and of what its names stand for, which imports decide."""
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    outside = {name: x for name, x in _module(home).outside.items() if name in names}
+    digest = hashlib.sha256(_digest(node) + repr(sorted(outside.items())).encode())
+    for place in _references(node, home):
+        digest.update(b"".join(sorted(_digest(other) for _, other in _statements(place))))
+    return digest.digest()
+
+
+@cache
 def fingerprint(*roots: str) -> str:
     """Twelve hexadecimal digits that hash the code behind roots (`module` or `module:name`)."""
     found = closure(*roots)
-    digests = {_digest(node) for node in found}
+    digests = {_linked(node, home) for node, home in found.items()}
     for home in set(found.values()):
         folder = _file(home).parent
         for data in (*(folder / "templates").glob("*"), *folder.glob("*.yaml")):
@@ -203,5 +219,5 @@ def of_stage(stage: str) -> str:
 
 def forget() -> None:
     """Clear the caches, for tests that edit sources."""
-    for cached in (fingerprint, _is_module, _module, _references, _digest):
+    for cached in (fingerprint, _is_module, _module, _references, _digest, _linked):
         cached.cache_clear()

@@ -289,6 +289,11 @@ class HerReplayBuffer:
                 "The last trajectory in the replay buffer will be truncated: open episodes end now",
                 stacklevel=2,
             )
+        ring, row = self.buffer.ring, self.buffer.row
+        if not self.handle_timeout_termination:  # a cut counts as a termination, as in `add`
+            last = ring.rows[0, ring.elapsed[0] > 0, (ring.position - 1) % ring.n_slots]
+            last[:, [row.terminated, row.failed]] = 1
+            ring.rows[0, ring.elapsed[0] > 0, (ring.position - 1) % ring.n_slots] = last
         self.buffer.truncate_last_trajectory()
 
     def size(self) -> int:

@@ -1,7 +1,8 @@
 """Fingerprint of the code that decides a cell's numbers.
 
 A cell depends on its specification, its training loop, its algorithm and its environment, and on
-what these use.  The source of a user's own environment counts, too.
+what these use.  The source of a user's own environment counts, too.  Not covered: `training.cell`
+and `training.record`, which call the loop, and write what it returns.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ cell that differs only in having two.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,15 +68,17 @@ def reusable(root: Path, spec: CellSpec) -> Finished | None:
     for seeds in (*more, *fewer):
         other = spec.model_copy(update={"seeds": seeds})
         if (found := finished(root, other)) is not None:
-            return _within(found, spec.run_seeds)
+            return within(found, spec.run_seeds)
     return None
 
 
-def _within(found: Finished, seeds: range) -> Finished:
+def within(found: Finished, seeds: Collection[int]) -> Finished:
     """Select the runs with these seeds."""
-    runs = [run for run in found.runs if run["seed"] in seeds]
+    if not (runs := [run for run in found.runs if run["seed"] in seeds]):
+        return NOTHING
+    column = found.table["seed"]
     return Finished(
-        found.table.filter(pc.less(found.table["seed"], seeds.stop)),
+        found.table.filter(pc.is_in(column, pa.array(seeds, column.type))),
         {seed: row for seed, row in found.policies.items() if seed in seeds},
         runs,
         found.seconds * len(runs) / len(found.runs),

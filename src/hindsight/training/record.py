@@ -25,7 +25,7 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.files import load, save, write_curves
-from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable
+from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
 from hindsight.training.runs import Runs, runs_of
 
 PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
@@ -240,9 +240,12 @@ class Record:
         """Restore a checkpoint completely, or raise and change nothing; returns its runs."""
         state, runs = saved["runs"], None
         taken = [run["seed"] for run in saved["ended"]]
+        # Runs that the checkpoint has are not taken from another cell.
+        others = {*self.spec.run_seeds} - {*taken} - {*(state["seeds"] if state else ())}
+        reused = within(self.reused, sorted(others))
         if state is not None:
             seeds = list(state["seeds"])
-            if not set(seeds) <= set(self.missing) - set(taken) or len({*seeds}) != len(seeds):
+            if not set(seeds) <= {*self.spec.run_seeds} - {*taken} or len({*seeds}) != len(seeds):
                 raise ValueError(f"its runs are {seeds}")
             runs = runs_of(self.spec, seeds, self.device, workers)
             # A replay buffer's state is as long as has been written, and it is checked on loading.
@@ -251,7 +254,8 @@ class Record:
         columns = {
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
-        kept = {name: saved[name] for name in KEPT} | {"earlier": list(saved["made_on"])}
+        kept = {name: saved[name] for name in KEPT}
+        kept |= {"earlier": list(saved["made_on"]), "reused": reused}
         self.columns.update(columns)
         vars(self).update(kept)
         return runs
