@@ -14,6 +14,8 @@ if PROJECT.published:
             "../../environment.yml"
         threads: workflow.cores
         params:
+            # The manifest is as old as before once a missing cell is back.
+            cells=len(PROJECT.there),
             plans=[PROJECT.plan_of(name) for name in PROJECT.experiments],
             plan=lambda wildcards: PROJECT.digest(*PROJECT.experiments),
             code=lambda wildcards: of_stage("summarise"),
