@@ -473,8 +473,8 @@ def replicate(
     ] = False,
 ) -> None:
     """Train what is missing, draw the figures, judge the claims, and list the verdicts."""
-    _must_be_in_a_clone()
     _must_have_memory()  # otherwise every job fails
+    _must_be_in_a_clone()
     from hindsight.pipeline.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))

@@ -101,8 +101,12 @@ def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
         if model.num_timesteps == 30:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted.learn(90, callback=interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.learn(90, callback=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert interrupted.num_timesteps == 60  # noticed after the next iteration
     assert torch.equal(parameters(once), parameters(interrupted.learn(30)))
 

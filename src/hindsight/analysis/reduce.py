@@ -142,7 +142,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     processor = machine.get("gpu", machine.get("processor", "unknown"))
     runs: Columns = {
         "seed": seeds,
-        "max_return": np.nanmax(returns, axis=1),
+        "max_return": np.fmax.reduce(returns, axis=1),
         "final_return": full[:, -1],
         "final_evaluation_return": evaluations["return_mean"][last].astype(np.float64),
         "final_evaluation_success": evaluations["success_rate"][last].astype(np.float64),
