@@ -139,14 +139,10 @@ def _must_be_in_a_clone() -> None:
 
 
 def _config(pairs: list[str] | None, **fixed: str) -> Any:
-    """Load config.yaml with key=value overrides, none given twice, and a command's `fixed` keys."""
+    """Load config.yaml with key=value overrides and a command's `fixed` keys."""
     from hindsight.specs.config import load, overrides_of
 
     _must_be_in_a_clone()
-    names = [pair.partition("=")[0] for pair in pairs or ()]
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"--config {name} is given twice")
     given = overrides_of(pairs or [])
     for name, value in fixed.items():
         if given.get(name, value) != value:

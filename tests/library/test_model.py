@@ -229,6 +229,27 @@ def test_an_instance_that_is_copied_keeps_its_changes():
     assert float(model._spaces[1].high[0]) == 0.5  # type: ignore[union-attr]
 
 
+class Drawn(Corridor):
+    """Made with its own way of drawing, which the model cannot pass."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 0.5}  # noqa: RUF012
+
+    def __init__(self, picture: Any) -> None:
+        super().__init__()
+        self.render_mode, self.picture = "rgb_array", picture
+
+    def render(self) -> Any:
+        return self.picture
+
+
+def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
+    model = small(Drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
+    assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
+    for env, words in ((Drawn(None), "returned NoneType of shape"), (Corridor(), "render_mode is")):
+        with pytest.raises(FileError, match=f"cannot be drawn: .*{words}"):
+            small(env, max_episode_steps=12).film(tmp_path / "b.gif")
+
+
 class Uncopied(Corridor):
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError("cannot be copied")

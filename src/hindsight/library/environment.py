@@ -61,7 +61,9 @@ def environment_values(
                 "an environment, or an environment"
             )
         env = _registered(env, kwargs)
-    return {"id": env, "kwargs": kwargs, "max_episode_steps": max_episode_steps}
+    # Left out if nobody has given it, because a note tells of a limit that is found.
+    steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    return {"id": env, "kwargs": kwargs, **steps}
 
 
 def _of_instance(

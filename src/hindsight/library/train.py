@@ -78,13 +78,9 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
 
 def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     """Parse `key=value` pairs; raise SpecError if one is invalid or given twice."""
-    names = [pair.partition("=")[0] for pair in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"{name} is given twice")
-        if name == "strategy":
-            raise SpecError("strategy is not a key here; use --her")
     keys = overrides_of(pairs, "")
+    if "strategy" in keys:
+        raise SpecError("strategy is not a key here; use --her")
     if isinstance(widths := keys.get("hidden"), str | int):  # 64 or 64,64, without brackets
         keys["hidden"] = [width for width in str(widths).split(",") if width.strip()]
     return keys

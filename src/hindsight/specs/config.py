@@ -359,12 +359,17 @@ def _must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
-    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError."""
+    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError.
+
+    No key may be given twice.
+    """
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise SpecError(f"{option} {pair!r} is not key=value".strip())
+        if key in overrides:
+            raise SpecError(f"{option} {key} is given twice".strip())
         overrides[key] = values_of(value, f"{option} {pair}".strip())
     return overrides
 

@@ -20,7 +20,6 @@ from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row
-from hindsight.training.recent import WINDOW
 from hindsight.training.runs import Runs
 
 if TYPE_CHECKING:
@@ -129,8 +128,7 @@ class OffPolicyRuns(Runs):
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
             over = columns["success_rate"] >= threshold
-            if self.replay.fidelity == "described":  # the authors' code also counts fewer episodes
-                over &= self.recent.finished >= WINDOW
+            over &= self._may_switch(self.replay.fidelity)
             self._note_first(self.switched, over.tolist())
         # Every row has every column, even before the first update.
         nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)

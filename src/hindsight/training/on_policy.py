@@ -23,7 +23,6 @@ from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_sta
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
-from hindsight.training.recent import WINDOW
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
@@ -186,9 +185,7 @@ class OnPolicyRuns(Runs):
         before: Mode = "copies" if spec.s_ratio is None or goes_over else "balance"
         over = torch.zeros(len(runs), dtype=torch.bool)
         if spec.until_success is not None:
-            over = success_rate > spec.until_success
-            if spec.fidelity == "described":  # the authors' code also counts fewer episodes
-                over &= self.recent.finished >= WINDOW
+            over = (success_rate > spec.until_success) & self._may_switch(spec.fidelity)
         elif spec.until_steps is not None:
             over[:] = self.env_steps > spec.until_steps
         self._note_first(self.switched, over.tolist())

@@ -14,10 +14,11 @@ from torch import Tensor
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.io.compiled import ENABLED
+from hindsight.specs.base import Fidelity
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, module_of
-from hindsight.training.recent import RecentEpisodes
+from hindsight.training.recent import WINDOW, RecentEpisodes
 
 if TYPE_CHECKING:
     from hindsight.specs.cell import CellSpec
@@ -122,6 +123,13 @@ class Runs(ABC):
         """Whether the last iteration reached a point of the evaluation grid."""
         every = self.spec.steps / self.spec.evaluation.points
         return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
+
+    def _may_switch(self, fidelity: Fidelity) -> Tensor:
+        """Whether enough episodes have ended for the success rate to switch hindsight, [run].
+
+        A full window; the authors' code also decides by fewer.
+        """
+        return (self.recent.finished >= WINDOW) | (fidelity == "released")
 
     def ended(self, return_mean: Tensor, success_rate: Tensor) -> list[str | None]:
         """Return why each run ends now, [run]; None: it continues.
