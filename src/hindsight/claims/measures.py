@@ -329,9 +329,8 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
     Counts runs that then lose at least `lost`, in conditions with five or more of them.
     """
     curves = evidence.table("algorithms", "seed_curves.parquet", "subject")
-    found, rises, runs = dict[tuple[Any, ...], float](), dict[tuple[Any, ...], float](), 0
+    found, rises = dict[tuple[Any, ...], float](), dict[tuple[Any, ...], float]()
     for run, curve in curves.groupby(RUN, sort=False):
-        runs += 1
         smooth = curve["return_mean"].rolling(SMOOTHED, min_periods=1).mean()
         best = int(np.nanargmax(smooth))
         if smooth.iloc[best] - smooth.iloc[-1] >= lost - ROUNDING:
@@ -345,7 +344,7 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
         raise Untested(f"in no condition do five runs lose {lost:g} of return after their best")
     rise = _by_run(rises)[enough.index].groupby(level=0).mean()
     return of_values(enough, words={
-        "runs": runs, "losing": len(enough), "of": curves[CONDITION].nunique(),
+        "of": curves[CONDITION].nunique(),
         "rise": float(rise.mean()), "rising": int((rise > 0).sum()),
     })  # fmt: skip
 
