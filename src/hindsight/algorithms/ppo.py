@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hindsight.envs.environment import Environment
+from hindsight.envs.step import Step
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, orthogonal_row
@@ -188,59 +189,43 @@ def collect(
         noise: [step, run, env, action], standard normal.  For discrete actions [step, run, env,
             choice], standard Gumbel: argmax(logits + noise) is a sample of softmax(logits).
     """
-    n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = agent.split(rows)
     outputs_of = agent.policy.frozen(policy)
     noise = noise if agent.discrete else noise * log_std.exp()[:, None]
-
-    def buffer(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        # The step axis comes first here, so that each step is written contiguously.
-        return torch.empty(n_steps, runs, envs, *size, dtype=dtype, device=rows.device)
-
-    obs, actions = buffer(env.observation_size), buffer(env.action_size)
-    next_achieved = buffer(env.goal_size)
-    starts, terminated, success = (buffer(dtype=torch.bool) for _ in range(3))
-    rest = buffer() if env.keeps_rest else None
-    cuts = None
-    if env.truncates:
-        cuts = Cuts(buffer(dtype=torch.bool), buffer(env.observation_size))
-    for t in range(n_steps):
-        obs[t] = env.state
-        starts[t] = env.elapsed == 0
+    seen, steps = [], []
+    for noise_now in noise:
+        obs, starts = env.state.clone(), env.elapsed == 0
+        actions = outputs_of(obs) + noise_now
         if agent.discrete:
-            choice = (outputs_of(env.state) + noise[t]).argmax(-1)
-            actions[t] = choice[..., None]
-            step = env.step(choice)
+            actions = actions.argmax(-1, keepdim=True).float()
+            step = env.step(actions[..., 0])
         else:
-            torch.add(outputs_of(env.state), noise[t], out=actions[t])
-            step = env.step(squash(actions[t], exploration))
-        next_achieved[t], terminated[t] = step.next_achieved, step.terminated
-        success[t] = step.success
-        if rest is not None and step.rest is not None:
-            rest[t] = step.rest
-        if cuts is not None:
-            cuts.truncated[t], cuts.next_obs[t] = step.truncated, step.next_obs
+            step = env.step(squash(actions, exploration))
+        seen.append((obs, actions, starts))
+        steps.append(step)
+    obs, actions, starts = (torch.stack(x, dim=2) for x in zip(*seen, strict=True))
+    columns = zip(*steps, strict=True)
+    step = Step(*(None if x[0] is None else torch.stack(x, dim=2) for x in columns))
+    return rollout_of(env, obs, actions, starts, step)
 
-    def run_first(x: Tensor) -> Tensor:
-        return x.movedim(0, 2).contiguous()
 
-    obs, next_achieved, terminated = run_first(obs), run_first(next_achieved), run_first(terminated)
+def rollout_of(
+    env: Environment, obs: Tensor, actions: Tensor, starts: Tensor, step: Step
+) -> Rollout:
+    """The rollout whose steps, [run, env, step, ...], have just been taken; computes rewards."""
     goal = obs[..., env.goal_size : 2 * env.goal_size]
-    rewards, _ = env.task.reward(next_achieved, goal, terminated)
-    if rest is not None:
-        rest = run_first(rest)
-        rewards = rewards + rest
+    rewards, _ = env.task.reward(step.next_achieved, goal, step.terminated)
     return Rollout(
         obs,
-        run_first(actions),
-        next_achieved,
-        rewards,
-        terminated,
-        run_first(success),
-        run_first(starts),
+        actions,
+        step.next_achieved,
+        rewards if step.rest is None else rewards + step.rest,
+        step.terminated,
+        step.success,
+        starts,
         env.state.clone(),
-        None if cuts is None else Cuts(*map(run_first, cuts)),
-        rest,
+        Cuts(step.truncated, step.next_obs) if env.truncates else None,
+        step.rest,
     )
 
 
@@ -271,62 +256,6 @@ def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: OnPoli
         paths.valid.flatten(1),
         n_real=obs.shape[1],
     )
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One shuffled pass over the samples; leading dimensions [run, minibatch, sample]."""
-
-    obs: Tensor
-    actions: Tensor
-    log_prob: Tensor
-    value: Tensor
-    advantage: Tensor  # normalised within each minibatch
-    returns: Tensor
-    weight: Tensor  # sums to 1 over a minibatch's samples; 0 for padding
-    filled: Tensor  # [run, minibatch] bool: the minibatch has samples
-    relabelled: Tensor  # bool: the sample is a copy
-
-
-def concatenate(samples: Samples) -> Tensor:
-    """The samples as one table [run, sample, column], which one gather of rows can shuffle."""
-    vectors = (samples.obs, samples.actions)
-    scalars = (samples.log_prob, samples.value, samples.advantage, samples.returns)
-    return torch.cat([*vectors, *(x[..., None] for x in scalars)], dim=-1)
-
-
-def shuffle(
-    table: Tensor, n_obs: int, n_real: int, order: Tensor, counts: Tensor, batch_size: int
-) -> Epoch:
-    """The minibatches of one epoch.
-
-    Args:
-        table: [run, sample, column], see `concatenate`; the samples from `n_real` on are copies.
-        order: [run, sample'], indices of each run's valid samples, padded at the end.
-        counts: [run], number of valid samples.
-    """
-    runs, n = order.shape
-    n_samples, width = table.shape[1:]
-    minibatches = -(-n // batch_size)
-    order = pad(order, (0, minibatches * batch_size - n))
-    flat = order + torch.arange(runs, device=order.device)[:, None] * n_samples
-    shuffled = table.flatten(0, 1).index_select(0, flat.flatten())
-    shuffled = shuffled.view(runs, minibatches, batch_size, width)
-    sizes = (n_obs, width - n_obs - 4, 1, 1, 1, 1)
-    obs, actions, *columns = shuffled.split(sizes, dim=-1)
-    log_prob, value, advantage, returns = (c[..., 0] for c in columns)
-    place = torch.arange(minibatches * batch_size, device=order.device)
-    there = (place < counts[:, None]).view(runs, minibatches, batch_size)
-    size = there.sum(-1, keepdim=True)
-    weight = there / size.clamp(min=1)
-    mean = (weight * advantage).sum(-1, keepdim=True)
-    variance = (weight * (advantage - mean).square()).sum(-1, keepdim=True)
-    std = (variance * size / (size - 1).clamp(min=1)).sqrt()
-    # As in Stable-Baselines3, a single sample is not normalised.
-    advantage = torch.where(size > 1, (advantage - mean) / (std + 1e-8), advantage)
-    relabelled = (order >= n_real).view(there.shape) & there
-    filled = size[..., 0] > 0
-    return Epoch(obs, actions, log_prob, value, advantage, returns, weight, filled, relabelled)
 
 
 def orders(seeds: Sequence[int], iteration: int, valid: Tensor, n_epochs: int) -> Tensor:
@@ -362,75 +291,71 @@ def update(
     """Run PPO's epochs of minibatch updates on `optimiser.rows`, in place; `order` [epoch, run, n].
 
     A run stops before the first minibatch whose approximate KL divergence exceeds 1.5 x target_kl.
-    The other runs continue, from the next epoch on without it.
+    The other runs continue.
     """
-    counts, table = samples.valid.sum(1), concatenate(samples)
-    runs = torch.arange(len(counts), device=counts.device)
-    sums, ratios = table.new_zeros(7, len(counts)), table.new_zeros(2, len(counts))
-    n_obs = samples.obs.shape[-1]
-    if order.shape[-1] == 0:  # no run has valid samples
-        order = order[:0]
-    for epoch_order in order:
-        part = optimiser.take(runs)
-        batch = shuffle(
-            table[runs], n_obs, samples.n_real, epoch_order[runs], counts[runs], spec.batch_size
-        )
-        active = torch.ones_like(runs, dtype=torch.bool)
-        log = []
-        for i in range(batch.weight.shape[1]):
-            active, *diagnostics = step(agent, part, batch, i, active, spec, samples.cloned)
-            log.append(diagnostics)
-        optimiser.put(runs, part)
-        epoch_sums, largest = summary(log, batch.relabelled, spec.clip_range)
-        sums[:, runs] += epoch_sums
-        ratios[:, runs] = torch.maximum(ratios[:, runs], largest)
-        runs = runs[active]
-        if len(runs) == 0:
+    n, size = order.shape[-1], spec.batch_size
+    order = pad(order, (0, -(-max(n, 1) // size) * size - n))
+    place = torch.arange(order.shape[-1], device=order.device)
+    there = place < samples.valid.sum(1, keepdim=True)  # false for padding
+    active, log = torch.ones_like(there[:, 0], dtype=torch.bool), []
+    for indices in order:
+        minibatches = (x.split(size, dim=1) for x in (indices, there))
+        for index, is_there in zip(*minibatches, strict=True):
+            active, *diagnostics = step(agent, optimiser, samples, index, is_there, active, spec)
+            log.append(torch.stack(diagnostics).detach())  # [quantity, run]
+        if not active.any():
             break
-    *totals, seen, moves = sums
-    policy_loss, value_loss, kl, norm, clipped = (x / seen.clamp(min=1) for x in totals)
-    largest, relabelled = ratios
-    return Diagnostics(policy_loss, value_loss, kl, clipped, norm, largest, relabelled, moves)
+    *means, ratio, relabelled, seen, moves = torch.stack(log).unbind(1)
+    return Diagnostics(
+        *((seen * x).sum(0) / seen.sum(0).clamp(min=1) for x in means),
+        *((seen * x).amax(0) for x in (ratio, relabelled)),
+        moves.sum(0),
+    )
 
 
 def step(
     agent: ActorCritic,
     optimiser: Adam,
-    batch: Epoch,
-    i: int,
+    samples: Samples,
+    index: Tensor,
+    there: Tensor,
     active: Tensor,
     spec: PPOSpec,
-    cloned: bool = False,
 ) -> tuple[Tensor, ...]:
-    """One gradient step on minibatch i, for the runs that are `active` [run].
+    """One gradient step for the runs that are `active` [run].
 
-    If `cloned`, maximise the log-likelihood of the samples' actions, whatever their advantages:
+    If `samples.cloned`, maximise the log-likelihood of the actions, whatever their advantages:
     goal-conditioned supervised learning (GCSL, Ghosh et al. 2019, arXiv; ICLR 2021; Algorithm 1).
 
-    Returns which runs are still active, followed by the inputs of `summary`.
+    Args:
+        index: [run, sample], the minibatch as indices of the samples; `there` is false for padding.
+
+    Returns which runs are still active, and what `update` makes `Diagnostics` of, each [run].
     """
+    run = torch.arange(len(index), device=index.device)[:, None]
+    mb_advantage, w = normalised(samples.advantage[run, index], there)
     policy, value, log_std = agent.split(optimiser.rows)
-    obs, w, advantage = batch.obs[:, i], batch.weight[:, i], batch.advantage[:, i]
-    head, policy_inputs = agent.policy.forward(policy, obs)
-    v, value_inputs = agent.value.forward(value, obs)
+    mb_obs = samples.obs[run, index]
+    head, policy_inputs = agent.policy.forward(policy, mb_obs)
+    v, value_inputs = agent.value.forward(value, mb_obs)
     log_std = log_std.detach()
     outputs = (head, v, log_std)
     for output in outputs:
         output.requires_grad_()
 
-    log_prob = agent.log_prob(head, log_std, batch.actions[:, i])
-    log_ratio = log_prob - batch.log_prob[:, i]
+    log_prob = agent.log_prob(head, log_std, samples.actions[run, index])
+    log_ratio = log_prob - samples.log_prob[run, index]
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - spec.clip_range, 1 + spec.clip_range)
     # L^CLIP (eq. 7), which is maximised
-    gain = log_prob if cloned else torch.min(ratio * advantage, clipped * advantage)
-    policy_loss = -(w * gain).sum(-1)
+    gain = torch.min(ratio * mb_advantage, clipped * mb_advantage)
+    policy_loss = -(w * (log_prob if samples.cloned else gain)).sum(-1)
     new = v[..., 0]
     if spec.clip_range_vf is not None:
-        old = batch.value[:, i]
+        old = samples.value[run, index]
         new = old + (new - old).clamp(-spec.clip_range_vf, spec.clip_range_vf)
-    value_loss = (w * (new - batch.returns[:, i]).square()).sum(-1)
-    loss = policy_loss if cloned else policy_loss + spec.vf_coef * value_loss
+    value_loss = (w * (new - samples.returns[run, index]).square()).sum(-1)
+    loss = policy_loss if samples.cloned else policy_loss + spec.vf_coef * value_loss
     if spec.ent_coef:
         loss = loss - spec.ent_coef * agent.entropy(head, log_std, w)
     # Runs share no parameters, so the gradient of the summed losses [run] is each run's own.
@@ -445,27 +370,26 @@ def step(
         norm = clip_by_norm_(grad, spec.max_grad_norm)
         # Schulman's estimator of the KL divergence, E[(r - 1) - log r]
         kl = (w * (ratio - 1 - log_ratio)).sum(-1)
-        seen = active & batch.filled[:, i]
+        seen = active & there.any(-1)
         if spec.target_kl is not None:
             active = active & ~(seen & (kl > 1.5 * spec.target_kl))
         moves = seen & active
         optimiser.step(grad, moves)
-    return active, policy_loss, value_loss, kl, norm, ratio, w, seen, moves
+        clip_fraction = (w * ((ratio - 1).abs() > spec.clip_range)).sum(-1)
+        real = index < samples.n_real
+        largest = [(ratio * of).amax(-1) for of in (there, there & ~real)]
+    return active, policy_loss, value_loss, kl, clip_fraction, norm, *largest, seen, moves
 
 
-@torch.no_grad()
-def summary(
-    log: list[list[Tensor]], relabelled: Tensor, clip_range: float
-) -> tuple[Tensor, Tensor]:
-    """Sums over an epoch's minibatches [quantity, run], and the largest ratios [2, run] of all
-    samples and of the `relabelled` ones [run, minibatch, sample].
+def normalised(advantage: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """A minibatch's advantages [run, sample] with mean 0 and standard deviation 1, and weights.
+
+    The weights sum to 1 over its samples; they are 0 for padding, where `there` is false.
     """
-    policy_loss, value_loss, kl, norm, ratio, w, seen, moves = map(
-        torch.stack, zip(*log, strict=True)
-    )
-    clipped = (w * ((ratio - 1).abs() > clip_range)).sum(-1)
-    quantities = (policy_loss, value_loss, kl, norm, clipped, torch.ones_like(kl))
-    sums = [(seen * x).sum(0) for x in quantities]
-    there = ratio * (w > 0) * seen[..., None]
-    largest = [there.amax((0, 2)), (there * relabelled.transpose(0, 1)).amax((0, 2))]
-    return torch.stack([*sums, moves.sum(0)]), torch.stack(largest)
+    size = there.sum(-1, keepdim=True)
+    weight = there / size.clamp(min=1)
+    mean = (weight * advantage).sum(-1, keepdim=True)
+    variance = (weight * (advantage - mean).square()).sum(-1, keepdim=True)
+    std = (variance * size / (size - 1).clamp(min=1)).sqrt()
+    # As in Stable-Baselines3, a single sample is not normalised.
+    return torch.where(size > 1, (advantage - mean) / (std + 1e-8), advantage), weight

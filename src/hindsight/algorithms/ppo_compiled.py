@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.algorithms.ppo import ActorCritic, Diagnostics, Samples, concatenate
+from hindsight.algorithms.ppo import ActorCritic, Diagnostics, Samples, rollout_of
 from hindsight.envs.run_axis import Environments
-from hindsight.envs.step import SUCCESS, TERMINATED, TRUNCATED
+from hindsight.envs.step import TERMINATED, TRUNCATED, Step
 from hindsight.io.compiled import compiled, entry_point, for_each_run
 from hindsight.nn.adam import Adam
 from hindsight.nn.compiled import (
@@ -30,7 +30,7 @@ from hindsight.nn.compiled import (
     norm,
     tanh,
 )
-from hindsight.replay.rollout import Cuts, Rollout
+from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration
 
@@ -68,28 +68,12 @@ def _act(transposed: Numbers, sizes: Sizes, x: Numbers, hidden: Numbers) -> Numb
     return x
 
 
-@compiled
-def _transposed(row: Numbers, sizes: Sizes) -> Numbers:
-    """A network's parameters with weights transposed to [in, out]."""
-    result = np.empty(n_parameters(sizes), np.float32)
-    place = 0
-    for layer in range(len(sizes) - 1):
-        n_in, n_out = sizes[layer], sizes[layer + 1]
-        result[place : place + n_out] = row[place : place + n_out]
-        place += n_out
-        end = place + n_in * n_out
-        weight = row[place:end].reshape(n_out, n_in)
-        result[place:end].reshape(n_in, n_out)[:] = weight.T
-        place = end
-    return result
-
-
 @entry_point
 def _rollout(
     step: Any,
     goal_policy: Any,
     parameters: NDArray[np.float64],
-    row: Numbers,
+    network: Numbers,
     sizes: Sizes,
     log_std: Numbers,
     squashed: bool,
@@ -112,14 +96,14 @@ def _rollout(
 
     Args:
         step, goal_policy, parameters: of the task; see `envs.step.STEP`.
-        row, sizes: parameters and layer sizes of the policy network.  log_std: [action].
+        network, sizes: transposed parameters and layer sizes of the policy network, see `_act`.
+        log_std: [action].
         noise: [step, env, output].  drawn: [rollout step, env, number].
         beginnings: [env, episode, obs], first observations; episode e uses index e modulo `held`.
         state [env, obs], elapsed [env], episode [env]: environment state, updated in place.
         obs, actions, next_obs, flags, starts: [env, rollout step, ...], outputs.
     """
     envs, n_actions = len(state), actions.shape[2]
-    network = _transposed(row, sizes)
     hidden = np.empty((2, sizes.max()), np.float32)
     sigma, given = np.exp(log_std), np.empty(n_actions, np.float32)
     for i in range(len(noise)):
@@ -159,7 +143,11 @@ def collect(
 ) -> Rollout:
     """Collect one rollout of a native environment; see `ppo.collect`."""
     n_steps, runs, envs, _ = noise.shape
-    policy, _, log_std = (part.contiguous().numpy() for part in agent.split(rows))
+    policy, _, log_std = agent.split(rows)
+    transposed = []
+    for bias, weight in agent.policy.layers(policy):
+        transposed += [bias, weight.transpose(1, 2).flatten(1)]
+    network, sigma = torch.cat(transposed, dim=1).numpy(), log_std.contiguous().numpy()
     by_run = noise.movedim(1, 0).contiguous().numpy()
     obs = np.empty((runs, envs, n_steps, env.observation_size), np.float32)
     next_obs, flags = np.empty_like(obs), np.empty((runs, envs, n_steps), np.int64)
@@ -173,7 +161,7 @@ def collect(
     def advance(run: int, first: int, last: int) -> None:
         _rollout(
             env.step_function.address, env.goal_policy.address, env.parameters,
-            policy[run], sizes, log_std[run], exploration == "squashed", agent.discrete,
+            network[run], sizes, sigma[run], exploration == "squashed", agent.discrete,
             by_run[run, first:last], drawn[run], beginnings[run], 2 * env.block_size, state[run],
             elapsed[run], episode[run], first, obs[run], actions[run], next_obs[run], flags[run],
             starts[run],
@@ -183,23 +171,10 @@ def collect(
         last = min(first + env.block_size, n_steps)
         env.draw_beginnings()
         for_each_run(runs, lambda run: advance(run, first, last))  # noqa: B023
-    terminated, truncated, success = (
-        torch.from_numpy((flags & flag) > 0) for flag in (TERMINATED, TRUNCATED, SUCCESS)
-    )
-    g, following = env.goal_size, torch.from_numpy(next_obs)
-    seen, next_achieved = torch.from_numpy(obs), following[..., :g].contiguous()
-    rewards, _ = env.task.reward(next_achieved, seen[..., g : 2 * g], terminated)
-    return Rollout(
-        seen,
-        torch.from_numpy(actions),
-        next_achieved,
-        rewards,
-        terminated,
-        success,
-        torch.from_numpy(starts),
-        env.state.clone(),
-        Cuts(truncated, following) if env.truncates else None,
-    )
+    step = Step.of(torch.from_numpy(next_obs), torch.from_numpy(flags), env.goal_size)
+    step = step._replace(next_achieved=step.next_achieved.contiguous())
+    seen, taken, first_of = (torch.from_numpy(x) for x in (obs, actions, starts))
+    return rollout_of(env, seen, taken, first_of, step)
 
 
 # -- the update -----------------------------------------------------------------------------------
@@ -365,7 +340,8 @@ def _update(
 
     Args:
         sizes: layer sizes of the policy network and the value network.
-        table: [sample, column], see `ppo.concatenate`; the samples from `n_real` on are copies.
+        table: [sample, column]: obs, actions, log-probability, value, advantage, return; the
+            samples from `n_real` on are copies.
         order: [epoch, sample'].
         numbers, result: indexed by the constants above.
     """
@@ -417,7 +393,9 @@ def update(
     agent: ActorCritic, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
 ) -> Diagnostics:
     """Run PPO's epochs of minibatch updates; see `ppo.update`."""
-    table = concatenate(samples).contiguous().numpy()
+    scalars = samples.log_prob, samples.value, samples.advantage, samples.returns
+    columns = torch.stack(scalars, dim=-1)
+    table = torch.cat([samples.obs, samples.actions, columns], dim=-1).numpy()
     counts, orders = samples.valid.sum(1).tolist(), order.movedim(1, 0).contiguous().numpy()
     rows, m, v = optimiser.rows.numpy(), optimiser.m.numpy(), optimiser.v.numpy()
     steps = optimiser.steps.numpy()
@@ -445,5 +423,4 @@ def update(
     for_each_run(len(rows), learn)
     sums, (seen, moves, *ratios) = np.split(results.T, [SEEN])
     means = sums / np.maximum(seen, 1)
-    columns = torch.from_numpy(np.stack([*means, *ratios, moves])).float()
-    return Diagnostics(*columns)
+    return Diagnostics(*torch.from_numpy(np.stack([*means, *ratios, moves])).float())

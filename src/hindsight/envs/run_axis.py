@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.environment import Environment
-from hindsight.envs.step import GOAL_POLICY, SUCCESS, TERMINATED, TRUNCATED, Numbers, Step
+from hindsight.envs.step import GOAL_POLICY, Numbers, Step
 from hindsight.io.compiled import FirstClass, entry_point, first_class
 from hindsight.specs.base import GOAL_KEYS, EnvironmentSpec
 from hindsight.streams import Purpose, stream
@@ -146,11 +146,7 @@ class Environments(Environment, Generic[TaskSpec]):
             elapsed, chosen.contiguous().numpy(), self.drawn, t, after, flags,
         )  # fmt: skip
         next_obs, found = (torch.from_numpy(x).to(self.device) for x in (after, flags))
-        terminated, truncated, success = (
-            (found & flag) > 0 for flag in (TERMINATED, TRUNCATED, SUCCESS)
-        )
-        achieved = next_obs[..., : self.goal_size]
-        return Step(achieved, terminated, truncated, success, next_obs)
+        return Step.of(next_obs, found, self.goal_size)
 
     @property
     def goal_policy(self) -> FirstClass:

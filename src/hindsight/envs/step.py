@@ -50,3 +50,9 @@ class Step(NamedTuple):
     next_obs: Tensor  # [run, env, obs], of the same episode even if it is over
     #: [run, env], the part of the reward that goals do not explain; None: not reported.
     rest: Tensor | None = None
+
+    @classmethod
+    def of(cls, next_obs: Tensor, flags: Tensor, goal_size: int) -> "Step":
+        """Make a native step's result from its next observations and its flags."""
+        outcomes = ((flags & flag) > 0 for flag in (TERMINATED, TRUNCATED, SUCCESS))
+        return cls(next_obs[..., :goal_size], *outcomes, next_obs)
