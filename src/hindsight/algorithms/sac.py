@@ -4,7 +4,7 @@ Symbols follow the paper: Q_theta_1, Q_theta_2 are the critics, theta-bar their 
 pi_phi is the policy, alpha the temperature, which is learned unless `ent_coef` fixes it.  Details
 that the paper leaves open follow Stable-Baselines3; a test compares both implementations.
 Relabelled transitions are treated like any others.  Gradients are written by hand, each next to its
-loss; a test checks them with autograd.
+loss.
 """
 
 from collections.abc import Sequence
@@ -102,11 +102,7 @@ class State(Learner):
         self.target_q = Network(self.agent.critic, self.target.view(-1, each))
         self.pi = Network(self.agent.actor, self.actor.rows[:, :-1])
         self.log_alpha = self.actor.rows[:, -1:]
-
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        """All networks, as views of the parameters."""
-        return self.q, self.target_q, self.pi
+        self.networks = self.q, self.target_q, self.pi
 
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -137,39 +133,6 @@ class Diagnostics:
     td_error: Tensor  # [run, sample] mean |Q - y| of both critics, for prioritised replay
 
 
-def critic_loss(delta: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """J_Q (eq. 5), [run]: the mean of 1/2 (Q_theta_i(s, a) - y)^2, summed over both critics.
-
-    `delta` = Q - y, [run, 2, sample]; importance weights `weight` [run, sample].
-
-    Returns J_Q and dJ_Q / dQ, [run, 2, sample].
-    """
-    n = delta.shape[-1]
-    weighted = delta if weight is None else delta * weight[:, None]
-    return (weighted * delta).sum((1, 2)) * (0.5 / n), weighted * (1 / n)
-
-
-def policy_loss(log_prob: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """J_pi (eq. 9), [run]: the mean of alpha log pi(a | s) - min_i Q_theta_i(s, a).
-
-    `log_prob` [run, sample]; `q` [run, 2, sample]; `alpha` [run].
-
-    Returns J_pi, dJ_pi / dQ, [run, 2, sample], and dJ_pi / d log pi, [run, 1].
-    """
-    n, least = q.shape[-1], q.amin(1)
-    loss = alpha * log_prob.mean(1) - least.mean(1)
-    return loss, (q == least[:, None]) * (-1 / n), (alpha / n)[:, None]
-
-
-def temperature_gradient(log_prob: Tensor, target_entropy: float) -> Tensor:
-    """dJ(alpha) / d log alpha, [run].
-
-    J(alpha) (eq. 18) is the mean of -alpha (log pi(a | s) + target entropy); as in
-    Stable-Baselines3, the factor is log alpha instead of alpha.
-    """
-    return -log_prob.mean(1) - target_entropy
-
-
 @torch.no_grad()
 def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
     """Update critics, policy and temperature by one gradient step each, then the targets, in place.
@@ -184,31 +147,37 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     drawn = squashed.sample(head, noise)
     states_actions = torch.cat([states, drawn.actions], dim=-1)
 
-    # J_Q, y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
+    # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
     next_q = state.target_q(for_each(states_actions[:, n:], 2)).view(runs, 2, n).amin(1)
     next_value = (next_q - alpha * drawn.log_prob[:, n:]).masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     q, q_inputs = state.q.forward(for_each(torch.cat([batch.obs, batch.actions], dim=-1), 2))
     q = q.view(runs, 2, n)
+    # J_Q (eq. 5): the mean of 1/2 (Q_theta_i(s, a) - y)^2, summed over both critics
     delta = q - y[:, None]
-    j_q, d_q = critic_loss(delta, batch.weight)
+    weighted = delta if batch.weight is None else delta * batch.weight[:, None]
+    j_q, d_q = (weighted * delta).sum((1, 2)) * (0.5 / n), weighted * (1 / n)
     grad = torch.cat(state.q.backward(q_inputs, d_q.view(-1, n, 1)), dim=1).view(runs, -1)
     critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
 
-    # J_pi, a = f(noise; s), evaluated by the updated critics
+    # J_pi (eq. 9): the mean of alpha log pi(a | s) - min_i Q_theta_i(s, a), with a = f(noise; s)
+    # and the updated critics
     at_s = drawn.first(n)
     q_pi, q_inputs = state.q.forward(for_each(states_actions[:, :n], 2))
     q_pi = q_pi.view(runs, 2, n)
-    alpha = alpha[:, 0]
-    j_pi, d_q, d_log_prob = policy_loss(at_s.log_prob, q_pi, alpha)
+    least, alpha = q_pi.amin(1), alpha[:, 0]
+    j_pi = alpha * at_s.log_prob.mean(1) - least.mean(1)
+    d_q = (q_pi == least[:, None]) * (-1 / n)
     d_inputs = state.q.input_gradient(q_inputs, d_q.view(-1, n, 1))
     d_actions = d_inputs[0::2, :, n_obs:] + d_inputs[1::2, :, n_obs:]
-    d_head = squashed.gradient(at_s, d_actions, d_log_prob)
+    d_head = squashed.gradient(at_s, d_actions, d_log_prob=(alpha / n)[:, None])
     grad = torch.cat(state.pi.backward([x[:, :n] for x in pi_inputs], d_head), dim=1)
     actor_norm = clip_by_norm_(grad, spec.max_grad_norm)
+    # J(alpha) (eq. 18): the mean of -alpha (log pi(a | s) + target entropy), but, as in
+    # Stable-Baselines3, with the factor log alpha instead of alpha
     target_entropy = -state.agent.n_actions if spec.target_entropy is None else spec.target_entropy
-    d_log_alpha = temperature_gradient(at_s.log_prob, target_entropy) * spec.learns_temperature
+    d_log_alpha = (-at_s.log_prob.mean(1) - target_entropy) * spec.learns_temperature
     state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1))
 
     state.target.lerp_(state.critics.rows, spec.tau)

@@ -153,7 +153,7 @@ def _action_gradient(
         result[ACTOR_LOSS] -= min(q[0, k], q[1, k]) / n
     for i in range(2):
         for k in range(n):
-            # If both critics are equal, both get the gradient, as in `sac.policy_gradient`.
+            # If both critics are equal, both get the gradient, as in `sac.update`.
             is_least = not q[i, k] > q[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
         row = critics[i * each : (i + 1) * each]

@@ -3,12 +3,12 @@
 Symbols follow the paper: Q_theta_1, Q_theta_2 are the critics, pi_phi is the policy, theta' and
 phi' are the target networks' parameters.  Details that the paper leaves open follow
 Stable-Baselines3; a test compares both implementations.  Relabelled transitions are treated like
-any others.  Gradients are written by hand, each next to its loss; a test checks them with autograd.
+any others.  Gradients are written by hand, each next to its loss.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ class Agent:
 
 
 class State(Learner):
-    """Everything that an update changes: parameters of all runs, moments, the update counter."""
+    """Everything that an update changes: the parameters of all runs and the optimisers' moments."""
 
     optimised = ("critics", "actor")
     targets = ("target_critics", "target_actor")
@@ -76,8 +76,6 @@ class State(Learner):
     ) -> None:
         """`rows` [run, parameter], laid out as in `Agent.initial_row`; `learning_rate` [run]."""
         self.agent = agent
-        #: Updates so far, which delay the policy's updates; the same for all runs.
-        self.updates = 0
         parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
         critics, actor, self.target_critics, self.target_actor = parts
         self.critics = Adam(critics, learning_rate, weight_decay=weight_decay)
@@ -92,29 +90,11 @@ class State(Learner):
         self.pi = Network(actor, self.actor.rows)
         self.target_q = Network(critic, self.target_critics.view(-1, each))
         self.target_pi = Network(actor, self.target_actor)
-
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        """All networks, as views of the parameters."""
-        return self.q, self.target_q, self.pi, self.target_pi
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state that a checkpoint stores."""
-        return super().state_dict() | {"updates": self.updates}
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a state from `state_dict`."""
-        super().load_state_dict(saved)
-        self.updates = saved["updates"]
+        self.networks = self.q, self.target_q, self.pi, self.target_pi
 
     def beside(self, obs: Tensor, actions: Tensor) -> Tensor:
         """The critics' inputs (s, a), [n_critics run, sample, obs + action]."""
         return for_each(torch.cat([obs, actions], dim=-1), self.agent.n_critics)
-
-    def follow(self, tau: float) -> None:
-        """Soft target update: theta' <- tau theta + (1 - tau) theta', and phi' likewise."""
-        self.target_critics.lerp_(self.critics.rows, tau)
-        self.target_actor.lerp_(self.actor.rows, tau)
 
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -151,74 +131,54 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
     Args:
         noise: [run, sample, action], standard normal, for target policy smoothing.
     """
-    # y = r + gamma min_i Q_theta'_i(s', a~), a~ = pi_phi'(s') + clipped epsilon
     clip = spec.target_noise_clip
     epsilon = (noise * spec.target_policy_noise).clamp_(-clip, clip)
     next_actions = tanh_(state.target_pi(batch.next_obs)).add_(epsilon).clamp_(-1, 1)
-    next_q = state.target_q(state.beside(batch.next_obs, next_actions))
-    next_q = next_q.view(len(batch.obs), -1, batch.obs.shape[1])
-    next_value = next_q.amin(1).masked_fill_(batch.terminated, 0)
-    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
-    critic_loss, critic_norm, q, delta = fit(state, batch, y, spec.max_grad_norm)
-
-    state.updates += 1
-    if state.updates % spec.policy_delay == 0:
-        actor_loss, actor_norm = improve(state, batch.obs, state.q1, spec.max_grad_norm)
-        state.follow(spec.tau)
-    else:
-        actor_loss = actor_norm = torch.full_like(critic_norm, torch.nan)
-    return Diagnostics(
-        critic_loss=critic_loss,
-        actor_loss=actor_loss,
-        critic_gradient_norm=critic_norm,
-        actor_gradient_norm=actor_norm,
-        q_mean=q.mean((1, 2)),
-        td_error=delta.abs().mean(1),
-    )
+    return learn(state, batch, next_actions, spec, spec.policy_delay)
 
 
-def fit(
-    state: State, batch: Batch, y: Tensor, max_grad_norm: float | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One gradient step of the critics on the mean of (y - Q_theta_i(s, a))^2, summed over them.
+def learn(
+    state: State, batch: Batch, next_actions: Tensor, spec: DeterministicSpec, policy_delay: int = 1
+) -> Diagnostics:
+    """Update the critics, and every `policy_delay` updates the policy and all targets, in place.
 
     Args:
-        y: [run, sample], the targets.
-
-    Returns the loss and the gradient norm before clipping, each [run], and Q and Q - y, each
-    [run, critic, sample].
+        next_actions: [run, sample, action], a~ at s', by the target policy.
     """
-    runs, n = y.shape
+    (runs, n), n_obs = batch.rewards.shape, batch.obs.shape[-1]
+    # y = r + gamma min_i Q_theta'_i(s', a~)
+    next_q = state.target_q(state.beside(batch.next_obs, next_actions)).view(runs, -1, n)
+    next_value = next_q.amin(1).masked_fill_(batch.terminated, 0)
+    y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
+    # Critics: the mean of (y - Q_theta_i(s, a))^2, summed over them
     q, q_inputs = state.q.forward(state.beside(batch.obs, batch.actions))
     q = q.view(runs, -1, n)
     delta = q - y[:, None]
     weighted = delta if batch.weight is None else delta * batch.weight[:, None]
     d_q = weighted * (2 / n)
     grad = torch.cat(state.q.backward(q_inputs, d_q.view(-1, n, 1)), dim=1).view(runs, -1)
-    norm = clip_by_norm_(grad, max_grad_norm)
+    critic_norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.critics.step(grad)
-    return (weighted * delta).sum((1, 2)) / n, norm, q, delta
-
-
-def improve(
-    state: State, obs: Tensor, q: Network, max_grad_norm: float | None
-) -> tuple[Tensor, Tensor]:
-    """One step of the deterministic policy gradient, E[grad_a Q(s, a) at a = pi(s) grad_phi pi(s)].
-
-    Args:
-        obs: [run, sample, obs].
-        q: the critic that evaluates the policy's actions.
-
-    Returns the loss -mean Q(s, pi(s)) and the gradient norm before clipping, each [run].
-    """
-    n_obs = obs.shape[-1]
-    head, pi_inputs = state.pi.forward(obs)
-    actions = tanh_(head)
-    value, q_inputs = q.forward(torch.cat([obs, actions], dim=-1))
-    d_value = torch.full_like(value, -1 / value.shape[1])
-    d_actions = q.input_gradient(q_inputs, d_value)[..., n_obs:]
-    d_head = torch.ops.aten.tanh_backward(d_actions, actions)
-    grad = torch.cat(state.pi.backward(pi_inputs, d_head), dim=1)
-    norm = clip_by_norm_(grad, max_grad_norm)
-    state.actor.step(grad)
-    return -value.mean((1, 2)), norm
+    actor_loss = actor_norm = torch.full_like(critic_norm, torch.nan)
+    if state.critics.steps[0] % policy_delay == 0:  # the same number in all runs
+        # Policy gradient: the mean of grad_a Q_theta_1(s, a) at a = pi(s), times grad_phi pi(s)
+        head, pi_inputs = state.pi.forward(batch.obs)
+        actions = tanh_(head)
+        value, q_inputs = state.q1.forward(torch.cat([batch.obs, actions], dim=-1))
+        actor_loss, d_value = -value.mean((1, 2)), torch.full_like(value, -1 / n)
+        d_actions = state.q1.input_gradient(q_inputs, d_value)[..., n_obs:]
+        d_head = torch.ops.aten.tanh_backward(d_actions, actions)
+        grad = torch.cat(state.pi.backward(pi_inputs, d_head), dim=1)
+        actor_norm = clip_by_norm_(grad, spec.max_grad_norm)
+        state.actor.step(grad)
+        # theta' <- tau theta + (1 - tau) theta', and phi' likewise
+        state.target_critics.lerp_(state.critics.rows, spec.tau)
+        state.target_actor.lerp_(state.actor.rows, spec.tau)
+    return Diagnostics(
+        critic_loss=(weighted * delta).sum((1, 2)) / n,
+        actor_loss=actor_loss,
+        critic_gradient_norm=critic_norm,
+        actor_gradient_norm=actor_norm,
+        q_mean=q.mean((1, 2)),
+        td_error=delta.abs().mean(1),
+    )
