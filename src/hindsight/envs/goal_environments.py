@@ -86,7 +86,7 @@ class GoalEnvironments(Environment):
         slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self.pool = Pool(spec, slots, purpose, workers)
-        #: Indices into the pool's arrays, [run, env].
+        #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         self.rewind()
 
@@ -115,14 +115,14 @@ class GoalEnvironments(Environment):
         Raises:
             EnvironmentFailure: an environment raised an exception, or its process died.
         """
-        arrays, rows = self.pool.arrays, self._rows
-        values = actions.detach().cpu().numpy().reshape(*rows.shape, self.action_size)
-        arrays.actions[rows, arrays.elapsed[rows]] = values
-        self.pool.step()
-        next_obs, outcome = self._tensor(arrays.next_obs), self._tensor(arrays.outcome)
+        pool, index = self.pool, self._rows
+        values = actions.detach().cpu().numpy().reshape(*index.shape, self.action_size)
+        pool.rows["actions"][index, pool.rows["elapsed"][index]] = values
+        pool.do("step")
+        next_obs, outcome = self._tensor("next_obs"), self._tensor("outcome")
         self._show()
         terminated, truncated, success = outcome.unbind(-1)
-        rest = self._tensor(arrays.rest) if self.keeps_rest else None
+        rest = self._tensor("rest") if self.keeps_rest else None
         if rest is not None and not self.paid_rest and rest.any():
             self.paid_rest = True
             paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
@@ -130,15 +130,14 @@ class GoalEnvironments(Environment):
         return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs, rest)
 
     def rewind(self, episode: int = 0) -> None:
-        self.pool.arrays.episode[:] = episode
-        self.pool.arrays.elapsed[:] = 0
-        self.pool.restore()
+        self.pool.rows["episode"], self.pool.rows["elapsed"] = episode, 0
+        self.pool.do("restore")
         self._show()
 
     def select(self, runs: Tensor) -> None:
         self._rows = self._rows[runs.cpu().numpy()]
-        self.pool.arrays.active[:] = False
-        self.pool.arrays.active[self._rows] = True
+        self.pool.rows["active"] = False
+        self.pool.rows["active"][self._rows] = True
         self._show()
 
     def cpu_seconds(self) -> float:
@@ -146,11 +145,8 @@ class GoalEnvironments(Environment):
 
     def state_dict(self) -> dict[str, Tensor]:
         """The episode number of each environment, and the actions since its start."""
-        arrays, rows = self.pool.arrays, self._rows
-        return {
-            name: torch.from_numpy(getattr(arrays, name)[rows])
-            for name in ("episode", "elapsed", "actions", "obs")
-        }
+        names = ("episode", "elapsed", "actions", "obs")
+        return {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Restore a state from `state_dict` by replaying the current episodes.
@@ -158,11 +154,11 @@ class GoalEnvironments(Environment):
         Raises:
             SpecError: the environment is not deterministic.
         """
-        arrays, rows = self.pool.arrays, self._rows
+        rows, index = self.pool.rows, self._rows
         for name in ("episode", "elapsed", "actions"):
-            getattr(arrays, name)[rows] = saved[name].numpy()
-        self.pool.restore()
-        if not np.array_equal(arrays.obs[rows], saved["obs"].numpy()):
+            rows[name][index] = saved[name].numpy()
+        self.pool.do("restore")
+        if not np.array_equal(rows["obs"][index], saved["obs"].numpy()):
             raise SpecError(
                 f"{self.spec.called} cannot be continued: after a reset with the same seed, the "
                 "same actions led to another state"
@@ -173,10 +169,9 @@ class GoalEnvironments(Environment):
         """End the worker processes; they also end with this process."""
         self.pool.close()
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array[self._rows]).to(self.device)
+    def _tensor(self, field: str) -> Tensor:
+        return torch.from_numpy(self.pool.rows[field][self._rows]).to(self.device)
 
     def _show(self) -> None:
         """Copy the pool's observations and episode lengths to `state` and `elapsed`."""
-        self.state = self._tensor(self.pool.arrays.obs)
-        self.elapsed = self._tensor(self.pool.arrays.elapsed)
+        self.state, self.elapsed = self._tensor("obs"), self._tensor("elapsed")

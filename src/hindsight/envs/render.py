@@ -36,7 +36,6 @@ GRID = "#E4E4E4"
 def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
     """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2."""
     figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
-    FigureCanvasAgg(figure)
     looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
     figure.legend(handles=handles, loc="lower left", ncols=3, frameon=False, handlelength=3)
@@ -47,8 +46,7 @@ def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
 
 def pixels_of(figure: Figure) -> NDArray[np.uint8]:
     """Render a figure as an image [height, width, 3], uint8."""
-    canvas = figure.canvas
-    assert isinstance(canvas, FigureCanvasAgg), "figure_axes makes such figures"
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
@@ -164,7 +162,6 @@ def _of_point_reach(spec: PointReachSpec, seen: Seen) -> NDArray[np.uint8]:
     """The way to the target, which is reached within the disc; [480, 480, 3]."""
     path, target = np.stack([obs["achieved_goal"] for obs in seen]), seen[-1]["desired_goal"]
     figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
-    FigureCanvasAgg(figure)
     axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
     colour = PREY["color"]
     disc = Circle(tuple(target), spec.threshold, facecolor=colour, alpha=0.35, linewidth=0)
@@ -183,7 +180,6 @@ def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
     """The bits above their goal, wrong ones framed; [240, 480, 3]."""
     bits, goal = seen[-1]["achieved_goal"], seen[-1]["desired_goal"]
     figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
-    FigureCanvasAgg(figure)
     axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
     wrong = np.flatnonzero(bits != goal)
     for height, row, look in ((1, bits, PREDATOR), (0, goal, PREY)):

@@ -5,27 +5,12 @@ task's time.  Here the joints' addresses are looked up only once.
 """
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
-from numpy.typing import NDArray
 
 UTILS = "gymnasium_robotics.utils.mujoco_utils"
-
-
-class QuickJoints:
-    """The library's helper module for one robot, with a faster `robot_get_obs`."""
-
-    def __init__(self, helpers: Any, positions: NDArray[np.intp], speeds: NDArray[np.intp]) -> None:
-        self._helpers, self._positions, self._speeds = helpers, positions, speeds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._helpers, name)
-
-    def robot_get_obs(self, model: Any, data: Any, joint_names: Any) -> tuple[Any, Any]:
-        """Positions and velocities [joint] of the robot's joints, as copies."""
-        return data.qpos[self._positions], data.qvel[self._speeds]
 
 
 def quicken(env: gym.Env[Any, Any]) -> None:
@@ -41,5 +26,9 @@ def quicken(env: gym.Env[Any, Any]) -> None:
     one_number = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
     # With a single joint, the library returns scalars.
     if len(joints) > 1 and all(robot.model.jnt_type[joint] in one_number for joint in joints):
-        places = robot.model.jnt_qposadr[joints], robot.model.jnt_dofadr[joints]
-        robot._utils = QuickJoints(helpers, *places)
+        positions, speeds = robot.model.jnt_qposadr[joints], robot.model.jnt_dofadr[joints]
+
+        def robot_get_obs(model: Any, data: Any, joint_names: Any) -> tuple[Any, Any]:
+            return data.qpos[positions], data.qvel[speeds]  # copies, [joint]
+
+        robot._utils = SimpleNamespace(**vars(helpers) | {"robot_get_obs": robot_get_obs})

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -46,147 +46,113 @@ class Slot:
         return int(stream(self.seed, purpose, (self.env << 40) + episode).integers(2**31))
 
 
-class Arrays:
-    """The state of all environments in shared memory; one row per environment."""
-
-    active: NDArray[np.bool_]  # [row], whether it is stepped
-    obs: NDArray[np.float32]  # [row, obs], before the next action
-    next_obs: NDArray[np.float32]  # [row, obs], after the last action
-    outcome: NDArray[np.bool_]  # [row, 3], last step: terminated, truncated, success
-    rest: NDArray[np.float32]  # [row], part of the last reward that goals do not explain
-    episode: NDArray[np.int64]  # [row], number of the current episode
-    elapsed: NDArray[np.int64]  # [row], its steps so far
-    actions: NDArray[np.float32]  # [row, step, action], its actions in [-1, 1], or choices
-    seconds: NDArray[np.float64]  # [worker], CPU time
-
-    def __init__(self, spec: GymnasiumSpec, slots: int, workers: int) -> None:
-        obs, action = spec.observation_size, spec.action_size
-        shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "active": (np.bool_, (slots,)),
-            "obs": (np.float32, (slots, obs)),
-            "next_obs": (np.float32, (slots, obs)),
-            "outcome": (np.bool_, (slots, 3)),
-            "rest": (np.float32, (slots,)),
-            "episode": (np.int64, (slots,)),
-            "elapsed": (np.int64, (slots,)),
-            "actions": (np.float32, (slots, spec.step_limit, action)),
-            "seconds": (np.float64, (workers,)),
-        }
-        self._memory = {}
-        for name, (kind, shape) in shapes.items():
-            size = int(np.prod(shape)) * np.dtype(kind).itemsize
-            # This memory has no name in the file system, so nothing remains if processes crash.
-            self._memory[name] = multiprocessing.RawArray("b", size), kind, shape
-        self._look()
-        self.active[:] = True
-
-    def _look(self) -> None:
-        for name, (memory, kind, shape) in self._memory.items():
-            setattr(self, name, np.frombuffer(memory, kind).reshape(shape))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle references to the shared memory, not copies, for spawned processes."""
-        return self._memory
-
-    def __setstate__(self, memory: dict[str, Any]) -> None:
-        self._memory = memory
-        self._look()
+def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
+    """The state of one environment: a row of the array that all processes share."""
+    fields: list[Any] = [
+        ("episode", np.int64),  # number of the current episode
+        ("elapsed", np.int64),  # its steps so far
+        ("actions", np.float32, (spec.step_limit, spec.action_size)),  # its actions, or choices
+        ("obs", np.float32, (spec.observation_size,)),  # before the next action
+        ("next_obs", np.float32, (spec.observation_size,)),  # after the last action
+        ("rest", np.float32),  # part of the last reward that goals do not explain
+        ("outcome", np.bool_, (3,)),  # last step: terminated, truncated, success
+        ("active", np.bool_),  # whether it is stepped
+    ]
+    return np.dtype(fields, align=True)
 
 
 class Instances:
     """The environments of one worker."""
 
     def __init__(
-        self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, arrays: Arrays,
-        rows: Sequence[int],
+        self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, memory: Any,
+        numbers: Sequence[int],
     ) -> None:  # fmt: skip
-        self.spec, self.slots, self.purpose = spec, slots, purpose
-        self.arrays, self.rows = arrays, rows
+        """`memory` holds the rows of all environments; those with these `numbers` are ours."""
+        self.spec, self.slots, self.purpose, self.numbers = spec, slots, purpose, numbers
+        self.rows = np.frombuffer(memory, row_type(spec))
         self._envs: dict[int, gym.Env[Any, Any]] = {}
-        #: The current desired goals by row, in the environments' format.
+        #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
 
     def restore(self) -> None:
         """Bring each environment to the state of its row, by replaying the episode's actions."""
-        for row in self._active():
+        for i in self._active():
             doing = "making the environment for the start"
             try:
-                if row not in self._envs:
-                    self._envs[row] = self.spec.make()
+                if i not in self._envs:
+                    self._envs[i] = self.spec.make()
                 doing = "reset"
-                self._begin(row)
-                for t in range(int(self.arrays.elapsed[row])):
+                self._begin(i)
+                for t in range(int(self.rows[i]["elapsed"])):
                     doing = f"replay of step {t + 1}"
-                    obs, *_ = self._envs[row].step(
-                        action_of(self.facts.action, self.arrays.actions[row, t])
-                    )
-                    self._write(self.arrays.obs[row], obs)
-                    self._desired[row] = self.facts.goal_of(obs, "desired_goal")
+                    action = action_of(self.facts.action, self.rows[i]["actions"][t])
+                    self._observe(i, "obs", self._envs[i].step(action)[0])
             except Exception as error:
-                raise self._failure(row, doing, error) from error
+                raise self._failure(i, doing, error) from error
 
     def step(self) -> None:
         """Step each environment; if an episode is over, `obs` is the start of the next one."""
-        for row in self._active():
+        for i in self._active():
             try:
-                self._step(row)
+                self._step(i)
             except EnvironmentFailure:
                 raise
             except Exception as error:
-                doing = f"step {int(self.arrays.elapsed[row]) + 1}"
-                raise self._failure(row, doing, error) from error
+                doing = f"step {int(self.rows[i]['elapsed']) + 1}"
+                raise self._failure(i, doing, error) from error
 
-    def _step(self, row: int) -> None:
-        arrays, facts = self.arrays, self.facts
-        action = action_of(facts.action, arrays.actions[row, arrays.elapsed[row]])
-        obs, reward, terminated, truncated, info = self._envs[row].step(action)
+    def _step(self, i: int) -> None:
+        row, facts, pursued = self.rows[i], self.facts, self._desired[i]
+        action = action_of(facts.action, row["actions"][row["elapsed"]])
+        obs, reward, terminated, truncated, info = self._envs[i].step(action)
         if not abs(float(reward)) <= LARGEST_REWARD:  # also true for NaN
             raise ValueError(
                 f"the reward was {reward}; a reward must be a number within ±{LARGEST_REWARD:g}"
             )
-        self._write(arrays.next_obs[row], obs)
-        pursued, achieved = self._desired[row], facts.goal_of(obs, "achieved_goal")
-        desired = self._desired[row] = facts.goal_of(obs, "desired_goal")
+        self._observe(i, "next_obs", obs)
+        achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
         if self.spec.terminates != "never":
             facts.check_ending(achieved, pursued, terminated, truncated, success)
         if self.spec.rest != "drop":
-            rest = facts.rest_of(float(reward), achieved, (pursued, desired), info)
+            goals = pursued, self._desired[i]
+            rest = facts.rest_of(float(reward), achieved, goals, info)
             if rest and self.spec.rest == "refuse":
                 said = float(reward) - rest
                 raise ValueError(
                     f"the reward was {reward:g}, but compute_reward returns {said:g}; with "
                     "rest=refuse they must agree"
                 )
-            arrays.rest[row] = rest
-        arrays.outcome[row] = terminated, truncated and not terminated, success
+            row["rest"] = rest
+        row["outcome"] = terminated, truncated and not terminated, success
         if terminated or truncated:
-            arrays.episode[row] += 1
-            arrays.elapsed[row] = 0
-            self._begin(row)
+            row["episode"] += 1
+            row["elapsed"] = 0
+            self._begin(i)
         else:
-            arrays.elapsed[row] += 1
-            arrays.obs[row] = arrays.next_obs[row]
+            row["elapsed"] += 1
+            row["obs"] = row["next_obs"]
 
     def _active(self) -> list[int]:
-        return [row for row in self.rows if self.arrays.active[row]]
+        return [i for i in self.numbers if self.rows[i]["active"]]
 
-    def _begin(self, row: int) -> None:
+    def _begin(self, i: int) -> None:
         """Reset to the start of the current episode."""
-        seed = self.slots[row].episode_seed(self.purpose, int(self.arrays.episode[row]))
-        obs, _ = self._envs[row].reset(seed=seed)
-        self._write(self.arrays.obs[row], obs)
-        self._desired[row] = self.facts.goal_of(obs, "desired_goal")
+        seed = self.slots[i].episode_seed(self.purpose, int(self.rows[i]["episode"]))
+        self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
 
-    def _write(self, row: NDArray[np.float32], obs: dict[str, Any]) -> None:
-        """Write an observation into a row: achieved goal, desired goal, observation."""
-        row[:] = row_of(obs, self.facts.spaces)
-        if not np.isfinite(row).all():
+    def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
+        """Write an observation into a field: achieved goal, desired goal, observation."""
+        numbers = row_of(obs, self.facts.spaces)
+        if not np.isfinite(numbers).all():
             raise ValueError(f"an observation is not finite: {obs}")
+        self.rows[i][field] = numbers
+        self._desired[i] = self.facts.goal_of(obs, "desired_goal")
 
-    def _failure(self, row: int, doing: str, error: Exception) -> EnvironmentFailure:
-        slot, episode = self.slots[row], int(self.arrays.episode[row])
+    def _failure(self, i: int, doing: str, error: Exception) -> EnvironmentFailure:
+        slot, episode = self.slots[i], int(self.rows[i]["episode"])
         return EnvironmentFailure.of(
             f"{self.spec.called}: {doing} of episode {episode} failed (environment {slot.env} of "
             f"the run with seed {slot.seed})",
@@ -204,12 +170,17 @@ class Pool:
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None
     ) -> None:
         count = min(len(os.sched_getaffinity(0)) if workers is None else workers, len(slots))
-        self.spec, self.arrays = spec, Arrays(spec, len(slots), max(count, 1))
+        # This memory has no name in the file system, so nothing remains if processes crash.
+        memory = multiprocessing.RawArray("b", len(slots) * row_type(spec).itemsize)
+        self.spec, self.rows = spec, np.frombuffer(memory, row_type(spec))
+        self.rows["active"] = True
+        #: CPU seconds of each worker so far.
+        self._seconds: Sequence[float] = [0.0] * count
         self._here: Instances | None = None
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         if count <= 1:
-            self._here = Instances(spec, slots, purpose, self.arrays, range(len(slots)))
+            self._here = Instances(spec, slots, purpose, memory, range(len(slots)))
             return
         # A forked process knows the environments registered here; a spawned one imports modules.
         methods = multiprocessing.get_all_start_methods()
@@ -217,10 +188,10 @@ class Pool:
         for i in range(count):
             ours, theirs = context.Pipe()
             # Each run's environments are spread over workers, which balances the load if runs end.
-            rows = range(i, len(slots), count)
+            numbers = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
-                args=((spec, slots, purpose, self.arrays, rows), i, theirs, ours),
+                args=((spec, slots, purpose, memory, numbers), theirs, ours),
                 name=f"{spec.id}-{i}",
                 daemon=True,
             )
@@ -237,22 +208,15 @@ class Pool:
 
     def cpu_seconds(self) -> float:
         """CPU seconds of the workers so far."""
-        return float(self.arrays.seconds.sum())
+        return sum(self._seconds)
 
     def close(self) -> None:
         """End the workers."""
         if self._processes:
             self._finalizer()
 
-    def restore(self) -> None:
-        """Bring each environment to the state of its row."""
-        self._all("restore")
-
-    def step(self) -> None:
-        """Step each environment with the action at its row's `elapsed`."""
-        self._all("step")
-
-    def _all(self, what: str) -> None:
+    def do(self, what: Literal["restore", "step"]) -> None:
+        """Call this method of `Instances` for all environments."""
         if self._here is not None:
             with others_code(self.spec.called):
                 getattr(self._here, what)()
@@ -261,15 +225,16 @@ class Pool:
             with awaited(self.spec.called):
                 for connection in self._connections:
                     connection.send(what)
-                errors = [error for c in self._connections if (error := c.recv()) is not None]
+                answers = [connection.recv() for connection in self._connections]
         except KeyboardInterrupt:
             self.close()
             raise
         except (EOFError, OSError) as error:
             raise self._died() from error
-        if errors:
+        failures, self._seconds = zip(*answers, strict=True)
+        if any(failures):
             self.close()
-            raise EnvironmentFailure(errors[0])
+            raise EnvironmentFailure(next(filter(None, failures)))
 
     def _died(self) -> EnvironmentFailure:
         """The error for a worker that died."""
@@ -289,7 +254,7 @@ class Pool:
         )
 
 
-def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Connection) -> None:
+def _work(of: tuple[Any, ...], connection: Connection, other: Connection) -> None:
     """The main loop of a worker: execute commands until told to end."""
     instances = Instances(*of)
     other.close()
@@ -298,14 +263,13 @@ def _work(of: tuple[Any, ...], number: int, connection: Connection, other: Conne
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         while (what := connection.recv()) != "end":
-            answer = None
+            failure = ""
             try:
                 with others_code(instances.spec.called):
                     getattr(instances, what)()
-            except EnvironmentFailure as failure:
-                answer = str(failure)
-            instances.arrays.seconds[number] = time.process_time()
-            connection.send(answer)
+            except EnvironmentFailure as error:
+                failure = str(error)
+            connection.send((failure, time.process_time()))
     except (EOFError, OSError):
         return
 

@@ -127,8 +127,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
         Returns a float for goals [goal], else float32 [...].
         """
-        reward = self._outcome(achieved_goal, desired_goal, info)[0]
-        return reward if reward.ndim else float(reward)
+        return self._outcome(achieved_goal, desired_goal, info)[0]
 
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
@@ -137,13 +136,13 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
         Returns a bool for goals [goal], else bool [...].
         """
-        return _truth(self._outcome(achieved_goal, desired_goal, info)[1])
+        return self._outcome(achieved_goal, desired_goal, info)[1]
 
     def compute_truncated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
         """Whether the time limit truncates the episode; see `compute_terminated`."""
-        return _truth(self._outcome(achieved_goal, desired_goal, info)[2])
+        return self._outcome(achieved_goal, desired_goal, info)[2]
 
     def render(self) -> NDArray[np.uint8] | None:
         """An image [height, width, 3] of the episode so far; None without a render mode."""
@@ -160,7 +159,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
-    ) -> tuple[Array, Array, Array]:
+    ) -> tuple[Any, Any, Any]:
         """Rewards, terminations and truncations [...] for goals [..., goal]."""
         achieved, desired = (
             torch.from_numpy(np.array(goal, np.float32))[None]
@@ -172,7 +171,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         fails = late & (not native.truncates)
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
-        return reward[0].numpy(), terminated[0].numpy(), (late & ~terminated)[0].numpy()
+        found = (x[0].numpy() for x in (reward, terminated, late & ~terminated))
+        of_reward, ends, cut = (x if x.ndim else x.item() for x in found)
+        return of_reward, ends, cut
 
     def _first(self, options: Mapping[str, Any]) -> torch.Tensor:
         """The initial state [obs] of an episode; ValueError for invalid options."""
@@ -222,11 +223,6 @@ def _numbers(name: str, value: Any, n: int) -> NDArray[np.float32]:
     if numbers.shape != (n,) or not np.isfinite(numbers).all():
         raise ValueError(f"{name}: {value!r} is not allowed; it takes {n} finite numbers")
     return numbers
-
-
-def _truth(flags: Array) -> bool | NDArray[np.bool_]:
-    """Flags [...] unchanged, but a single one as a bool."""
-    return flags if flags.ndim else bool(flags)
 
 
 def _timed_out(info: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
