@@ -6,7 +6,6 @@ A test compares this module with Stable-Baselines3's DQN.  Relabelled transition
 any others.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,14 +36,13 @@ class Agent:
         return cls(MLP((n_obs, *hidden, n_choices), "relu"))
 
     @property
-    def n_choices(self) -> int:
-        """Number of actions, which are 0 ... n_choices - 1."""
-        return self.q.sizes[-1]
+    def sizes(self) -> tuple[int, int]:
+        """Lengths of a row's parts."""
+        return self.q.n_parameters, self.q.n_parameters
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's parameter row."""
-        return 2 * self.q.n_parameters
+        return sum(self.sizes)
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
@@ -62,14 +60,8 @@ class State(Learner):
     optimised = ("online",)
     targets = ("target",)
 
-    def __init__(
-        self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
-    ) -> None:
-        """`rows` [run, parameter], laid out as in `Agent.initial_row`; `learning_rate` [run]."""
-        self.agent = agent
-        online, self.target = (part.clone() for part in rows.chunk(2, dim=1))
-        self.online = Adam(online, learning_rate, weight_decay=weight_decay)
-        self._split()
+    online: Adam
+    target: Tensor
 
     def _split(self) -> None:
         self.q = Network(self.agent.q, self.online.rows)
@@ -83,10 +75,11 @@ def act(state: State, obs: Tensor, uniform: Tensor | None = None, epsilon: float
         uniform: [run, env, 2] in [0, 1): the first number decides whether the action is random,
             the second which one it is; None: greedy.
     """
-    greedy = state.q(obs).argmax(-1)
+    values = state.q(obs)
+    greedy = values.argmax(-1)
     if uniform is None:
         return greedy
-    random = (uniform[..., 1] * state.agent.n_choices).long()
+    random = (uniform[..., 1] * values.shape[-1]).long()
     return torch.where(uniform[..., 0] < epsilon, random, greedy)
 
 
@@ -140,7 +133,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: DQNSpec) -> Diagnost
     # The loss is the mean over samples and depends only on the Q-values of the actions taken.
     d_q = torch.zeros_like(q).scatter_(-1, chosen, d_value[..., None] / delta.shape[-1])
     grad = torch.cat(state.q.backward(inputs, d_q), dim=1)
-    norm = clip_by_norm_(grad, math.inf if spec.max_grad_norm is None else spec.max_grad_norm)
+    norm = clip_by_norm_(grad, spec.max_grad_norm)
     state.online.step(grad)
     due = state.online.steps % spec.target_update_interval == 0
     state.target.lerp_(state.online.rows, spec.tau * due[:, None])

@@ -12,11 +12,23 @@ from hindsight.nn.adam import Adam
 class Learner(ABC):
     """Parameters that Adam optimises and target parameters that follow them, [run, parameter].
 
-    A row holds them in the order of `optimised`, then `targets`.
+    A row holds them in the order of `optimised`, then `targets`; their lengths are `agent.sizes`.
     """
 
     optimised: ClassVar[tuple[str, ...]]  # attributes of type Adam
     targets: ClassVar[tuple[str, ...]]  # attributes that are tensors [run, parameter]
+
+    def __init__(
+        self, agent: Any, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
+    ) -> None:
+        """`rows` [run, parameter], laid out as in `agent.initial_row`; `learning_rate` [run]."""
+        self.agent = agent
+        parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
+        for name in self.optimised:
+            setattr(self, name, Adam(next(parts), learning_rate, weight_decay=weight_decay))
+        for name in self.targets:
+            setattr(self, name, next(parts))
+        self._split()
 
     @abstractmethod
     def _split(self) -> None:

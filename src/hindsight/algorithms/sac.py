@@ -42,16 +42,6 @@ class Agent:
         )
 
     @property
-    def n_obs(self) -> int:
-        """Numbers in an observation, [obs]."""
-        return self.actor.sizes[0]
-
-    @property
-    def n_actions(self) -> int:
-        """Numbers in an action, [action]."""
-        return self.actor.sizes[-1] // 2
-
-    @property
     def sizes(self) -> tuple[int, int, int]:
         """Lengths of a row's parts: critics; actor and log alpha; target critics."""
         critics = 2 * self.critic.n_parameters
@@ -59,7 +49,6 @@ class Agent:
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's parameter row."""
         return sum(self.sizes)
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
@@ -81,19 +70,17 @@ class State(Learner):
     optimised = ("critics", "actor")
     targets = ("target",)
 
+    critics: Adam
+    actor: Adam
+    target: Tensor
+
     def __init__(
         self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
     ) -> None:
-        """`rows` [run, parameter], laid out as in `Agent.initial_row`; `learning_rate` [run]."""
-        self.agent = agent
-        critics, actor, target = (part.clone() for part in rows.split(agent.sizes, dim=1))
-        # Weight decay does not apply to the temperature.
-        decay = torch.full((actor.shape[1],), weight_decay, device=rows.device)
-        decay[-1] = 0
-        self.critics = Adam(critics, learning_rate, weight_decay=weight_decay)
-        self.actor = Adam(actor, learning_rate, weight_decay=decay if weight_decay else 0.0)
-        self.target = target
-        self._split()
+        super().__init__(agent, rows, learning_rate, weight_decay)
+        if weight_decay:  # not of the temperature
+            self.actor.weight_decay = torch.full_like(self.actor.rows[0], weight_decay)
+            self.actor.weight_decay[-1] = 0
 
     def _split(self) -> None:
         # The critics of all runs form one stack of networks, [2 run, parameter].
@@ -140,7 +127,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     Args:
         noise: [run, 2 sample, action], standard normal: for the actions at s, then those at s'.
     """
-    (runs, n), n_obs = batch.rewards.shape, state.agent.n_obs
+    (runs, n), n_obs = batch.rewards.shape, batch.obs.shape[-1]
     alpha = state.log_alpha.exp()
     states = torch.cat([batch.obs, batch.next_obs], dim=1)
     head, pi_inputs = state.pi.forward(states)
@@ -176,7 +163,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     actor_norm = clip_by_norm_(grad, spec.max_grad_norm)
     # J(alpha) (eq. 18): the mean of -alpha (log pi(a | s) + target entropy), but, as in
     # Stable-Baselines3, with the factor log alpha instead of alpha
-    target_entropy = -state.agent.n_actions if spec.target_entropy is None else spec.target_entropy
+    target_entropy = -noise.shape[-1] if spec.target_entropy is None else spec.target_entropy
     d_log_alpha = (-at_s.log_prob.mean(1) - target_entropy) * spec.learns_temperature
     state.actor.step(torch.cat([grad, d_log_alpha[:, None]], dim=1))
 

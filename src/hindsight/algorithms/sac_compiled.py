@@ -266,7 +266,7 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     critics.steps += 1
     actor.steps += 1
     sizes = np.array(agent.critic.sizes), np.array(agent.actor.sizes)
-    entropy = -agent.n_actions if spec.target_entropy is None else spec.target_entropy
+    entropy = -noise.shape[-1] if spec.target_entropy is None else spec.target_entropy
     norm_limit = math.inf if spec.max_grad_norm is None else spec.max_grad_norm
     rates, steps = critics.learning_rate.tolist(), critics.steps.tolist()
     results, td_error = np.zeros((runs, ENTROPY + 1)), np.empty((runs, n), np.float32)

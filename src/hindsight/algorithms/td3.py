@@ -50,11 +50,10 @@ class Agent:
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's parameter row."""
         return sum(self.sizes)
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
+        """The network that acts, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1]
 
     def initial_row(self, seed: int) -> Tensor:
@@ -70,17 +69,10 @@ class State(Learner):
 
     optimised = ("critics", "actor")
     targets = ("target_critics", "target_actor")
-
-    def __init__(
-        self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
-    ) -> None:
-        """`rows` [run, parameter], laid out as in `Agent.initial_row`; `learning_rate` [run]."""
-        self.agent = agent
-        parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
-        critics, actor, self.target_critics, self.target_actor = parts
-        self.critics = Adam(critics, learning_rate, weight_decay=weight_decay)
-        self.actor = Adam(actor, learning_rate, weight_decay=weight_decay)
-        self._split()
+    critics: Adam
+    actor: Adam
+    target_critics: Tensor
+    target_actor: Tensor
 
     def _split(self) -> None:
         critic, actor, each = self.agent.critic, self.agent.actor, self.agent.critic.n_parameters

@@ -85,31 +85,24 @@ class OfGoals:
             what: its name in messages.
             info: that of the step; None: the function has no such argument.
 
-        Raises:
-            EnvironmentFailure: it fails on a batch and on a single goal.
-            SpecError: it does not return one number per goal.
+        Raises EnvironmentFailure if it does not return a number per goal, in a batch or singly.
         """
         self.what, self._function = what, function
         if info is None:
             self._function = lambda achieved, desired, info: function(achieved, desired)
         watched = Watched(info or {})
         goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
-        self.one_at_a_time = False
         together = self._tried(self._batch, *goals, watched)
         began = time.perf_counter()
         each = self._tried(self._singles, *goals, watched)
         self.seconds = (time.perf_counter() - began) / 3  # per goal
-        if isinstance(together, Exception) or together.shape != (3,):
-            self.one_at_a_time = True
-        elif not isinstance(each, Exception):
-            self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
-        if self.one_at_a_time and isinstance(each, Exception):
-            if isinstance(together, Exception):
+        if isinstance(together, Exception):
+            if isinstance(each, Exception):
                 raise EnvironmentFailure.of(f"{what} of 3 goals failed", together) from together
-            raise SpecError(
-                f"{what} of 3 goals, arrays {goals[0].shape}, must return 3 numbers, shape (3,), "
-                f"not {together.shape}"
-            )
+            self.one_at_a_time = True
+        else:
+            takes_one = not isinstance(each, Exception)
+            self.one_at_a_time = takes_one and not np.allclose(together, each, equal_nan=True)
         self.reads_info = watched.was_read
         #: The default for `info`.
         self._info: Mapping[str, Any] = dict(watched) if self.reads_info else {}
@@ -129,8 +122,11 @@ class OfGoals:
             raise EnvironmentFailure.of(what, error) from error
 
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
-        found = np.asarray(self._function(achieved, desired, [info] * len(achieved)))
-        return found.reshape(len(achieved)) if found.size == len(achieved) else found
+        n = len(achieved)
+        found = np.asarray(self._function(achieved, desired, [info] * n))
+        if found.size != n:
+            raise SpecError(f"it must return {n} numbers, shape ({n},), not {found.shape}")
+        return found.reshape(n)
 
     def _singles(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
         found = []
@@ -169,8 +165,6 @@ class Rewards(OfGoals):
     ) -> NDArray[np.float32]:
         """Rewards [n] for goals [n, *goal]; SpecError for an invalid one."""
         found = np.asarray(super().__call__(achieved, desired, info), np.float32)
-        if found.shape != (len(achieved),):
-            raise SpecError(f"{self.what} returns {found.shape} for {len(achieved)} goals")
         valid = np.abs(found) <= LARGEST_REWARD  # False for NaN
         if not valid.all():
             raise SpecError(
