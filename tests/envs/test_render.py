@@ -80,7 +80,7 @@ def test_shapes_are_checked() -> None:
         Episode(np.zeros((6, 3)), np.zeros((5, 3)), 10.0, 1.0)
     with pytest.raises(ValueError, match=r"\(0, 3\)"):
         Episode(np.zeros((0, 3)), np.zeros((0, 3)), 10.0, 1.0)
-    with pytest.raises(ValueError, match="1 dimensions cannot be drawn"):
+    with pytest.raises(ValueError, match=r"\(6, 1\).*n of 2 or more"):
         Episode(np.zeros((6, 1)), np.zeros((6, 1)), 10.0, 1.0)
 
 

@@ -88,18 +88,6 @@ def explore(state: State, obs: Tensor, numbers: Tensor, spec: DQNSpec) -> Tensor
     return act(state, obs, numbers, spec.epsilon)
 
 
-def targets(state: State, batch: Batch, spec: DQNSpec) -> Tensor:
-    """Targets y = r + gamma Q(s', a'; theta^-), or y = r if s' is terminal; [run, sample].
-
-    a' is greedy with respect to the target network (Mnih et al., Algorithm 1) or, for double DQN,
-    to the online network (van Hasselt et al., eq. 4), which reduces overestimation.
-    """
-    next_q = state.target_q(batch.next_obs)
-    chosen_by = state.q(batch.next_obs) if spec.double else next_q
-    value = next_q.gather(-1, chosen_by.argmax(-1, keepdim=True))[..., 0]
-    return batch.rewards + spec.gamma * value * ~batch.terminated
-
-
 @dataclass
 class Diagnostics:
     """Diagnostics of one update, measured before its gradient step."""
@@ -123,7 +111,13 @@ def update(state: State, batch: Batch, noise: Tensor, spec: DQNSpec) -> Diagnost
         noise: [run, 0, 1], unused; all algorithms share this signature.
     """
     chosen = batch.actions[..., None]
-    y = targets(state, batch, spec)
+    # y = r + gamma Q(s', a'; theta^-), or y = r if s' is terminal.  a' is greedy with respect to
+    # the target network (Mnih et al., Algorithm 1) or, for double DQN, to the online network (van
+    # Hasselt et al., eq. 4), which reduces overestimation.
+    next_q = state.target_q(batch.next_obs)
+    chosen_by = state.q(batch.next_obs) if spec.double else next_q
+    next_value = next_q.gather(-1, chosen_by.argmax(-1, keepdim=True))[..., 0]
+    y = batch.rewards + spec.gamma * next_value * ~batch.terminated
     q, inputs = state.q.forward(batch.obs)
     value = q.gather(-1, chosen)[..., 0]
     delta = y - value

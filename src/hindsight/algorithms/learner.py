@@ -53,12 +53,10 @@ class Learner(ABC):
         self._split()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a checkpoint stores."""
         saved: dict[str, Any] = {name: o.state_dict() for name, o in self._optimisers.items()}
         return saved | {name: getattr(self, name) for name in self.targets}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a state from `state_dict`."""
         for name, optimiser in self._optimisers.items():
             optimiser.load_state_dict(saved[name])
         for name in self.targets:

@@ -54,7 +54,6 @@ class ActorCritic:
 
     @property
     def n_parameters(self) -> int:
-        """Length of a run's parameter row."""
         return self.policy.n_parameters + self.value.n_parameters + self.n_sigmas
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -84,10 +84,6 @@ class State(Learner):
         self.target_pi = Network(actor, self.target_actor)
         self.networks = self.q, self.target_q, self.pi, self.target_pi
 
-    def beside(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """The critics' inputs (s, a), [n_critics run, sample, obs + action]."""
-        return for_each(torch.cat([obs, actions], dim=-1), self.agent.n_critics)
-
 
 def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
     """Actions [run, env, action] for obs [run, env, obs]: pi(s), plus exploration noise if given.
@@ -137,14 +133,16 @@ def learn(
     Args:
         next_actions: [run, sample, action], a~ at s', by the target policy.
     """
-    (runs, n), n_obs = batch.rewards.shape, batch.obs.shape[-1]
+    (runs, n), n_obs, n_critics = batch.rewards.shape, batch.obs.shape[-1], state.agent.n_critics
     # y = r + gamma min_i Q_theta'_i(s', a~)
-    next_q = state.target_q(state.beside(batch.next_obs, next_actions)).view(runs, -1, n)
+    next_inputs = for_each(torch.cat([batch.next_obs, next_actions], dim=-1), n_critics)
+    next_q = state.target_q(next_inputs).view(runs, n_critics, n)
     next_value = next_q.amin(1).masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     # Critics: the mean of (y - Q_theta_i(s, a))^2, summed over them
-    q, q_inputs = state.q.forward(state.beside(batch.obs, batch.actions))
-    q = q.view(runs, -1, n)
+    inputs = for_each(torch.cat([batch.obs, batch.actions], dim=-1), n_critics)
+    q, q_inputs = state.q.forward(inputs)
+    q = q.view(runs, n_critics, n)
     delta = q - y[:, None]
     weighted = delta if batch.weight is None else delta * batch.weight[:, None]
     d_q = weighted * (2 / n)

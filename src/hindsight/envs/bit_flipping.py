@@ -66,11 +66,9 @@ class Equalling:
         return success.float() - 1, success
 
     def goals(self, uniform: Tensor) -> Tensor:
-        """See `Task.goals`."""
         return (uniform >= 0.5).float()
 
     def contains(self, goals: Tensor) -> Tensor:
-        """See `Task.contains`."""
         return ((goals == 0) | (goals == 1)).all(-1)
 
 

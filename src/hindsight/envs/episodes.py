@@ -20,7 +20,7 @@ class Episode:
     `pushed` is the object that must meet the prey, in the variant `pushes_object`.  Position 0 is
     the start, position t that after step t, including the prey's move.
 
-    Raises ValueError if shapes differ or n < 2.
+    Raises ValueError for other shapes.
     """
 
     predator: Positions
@@ -31,22 +31,17 @@ class Episode:
     pushed: Positions | None = None
 
     def __post_init__(self) -> None:
-        shapes = self.predator.shape, self.prey.shape
-        if shapes[0] != shapes[1] or len(shapes[0]) != 2 or not shapes[0][0]:
-            raise ValueError(f"predator {shapes[0]} and prey {shapes[1]} must both be [T + 1, n]")
-        if self.pushed is not None and self.pushed.shape != shapes[0]:
-            raise ValueError(f"pushed {self.pushed.shape} must be [T + 1, n], like the predator")
-        if self.n < 2:
-            raise ValueError(f"an episode of {self.n} dimensions cannot be drawn")
+        parts = [self.predator, self.prey] + ([] if self.pushed is None else [self.pushed])
+        shapes = [part.shape for part in parts]
+        if len(set(shapes)) > 1 or len(shapes[0]) != 2 or not shapes[0][0] or self.n < 2:
+            raise ValueError(f"positions {shapes} must all be [T + 1, n], with n of 2 or more")
 
     @property
     def n(self) -> int:
-        """Number of dimensions of the box."""
         return self.predator.shape[1]
 
     @property
     def steps(self) -> int:
-        """Number of steps, T."""
         return len(self.predator) - 1
 
     @property

@@ -109,17 +109,24 @@ class OfGoals:
 
     def __call__(
         self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
-    ) -> Array:
+    ) -> NDArray[np.float32]:
         """The values [n] for goals [n, *goal] with one `info`; None: that of the first step.
 
-        Raises EnvironmentFailure if the function raises.
+        Raises EnvironmentFailure if the function raises, or returns no number.
         """
         call = self._singles if self.one_at_a_time else self._batch
         try:
-            return call(achieved, desired, self._info if info is None else info)
+            found = call(achieved, desired, self._info if info is None else info)
+            values = found.astype(np.float32)
+            valid = np.abs(values) <= LARGEST_REWARD  # False for NaN
+            if not valid.all():
+                raise SpecError(
+                    f"it returned {values[~valid][0]}, not a number within ±{LARGEST_REWARD:g}"
+                )
         except Exception as error:
             what = f"{self.what} of {len(achieved)} goals failed"
             raise EnvironmentFailure.of(what, error) from error
+        return values
 
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
         n = len(achieved)
@@ -157,23 +164,6 @@ class OfGoals:
         return said
 
 
-class Rewards(OfGoals):
-    """`compute_reward`, returning validated float32 rewards [n]."""
-
-    def __call__(
-        self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
-    ) -> NDArray[np.float32]:
-        """Rewards [n] for goals [n, *goal]; SpecError for an invalid one."""
-        found = np.asarray(super().__call__(achieved, desired, info), np.float32)
-        valid = np.abs(found) <= LARGEST_REWARD  # False for NaN
-        if not valid.all():
-            raise SpecError(
-                f"{self.what} returned {found[~valid][0]}; a reward must be a number within "
-                f"±{LARGEST_REWARD:g}"
-            )
-        return found
-
-
 def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
     """Goals [*goal] as given, and moved closer or further apart by a rounding error, [n, *goal]."""
     if not np.issubdtype(achieved.dtype, np.floating):
@@ -196,7 +186,7 @@ class Facts:
     spaces: Mapping[str, Space[Any]]
     action: Box | Discrete
     step_limit: int  # steps after which an episode is truncated
-    rewards: Rewards
+    rewards: OfGoals
     achieved_reward: float  # the reward if achieved and desired goal are equal
     terminates_on_success: bool
     #: Which goals are achieved; None: those with `achieved_reward`.
@@ -308,7 +298,7 @@ def facts_of(
     again, _ = env.reset(seed=0)
     achieved = np.asarray(next_obs["achieved_goal"], goal.dtype).reshape(goal.shape or ())
     desired = np.asarray(obs["desired_goal"], goal.dtype).reshape(goal.shape or ())
-    rewards = Rewards(f"{name}: compute_reward", compute_reward, achieved, desired, info)
+    rewards = OfGoals(f"{name}: compute_reward", compute_reward, achieved, desired, info)
     lines = [f"compute_reward {line}" for line in rewards.notes]
     if not np.allclose(row_of(obs, spaces), row_of(again, spaces), rtol=1e-4, atol=1e-6):
         lines.append("reset(seed=0) does not repeat itself, so no evaluation can be repeated")
@@ -388,7 +378,7 @@ def _ending(
     name: str,
     env: gym.Env[Any, Any],
     make: Callable[[], gym.Env[Any, Any]],
-    rewards: Rewards,
+    rewards: OfGoals,
     best: float,
     achieved: Array,
     desired: Array,
@@ -404,19 +394,26 @@ def _ending(
     def by_reward(achieved: Array, desired: Array) -> NDArray[np.bool_]:
         return rewards(achieved, desired) >= np.float32(best)
 
+    def test_of(key: str, function: Callable[..., Any], info: Any) -> dict[str, SuccessTest]:
+        """The function as a success test; none if by it a goal does not achieve itself."""
+        asks = OfGoals(f"{name}: {key}", function, achieved, desired, info)
+        if not asks(desired[None], desired[None])[0]:
+            return {}
+        return {key: lambda achieved, desired: asks(achieved, desired) != 0}
+
     dense = np.ptp(rewards(*nearby(achieved, desired))) > 0
     defined, known = _method(env, "compute_terminated"), dict[str, SuccessTest]()
     if defined is not None:
-        test = _as_test(f"{name}: compute_terminated", defined, achieved, desired, info)
-        if test is not None:
-            known["compute_terminated"] = test if dense else _both(test, by_reward)
+        known = test_of("compute_terminated", defined, info)
+        if known and not dense:  # a fall may end an episode without achieving its goal
+            ends = known["compute_terminated"]
+            known = {"compute_terminated": lambda *goals: ends(*goals) & by_reward(*goals)}
     owners = env.unwrapped, getattr(env.unwrapped, "task", None)
     own = ((key, getattr(owner, key, None)) for owner in owners for key in SUCCESS)
     key, function = next((pair for pair in own if callable(pair[1])), ("", None))
     if function is not None and not known:
         with suppress(Exception):  # a method of that name with another meaning
-            test = _as_test(f"{name}: {key}", function, achieved, desired, None)
-            known |= {} if test is None else {key: test}
+            known = test_of(key, function, None)
     known["compute_reward"] = by_reward
     first, test = next(iter(known.items()))
     chosen = None if test is by_reward else test
@@ -436,16 +433,15 @@ def _ending(
     steps: list[Tried] = []
     with suppress(Exception), closing(make()) as tried:  # which may not bear being changed
         steps += _with_goals_moved(tried, success)
-    ends = [step.terminated for step in steps if step.success]
-    if not ends:
+    ended = np.array([step.terminated for step in steps])
+    if not any(step.success for step in steps):
         raise SpecError(
             f"{name} has no compute_terminated, and its goal cannot be moved to find out whether "
             f"achieving it ends an episode: {WRITE}"
         )
-    if not any(ends):
+    if not any(step.terminated for step in steps if step.success):
         return chosen, False, ["reaching a goal does not end an episode, whichever the goal"]
     goals = [np.stack([getattr(s, key) for s in steps]) for key in ("achieved", "desired")]
-    ended = np.array([step.terminated for step in steps])
     agrees = [one for one, asks in known.items() if np.array_equal(asks(*goals), ended)]
     if not agrees:
         raise SpecError(
@@ -457,25 +453,6 @@ def _ending(
         "(terminates=never: they do not)"
     )
     return chosen if agrees[0] == first else None, True, [line]
-
-
-def _as_test(
-    what: str,
-    function: Callable[..., Any],
-    achieved: Array,
-    desired: Array,
-    info: dict[str, Any] | None,
-) -> SuccessTest | None:
-    """Wrap a function as a success test; None if by it a goal does not achieve itself."""
-    asks = OfGoals(what, function, achieved, desired, info)
-    if not asks(desired[None], desired[None])[0]:
-        return None
-    return lambda achieved, desired: asks(achieved, desired).astype(bool)
-
-
-def _both(one: SuccessTest, other: SuccessTest) -> SuccessTest:
-    """A test that both pass: a fall may end an episode without achieving its goal."""
-    return lambda achieved, desired: one(achieved, desired) & other(achieved, desired)
 
 
 def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:

@@ -41,15 +41,12 @@ class ForeignTask:
     ) -> tuple[Tensor, Tensor]:
         """Rewards and successes [...] for goals [..., goal]; see `Facts.outcome`."""
         facts, shape = self.spec.facts, next_achieved.shape[:-1]
-        goals = [
+        goals = (
             elements(facts.goal, goal.reshape(-1, goal.shape[-1]).cpu().numpy())
             for goal in (next_achieved, desired)
-        ]
-        found, reached = facts.outcome(*goals)
-        return (
-            torch.from_numpy(found).view(shape).to(next_achieved.device),
-            torch.from_numpy(reached).view(shape).to(next_achieved.device),
         )
+        found, reached = (torch.from_numpy(x).view(shape) for x in facts.outcome(*goals))
+        return found.to(next_achieved.device), reached.to(next_achieved.device)
 
 
 class GoalEnvironments(Environment):
@@ -69,13 +66,9 @@ class GoalEnvironments(Environment):
         evaluation: bool = False,
         workers: int | None = None,
     ) -> None:
-        """Make the environments and reset them to their first episodes.
+        """Make and reset the environments, which `workers` processes step; None: one per core.
 
-        Args:
-            workers: number of processes that step them; None: one per core; 0: this process does.
-
-        Raises:
-            EnvironmentFailure: an environment could not be made or reset.
+        Raises EnvironmentFailure if an environment cannot be made or reset.
         """
         self.spec, self.device = spec, torch.device(device)
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
@@ -112,8 +105,7 @@ class GoalEnvironments(Environment):
     def step(self, actions: Tensor) -> Step:
         """Step all environments with actions [run, env, action] in [-1, 1], or choices [run, env].
 
-        Raises:
-            EnvironmentFailure: an environment raised an exception, or its process died.
+        Raises EnvironmentFailure if one raises an exception, or its process dies.
         """
         pool, index = self.pool, self._rows
         values = actions.detach().cpu().numpy().reshape(*index.shape, self.action_size)
@@ -149,10 +141,9 @@ class GoalEnvironments(Environment):
         return {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        """Restore a state from `state_dict` by replaying the current episodes.
+        """Restore a state by replaying the current episodes.
 
-        Raises:
-            SpecError: the environment is not deterministic.
+        Raises SpecError if the environment is not deterministic.
         """
         rows, index = self.pool.rows, self._rows
         for name in ("episode", "elapsed", "actions"):

@@ -97,9 +97,8 @@ class Environments(Environment, Generic[TaskSpec]):
         self._purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         shape = (len(self.seeds), n_envs)
         self.parameters = np.array(self.numbers(), np.float64)
-        self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
-        self.episode = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self._drawn = torch.zeros(shape, dtype=torch.int64)  # number of blocks drawn so far
+        self.elapsed, self.episode = (self._drawn.to(self.device, copy=True) for _ in range(2))
         size = (*shape, 2 * self.block_size, self.observation_size)
         self.beginnings = torch.zeros(size, device=self.device)
         self._prepare()
@@ -155,7 +154,6 @@ class Environments(Environment, Generic[TaskSpec]):
 
     @property
     def block_size(self) -> int:
-        """Number of episodes in a block."""
         return self.BLOCK
 
     @abstractmethod
@@ -175,7 +173,7 @@ class Environments(Environment, Generic[TaskSpec]):
             self.draw_beginnings()
         self._steps_since_drawn += 1
         step = self.advance(actions)
-        over = step.terminated | step.truncated if self.truncates else step.terminated
+        over = step.terminated | step.truncated
         self.episode += over
         self.elapsed += 1
         self.elapsed.masked_fill_(over, 0)
@@ -208,15 +206,13 @@ class Environments(Environment, Generic[TaskSpec]):
         self.draw_beginnings()
 
     def _prepare(self) -> None:
-        """Set up what depends on the runs on the axis."""
-        runs, envs = self.elapsed.shape
-        self._run = torch.arange(runs, device=self.device)[:, None]
-        self._env = torch.arange(envs, device=self.device)[None, :]
-        self.drawn, self._t = np.empty((runs, 1, envs, 0), np.float32), 0
+        """Start a rollout without random numbers, for the runs on the axis."""
+        self.drawn, self._t = np.empty((len(self.seeds), 1, self.n_envs, 0), np.float32), 0
 
     def _beginning(self) -> Tensor:
         """The first observation of each environment's current episode, [run, env, obs]."""
-        return self.beginnings[self._run, self._env, self.episode % (2 * self.block_size)]
+        index = self.episode % (2 * self.block_size)
+        return self.beginnings.take_along_dim(index[..., None, None], dim=2)[:, :, 0]
 
     def draw_beginnings(self) -> None:
         """Draw the blocks that may be needed soon; call this at least every `block_size` steps."""

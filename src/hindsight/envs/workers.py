@@ -203,15 +203,12 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Process IDs of the workers."""
         return [process.pid for process in self._processes if process.pid is not None]
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of the workers so far."""
         return sum(self._seconds)
 
     def close(self) -> None:
-        """End the workers."""
         if self._processes:
             self._finalizer()
 
@@ -238,16 +235,13 @@ class Pool:
 
     def _died(self) -> EnvironmentFailure:
         """The error for a worker that died."""
-        ready = wait([process.sentinel for process in self._processes], 1.0)
+        ended, how = wait([p.sentinel for p in self._processes], 1.0), "closed its connection"
         for process in self._processes:
-            if process.sentinel in ready:
+            if process.sentinel in ended:
                 process.join(1.0)
-        codes = [process.exitcode for process in self._processes]
+                code = process.exitcode or 0
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         self.close()
-        gone = [code for code in codes if code is not None]
-        how = "closed its connection"
-        if gone:
-            how = f"was killed by signal {-gone[0]}" if gone[0] < 0 else f"ended with {gone[0]}"
         return EnvironmentFailure(
             f"{self.spec.called}: a process that steps it {how}; the last checkpoint is intact, "
             "and the same command continues from it"

@@ -27,7 +27,6 @@ Observation = dict[str, Array]
 class GoalEnv(gymnasium.Env[Any, Any]):
     """A native environment; its task is described at its class in `hindsight.envs`.
 
-    Observations: `achieved_goal`, `desired_goal` and `observation`.
     Actions: [-1, 1]^n, clipped, or discrete.
     `info["is_success"]`: whether the step achieved the goal.
     `info["timed_out"]`: whether the step reached the step limit.
@@ -40,15 +39,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012, as gymnasium's own
 
     def __init__(self, environment: str, render_mode: str | None = None, **parameters: Any) -> None:
-        """Make an environment.
+        """Make the environment with this ID; `parameters` are keys of its specification.
 
-        Args:
-            environment: its ID, one of `specs.environments.ENVIRONMENTS`.
-            render_mode: "rgb_array", or None for no images.
-            parameters: keys of its specification (`hindsight.specs.environments`).
-
-        Raises:
-            SpecError: a ValueError that names the invalid parameter.
+        Raises SpecError, a ValueError, which names the invalid parameter.
         """
         picture = PICTURES.get(environment)
         modes = ["rgb_array"] if picture is not None else []
@@ -72,13 +65,8 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode.
 
-        Args:
-            seed: for `np_random`, from which all random numbers are drawn.
-            options: {"state": numbers} sets the initial state instead of drawing it: achieved goal,
-                desired goal and observation, concatenated.
-
-        Raises:
-            ValueError: an unknown option, or a state with the wrong size or outside its space.
+        The option {"state": numbers} sets the initial state instead of drawing it: achieved goal,
+        desired goal and observation, concatenated.  Raises ValueError if it is outside its space.
         """
         super().reset(seed=seed)
         self.native.state = self._first(options or {})[None, None]
@@ -88,12 +76,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         return self._observation(), {"is_success": False, "timed_out": False}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Take one step.
-
-        Raises:
-            ValueError: the action is invalid.
-            gymnasium.error.ResetNeeded: no episode has begun, or the last one is over.
-        """
+        """Take one step; raises ValueError for an invalid action."""
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over or has not begun: call reset()")
         native, chosen = self.native, _chosen(action, self.action_space)
@@ -192,7 +175,6 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         return torch.from_numpy(numbers)
 
     def _observation(self) -> Observation:
-        """The current observation, as a dictionary of copies."""
         return self._parts(self.native.state[0, 0].numpy())
 
     def _parts(self, state: NDArray[np.float32]) -> Observation:
