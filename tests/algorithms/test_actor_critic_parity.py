@@ -253,7 +253,7 @@ def test_initial_rows(name: str) -> None:
     # A row begins with the critics and ends with the targets: SAC has none of its actor.
     if module is dqn:
         networks = [(agent.q, row.view(2, -1)[:1])]
-        n_targets, n = agent.q.n_parameters, agent.n_parameters
+        n_targets, n = agent.q.n_parameters, sum(agent.sizes)
     else:
         n_critics = ALGORITHMS[name].n_critics
         critics = row[: n_critics * agent.critic.n_parameters].view(n_critics, -1)

@@ -45,7 +45,7 @@ def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
     """A policy with mean action gain * (prey - achieved goal), nearly."""
     n, small = spec.environment.n_dims, 1e-3
     agent = agent_of(spec)
-    row = torch.zeros(1, agent.n_parameters)
+    row = torch.zeros(1, sum(agent.sizes))
     (_, first), (_, second) = agent.policy.layers(agent.split(row)[0])
     for axis in range(n):  # tanh(x) is x where x is small
         first[0, axis, axis], first[0, axis, n + axis] = -small, small

@@ -40,10 +40,6 @@ class Agent:
         """Lengths of a row's parts."""
         return self.q.n_parameters, self.q.n_parameters
 
-    @property
-    def n_parameters(self) -> int:
-        return sum(self.sizes)
-
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.q, rows.chunk(2, dim=1)[0]

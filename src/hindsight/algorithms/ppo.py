@@ -53,13 +53,13 @@ class ActorCritic:
         return 0 if self.discrete else self.policy.sizes[-1]
 
     @property
-    def n_parameters(self) -> int:
-        return self.policy.n_parameters + self.value.n_parameters + self.n_sigmas
+    def sizes(self) -> tuple[int, int, int]:
+        """Lengths of a row's parts."""
+        return self.policy.n_parameters, self.value.n_parameters, self.n_sigmas
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Split rows [run, parameter] into policy, value function and log sigma [run, action]."""
-        sizes = (self.policy.n_parameters, self.value.n_parameters, self.n_sigmas)
-        policy, value, log_std = rows.split(sizes, dim=1)
+        policy, value, log_std = rows.split(self.sizes, dim=1)
         return policy, value, log_std
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:

@@ -47,10 +47,6 @@ class Agent:
         critics = 2 * self.critic.n_parameters
         return critics, self.actor.n_parameters + 1, critics
 
-    @property
-    def n_parameters(self) -> int:
-        return sum(self.sizes)
-
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]

@@ -19,6 +19,8 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+#: The parts of a `Batch` of one run, [sample, ...]; the weights may be empty.
+Transitions = tuple[Numbers, Numbers, Numbers, Numbers, NDArray[np.bool_], Numbers]
 #: Indices of the hyperparameters in `numbers`; the largest norm is infinite without clipping.
 (
     GAMMA, TAU, TARGET_ENTROPY, LEARNS_ALPHA, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, LEARNING_RATE,
@@ -48,16 +50,13 @@ def _sample(head: Numbers, noise: Numbers, actions: Numbers, log_prob: Numbers) 
 
 
 @compiled
-def _beside(obs: Numbers, actions: Numbers, layers: Numbers) -> None:
-    """Write [obs, action] of n samples, the critics' inputs, to the beginning of `layers`."""
-    n_obs, n_actions = obs.shape[1], actions.shape[1]
-    at = 0
-    for i in range(len(obs)):
-        for j in range(n_obs):
-            layers[at + j] = obs[i, j]
-        for j in range(n_actions):
-            layers[at + n_obs + j] = actions[i, j]
-        at += n_obs + n_actions
+def _q(critic: Numbers, sizes: Sizes, obs: Numbers, actions: Numbers, layers: Numbers) -> Numbers:
+    """Q(s, a) of one critic, [sample, 1]; `layers` keeps what `backward` needs."""
+    n, n_obs, n_in = len(obs), obs.shape[1], sizes[0]
+    inputs = layers[: n * n_in].reshape(n, n_in)
+    inputs[:, :n_obs] = obs
+    inputs[:, n_obs:] = actions
+    return forward(critic, sizes, n, layers, n, True)
 
 
 @compiled
@@ -72,53 +71,39 @@ def _descend(
 
 
 @compiled
-def _targets(
-    target: Numbers,
-    sizes: Sizes,
-    next_obs: Numbers,
-    next_actions: Numbers,
-    next_log_prob: Numbers,
-    rewards: Numbers,
-    terminated: NDArray[np.bool_],
-    alpha: float,
-    gamma: float,
-    layers: Numbers,
-) -> Numbers:
-    """y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s')), [sample]."""
-    n, each = len(rewards), len(target) // 2
-    y = np.empty(n, np.float32)
-    for i in range(2):
-        _beside(next_obs, next_actions, layers)
-        q = forward(target[i * each : (i + 1) * each], sizes, n, layers, n, True)
-        for k in range(n):
-            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
-    for k in range(n):
-        value = 0.0 if terminated[k] else y[k] - alpha * next_log_prob[k]
-        y[k] = rewards[k] + gamma * value
-    return y
-
-
-@compiled
 def _critic_gradient(
     critics: Numbers,
+    target: Numbers,
     sizes: Sizes,
-    obs: Numbers,
-    actions: Numbers,
-    y: Numbers,
-    weight: Numbers,
+    batch: Transitions,
+    drawn: Numbers,
+    log_prob: Numbers,
+    alpha: float,
+    gamma: float,
     layers: Numbers,
     delta: Numbers,
     grad: Numbers,
     result: NDArray[np.float64],
     td_error: Numbers,
 ) -> None:
-    """Write the gradient of J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2 summed over critics."""
-    n, each = len(y), len(critics) // 2
+    """Write the gradient of J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2 summed over critics.
+
+    critics, target, grad: [2, critic].  drawn, log_prob: of a' at s'.
+    """
+    obs, actions, rewards, next_obs, terminated, weight = batch
+    n = len(rewards)
+    # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
+    y = np.empty(n, np.float32)
+    for i in range(2):
+        q = _q(target[i], sizes, next_obs, drawn, layers)
+        for k in range(n):
+            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
+    for k in range(n):
+        value = 0.0 if terminated[k] else y[k] - alpha * log_prob[k]
+        y[k] = rewards[k] + gamma * value
     td_error[:] = 0
     for i in range(2):
-        _beside(obs, actions, layers)
-        row, stretch = critics[i * each : (i + 1) * each], grad[i * each : (i + 1) * each]
-        q = forward(row, sizes, n, layers, n, True)
+        q = _q(critics[i], sizes, obs, actions, layers)
         for k in range(n):
             error = q[k, 0] - y[k]
             weighted = error * weight[k] if len(weight) else error
@@ -126,29 +111,34 @@ def _critic_gradient(
             result[CRITIC_LOSS] += 0.5 * weighted * error / n
             result[Q_MEAN] += q[k, 0] / (2 * n)
             td_error[k] += 0.5 * abs(error)
-        backward(row, sizes, n, layers, n, True, delta, stretch)
+        backward(critics[i], sizes, n, layers, n, True, delta, grad[i])
 
 
 @compiled
-def _action_gradient(
+def _head_gradient(
     critics: Numbers,
     sizes: Sizes,
     obs: Numbers,
+    head: Numbers,
+    noise: Numbers,
     actions: Numbers,
+    d_log_prob: float,
     layers: Numbers,
     delta: Numbers,
     result: NDArray[np.float64],
-) -> Numbers:
-    """The gradient of the mean of -min_i Q_i(s, a) with respect to the actions, [sample, action].
+) -> None:
+    """Write the gradient of J_pi (eq. 9) with respect to the head to the beginning of `delta`.
 
+    J_pi is the mean of alpha log pi(a | s) - min_i Q_i(s, a); see `squashed.gradient`.
+
+    critics: [2, critic].  d_log_prob: dJ_pi / d log pi.
     layers: [2, ...], scratch space, one row per critic.
     """
-    (n, n_actions), n_obs, each = actions.shape, obs.shape[1], len(critics) // 2
+    (n, n_actions), n_obs = actions.shape, obs.shape[1]
     q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
     nothing = np.empty(0, np.float32)
     for i in range(2):
-        _beside(obs, actions, layers[i])
-        q[i] = forward(critics[i * each : (i + 1) * each], sizes, n, layers[i], n, True)[:, 0]
+        q[i] = _q(critics[i], sizes, obs, actions, layers[i])[:, 0]
     for k in range(n):
         result[ACTOR_LOSS] -= min(q[0, k], q[1, k]) / n
     for i in range(2):
@@ -156,21 +146,11 @@ def _action_gradient(
             # If both critics are equal, both get the gradient, as in `sac.update`.
             is_least = not q[i, k] > q[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
-        row = critics[i * each : (i + 1) * each]
-        d = backward(row, sizes, n, layers[i], n, True, delta, nothing)
+        d = backward(critics[i], sizes, n, layers[i], n, True, delta, nothing)
         for k in range(n):
             for j in range(n_actions):
                 d_actions[k, j] += d[k, n_obs + j]
-    return d_actions
-
-
-@compiled
-def _head_gradient(
-    head: Numbers, noise: Numbers, actions: Numbers, d_actions: Numbers, d_log_prob: float,
-    d_head: Numbers,
-) -> None:  # fmt: skip
-    """Write the head's gradient, from those of the actions and of log pi; `squashed.gradient`."""
-    n, n_actions = d_actions.shape
+    d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
     for k in range(n):
         for j in range(n_actions):
             a, log_std = actions[k, j], head[k, n_actions + j]
@@ -191,7 +171,7 @@ def _update(
     target: Numbers,
     steps: float,
     sizes: tuple[Sizes, Sizes],
-    batch: tuple[Numbers, Numbers, Numbers, Numbers, NDArray[np.bool_], Numbers],
+    batch: Transitions,
     noise: Numbers,
     numbers: NDArray[np.float64],
     result: NDArray[np.float64],
@@ -202,11 +182,10 @@ def _update(
     Args:
         critics [2 critic], actor [actor + 1]; target: [2 critic], updated in place.
         sizes: layer sizes of critic and policy network.
-        batch: as in `Batch`, [sample, ...]; the weights may be empty.
         noise: [2 sample, action].
         numbers, result: indexed by the constants above.  td_error: [sample], output.
     """
-    obs, actions, rewards, next_obs, terminated, weight = batch
+    obs, next_obs = batch[0], batch[3]
     (n, n_obs), (critic_sizes, actor_sizes) = obs.shape, sizes
     n_actions, last, decay = noise.shape[1], len(actor[0]) - 1, numbers[WEIGHT_DECAY]
     policy = actor[0][:last], actor[1][:last], actor[2][:last]
@@ -223,20 +202,17 @@ def _update(
     drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, drawn, log_prob)
 
-    y = _targets(
-        target, critic_sizes, next_obs, drawn[n:], log_prob[n:], rewards, terminated, alpha,
-        numbers[GAMMA], valued[0],
-    )  # fmt: skip
-    grad = np.empty(len(critics[0]), np.float32)
+    both, grad = critics[0].reshape(2, -1), np.empty(len(critics[0]), np.float32)
     _critic_gradient(
-        critics[0], critic_sizes, obs, actions, y, weight, valued[0], delta, grad, result, td_error
-    )
+        both, target.reshape(2, -1), critic_sizes, batch, drawn[n:], log_prob[n:], alpha,
+        numbers[GAMMA], valued[0], delta, grad.reshape(2, -1), result, td_error,
+    )  # fmt: skip
     result[CRITIC_NORM] = _descend(critics, grad, steps, decay, numbers)
 
-    # J_pi (eq. 9), a = f(noise; s), evaluated by the updated critics
-    d_actions = _action_gradient(critics[0], critic_sizes, obs, drawn[:n], valued, delta, result)
-    d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
-    _head_gradient(head, noise, drawn, d_actions, alpha / n, d_head)
+    # J_pi, a = f(noise; s), evaluated by the updated critics
+    _head_gradient(
+        both, critic_sizes, obs, head, noise, drawn[:n], alpha / n, valued, delta, result
+    )
     grad = np.empty(last, np.float32)
     backward(policy[0], actor_sizes, n, seen, 2 * n, True, delta, grad)
     result[ACTOR_NORM] = _descend(policy, grad, steps, decay, numbers)

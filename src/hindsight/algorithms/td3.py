@@ -48,10 +48,6 @@ class Agent:
         learned = self.n_critics * self.critic.n_parameters, self.actor.n_parameters
         return *learned, *learned
 
-    @property
-    def n_parameters(self) -> int:
-        return sum(self.sizes)
-
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
         """The network that acts, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1]

@@ -25,30 +25,6 @@ from hindsight.streams import Purpose
 PARALLEL_EPISODES = 4
 
 
-class ForeignTask:
-    """Rewards of other goals, computed by the environment itself.
-
-    Its goal space is unknown, so it has no `threshold`, `goals` and `contains`; specifications that
-    need them are refused (`specs.cell`).
-    """
-
-    def __init__(self, spec: GymnasiumSpec) -> None:
-        self.spec = spec
-        self.terminates_on_success = spec.facts.terminates_on_success
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes [...] for goals [..., goal]; see `Facts.outcome`."""
-        facts, shape = self.spec.facts, next_achieved.shape[:-1]
-        goals = (
-            elements(facts.goal, goal.reshape(-1, goal.shape[-1]).cpu().numpy())
-            for goal in (next_achieved, desired)
-        )
-        found, reached = (torch.from_numpy(x).view(shape) for x in facts.outcome(*goals))
-        return found.to(next_achieved.device), reached.to(next_achieved.device)
-
-
 class GoalEnvironments(Environment):
     """Third-party environments [run, env].
 
@@ -70,7 +46,7 @@ class GoalEnvironments(Environment):
 
         Raises EnvironmentFailure if an environment cannot be made or reset.
         """
-        self.spec, self.device = spec, torch.device(device)
+        self.spec, self.device, self.facts = spec, torch.device(device), spec.facts
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
         self.n_choices = spec.n_choices
         self.keeps_rest = spec.rest == "keep"
@@ -92,14 +68,31 @@ class GoalEnvironments(Environment):
     def goal_size(self) -> int:
         return self.spec.goal_size
 
-    @cached_property
-    def task(self) -> Any:  # a `ForeignTask`, part of a `relabel.task.Task`
-        return ForeignTask(self.spec)
+    @property
+    def task(self) -> Any:
+        """Itself: rewards only, since the goal space is unknown (`specs.cell` checks the need)."""
+        return self
+
+    @property
+    def terminates_on_success(self) -> bool:
+        return self.facts.terminates_on_success
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes [...] for goals [..., goal]; see `Facts.outcome`."""
+        shape = next_achieved.shape[:-1]
+        goals = (
+            elements(self.facts.goal, goal.reshape(-1, goal.shape[-1]).cpu().numpy())
+            for goal in (next_achieved, desired)
+        )
+        found, reached = (torch.from_numpy(x).view(shape) for x in self.facts.outcome(*goals))
+        return found.to(next_achieved.device), reached.to(next_achieved.device)
 
     @cached_property
     def observation_limit(self) -> Tensor:
         """Largest absolute values by the spaces, [obs]; infinite without bounds."""
-        limits = np.concatenate([largest(space) for space in self.spec.facts.spaces.values()])
+        limits = np.concatenate([largest(space) for space in self.facts.spaces.values()])
         return torch.from_numpy(limits.astype(np.float32)).to(self.device)
 
     def step(self, actions: Tensor) -> Step:

@@ -33,13 +33,13 @@ def agent_of(spec: "CellSpec") -> Any:
 
 def n_parameters(spec: "CellSpec") -> int:
     """Return the number of parameters of a run, without creating them."""
-    return int(agent_of(spec).n_parameters)
+    return sum(agent_of(spec).sizes)
 
 
 def acting_places(spec: "CellSpec") -> Tensor:
     """Return the indices of the parameters that determine deterministic actions, int64 [n]."""
     agent = agent_of(spec)
-    places: Tensor = agent.acting(torch.arange(agent.n_parameters)[None])[1][0]
+    places: Tensor = agent.acting(torch.arange(n_parameters(spec))[None])[1][0]
     return places
 
 
