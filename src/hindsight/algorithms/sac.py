@@ -52,7 +52,7 @@ class Agent:
         return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]
 
     def initial_row(self, seed: int, alpha: float = 1.0) -> Tensor:
-        """Initial parameters of one run, float32 [sum of sizes]; the targets are copies."""
+        """Initial parameters of one run, [parameter]; the targets are copies."""
         generator = stream(seed, Purpose.INITIALISATION)
         critics = [uniform_row(self.critic, generator) for _ in range(2)]
         actor = uniform_row(self.actor, generator)

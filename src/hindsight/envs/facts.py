@@ -426,13 +426,9 @@ def _ending(
     if terminates is not None or defined is not None:
         return chosen, (terminates == "goal") if terminates else first == "compute_terminated", []
 
-    def success(reward: Any, info: Any) -> bool:
-        said = success_in(info)
-        return bool(np.float32(reward) >= np.float32(best)) if said is None else said
-
     steps: list[Tried] = []
     with suppress(Exception), closing(make()) as tried:  # which may not bear being changed
-        steps += _with_goals_moved(tried, success)
+        steps += _with_goals_moved(tried, best)
     ended = np.array([step.terminated for step in steps])
     if not any(step.success for step in steps):
         raise SpecError(
@@ -469,10 +465,10 @@ def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
     return found
 
 
-def _with_goals_moved(env: Any, success: Callable[[Any, Any], bool]) -> Iterator[Tried]:
+def _with_goals_moved(env: Any, best: float) -> Iterator[Tried]:
     """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
 
-    `success` tells from a step's reward and info whether it achieved its goal.
+    If their info does not tell, steps succeed whose reward is at least `best`.
     """
     action = neutral(env.action_space)
     for seed, distance in enumerate(DISTANCES):
@@ -494,5 +490,6 @@ def _with_goals_moved(env: Any, success: Callable[[Any, Any], bool]) -> Iterator
                 with suppress(AttributeError):
                     setattr(part, name, old)
         if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
-            achieved = np.array(obs["achieved_goal"])
-            yield Tried(achieved, goal, success(reward, info), bool(terminated))
+            said, achieved = success_in(info), np.array(obs["achieved_goal"])
+            success = np.float32(reward) >= np.float32(best) if said is None else said
+            yield Tried(achieved, goal, bool(success), bool(terminated))

@@ -100,31 +100,23 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def compute_reward(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> float | NDArray[np.float32]:
-        """The rewards for goals [..., goal].
+        """Rewards for the goals [..., goal] that actions achieved and pursued: a float or [...].
 
-        Args:
-            achieved_goal: the goal achieved by the action, that of the next observation.
-            desired_goal: the goal pursued by the action.
-            info: a dictionary, whose "timed_out" may be an array [...], or one dictionary per goal;
-                without "timed_out", the step limit is not reached.
-
-        Returns a float for goals [goal], else float32 [...].
+        `info` is a dictionary, whose "timed_out" may be an array [...], or one dictionary per goal;
+        without "timed_out", the step limit is not reached.
         """
         return self._outcome(achieved_goal, desired_goal, info)[0]
 
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
-        """Whether the episode terminates under goals [..., goal]; arguments as in `compute_reward`.
-
-        Returns a bool for goals [goal], else bool [...].
-        """
+        """Whether the episode terminates under these goals; arguments as in `compute_reward`."""
         return self._outcome(achieved_goal, desired_goal, info)[1]
 
     def compute_truncated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
-        """Whether the time limit truncates the episode; see `compute_terminated`."""
+        """Whether the time limit truncates the episode; arguments as in `compute_reward`."""
         return self._outcome(achieved_goal, desired_goal, info)[2]
 
     def render(self) -> NDArray[np.uint8] | None:
@@ -142,7 +134,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[Any, ...]:
         """Rewards, terminations and truncations [...] for goals [..., goal]."""
         achieved, desired = (
             torch.from_numpy(np.array(goal, np.float32))[None]
@@ -155,8 +147,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
         found = (x[0].numpy() for x in (reward, terminated, late & ~terminated))
-        of_reward, ends, cut = (x if x.ndim else x.item() for x in found)
-        return of_reward, ends, cut
+        return tuple(x if x.ndim else x.item() for x in found)
 
     def _first(self, options: Mapping[str, Any]) -> torch.Tensor:
         """The initial state [obs] of an episode; ValueError for invalid options."""
