@@ -35,29 +35,25 @@ class Learner(ABC):
         """Set up the networks as views of the parameters."""
 
     @property
-    def _optimisers(self) -> dict[str, Adam]:
-        return {name: getattr(self, name) for name in self.optimised}
-
-    @property
     def rows(self) -> Tensor:
         """A copy of all parameters, [run, parameter]."""
-        online = [optimiser.rows for optimiser in self._optimisers.values()]
+        online = [getattr(self, name).rows for name in self.optimised]
         return torch.cat([*online, *(getattr(self, name) for name in self.targets)], dim=1)
 
     def select(self, runs: Tensor) -> None:
         """Keep the runs with these indices."""
-        for optimiser in self._optimisers.values():
-            optimiser.select(runs)
+        for name in self.optimised:
+            getattr(self, name).select(runs)
         for name in self.targets:
             setattr(self, name, getattr(self, name)[runs])
         self._split()
 
     def state_dict(self) -> dict[str, Any]:
-        saved: dict[str, Any] = {name: o.state_dict() for name, o in self._optimisers.items()}
+        saved = {name: getattr(self, name).state_dict() for name in self.optimised}
         return saved | {name: getattr(self, name) for name in self.targets}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        for name, optimiser in self._optimisers.items():
-            optimiser.load_state_dict(saved[name])
+        for name in self.optimised:
+            getattr(self, name).load_state_dict(saved[name])
         for name in self.targets:
             getattr(self, name).copy_(saved[name])

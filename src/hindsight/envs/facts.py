@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -365,15 +365,6 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 # --- which goals end an episode -------------------------------------------------------------------
 
 
-class Tried(NamedTuple):
-    """A step of an environment that is being tried."""
-
-    achieved: Array  # [*goal]
-    desired: Array  # [*goal]
-    success: bool
-    terminated: bool
-
-
 def _ending(
     name: str,
     env: gym.Env[Any, Any],
@@ -426,18 +417,17 @@ def _ending(
     if terminates is not None or defined is not None:
         return chosen, (terminates == "goal") if terminates else first == "compute_terminated", []
 
-    steps: list[Tried] = []
+    steps: list[tuple[Array, Array, bool, bool]] = []
     with suppress(Exception), closing(make()) as tried:  # which may not bear being changed
         steps += _with_goals_moved(tried, best)
-    ended = np.array([step.terminated for step in steps])
-    if not any(step.success for step in steps):
+    if not any(success for _, _, success, _ in steps):
         raise SpecError(
             f"{name} has no compute_terminated, and its goal cannot be moved to find out whether "
             f"achieving it ends an episode: {WRITE}"
         )
-    if not any(step.terminated for step in steps if step.success):
+    *goals, successes, ended = map(np.array, zip(*steps, strict=True))
+    if not ended[successes].any():
         return chosen, False, ["reaching a goal does not end an episode, whichever the goal"]
-    goals = [np.stack([getattr(s, key) for s in steps]) for key in ("achieved", "desired")]
     agrees = [one for one, asks in known.items() if np.array_equal(asks(*goals), ended)]
     if not agrees:
         raise SpecError(
@@ -465,10 +455,11 @@ def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
     return found
 
 
-def _with_goals_moved(env: Any, best: float) -> Iterator[Tried]:
+def _with_goals_moved(env: Any, best: float) -> Iterator[tuple[Array, Array, bool, bool]]:
     """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
 
-    If their info does not tell, steps succeed whose reward is at least `best`.
+    Yields achieved and desired goal [*goal], and whether the step succeeded and terminated.  If
+    info does not tell, a step succeeds whose reward is at least `best`.
     """
     action = neutral(env.action_space)
     for seed, distance in enumerate(DISTANCES):
@@ -492,4 +483,4 @@ def _with_goals_moved(env: Any, best: float) -> Iterator[Tried]:
         if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
             said, achieved = success_in(info), np.array(obs["achieved_goal"])
             success = np.float32(reward) >= np.float32(best) if said is None else said
-            yield Tried(achieved, goal, bool(success), bool(terminated))
+            yield achieved, goal, bool(success), bool(terminated)

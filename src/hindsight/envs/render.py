@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Circle
 from numpy.typing import NDArray
 
 from hindsight.envs.episodes import Episode, Positions
@@ -182,16 +182,9 @@ def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
     figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
     axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
     wrong = np.flatnonzero(bits != goal)
-    for height, row, look in ((1, bits, PREDATOR), (0, goal, PREY)):
-        for i, bit in enumerate(row):
-            filled = look["color"] if bit else "none"
-            axes.add_patch(
-                Rectangle((i + 0.1, height + 0.1), 0.8, 0.8, facecolor=filled, edgecolor=SHADOW)
-            )
-    for place in wrong:
-        axes.add_patch(Rectangle((float(place), 0), 1, 2, facecolor="none", edgecolor="black"))
-    axes.set_xlim(-0.1, len(bits) + 0.1)
-    axes.set_ylim(-0.1, 2.1)
+    axes.pcolormesh([goal, bits], cmap="Blues", vmin=0, vmax=1.5, edgecolors=SHADOW)
+    axes.bar(wrong + 0.5, 1.9, 0.9, 0.05, facecolor="none", edgecolor="black", linewidth=1.5)
+    axes.set(xlim=(-0.1, len(bits) + 0.1), ylim=(-0.1, 2.1))
     axes.set_xticks([])
     axes.set_yticks([0.5, 1.5], ["goal", "bits"])
     axes.tick_params(length=0)
