@@ -204,7 +204,7 @@ def collect(
         steps.append(step)
     obs, actions, starts = (torch.stack(x, dim=2) for x in zip(*seen, strict=True))
     columns = zip(*steps, strict=True)
-    step = Step(*(None if x[0] is None else torch.stack(x, dim=2) for x in columns))
+    step = Step._make(None if x[0] is None else torch.stack(x, dim=2) for x in columns)
     return rollout_of(env, obs, actions, starts, step)
 
 
@@ -305,11 +305,9 @@ def update(
         if not active.any():
             break
     *means, ratio, relabelled, seen, moves = torch.stack(log).unbind(1)
-    return Diagnostics(
-        *((seen * x).sum(0) / seen.sum(0).clamp(min=1) for x in means),
-        *((seen * x).amax(0) for x in (ratio, relabelled)),
-        moves.sum(0),
-    )
+    columns = [(seen * x).sum(0) / seen.sum(0).clamp(min=1) for x in means]
+    columns += [(seen * x).amax(0) for x in (ratio, relabelled)]
+    return Diagnostics(*columns, moves.sum(0))
 
 
 def step(

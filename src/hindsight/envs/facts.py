@@ -100,9 +100,10 @@ class OfGoals:
             if isinstance(each, Exception):
                 raise EnvironmentFailure.of(f"{what} of 3 goals failed", together) from together
             self.one_at_a_time = True
+        elif isinstance(each, Exception):
+            self.one_at_a_time = False
         else:
-            takes_one = not isinstance(each, Exception)
-            self.one_at_a_time = takes_one and not np.allclose(together, each, equal_nan=True)
+            self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
         self.reads_info = watched.was_read
         #: The default for `info`.
         self._info: Mapping[str, Any] = dict(watched) if self.reads_info else {}

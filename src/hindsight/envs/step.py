@@ -55,4 +55,5 @@ class Step(NamedTuple):
     def of(cls, next_obs: Tensor, flags: Tensor, goal_size: int) -> "Step":
         """Make a native step's result from its next observations and its flags."""
         outcomes = ((flags & flag) > 0 for flag in (TERMINATED, TRUNCATED, SUCCESS))
-        return cls(next_obs[..., :goal_size], *outcomes, next_obs)
+        terminated, truncated, success = outcomes
+        return cls(next_obs[..., :goal_size], terminated, truncated, success, next_obs)
