@@ -306,8 +306,8 @@ def update(
             break
     *means, ratio, relabelled, seen, moves = torch.stack(log).unbind(1)
     columns = [(seen * x).sum(0) / seen.sum(0).clamp(min=1) for x in means]
-    columns += [(seen * x).amax(0) for x in (ratio, relabelled)]
-    return Diagnostics(*columns, moves.sum(0))
+    columns += [*((seen * x).amax(0) for x in (ratio, relabelled)), moves.sum(0)]
+    return Diagnostics(*columns)
 
 
 def step(
