@@ -375,7 +375,8 @@ def step(
         clip_fraction = (w * ((ratio - 1).abs() > spec.clip_range)).sum(-1)
         real = index < samples.n_real
         largest = [(ratio * of).amax(-1) for of in (there, there & ~real)]
-    return active, policy_loss, value_loss, kl, clip_fraction, norm, *largest, seen, moves
+    counts = (seen.float(), moves.float())
+    return active, policy_loss, value_loss, kl, clip_fraction, norm, *largest, *counts
 
 
 def normalised(advantage: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
