@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +15,11 @@ from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.io.compiled import ENABLED
 from hindsight.specs.base import Fidelity
+from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, module_of
 from hindsight.training.recent import WINDOW, RecentEpisodes
-
-if TYPE_CHECKING:
-    from hindsight.specs.cell import CellSpec
 
 #: Statistics of episodes, each [run].
 EPISODES = ("return_mean", "success_rate", "episode_length")
@@ -35,23 +33,21 @@ class Runs(ABC):
     A subclass implements a training loop: `iterate` is one iteration, `policy` acts in evaluations.
     """
 
+    algorithm: Any  # the specification of the algorithm
+
     def __init__(
         self,
-        spec: "CellSpec",
+        spec: CellSpec,
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        """Create untrained runs.
+        """Create untrained runs with these seeds [run].
 
-        Args:
-            spec: the cell.
-            seeds: [run], one for each run.
-            device: where networks and rollouts are.
-            workers: processes that step gymnasium environments; None: one per core.
+        workers: processes that step gymnasium environments; None: one per core.
         """
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
-        self.iteration = 0
+        self.algorithm, self.iteration = spec.algorithm, 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         #: Environment steps of one run in one iteration.
         self.rollout_steps = spec.algorithm.iteration_steps * n_envs
@@ -78,6 +74,11 @@ class Runs(ABC):
         self.perfect: list[int | None] = [None] * runs
         #: [run] step after which a run switched hindsight off, or to MEHER; None: not yet.
         self.switched: list[int | None] = [None] * runs
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Create what the training loop needs: initial parameters, optimisers, buffers."""
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
@@ -264,9 +265,7 @@ def play(
     return sums
 
 
-def runs_of(
-    spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
-) -> Runs:
+def runs_of(spec: CellSpec, seeds: Sequence[int], device: str, workers: int | None = None) -> Runs:
     """Create runs of a cell with these seeds, in the loop of its algorithm; see `Runs`."""
     runs: Runs = resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
     return runs
