@@ -19,11 +19,8 @@ def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor
     1955): H = -sum p log p + (K - 1) / 2 N, for N samples in K occupied bins (Paninski 2003,
     section 4).  The joint entropy would need far more samples.
 
-    Args:
-        x: [run, sample, coordinate].
-        valid: [run, sample] bool, the samples to use.
-        limit: [coordinate], x lies in [-limit, limit]; the result is NaN if one is infinite.
-        bins: bins per coordinate.
+    x: [run, sample, coordinate], in [-limit, limit]; the result is NaN if a limit is infinite.
+    valid: [run, sample] bool, the samples to use.
     """
     runs, _, coordinates = x.shape
     if limit.isinf().any():
