@@ -201,7 +201,7 @@ class OffPolicyRuns(Runs):
             if starting and spec.random_warm_up:
                 actions = warm_up[:, :, t]
             else:
-                actions = self.module.explore(self.state, self._seen(obs), noise[:, :, t], spec)
+                actions = self._explore(obs, noise[:, :, t])
             if at_random is not None:
                 actions = torch.where(at_random[:, :, t, None], warm_up[:, :, t], actions)
             return actions
@@ -231,6 +231,11 @@ class OffPolicyRuns(Runs):
 
         uniform, normal = self.drawn(Purpose.POLICY, index, draw).unbind(1)
         return normal, 2 * uniform - 1
+
+    def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Sample the algorithm's exploratory actions."""
+        actions: Tensor = self.module.explore(self.state, self._seen(obs), noise, self.algorithm)
+        return actions
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
         """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""

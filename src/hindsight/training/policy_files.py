@@ -58,8 +58,7 @@ class PolicyFile:
     def rows_of(self, spec: CellSpec) -> Tensor:
         """Return parameters [run, parameter]; those that the file lacks have initial values.
 
-        Raises:
-            FileError: the number of parameters does not match the specification.
+        Raises FileError if their number does not match the specification.
         """
         rows = self.rows
         if self.acts_only and rows.shape[1] == len(places := acting_places(spec)):
@@ -78,11 +77,6 @@ class PolicyFile:
             )
 
 
-def runs_in(path: Path) -> list[int]:
-    """Return the seeds of the runs in a policy file."""
-    return list(PolicyFile.read(path).seeds)
-
-
 def read_policy(
     path: Path, run: int | None = None, named: str | None = None, *, random: bool = False
 ) -> tuple[CellSpec, Tensor]:
@@ -91,8 +85,7 @@ def read_policy(
     Args:
         path: the policy file.
         run: the run's seed; None: the file's first run.
-        named: the environment that the user has named; an unknown one is imported only if the user
-            names it (`specs.from_file`).
+        named: the environment that the user has named (`specs.from_file`).
         random: whether actions will be sampled, which published policies do not allow.
 
     Raises:

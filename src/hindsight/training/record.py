@@ -83,7 +83,6 @@ class Record:
         return self.spec.steps * (self.spec.seeds - len(self.reused.runs))
 
     def add(self, phase: str, rows: dict[str, np.ndarray]) -> None:
-        """Append one row per run to the curves."""
         for name, value in rows.items():
             self.columns[f"{phase}/{name}"].append(value)
 
@@ -131,7 +130,6 @@ class Record:
         save(self.path("checkpoints", ".pt"), state)
 
     def forget(self) -> None:
-        """Remove the checkpoint."""
         self.path("checkpoints", ".pt").unlink(missing_ok=True)
 
     @property

@@ -86,7 +86,7 @@ class Runs(ABC):
 
     @abstractmethod
     def policy(self) -> Policy:
-        """Return the runs' current deterministic policy."""
+        """The runs' current deterministic policy."""
 
     @property
     @abstractmethod
@@ -169,7 +169,7 @@ class Runs(ABC):
         return (returns.mean(1) >= 1).tolist()
 
     def episodes(self) -> dict[str, Tensor]:
-        """Return statistics of the last hundred episodes, each [run]."""
+        """Statistics of the last hundred episodes, each [run]."""
         return self._columns(self.recent.means())
 
     def _columns(self, means: Tensor) -> dict[str, Tensor]:
@@ -199,7 +199,6 @@ class Runs(ABC):
         return {"env": self.env, "recent": self.recent, "clock": self.clock, **self.parts}
 
     def select(self, runs: Tensor) -> None:
-        """Keep only the runs with these indices."""
         for name in OF_RUNS:
             values = getattr(self, name)
             setattr(self, name, [values[i] for i in runs.tolist()])
@@ -239,9 +238,8 @@ def play(
 ) -> Tensor:
     """Play `rounds` episodes in each environment, from episode number `first` on.
 
-    look: called with every step.
-
-    Returns the sums of return, success and steps over these episodes, [3, run, env].
+    Returns the sums of return, success and steps over these episodes, [3, run, env].  `look` is
+    called with every step.
     """
     longest, g, shape = env.spec.step_limit, env.goal_size, env.elapsed.shape
     env.rewind(first)
@@ -266,6 +264,6 @@ def play(
 
 
 def runs_of(spec: CellSpec, seeds: Sequence[int], device: str, workers: int | None = None) -> Runs:
-    """Create runs of a cell with these seeds, in the loop of its algorithm; see `Runs`."""
+    """Create untrained runs of a cell, in the loop of its algorithm; see `Runs`."""
     runs: Runs = resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
     return runs
