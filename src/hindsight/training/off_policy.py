@@ -59,10 +59,7 @@ class OffPolicyRuns(Runs):
         )
         size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
         sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
-        kinds: dict[str, Any] = {
-            "discrete_actions": env.n_choices is not None,
-            "device": self.device,
-        }
+        kinds: dict[str, Any] = {"discrete_actions": bool(env.n_choices), "device": self.device}
         if replay.prioritized:
             return PrioritizedReplayBuffer(*sizes, alpha=replay.alpha, **kinds)
         return ReplayBuffer(*sizes, **kinds)
@@ -109,7 +106,10 @@ class OffPolicyRuns(Runs):
             self._diagnostics["reward_rest"] = []
         finished = self.recent.finished.clone()
         hindsight = [self.replay.strategy is not None and step is None for step in self.switched]
-        updates = sum(self._chunk(min(CHUNK, interval - t)) for t in range(0, interval, CHUNK))
+        sizes = [min(CHUNK, interval - t) for t in range(0, interval, CHUNK)]
+        # Chunks are numbered from the run's first, so that no two draw the same numbers.
+        first = (self.iteration - 1) * len(sizes)
+        updates = sum(self._chunk(first + i, steps) for i, steps in enumerate(sizes))
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
@@ -129,13 +129,9 @@ class OffPolicyRuns(Runs):
             "hindsight": torch.tensor(hindsight).float(),
         }
 
-    def _chunk(self, steps: int) -> int:
+    def _chunk(self, index: int, steps: int) -> int:
         """Take some steps in each environment, with updates; returns the number of updates."""
         spec = self.algorithm
-        # Chunks are numbered from the run's first step, so that no two draw the same numbers even
-        # if the last chunk of an iteration is shorter.
-        iterations, within = divmod(self.steps, spec.log_interval)
-        index = iterations * -(-spec.log_interval // CHUNK) + within // CHUNK
         actions_at = self._behaviour(index, steps)
         due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
         n_updates = len(due) * spec.gradient_steps

@@ -8,6 +8,7 @@ import glob
 import math
 import os
 import platform
+import re
 import sys
 from collections import defaultdict
 from contextlib import suppress
@@ -264,11 +265,9 @@ def shapes(state: Any) -> Any:
 
 def machine(device: torch.device) -> dict[str, Any]:
     """Describe this machine for the metadata of results."""
-    name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [x for x in info.read_text().splitlines() if x.startswith("model name")]
-        name = models[0].split(":", 1)[1].strip() if models else name
+    model = re.search(r"^model name\s*:(.*)", info.read_text(), re.M) if info.exists() else None
+    name = model[1].strip() if model else platform.processor() or platform.machine()
     found = {"system": platform.system(), "processor": name, "cores": os.cpu_count()}
     if device.type == "cuda":
         found["gpu"] = torch.cuda.get_device_name(device)

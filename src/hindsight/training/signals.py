@@ -48,13 +48,9 @@ def entropies(
 ) -> dict[str, Tensor]:
     """Estimate the entropies of rewards, actions and observations in bits, each [run].
 
-    Args:
-        obs: [run, sample, obs], in [-limit, limit].
-        actions: [run, sample, action] as taken, in [-1, 1]; or one of `n_choices` choices.
-        rewards: [run, sample], in {-1, 0, 1}.
-        valid: [run, sample] bool, the samples to use.
-        limit: [obs].
-        n_choices: number of discrete actions, each of which is a bin; None: continuous.
+    obs: [run, sample, obs], in [-limit, limit].  rewards: [run, sample], in {-1, 0, 1}.
+    actions: [run, sample, action] as taken, in [-1, 1]; or one of `n_choices`, each of them a bin.
+    valid: [run, sample] bool, the samples to use.
     """
     if n_choices is not None:
         actions = (2 * actions + 1) / n_choices - 1  # the centre of its bin

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.animation import FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -160,16 +160,16 @@ def animate(episodes: Sequence[Filmed], out: Path) -> None:
         raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
     kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
     writer = kind(episodes[0].frames_per_second)
-    write_whole(out, lambda beside: _write_frames(episodes, writer, beside))
-
-
-def _write_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: Path) -> None:
     height, width, _ = episodes[0].frames[0].shape
     figure = Figure(figsize=(width / 100, height / 100), dpi=100)
     image = figure.figimage(episodes[0].frames[0])
-    with writer.saving(figure, str(out), dpi=100):
-        for episode in episodes:
-            # The last frame stays for a second.
-            for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
-                image.set_data(frame)
-                writer.grab_frame()
+
+    def write(beside: Path) -> None:
+        with writer.saving(figure, str(beside), dpi=100):
+            for episode in episodes:
+                # The last frame stays for a second.
+                for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
+                    image.set_data(frame)
+                    writer.grab_frame()
+
+    write_whole(out, write)
