@@ -17,7 +17,7 @@ from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
-from hindsight.training.policies import Policy, agent_of, initial_row
+from hindsight.training.policies import Policy, agent_of
 from hindsight.training.runs import Runs
 
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
@@ -33,9 +33,9 @@ class OffPolicyRuns(Runs):
 
     algorithm: OffPolicySpec
 
-    def begin(self) -> None:
+    def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
-        self.start_from(torch.stack([initial_row(self.spec, seed) for seed in self.seeds]))
+        self.start_from(rows)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None

@@ -21,7 +21,7 @@ from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose
-from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
+from hindsight.training.policies import Policy, agent_of, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
@@ -42,17 +42,12 @@ class OnPolicyRuns(Runs):
 
     algorithm: OnPolicySpec
 
-    def begin(self) -> None:
+    def begin(self, rows: Tensor) -> None:
         #: The module of `collect`; compiled code can step only this package's environments.
         self.collector = self.updater if isinstance(self.env, Environments) else self.module
         self.agent: ActorCritic = agent_of(self.spec)
-        rows = [initial_row(self.spec, seed) for seed in self.seeds]
-        self.optimiser = Adam(
-            torch.stack(rows).to(self.device),
-            self._learning_rate(),
-            eps=ADAM_EPS,
-            weight_decay=self.algorithm.weight_decay,
-        )
+        decay = self.algorithm.weight_decay
+        self.optimiser = Adam(rows, self._learning_rate(), eps=ADAM_EPS, weight_decay=decay)
         #: What the last iteration learned from: seeds, samples, real trajectories and copies.
         self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 

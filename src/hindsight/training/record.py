@@ -5,7 +5,6 @@ parameters), `checkpoints/<name>-<code>.pt` (while it trains).
 """
 
 import glob
-import math
 import os
 import platform
 import re
@@ -19,13 +18,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.training.files import load, save, write_curves
+from hindsight.training.files import as_arrow, load, save, write_curves
 from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
 from hindsight.training.runs import Runs, runs_of
 
@@ -148,14 +148,20 @@ class Record:
                 if name.startswith(f"{phase}/")
             }
             rows = len(next(iter(columns.values()), ()))
-            phases.append(pa.table({"phase": [phase] * rows, **columns}))
+            ends = len(phase) * np.arange(rows + 1, dtype=np.int32)
+            texts = [None, pa.py_buffer(ends), pa.py_buffer((phase * rows).encode())]
+            words = pa.Array.from_buffers(pa.string(), rows, texts)
+            phases.append(pa.table({"phase": words, **{x: as_arrow(columns[x]) for x in columns}}))
         table = pa.concat_tables([*phases, self.reused.table], promote_options="permissive")
         table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
-        curves = {"phase": table["phase"]}
+        curves, nothing = (
+            {"phase": table["phase"]},
+            as_arrow(np.full(len(table), np.float32("nan"))),
+        )
         for name in table.column_names[1:]:
             integer = INTEGERS.get(name)
             column = table[name].cast(integer or "float32")
-            curves[name] = column if integer else column.fill_null(math.nan)
+            curves[name] = column if integer else pc.coalesce(column, nothing)
         return pa.table(curves)
 
     @cached_property

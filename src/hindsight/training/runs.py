@@ -18,7 +18,7 @@ from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
-from hindsight.training.policies import Policy, module_of
+from hindsight.training.policies import Policy, initial_row, module_of
 from hindsight.training.recent import WINDOW, RecentEpisodes
 
 #: Statistics of episodes, each [run].
@@ -74,11 +74,12 @@ class Runs(ABC):
         self.perfect: list[int | None] = [None] * runs
         #: [run] step after which a run switched hindsight off, or to MEHER; None: not yet.
         self.switched: list[int | None] = [None] * runs
-        self.begin()
+        rows = torch.stack([initial_row(spec, seed) for seed in self.seeds])
+        self.begin(rows.to(self.device))
 
     @abstractmethod
-    def begin(self) -> None:
-        """Create what the training loop needs: initial parameters, optimisers, buffers."""
+    def begin(self, rows: Tensor) -> None:
+        """Create optimisers and buffers for these initial parameters [run, parameter]."""
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
