@@ -193,16 +193,16 @@ def _opened(
     environment: Any, parameters: Mapping[str, Any] | None
 ) -> Iterator[gymnasium.Env[Any, Any]]:
     """Make the environment of an id, and close it at the end; an instance stays open."""
-    if not isinstance(environment, str):
-        if not isinstance(environment, gymnasium.Env):
-            raise SpecError(
-                f"environment: an object of type {type(environment).__name__} is not allowed; it "
-                "must be a single gymnasium environment or an id for gymnasium.make"
-            )
+    if isinstance(environment, gymnasium.Env):
         if parameters:
             raise SpecError("parameters: only allowed if the environment is given by its id")
         yield environment
         return
+    if not isinstance(environment, str):
+        raise SpecError(
+            f"environment: an object of type {type(environment).__name__} is not allowed; it must "
+            "be a single gymnasium environment or an id for gymnasium.make"
+        )
     try:
         if ":" in environment:
             registered(environment)  # the module may be in the working directory
@@ -222,9 +222,8 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
         has = sum(size(spaces[part]) for part in where.keys)
     discrete = isinstance(actions, Discrete)
-    n = int(actions.n) if isinstance(actions, Discrete) else int(np.prod(actions.shape or ()))
-    wanted = (where.observation_size, where.n_choices is not None, where.n_outputs)
-    if (has, discrete, n) != wanted:
+    n = int(actions.n if isinstance(actions, Discrete) else np.prod(actions.shape or ()))
+    if (has, discrete, n) != (where.observation_size, where.n_choices is not None, where.n_outputs):
         raise SpecError(
             f"environment: {env.spec.id if env.spec else env} does not fit a policy trained in "
             f"{where.id} on observations of {where.observation_size} numbers"

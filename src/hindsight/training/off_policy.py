@@ -42,18 +42,13 @@ class OffPolicyRuns(Runs):
         if self.algorithm.standardises:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
-        #: Diagnostics [run] of each update of the iteration.
-        self._diagnostics: dict[str, list[Tensor]] = {}
 
     def _buffer(self) -> ReplayBuffer:
         """Create the buffer, no larger than the number of steps to come."""
         replay, env = self.replay, self.env
-        relabelling = Relabelling(
-            replay.strategy or "future",
-            replay.k if replay.strategy is not None else 0,
-            env.task.terminates_on_success,
-            replay.fidelity,
-        )
+        strategy, k = (replay.strategy, replay.k) if replay.strategy else ("future", 0)
+        ends = env.task.terminates_on_success
+        relabelling = Relabelling(strategy, k, ends, replay.fidelity)
         row = RowLayout.of(
             env.observation_size, env.goal_size, env.action_size, has_rest=env.keeps_rest
         )
@@ -101,7 +96,8 @@ class OffPolicyRuns(Runs):
         self.steps = self.iteration * interval
         self.iteration += 1
         names = [field.name for field in fields(self.module.Diagnostics)]
-        self._diagnostics = {name: [] for name in names if name != "td_error"}
+        #: Diagnostics [run] of each update of the iteration.
+        self._diagnostics: dict[str, list[Tensor]] = {x: [] for x in names if x != "td_error"}
         if self.env.keeps_rest:
             self._diagnostics["reward_rest"] = []
         finished = self.recent.finished.clone()

@@ -176,7 +176,7 @@ class Record:
         return {"machine": machine(torch.device(self.device)), "versions": versions}
 
     def _made_on(self) -> list[dict[str, Any]]:
-        """List the machines and versions that have trained the cell, this process's last."""
+        """The machines and versions that have trained the cell, this process's last."""
         return [*(other for other in self.earlier if other != self._here), self._here]
 
     def _metadata(self) -> dict[str, Any]:
@@ -190,8 +190,6 @@ class Record:
             "device": device.type,
             "precision": "float32",
             "clock": "cpu" if device.type == "cpu" else "wall",
-            "share_of_time": "what runs do together is shared among them alike; the updates of "
-            "runs with and without hindsight count apart",
             "runs_per_axis": self.runs_per_axis or len(self._all_ended),
             "seconds": self.seconds + self.reused.seconds,
             "evaluation_seconds": self.evaluation_seconds,

@@ -142,18 +142,13 @@ class Runs(ABC):
         run ends early.
         """
         # A return of 1 without success is a coincidence, of rewards other than the papers'.
-        both = zip(return_mean.tolist(), success_rate.tolist(), strict=True)
-        self._note_first(self.perfect, [mean == success == 1.0 for mean, success in both])
-        passed = self._pass_end_test()
-
-        def why(run: int) -> str | None:
-            if not self.within_budget:
-                return "budget"
-            if self.env_steps > (self.spec.early_end or math.inf) * (self.perfect[run] or math.inf):
-                return "early"
-            return "test" if passed[run] else None
-
-        return [why(run) for run in range(len(self.seeds))]
+        perfect = (return_mean == 1) & (success_rate == 1)
+        self._note_first(self.perfect, perfect.tolist())
+        why: list[str | None] = ["test" if passed else None for passed in self._pass_end_test()]
+        for run, step in enumerate(self.perfect):
+            if step and self.env_steps > (self.spec.early_end or math.inf) * step:
+                why[run] = "early"
+        return why if self.within_budget else ["budget"] * len(why)
 
     def _note_first(self, steps: list[int | None], now: Sequence[bool]) -> None:
         """Record in `steps` [run] the current step for runs where something happens first."""
