@@ -96,7 +96,8 @@ def evaluate_run(
     own: EnvironmentSpec | None = None
     if environment is None or (spec.environment.foreign and environment == spec.environment.id):
         own = spec.environment.with_parameters(dict(parameters or {}))
-    with closing(own.make()) if own is not None else _opened(environment, parameters) as env:
+    opened: Any = closing(own.make()) if own is not None else _opened(environment, parameters)
+    with opened as env:
         _check_fit(spec, env)
         generator = None if deterministic else torch.Generator().manual_seed(seed)
         act = actor_of(spec, row, env, generator)
