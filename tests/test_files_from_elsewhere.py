@@ -31,7 +31,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import read_spec
 from hindsight.training.files import load, save, write_curves
 from hindsight.training.policies import initial_row, n_parameters
-from hindsight.training.policy_files import read_policy, runs_in
+from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell
 from tests.analysis.test_cells import rewrite
 
@@ -118,7 +118,8 @@ def test_the_policy_of_a_diverged_run(tmp_path):
     rows = torch.stack([initial_row(spec), initial_row(spec)])
     rows[1, 3] = torch.nan
     save(path, {"spec": spec.model_dump_json(), "seeds": [0, 1], "rows": rows})
-    assert runs_in(path) == [0, 1] and len(read_policy(path, 0)[1]) == n_parameters(spec)
+    assert PolicyFile.read(path).seeds == [0, 1]
+    assert len(read_policy(path, 0)[1]) == n_parameters(spec)
     with pytest.raises(FileError, match="run 1 diverged in training"):
         read_policy(path, 1)
 

@@ -417,12 +417,12 @@ def evaluate(
     from hindsight.specs.config import overrides_of
     from hindsight.training.cell import prepare_process
     from hindsight.training.evaluate import evaluate_policy
-    from hindsight.training.policy_files import runs_in
+    from hindsight.training.policy_files import PolicyFile
 
     prepare_process("cpu")
     parameters, found = overrides_of(keys or [], ""), []
     file = policy.absolute()
-    for each in runs_in(policy) if run is None else [run]:
+    for each in PolicyFile.read(policy).seeds if run is None else [run]:
         result = evaluate_policy(
             policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
         )

@@ -3,17 +3,20 @@
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.compiled import compiled, function_type
+from hindsight.io.compiled import compiled
 
 #: A contiguous float32 array [...].
 Numbers = NDArray[np.float32]
+#: Its type for Numba, if it has one axis.
+VECTOR = types.float32[::1]
 
 #: How a goal moves: `(d, drawn, described, velocity)` writes the velocity [n], given the line of
 #: sight d [n] and the random numbers drawn for the step.
-GOAL_POLICY = function_type("void", "float32[:]", "float32[:]", "boolean", "float32[:]")
+GOAL_POLICY = types.FunctionType(types.void(VECTOR, VECTOR, types.boolean, VECTOR))
 
 #: One step of one environment: `(goal_policy, parameters, state, elapsed, action, drawn, after)`.
 #:
@@ -21,10 +24,9 @@ GOAL_POLICY = function_type("void", "float32[:]", "float32[:]", "boolean", "floa
 #: action achieved, and returns a combination of the flags below.  `parameters` describe the task,
 #: `elapsed` is the number of previous steps of the episode, `action` contains the numbers of the
 #: action or one choice, and `drawn` contains the random numbers of the step.
-STEP = function_type(
-    "int64", GOAL_POLICY, "float64[:]", "float32[:]", "int64", "float32[:]", "float32[:]",
-    "float32[:]",
-)  # fmt: skip
+STEP = types.FunctionType(
+    types.int64(GOAL_POLICY, types.float64[::1], VECTOR, types.int64, VECTOR, VECTOR, VECTOR)
+)
 TERMINATED, TRUNCATED, SUCCESS = 1, 2, 4
 
 

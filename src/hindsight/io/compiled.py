@@ -30,6 +30,7 @@ from hindsight.io.interruption import awaited
 CONFIG: Any = numba.config
 #: Whether functions are compiled.
 ENABLED: bool = not CONFIG.DISABLE_JIT
+COMPILING = "compiling the training loop for this processor, once: up to a minute"
 #: Without `nnan` and `ninf`: NaN and infinity reveal a divergence.
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
@@ -44,22 +45,6 @@ def compiled(function: Callable[..., Any]) -> Any:
     different machine code, and their results would differ in the last bits.
     """
     return numba.njit(forceinline=True, **OPTIONS)(function) if ENABLED else function
-
-
-def function_type(returns: str, *arguments: Any) -> Any:
-    """The type of a first-class function; arguments are Numba types or their names."""
-    if not ENABLED:
-        return None
-    return numba.types.FunctionType(_type(returns)(*map(_type, arguments)))
-
-
-def _type(name: Any) -> Any:
-    """Numba's type by name: `float32`, or `float32[:, :]` for a contiguous array with two axes."""
-    if not isinstance(name, str):
-        return name
-    scalar, _, axes = name.partition("[")
-    number = getattr(numba.types, scalar)
-    return numba.types.Array(number, axes.count(",") + 1, "C") if axes else number
 
 
 class entry_point:
@@ -116,7 +101,7 @@ class FirstClass:
 
 
 def first_class(kind: Any) -> Callable[[Callable[..., Any]], FirstClass]:
-    """Compile a function of this `function_type` when it is first passed to an entry point."""
+    """Compile a function of this Numba type when it is first passed to an entry point."""
     return lambda function: FirstClass(function, kind)
 
 
@@ -173,14 +158,12 @@ class Locator:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source: str) -> "Locator":
-        """Make the locator of a function; its file, `source`, is ignored."""
         return cls(function)
 
     def ensure_cache_path(self) -> None:
-        """Do nothing: `folder` has made it."""
+        pass  # `folder` has made it
 
     def get_cache_path(self) -> str:
-        """The cache folder."""
         return str(folder())
 
     def get_source_stamp(self) -> str:
@@ -197,13 +180,17 @@ _one_at_a_time = threading.RLock()
 
 def _made(function: Callable[..., Any], make: Callable[[bool], Any]) -> Any:
     """What `make` compiles; without the cache if that is full, damaged or cannot be locked."""
-    with _timed():
-        try:
-            with _kept(function) as is_kept:
-                return make(is_kept)
-        except (OSError, EOFError, UnpicklingError) as error:
-            _say_without(f"{type(error).__name__}: {error}")
-            return make(False)
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        with _kept(function) as is_kept:
+            return make(is_kept)
+    except (OSError, EOFError, UnpicklingError) as error:
+        why = f"{type(error).__name__}: {error}"
+        _say(f"{folder()}: cannot be used ({why}); compiling without it")
+        return make(False)
+    finally:
+        _compiling[0] += time.perf_counter() - wall
+        _compiling[1] += time.process_time() - cpu
 
 
 _compiling = [0.0, 0.0]
@@ -212,16 +199,6 @@ _compiling = [0.0, 0.0]
 def seconds_compiling() -> tuple[float, float]:
     """Wall and CPU seconds that this process has spent compiling, or waiting for the lock."""
     return _compiling[0], _compiling[1]
-
-
-@contextmanager
-def _timed() -> Iterator[None]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    try:
-        yield
-    finally:
-        _compiling[0] += time.perf_counter() - wall
-        _compiling[1] += time.process_time() - cpu
 
 
 @contextmanager
@@ -234,7 +211,7 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
     trains = function.__module__.startswith("hindsight.algorithms")
     if path is None:
         if trains:
-            _say_once()
+            _say(COMPILING)
         yield False
         return
     before = CONFIG.CACHE_LOCATOR_CLASSES
@@ -242,7 +219,7 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
     with awaited("the compiler"), FileLock(path / "lock", fallback_to_soft=False):
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
         if trains and not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name
-            _say_once()
+            _say(COMPILING)
         CONFIG.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
         try:
             yield True
@@ -251,14 +228,6 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
 
 
 @cache
-def _say_without(why: str) -> None:
-    print(f"{folder()}: cannot be used ({why}); compiling without it", file=sys.stderr, flush=True)
-
-
-@cache
-def _say_once() -> None:
-    print(
-        "compiling the training loop for this processor, once: up to a minute",
-        file=sys.stderr,
-        flush=True,
-    )
+def _say(line: str) -> None:
+    """Print a line to standard error, once."""
+    print(line, file=sys.stderr, flush=True)

@@ -27,12 +27,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
-        self.number = number
-
-    @property
-    def status(self) -> int:
-        """Exit status by shell convention."""
-        return 128 + self.number
+        self.status = 128 + number  # of the shell's convention
 
 
 @dataclass
@@ -40,7 +35,6 @@ class Notice:
     """The signal that requested a stop, if any."""
 
     signal: int | None = None
-    at: float = 0.0  # monotonic time
 
 
 #: Third-party code that is running, outermost first, and when it started.
@@ -64,14 +58,15 @@ def noticed(signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[Notice]:
     Ignored signals (nohup) stay ignored.  Outside the main thread, where Python allows no handlers,
     nothing is recorded.  After a signal, `awaited` code that hangs is stopped by Interrupted.
     """
-    notice = Notice()
+    notice, at = Notice(), 0.0
 
     def note(number: int, frame: FrameType | None) -> None:
+        nonlocal at
         if notice.signal is None:
-            notice.signal, notice.at = number, time.monotonic()
+            notice.signal, at = number, time.monotonic()
             before[signal.SIGALRM] = signal.signal(signal.SIGALRM, look)
             signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
-        elif time.monotonic() - notice.at > ECHO_SECONDS:
+        elif time.monotonic() - at > ECHO_SECONDS:
             raise KeyboardInterrupt
 
     def look(number: int, frame: FrameType | None) -> None:

@@ -22,17 +22,29 @@ WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
-def held(path: Path, what: str, wait: bool = False) -> Iterator[bool]:
-    """Hold the lock `path` of `what`; yields whether it had to wait for another process.
+def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
+    """Hold the lock `path` of `what`; announces it if it waits for another process.
 
     Raises FileError if another process holds it and `wait` is false, or the file cannot be created.
     On a file system without locks, warns and continues.
     """
     # No soft lock, whose file would outlive a killed holder.
     lock = FileLock(path, mode=0o644, fallback_to_soft=False, on_acquired=_sign)
-    waited = _take(lock, path, what, wait)
     try:
-        yield waited
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(blocking=False)
+    except Timeout:
+        busy = f"{what}: another process is at work there (process {_holder(path)})"
+        if not wait:
+            raise FileError(busy) from None
+        _tell(f"{busy}; waiting for it")
+        lock.acquire()
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise FileError(f"{path}: cannot be written: {reason(error)}") from error
+        _tell(f"{what}: this file system has no locks, so never start it twice at once")
+    try:
+        yield
     finally:
         # Unlink before releasing: the next process then creates a new file.
         with suppress(OSError):
@@ -46,30 +58,6 @@ def _sign(handle: int) -> None:
     with suppress(OSError):  # on a full disk, only the name is lost
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()} on {socket.gethostname()}".encode())
-
-
-def _take(lock: FileLock, path: Path, what: str, wait: bool) -> bool:
-    """Acquire the lock; returns whether it had to wait."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_symlink():
-            path.unlink()  # its target is left alone
-            _tell(f"{path}: was a symbolic link and has been removed")
-        try:
-            lock.acquire(blocking=False)
-            return False
-        except Timeout:
-            busy = f"{what}: another process is at work there (process {_holder(path)})"
-            if not wait:
-                raise FileError(busy) from None
-            _tell(f"{busy}; waiting for it")
-            lock.acquire()
-            return True
-    except OSError as error:
-        if error.errno in WITHOUT_LOCKS:
-            _tell(f"{what}: this file system has no locks, so never start it twice at once")
-            return False
-        raise FileError(f"{path}: cannot be written: {reason(error)}") from error
 
 
 def _holder(path: Path) -> str:

@@ -1,8 +1,9 @@
 """The state of the repository, for the manifest."""
 
-import hashlib
 import subprocess
 from pathlib import Path
+
+from hindsight.io.checksums import file_sha256
 
 LOCK = Path("requirements.lock")
 
@@ -16,7 +17,7 @@ def commit() -> str:
 
 def lock_sum() -> str:
     """SHA-256 of the lock file; "" without one."""
-    return hashlib.sha256(LOCK.read_bytes()).hexdigest() if LOCK.exists() else ""
+    return file_sha256(LOCK) if LOCK.exists() else ""
 
 
 def _git(*words: str) -> str:

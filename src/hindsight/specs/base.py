@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hindsight.specs.errors import UNKNOWN_KEY, guess
+from hindsight.specs.errors import UNKNOWN_KEY, guess, validated
 
 if TYPE_CHECKING:
     import gymnasium
@@ -138,8 +138,8 @@ class EnvironmentSpec(Spec):
         return self.id.removesuffix("-v0")
 
     def with_parameters(self, given: dict[str, Any]) -> Self:
-        """Copy with other parameters; raises pydantic's ValidationError for invalid ones."""
-        return type(self).model_validate({**self.model_dump(), **given})
+        """Copy with other parameters; raises SpecError for invalid ones."""
+        return validated(type(self), {**self.model_dump(), **given})
 
     def make(self, **options: Any) -> "gymnasium.Env[Any, Any]":
         """Make a single gymnasium environment; `options` are passed on, such as render_mode."""

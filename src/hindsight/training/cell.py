@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,6 @@ from hindsight.io.interruption import Interrupted, Notice, noticed
 from hindsight.io.locks import held
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
@@ -44,8 +43,7 @@ class Execution:
 
 
 SLOWLY = (
-    "Numba is disabled by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, up to twenty times "
-    "slower"
+    "Numba is disabled by NUMBA_DISABLE_JIT: PPO and SAC train in PyTorch, up to 20 times slower"
 )
 #: Called with a cell's runs, the phase ("train" or "evaluation") and the recorded columns [run].
 Callback = Callable[[Runs, str, dict[str, Tensor]], None]
@@ -83,22 +81,16 @@ def prepare_process(device: str, threads: int = 1) -> None:
         mallopt(m_top_pad, 1 << 26)
 
 
+@dataclass
 class CellTraining:
     """The training of one cell, whose runs train together until each has ended."""
 
-    def __init__(
-        self,
-        spec: CellSpec,
-        root: Path,
-        execution: Execution,
-        tell: Tell,
-        callbacks: Sequence[Callback],
-        notice: Notice,
-    ) -> None:
-        self.execution, self.tell, self.callbacks = execution, tell, callbacks
-        self.record = Record(spec, root, execution.device)
-        self._saved = time.monotonic()
-        self._notice = notice
+    record: Record
+    execution: Execution
+    tell: Tell
+    callbacks: Sequence[Callback]
+    notice: Notice
+    saved: float = field(default_factory=time.monotonic)  # when the last checkpoint was written
 
     def train(self) -> None:
         """Train the missing runs and write the files; raises FileError, Interrupted.
@@ -109,18 +101,15 @@ class CellTraining:
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
-            if finished(record.root, record.spec) is not None:
-                if not how.keep_finished:
-                    record.forget()
-                return
-            runs = record.begin(how.workers, how.reuses)
-            while record.missing:
-                runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
-                self._train(runs)
-                runs = None
-            if how.keep_finished:
-                record.save(None)
-            record.write()
+            if finished(record.root, record.spec) is None:
+                runs = record.begin(how.reuses)
+                while record.missing:
+                    runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
+                    self._train(runs)
+                    runs = None
+                if how.keep_finished:
+                    record.save(None)
+                record.write()
             if not how.keep_finished:
                 record.forget()
 
@@ -185,9 +174,9 @@ class CellTraining:
 
     def _checkpoint(self, runs: Runs) -> None:
         """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
-        record, now, number = self.record, time.monotonic(), self._notice.signal
-        if number is not None or now - self._saved >= self.execution.checkpoint_seconds:
-            self._saved = now
+        record, now, number = self.record, time.monotonic(), self.notice.signal
+        if number is not None or now - self.saved >= self.execution.checkpoint_seconds:
+            self.saved = now
             record.save(runs.state_dict())
         if number is None:
             return
@@ -208,22 +197,18 @@ def train_cell(
 ) -> Path:
     """Train a cell, or what is left of it; returns the path of its curves.
 
-    Args:
-        spec: the cell.
-        root: folder of the results.
-        execution: how to train; None: the defaults of `Execution`.
-        tell: called with the progress after every iteration.
-        callbacks: called with everything that is recorded.
+    `tell` is called with the progress after every iteration, `callbacks` with all that is recorded.
 
     Raises:
-        FileError: results cannot be written.
+        FileError: results cannot be written below `root`.
         Interrupted: a signal asked to stop.
     """
-    execution = execution or Execution()
-    must_be_usable(execution.device)
-    prepare_process(execution.device, execution.threads)
-    if not ENABLED and execution.device == "cpu":
+    how = execution or Execution()
+    must_be_usable(how.device)
+    prepare_process(how.device, how.threads)
+    if not ENABLED and how.device == "cpu":
         print(SLOWLY, file=sys.stderr)
+    record = Record(spec, root, how.device, how.workers)
     with noticed() as notice:
-        CellTraining(spec, root, execution, tell, callbacks, notice).train()
-    return root / "cells" / f"{file_name(spec)}.parquet"
+        CellTraining(record, how, tell, callbacks, notice).train()
+    return record.path("cells", ".parquet")

@@ -26,7 +26,6 @@ class Clock:
         self.start()
 
     def start(self) -> None:
-        """Start measuring."""
         self._marks = self._now()
 
     def _now(self) -> tuple[float, float]:
@@ -44,13 +43,10 @@ class Clock:
         self._marks = now
 
     def select(self, runs: Tensor) -> None:
-        """Keep only the runs with these indices."""
         self.wall, self.cpu = self.wall[runs.cpu()], self.cpu[runs.cpu()]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything a checkpoint needs."""
         return {"wall": self.wall, "cpu": self.cpu}
 
     def load_state_dict(self, saved: dict) -> None:
-        """Restore a `state_dict`."""
         self.wall, self.cpu = saved["wall"], saved["cpu"]

@@ -1,22 +1,21 @@
 """Evaluate any policy in any gymnasium goal environment, one episode at a time."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.facts import success_in
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError, one_sentence
+from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import registered
 from hindsight.specs.spaces import action_of, row_of, size
 from hindsight.training.policies import policy_of
@@ -24,14 +23,6 @@ from hindsight.training.policy_files import read_policy
 
 #: From an observation, a dictionary of arrays, to an action.
 Actor = Callable[[Mapping[str, Any]], Any]
-
-
-class Model(Protocol):
-    """Anything with the `predict` method of a Stable-Baselines3 model."""
-
-    def predict(self, obs: Any, /, *, deterministic: bool) -> tuple[Any, Any]:
-        """Return an action and a second value, which is ignored."""
-        ...
 
 
 class Evaluation(NamedTuple):
@@ -46,7 +37,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_policy(
-    policy: Path | str | Actor | Model,
+    policy: Path | str | Actor | Any,
     environment: str | gymnasium.Env[Any, Any] | None = None,
     n_episodes: int = 100,
     deterministic: bool = True,
@@ -80,17 +71,15 @@ def evaluate_policy(
     """
     if n_episodes < 1:
         raise SpecError(f"n_episodes: {n_episodes} is not allowed; use 1 or more")
-    given = dict(parameters or {})
-    if not isinstance(policy, str | Path):
-        act = _actor(policy, deterministic)
-        if environment is None:
-            raise SpecError("environment: None is not allowed unless the policy is a file")
-        with _opened(environment, given) as env:
-            return _episodes(act, env, n_episodes, seed)
-    spec, row = read_policy(Path(policy), run, _id_of(environment), random=not deterministic)
-    return evaluate_run(
-        spec, row, n_episodes, deterministic, environment=environment, parameters=given, seed=seed
-    )
+    named: Any = {"environment": environment, "parameters": parameters}
+    if isinstance(policy, str | Path):
+        spec, row = read_policy(Path(policy), run, _id_of(environment), random=not deterministic)
+        return evaluate_run(spec, row, n_episodes, deterministic, **named, seed=seed)
+    act = _actor(policy, deterministic)
+    if environment is None:
+        raise SpecError("environment: None is not allowed unless the policy is a file")
+    with _opened(**named) as env:
+        return _episodes(act, env, n_episodes, seed)
 
 
 def evaluate_run(
@@ -104,17 +93,10 @@ def evaluate_run(
     seed: int = 0,
 ) -> Evaluation:
     """Evaluate a run with parameters `row` [parameter]; other arguments as `evaluate_policy`."""
-    given = dict(parameters or {})
     own: EnvironmentSpec | None = None
-    opened: AbstractContextManager[gymnasium.Env[Any, Any]]
     if environment is None or (spec.environment.foreign and environment == spec.environment.id):
-        try:
-            own = spec.environment.with_parameters(given)
-        except ValidationError as error:
-            raise SpecError(one_sentence(error)) from None
-        opened = closing(own.make())
-    else:
-        opened = _opened(environment, given)
+        own = spec.environment.with_parameters(dict(parameters or {}))
+    opened: Any = closing(own.make()) if own is not None else _opened(environment, parameters)
     with opened as env:
         _check_fit(spec, env)
         generator = None if deterministic else torch.Generator().manual_seed(seed)
@@ -157,12 +139,8 @@ def episode(
 ) -> tuple[float, int, float]:
     """Play one episode; returns its return, its steps, and success: 1 or 0, or NaN if unknown.
 
-    Args:
-        act: chooses the actions.
-        env: the environment.
-        seed: for its reset.
-        where: the environment's specification, to determine success if the last info does not.
-        look: called after the reset and after every step, for example to take a picture.
+    `where` determines success if the last info does not; `look` is called after the reset and after
+    every step.
     """
     obs, _ = env.reset(seed=seed)
     look()
@@ -186,13 +164,10 @@ def actor_of(
     env: gymnasium.Env[Any, Any],
     generator: torch.Generator | None = None,
 ) -> Actor:
-    """Return the policy of a run as a function from a gymnasium environment's observations.
+    """Return the policy of a run with parameters `row` [parameter] as a function of observations.
 
-    Args:
-        spec: the cell.
-        row: the run's parameters [parameter].
-        env: the environment, for its spaces: actions in [-1, 1] are scaled to its action space.
-        generator: samples actions as in training; None: deterministic actions.
+    Actions in [-1, 1] are scaled to the action space of `env`.  `generator` samples actions as in
+    training; None: deterministic actions.
     """
     spaces, space = env.observation_space, env.action_space
     assert isinstance(spaces, Dict) and isinstance(space, Box | Discrete)
@@ -216,23 +191,23 @@ def _id_of(environment: str | gymnasium.Env[Any, Any] | None) -> str | None:
 
 @contextmanager
 def _opened(
-    environment: str | gymnasium.Env[Any, Any], parameters: dict[str, Any]
+    environment: Any, parameters: Mapping[str, Any] | None
 ) -> Iterator[gymnasium.Env[Any, Any]]:
     """Make the environment of an id, and close it at the end; an instance stays open."""
-    if not isinstance(environment, str):
-        if not isinstance(environment, gymnasium.Env):
-            raise SpecError(
-                f"environment: an object of type {type(environment).__name__} is not allowed; it "
-                "must be a single gymnasium environment or an id for gymnasium.make"
-            )
+    if isinstance(environment, gymnasium.Env):
         if parameters:
             raise SpecError("parameters: only allowed if the environment is given by its id")
         yield environment
         return
+    if not isinstance(environment, str):
+        raise SpecError(
+            f"environment: an object of type {type(environment).__name__} is not allowed; it must "
+            "be a single gymnasium environment or an id for gymnasium.make"
+        )
     try:
         if ":" in environment:
             registered(environment)  # the module may be in the working directory
-        env = gymnasium.make(environment, **parameters)
+        env = gymnasium.make(environment, **(parameters or {}))
     except SpecError:
         raise
     except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
@@ -248,9 +223,8 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
         has = sum(size(spaces[part]) for part in where.keys)
     discrete = isinstance(actions, Discrete)
-    n = int(actions.n) if isinstance(actions, Discrete) else int(np.prod(actions.shape or ()))
-    wanted = (where.observation_size, where.n_choices is not None, where.n_outputs)
-    if (has, discrete, n) != wanted:
+    n = int(actions.n if isinstance(actions, Discrete) else np.prod(actions.shape or ()))
+    if (has, discrete, n) != (where.observation_size, where.n_choices is not None, where.n_outputs):
         raise SpecError(
             f"environment: {env.spec.id if env.spec else env} does not fit a policy trained in "
             f"{where.id} on observations of {where.observation_size} numbers"

@@ -5,19 +5,19 @@ cell that differs only in having two.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from torch import Tensor
 
 from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name, is_of
-from hindsight.training.files import load
+from hindsight.training.files import as_arrow, load
 
 #: The end of a run whose parameters are no longer finite.
 DIVERGED = "diverged"
@@ -36,7 +36,7 @@ class Finished:
     origin: dict[str, Any]  # the cell, and the machine and versions that trained it
 
 
-NOTHING = Finished(pa.table({"phase": pa.array([], pa.string())}), {}, [], 0.0, {})
+NOTHING = Finished(pa.table({"phase": pa.nulls(0, pa.string())}), {}, [], 0.0, {})
 
 
 def finished(root: Path, spec: CellSpec) -> Finished | None:
@@ -72,13 +72,13 @@ def reusable(root: Path, spec: CellSpec) -> Finished | None:
     return None
 
 
-def within(found: Finished, seeds: Collection[int]) -> Finished:
+def within(found: Finished, seeds: Sequence[int]) -> Finished:
     """Select the runs with these seeds."""
     if not (runs := [run for run in found.runs if run["seed"] in seeds]):
         return NOTHING
-    column = found.table["seed"]
+    rows = np.isin(found.table["seed"].to_pylist(), seeds).nonzero()[0]
     return Finished(
-        found.table.filter(pc.is_in(column, pa.array(seeds, column.type))),
+        found.table.take(as_arrow(rows)),
         {seed: row for seed, row in found.policies.items() if seed in seeds},
         runs,
         found.seconds * len(runs) / len(found.runs),

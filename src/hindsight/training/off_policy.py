@@ -3,10 +3,9 @@
 `OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,15 +14,11 @@ from torch import Tensor
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
-from hindsight.replay.transitions import Batch
 from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
-from hindsight.training.policies import Policy, agent_of, initial_row
+from hindsight.training.policies import Policy, agent_of
 from hindsight.training.runs import Runs
-
-if TYPE_CHECKING:
-    from hindsight.specs.cell import CellSpec
 
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
 #: as a thousand numbers, but the numbers of a thousand steps would not fit into the cache.
@@ -36,53 +31,38 @@ Behaviour = Callable[[int, Tensor], Tensor]
 class OffPolicyRuns(Runs):
     """Runs of an off-policy algorithm."""
 
-    def __init__(
-        self,
-        spec: "CellSpec",
-        seeds: Sequence[int],
-        device: torch.device | str,
-        workers: int | None = None,
-    ) -> None:
-        super().__init__(spec, seeds, device, workers)
-        self.algorithm = cast(OffPolicySpec, spec.algorithm)
-        self.replay = cast(ReplaySpec, spec.replay)
-        self.start_from(torch.stack([initial_row(spec, seed) for seed in self.seeds]))
+    algorithm: OffPolicySpec
+
+    def begin(self, rows: Tensor) -> None:
+        self.replay = cast(ReplaySpec, self.spec.replay)
+        self.start_from(rows)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
         if self.algorithm.standardises:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
-        #: Diagnostics [run] of each update of the iteration.
-        self._diagnostics: dict[str, list[Tensor]] = {}
 
     def _buffer(self) -> ReplayBuffer:
         """Create the buffer, no larger than the number of steps to come."""
         replay, env = self.replay, self.env
-        relabelling = Relabelling(
-            replay.strategy or "future",
-            replay.k if replay.strategy is not None else 0,
-            env.task.terminates_on_success,
-            replay.fidelity,
+        strategy, k = (replay.strategy, replay.k) if replay.strategy else ("future", 0)
+        ends = env.task.terminates_on_success
+        relabelling = Relabelling(strategy, k, ends, replay.fidelity)
+        row = RowLayout.of(
+            env.observation_size, env.goal_size, env.action_size, has_rest=env.keeps_rest
         )
-        sizes_of_row = (env.observation_size, env.goal_size, env.action_size)
-        row = RowLayout.of(*sizes_of_row, has_rest=env.keeps_rest)
         size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
         sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
-        kinds: dict[str, Any] = {
-            "discrete_actions": env.n_choices is not None,
-            "device": self.device,
-        }
+        kinds: dict[str, Any] = {"discrete_actions": bool(env.n_choices), "device": self.device}
         if replay.prioritized:
             return PrioritizedReplayBuffer(*sizes, alpha=replay.alpha, **kinds)
         return ReplayBuffer(*sizes, **kinds)
 
     def start_from(self, rows: Tensor) -> None:
         rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
-        decay = self.algorithm.weight_decay
-        self.state = self.module.State(
-            agent_of(self.spec), rows.to(self.device), rate, weight_decay=decay
-        )
+        agent, decay = agent_of(self.spec), self.algorithm.weight_decay
+        self.state = self.module.State(agent, rows.to(self.device), rate, weight_decay=decay)
 
     @property
     def rows(self) -> Tensor:
@@ -90,12 +70,11 @@ class OffPolicyRuns(Runs):
         rows: Tensor = self.state.rows
         if self.standardiser is None:
             return rows
-        folded = self.module.State(
-            self.state.agent, rows, torch.zeros(len(rows), device=self.device)
-        )
+        no_rate = torch.zeros(len(rows), device=self.device)
+        folded = self.module.State(self.state.agent, rows, no_rate)
         self.standardiser.fold(folded.networks)
-        kept: Tensor = folded.rows
-        return kept
+        rows = folded.rows
+        return rows
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -103,27 +82,30 @@ class OffPolicyRuns(Runs):
         return {"agent": self.state, "buffer": self.buffer, **standardiser}
 
     def policy(self) -> Policy:
-        if self.standardiser is None:
-            return partial(self.module.act, self.state)
-        seen = self.standardiser
-        return lambda obs: self.module.act(self.state, seen(obs))
+        return lambda obs: self.module.act(self.state, self._seen(obs))
+
+    def _seen(self, obs: Tensor) -> Tensor:
+        """What the networks see of observations [run, n, obs]."""
+        return obs if self.standardiser is None else self.standardiser(obs)
 
     @torch.no_grad()
     def iterate(self) -> dict[str, Tensor]:
         self.clock.start()
+        interval = self.algorithm.log_interval
         #: Steps of each environment so far.
-        self.steps = self.iteration * self.algorithm.log_interval
+        self.steps = self.iteration * interval
         self.iteration += 1
         names = [field.name for field in fields(self.module.Diagnostics)]
-        self._diagnostics = {name: [] for name in names if name != "td_error"}
+        #: Diagnostics [run] of each update of the iteration.
+        self._diagnostics: dict[str, list[Tensor]] = {x: [] for x in names if x != "td_error"}
         if self.env.keeps_rest:
             self._diagnostics["reward_rest"] = []
-        done, updates, finished = 0, 0, self.recent.finished.clone()
+        finished = self.recent.finished.clone()
         hindsight = [self.replay.strategy is not None and step is None for step in self.switched]
-        while done < self.algorithm.log_interval:
-            steps = min(CHUNK, self.algorithm.log_interval - done)
-            updates += self._chunk(steps)
-            done += steps
+        sizes = [min(CHUNK, interval - t) for t in range(0, interval, CHUNK)]
+        # Chunks are numbered from the run's first, so that no two draw the same numbers.
+        first = (self.iteration - 1) * len(sizes)
+        updates = sum(self._chunk(first + i, steps) for i, steps in enumerate(sizes))
         columns = self.episodes()
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
@@ -143,13 +125,9 @@ class OffPolicyRuns(Runs):
             "hindsight": torch.tensor(hindsight).float(),
         }
 
-    def _chunk(self, steps: int) -> int:
+    def _chunk(self, index: int, steps: int) -> int:
         """Take some steps in each environment, with updates; returns the number of updates."""
         spec = self.algorithm
-        # Chunks are numbered from the run's first step, so that no two draw the same numbers even
-        # if the last chunk of an iteration is shorter.
-        iterations, within = divmod(self.steps, spec.log_interval)
-        index = iterations * -(-spec.log_interval // CHUNK) + within // CHUNK
         actions_at = self._behaviour(index, steps)
         due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
         n_updates = len(due) * spec.gradient_steps
@@ -248,9 +226,7 @@ class OffPolicyRuns(Runs):
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Sample the algorithm's exploratory actions."""
-        if self.standardiser is not None:
-            obs = self.standardiser(obs)
-        actions: Tensor = self.module.explore(self.state, obs, noise, self.algorithm)
+        actions: Tensor = self.module.explore(self.state, self._seen(obs), noise, self.algorithm)
         return actions
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
@@ -258,7 +234,8 @@ class OffPolicyRuns(Runs):
         beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
         index, weight = self.buffer.draw(uniform[..., 0], beta)
         batch = self.buffer.sample_at(index, uniform[..., 1:], self.env.task.reward, weight)
-        diagnostics = self._learn(batch, noise)
+        batch = replace(batch, obs=self._seen(batch.obs), next_obs=self._seen(batch.next_obs))
+        diagnostics = self.updater.update(self.state, batch, noise, self.algorithm)
         if isinstance(self.buffer, PrioritizedReplayBuffer):
             # A run whose errors are no longer finite has diverged, and ends after this iteration.
             errors = np.nan_to_num(diagnostics.td_error.cpu().numpy(), posinf=0.0, neginf=0.0)
@@ -266,8 +243,3 @@ class OffPolicyRuns(Runs):
         for name, values in self._diagnostics.items():
             if name != "reward_rest":
                 values.append(getattr(diagnostics, name))
-
-    def _learn(self, batch: Batch, noise: Tensor) -> Any:
-        if (seen := self.standardiser) is not None:
-            batch = replace(batch, obs=seen(batch.obs), next_obs=seen(batch.next_obs))
-        return self.updater.update(self.state, batch, noise, self.algorithm)

@@ -4,9 +4,8 @@
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -22,13 +21,12 @@ from hindsight.relabel.task import Task
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose
-from hindsight.training.policies import Policy, agent_of, initial_row, policy_of
+from hindsight.training.policies import Policy, agent_of, policy_of
 from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
 if TYPE_CHECKING:
     from hindsight.algorithms.ppo import ActorCritic, Samples
-    from hindsight.specs.cell import CellSpec
 
 #: What a run learns from: the rollout alone, the rollout and copies of all of it, rollout and
 #: copies with a target share of successes, or the rollout and a mixture of copies.
@@ -42,25 +40,14 @@ ADAM_EPS = 1e-8
 class OnPolicyRuns(Runs):
     """Runs of an on-policy algorithm."""
 
-    def __init__(
-        self,
-        spec: "CellSpec",
-        seeds: Sequence[int],
-        device: torch.device | str,
-        workers: int | None = None,
-    ) -> None:
-        super().__init__(spec, seeds, device, workers)
-        self.algorithm = cast(OnPolicySpec, spec.algorithm)
+    algorithm: OnPolicySpec
+
+    def begin(self, rows: Tensor) -> None:
         #: The module of `collect`; compiled code can step only this package's environments.
         self.collector = self.updater if isinstance(self.env, Environments) else self.module
-        self.agent: ActorCritic = agent_of(spec)
-        rows = [initial_row(spec, seed) for seed in self.seeds]
-        self.optimiser = Adam(
-            torch.stack(rows).to(self.device),
-            self._learning_rate(),
-            eps=ADAM_EPS,
-            weight_decay=self.algorithm.weight_decay,
-        )
+        self.agent: ActorCritic = agent_of(self.spec)
+        decay = self.algorithm.weight_decay
+        self.optimiser = Adam(rows, self._learning_rate(), eps=ADAM_EPS, weight_decay=decay)
         #: What the last iteration learned from: seeds, samples, real trajectories and copies.
         self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 
@@ -76,7 +63,6 @@ class OnPolicyRuns(Runs):
         return {"optimiser": self.optimiser}
 
     def policy(self) -> Policy:
-        """Return the policy of mean actions, or of the most likely choices."""
         return policy_of(self.spec, self.rows)
 
     def iterate(self) -> dict[str, Tensor]:
@@ -234,22 +220,18 @@ class OnPolicyRuns(Runs):
         """Draw the rollout's random numbers for `collect`, [step, run, env, ...]."""
         spec = self.algorithm
         size = (spec.n_steps, spec.n_envs, self.agent.policy.sizes[-1])
-        if self.agent.discrete:
-            noise = self.drawn(Purpose.POLICY, self.iteration, lambda g: g.gumbel(size=size))
-        else:
-            noise = self.drawn(
-                Purpose.POLICY, self.iteration, lambda g: g.standard_normal(size, np.float32)
-            )
+
+        def draw(generator: np.random.Generator) -> np.ndarray:
+            if self.agent.discrete:
+                return generator.gumbel(size=size)
+            return generator.standard_normal(size, np.float32)
+
+        noise = self.drawn(Purpose.POLICY, self.iteration, draw)
         return noise.float().movedim(0, 1).contiguous()
 
     def evaluate(self) -> dict[str, Tensor]:
         """Play the evaluation episodes; also returns entropies of the last iteration's samples."""
-        return {**super().evaluate(), **self._signals()}
-
-    def _signals(self) -> dict[str, Tensor]:
-        """Entropies of what the last iteration learned from, each [run]."""
-        columns: dict[str, Tensor] = {}
-        n_choices = self.env.n_choices
+        columns, n_choices = super().evaluate(), self.env.n_choices
         for seeds, samples, *paths in self.learned:
             here = [i for i, seed in enumerate(seeds) if seed in self.seeds]  # others have ended
             runs = [self.seeds.index(seeds[i]) for i in here]
@@ -310,14 +292,13 @@ def mechanism(
         "z_squared": mean(z_squared, real),
         "relabelled_z_squared": mean(z_squared, copies),
     }
-    nothing = torch.full_like(columns["advantage"], math.nan)
-    if log_ratio is None:
-        return {**columns, "hindsight_log_ratio_max": nothing, "hindsight_log_ratio_mean": nothing}
-    valid = samples.valid[:, samples.n_real :]
-    largest = torch.where(valid, log_ratio, -math.inf).amax(1)
-    columns["hindsight_log_ratio_max"] = torch.where(valid.any(1), largest, math.nan)
-    columns["hindsight_log_ratio_mean"] = mean(log_ratio, valid)
-    return columns
+    largest = average = torch.full_like(centre[:, 0], math.nan)
+    if log_ratio is not None:
+        valid = samples.valid[:, samples.n_real :]
+        average = mean(log_ratio, valid)
+        largest = torch.where(valid, log_ratio, -math.inf).amax(1)
+        largest = torch.where(valid.any(1), largest, math.nan)
+    return {**columns, "hindsight_log_ratio_max": largest, "hindsight_log_ratio_mean": average}
 
 
 def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
@@ -351,7 +332,6 @@ def success_counts(paths: Trajectories, terminates_on_success: bool = True) -> T
         success = success & paths.ends
     successes = success.float()
     succeeded = torch.zeros_like(successes).scatter_reduce_(-1, first, successes, "amax")
-    whole = torch.zeros_like(successes).scatter_reduce_(
-        -1, first, (paths.ends & paths.valid).float(), "amax"
-    )
+    ends = (paths.ends & paths.valid).float()
+    whole = torch.zeros_like(successes).scatter_reduce_(-1, first, ends, "amax")
     return torch.stack([(succeeded * whole).sum((1, 2)), whole.sum((1, 2))])

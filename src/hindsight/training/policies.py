@@ -3,15 +3,13 @@
 import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hindsight.specs.base import AlgorithmSpec
-
-if TYPE_CHECKING:
-    from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec
 
 #: Observations [run, env, obs] to actions [run, env, ...].
 Policy = Callable[[Tensor], Tensor]
@@ -22,7 +20,7 @@ def module_of(algorithm: AlgorithmSpec) -> Any:
     return importlib.import_module(algorithm.module)
 
 
-def agent_of(spec: "CellSpec") -> Any:
+def agent_of(spec: CellSpec) -> Any:
     """Return the layout of a run's networks in its row of parameters."""
     algorithm, where = spec.algorithm, spec.environment
     sizes = (where.observation_size, where.n_outputs, algorithm.hidden)
@@ -31,26 +29,25 @@ def agent_of(spec: "CellSpec") -> Any:
     return module_of(algorithm).Agent.of(*sizes)
 
 
-def n_parameters(spec: "CellSpec") -> int:
+def n_parameters(spec: CellSpec) -> int:
     """Return the number of parameters of a run, without creating them."""
     return sum(agent_of(spec).sizes)
 
 
-def acting_places(spec: "CellSpec") -> Tensor:
+def acting_places(spec: CellSpec) -> Tensor:
     """Return the indices of the parameters that determine deterministic actions, int64 [n]."""
     agent = agent_of(spec)
     places: Tensor = agent.acting(torch.arange(n_parameters(spec))[None])[1][0]
     return places
 
 
-def initial_row(spec: "CellSpec", seed: int = 0) -> Tensor:
+def initial_row(spec: CellSpec, seed: int = 0) -> Tensor:
     """Return a run's initial parameters, [parameter]."""
-    agent, algorithm = agent_of(spec), spec.algorithm
-    row: Tensor = agent.initial_row(seed, *algorithm.initialisation)
+    row: Tensor = agent_of(spec).initial_row(seed, *spec.algorithm.initialisation)
     return row
 
 
-def policy_of(spec: "CellSpec", rows: Tensor, generator: torch.Generator | None = None) -> Policy:
+def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = None) -> Policy:
     """Return the policy of `rows` [run, parameter].
 
     generator: samples actions as in training; None: deterministic actions, of SAC and PPO the mode.

@@ -42,8 +42,7 @@ class PolicyFile:
             )
         if not {"spec", "seeds", "rows"} <= saved.keys():
             raise FileError(f"{path}: is not a policy file")
-        seeds, rows = saved["seeds"], saved["rows"]
-        wrong = ""
+        seeds, rows, wrong = saved["seeds"], saved["rows"], ""
         if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
             wrong = "its seeds are not whole numbers"
         elif not isinstance(rows, Tensor) or rows.dtype != torch.float32:
@@ -58,8 +57,7 @@ class PolicyFile:
     def rows_of(self, spec: CellSpec) -> Tensor:
         """Return parameters [run, parameter]; those that the file lacks have initial values.
 
-        Raises:
-            FileError: the number of parameters does not match the specification.
+        Raises FileError if their number does not match the specification.
         """
         rows = self.rows
         if self.acts_only and rows.shape[1] == len(places := acting_places(spec)):
@@ -78,25 +76,15 @@ class PolicyFile:
             )
 
 
-def runs_in(path: Path) -> list[int]:
-    """Return the seeds of the runs in a policy file."""
-    return list(PolicyFile.read(path).seeds)
-
-
 def read_policy(
     path: Path, run: int | None = None, named: str | None = None, *, random: bool = False
 ) -> tuple[CellSpec, Tensor]:
     """Read the specification and the parameters [parameter] of one run of a policy file.
 
-    Args:
-        path: the policy file.
-        run: the run's seed; None: the file's first run.
-        named: the environment that the user has named; an unknown one is imported only if the user
-            names it (`specs.from_file`).
-        random: whether actions will be sampled, which published policies do not allow.
+    `run` is a seed, by default the first; `named` the environment that the user has named, see
+    `specs.from_file`; `random` whether actions will be sampled, which published policies forbid.
 
-    Raises:
-        FileError: the file lacks the run, the run diverged, or its actions cannot be sampled.
+    Raises FileError if the file lacks the run, the run diverged, or actions cannot be sampled.
     """
     file = PolicyFile.read(path)
     run = next(iter(file.seeds), None) if run is None else run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self, TextIO, TypeVar
+from typing import Any, Self, TextIO
 
 from hindsight.io.files import write_whole
 
@@ -54,14 +54,13 @@ def shown(value: float, form: str) -> str:
 Tell = Callable[[Progress], None]
 #: What a display shows: the amount done, the total, and a line of text.
 Shown = tuple[float, float, str]
-T = TypeVar("T")
 
 
-def every(interval: float, tell: Callable[[T], None]) -> Callable[[T], None]:
+def every(interval: float, tell: Callable[[Any], None]) -> Callable[[Any], None]:
     """Limit a function to one call per `interval` seconds; further calls do nothing."""
     last = -float("inf")
 
-    def seldom(what: T) -> None:
+    def seldom(what: Any) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= interval:

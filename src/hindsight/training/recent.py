@@ -47,24 +47,21 @@ class RecentEpisodes:
 
         `latest` [run] limits the mean to each run's latest episodes; None: all that are kept.
         """
-        nan = (float("nan"),) * 3
         counts = [WINDOW] * len(self.episodes) if latest is None else latest.tolist()
         kept = [list(e)[-n:] if n else [] for e, n in zip(self.episodes, counts, strict=True)]
-        return torch.stack([torch.tensor(e or [nan]).double().mean(0) for e in kept], dim=1)
+        found = [torch.tensor(e or [[torch.nan] * 3]).double().mean(0) for e in kept]
+        return torch.stack(found, dim=1)
 
     def select(self, runs: torch.Tensor) -> None:
-        """Keep only the runs with these indices."""
         self.episodes = [self.episodes[i] for i in runs.tolist()]
         for name in OF_RUNS:
             setattr(self, name, getattr(self, name)[runs.cpu()])
 
     def state_dict(self) -> dict[str, object]:
-        """Everything a checkpoint needs."""
         episodes = [list(e) for e in self.episodes]
         return {"episodes": episodes, **{name: getattr(self, name) for name in OF_RUNS}}
 
     def load_state_dict(self, saved: dict) -> None:
-        """Restore a `state_dict`."""
         self.episodes = [deque(e, maxlen=WINDOW) for e in saved["episodes"]]
         for name in OF_RUNS:
             setattr(self, name, saved[name])

@@ -5,9 +5,9 @@ parameters), `checkpoints/<name>-<code>.pt` (while it trains).
 """
 
 import glob
-import math
 import os
 import platform
+import re
 import sys
 from collections import defaultdict
 from contextlib import suppress
@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.training.files import load, save, write_curves
+from hindsight.training.files import as_arrow, load, save, write_curves
 from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
 from hindsight.training.runs import Runs, runs_of
 
@@ -33,14 +34,16 @@ PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
 ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
 #: Attributes of `Record` that a checkpoint keeps besides curves and runs.
 KEPT = ("ended", "policies", "seconds", "evaluation_seconds", "steps_done", "runs_per_axis")
+#: What reading a checkpoint with other keys or tensors raises.
+MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 
 class Record:
     """Everything recorded of one cell, from its first iteration to its result files."""
 
-    def __init__(self, spec: CellSpec, root: Path, device: str) -> None:
-        self.spec, self.root, self.device = spec, root, device
+    def __init__(self, spec: CellSpec, root: Path, device: str, workers: int | None = None) -> None:
+        self.spec, self.root, self.device, self.workers = spec, root, device, workers
         #: Fixed at the start: the code that this process has imported, even if files change later.
         self.code = code_of(spec)
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -57,10 +60,9 @@ class Record:
         self.reused = NOTHING
 
     def path(self, kind: str, suffix: str) -> Path:
-        """Return the path of one of the cell's files."""
         return self.root / kind / f"{self.spec.name}-{self.code}{suffix}"
 
-    def begin(self, workers: int | None, reuses: bool = True) -> Runs | None:
+    def begin(self, reuses: bool = True) -> Runs | None:
         """Load existing results; returns the runs to continue from a checkpoint, if there is one.
 
         `reuses`: also take runs from a cell that differs only in its number of seeds.
@@ -68,12 +70,12 @@ class Record:
         self._sweep()
         if reuses:
             self.reused = reusable(self.root, self.spec) or NOTHING
-        return self._resume(workers)
+        return self._resume()
 
     @property
     def missing(self) -> list[int]:
         """Seeds of the runs that have not ended."""
-        taken = {run["seed"] for run in self._all_ended()}
+        taken = {run["seed"] for run in self._all_ended}
         return [seed for seed in self.spec.run_seeds if seed not in taken]
 
     @property
@@ -82,7 +84,6 @@ class Record:
         return self.spec.steps * (self.spec.seeds - len(self.reused.runs))
 
     def add(self, phase: str, rows: dict[str, np.ndarray]) -> None:
-        """Append one row per run to the curves."""
         for name, value in rows.items():
             self.columns[f"{phase}/{name}"].append(value)
 
@@ -112,7 +113,10 @@ class Record:
             {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
         )
         write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
-        self._tell_diverged()
+        if steps := sorted(diverged_runs(self._all_ended).items()):
+            which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in steps)
+            why = "their parameters are no longer finite, and they count as not having learned"
+            print(f"{self.spec.name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
 
     def save(self, runs: dict[str, Any] | None) -> None:
         """Write a checkpoint; `runs` is the state of the runs still training, if there are any."""
@@ -123,23 +127,16 @@ class Record:
             name: [torch.from_numpy(x) for x in parts] for name, parts in self.columns.items()
         }
         state = {"runs": runs, "curves": curves, "made_on": self._made_on()}
-        state |= {"identity": self._identity(), **{name: getattr(self, name) for name in KEPT}}
+        state |= {"identity": self._identity, **{name: getattr(self, name) for name in KEPT}}
         save(self.path("checkpoints", ".pt"), state)
 
     def forget(self) -> None:
-        """Remove the checkpoint."""
         self.path("checkpoints", ".pt").unlink(missing_ok=True)
 
-    def _tell_diverged(self) -> None:
-        """Report diverged runs on standard error."""
-        if steps := sorted(diverged_runs(self._all_ended()).items()):
-            which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in steps)
-            why = "their parameters are no longer finite, and they count as not having learned"
-            print(f"{self.spec.name}: {len(steps)} runs diverged ({which}): {why}", file=sys.stderr)
-
+    @property
     def _all_ended(self) -> list[dict[str, Any]]:
-        """Return how each run ended, reused runs first."""
-        return [*self.reused.runs, *self.ended]
+        """How each run ended, reused runs first."""
+        return self.reused.runs + self.ended
 
     def _table(self) -> pa.Table:
         """Return the curves, sorted by phase, seed and step; NaN where a phase lacks a column."""
@@ -151,14 +148,20 @@ class Record:
                 if name.startswith(f"{phase}/")
             }
             rows = len(next(iter(columns.values()), ()))
-            phases.append(pa.table({"phase": [phase] * rows, **columns}))
+            ends = len(phase) * np.arange(rows + 1, dtype=np.int32)
+            texts = [None, pa.py_buffer(ends), pa.py_buffer((phase * rows).encode())]
+            words = pa.Array.from_buffers(pa.string(), rows, texts)
+            phases.append(pa.table({"phase": words, **{x: as_arrow(columns[x]) for x in columns}}))
         table = pa.concat_tables([*phases, self.reused.table], promote_options="permissive")
         table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
-        curves = {"phase": table["phase"]}
+        curves, nothing = (
+            {"phase": table["phase"]},
+            as_arrow(np.full(len(table), np.float32("nan"))),
+        )
         for name in table.column_names[1:]:
             integer = INTEGERS.get(name)
             column = table[name].cast(integer or "float32")
-            curves[name] = column if integer else column.fill_null(math.nan)
+            curves[name] = column if integer else pc.coalesce(column, nothing)
         return pa.table(curves)
 
     @cached_property
@@ -173,7 +176,7 @@ class Record:
         return {"machine": machine(torch.device(self.device)), "versions": versions}
 
     def _made_on(self) -> list[dict[str, Any]]:
-        """List the machines and versions that have trained the cell, this process's last."""
+        """The machines and versions that have trained the cell, this process's last."""
         return [*(other for other in self.earlier if other != self._here), self._here]
 
     def _metadata(self) -> dict[str, Any]:
@@ -187,17 +190,16 @@ class Record:
             "device": device.type,
             "precision": "float32",
             "clock": "cpu" if device.type == "cpu" else "wall",
-            "share_of_time": "what runs do together is shared among them alike; the updates of "
-            "runs with and without hindsight count apart",
-            "runs_per_axis": self.runs_per_axis or len(self._all_ended()),
+            "runs_per_axis": self.runs_per_axis or len(self._all_ended),
             "seconds": self.seconds + self.reused.seconds,
             "evaluation_seconds": self.evaluation_seconds,
             **({"reused": self.reused.origin} if self.reused.origin else {}),
-            "runs": sorted(self._all_ended(), key=lambda run: run["seed"]),
+            "runs": sorted(self._all_ended, key=lambda run: run["seed"]),
         }
 
     # -- surviving interruption -----------------------------------------------------------------
 
+    @property
     def _identity(self) -> dict[str, str]:
         """What must match for a checkpoint to be continued."""
         return {"spec_hash": self.spec.hash, "code": self.code}
@@ -210,33 +212,30 @@ class Record:
                 with suppress(OSError):
                     rest.unlink()
 
-    def _resume(self, workers: int | None) -> Runs | None:
+    def _resume(self) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
         path = self.path("checkpoints", ".pt")
         if not path.exists():
             return None
         try:
             saved = load(path)
-            if "identity" in saved and saved["identity"] != self._identity():
+            if saved["identity"] != self._identity:
                 path.unlink()
                 why = "made by other code or from another specification"
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
                 return None
-            runs = self._continue(saved, workers)
-        except (
-            DamagedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError,
-        ) as error:  # fmt: skip
+            runs = self._continue(saved)
+        except (DamagedError, *MISFITS) as error:
             set_aside(path)
-            told = f"{path}: does not fit its cell ({reason(error)})"
-            if isinstance(error, DamagedError):
-                told = str(error)
+            damaged = isinstance(error, DamagedError)
+            told = error if damaged else f"{path}: does not fit its cell ({reason(error)})"
             print(f"{told}; set aside, training starts from scratch", file=sys.stderr)
             return None
         at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
         print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
         return runs
 
-    def _continue(self, saved: dict[str, Any], workers: int | None) -> Runs | None:
+    def _continue(self, saved: dict[str, Any]) -> Runs | None:
         """Restore a checkpoint completely, or raise and change nothing; returns its runs."""
         state, runs = saved["runs"], None
         taken = [run["seed"] for run in saved["ended"]]
@@ -244,49 +243,35 @@ class Record:
         others = {*self.spec.run_seeds} - {*taken} - {*(state["seeds"] if state else ())}
         reused = within(self.reused, sorted(others))
         if state is not None:
-            seeds = list(state["seeds"])
-            if not set(seeds) <= {*self.spec.run_seeds} - {*taken} or len({*seeds}) != len(seeds):
-                raise ValueError(f"its runs are {seeds}")
-            runs = runs_of(self.spec, seeds, self.device, workers)
+            runs = runs_of(self.spec, state["seeds"], self.device, self.workers)
             # A replay buffer's state is as long as has been written, and it is checked on loading.
-            must_fit(runs.state_dict(), {**state, "buffer": None}, "runs")
+            own = {**runs.state_dict(), "buffer": None}
+            if shapes(own) != shapes({**state, "buffer": None}):
+                raise ValueError("its tensors have other shapes")
             runs.load_state_dict(state)
         columns = {
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
         kept = {name: saved[name] for name in KEPT}
         kept |= {"earlier": list(saved["made_on"]), "reused": reused}
-        self.columns.update(columns)
-        vars(self).update(kept)
+        vars(self).update(kept, columns=defaultdict(list, columns))
         return runs
 
 
-def must_fit(own: Any, saved: Any, where: str) -> None:
-    """Raise ValueError if a saved tensor has another shape or type than its counterpart here.
-
-    A saved None is skipped.
-    """
-    if saved is None:
-        return
-    if isinstance(own, dict) and not isinstance(saved, dict):
-        raise ValueError(f"{where} is not a dictionary")
-    if isinstance(own, dict):
-        for name in own:
-            if isinstance(own[name], dict | Tensor):
-                must_fit(own[name], saved[name], f"{where}.{name}")
-            elif isinstance(own[name], list) and len(saved[name]) != len(own[name]):
-                raise ValueError(f"{where}.{name} has {len(saved[name])} runs")
-    elif saved.shape != own.shape or saved.dtype != own.dtype:
-        raise ValueError(f"{where} has shape {tuple(saved.shape)}, not {tuple(own.shape)}")
+def shapes(state: Any) -> Any:
+    """Replace tensors of a nested state by their shapes and types, and lists by their length."""
+    if isinstance(state, dict):
+        return {name: shapes(value) for name, value in state.items()}
+    if isinstance(state, Tensor):
+        return state.shape, state.dtype
+    return len(state) if isinstance(state, list) else None
 
 
 def machine(device: torch.device) -> dict[str, Any]:
     """Describe this machine for the metadata of results."""
-    name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [x for x in info.read_text().splitlines() if x.startswith("model name")]
-        name = models[0].split(":", 1)[1].strip() if models else name
+    model = re.search(r"^model name\s*:(.*)", info.read_text(), re.M) if info.exists() else None
+    name = model[1].strip() if model else platform.processor() or platform.machine()
     found = {"system": platform.system(), "processor": name, "cores": os.cpu_count()}
     if device.type == "cuda":
         found["gpu"] = torch.cuda.get_device_name(device)

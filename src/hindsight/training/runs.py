@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +15,11 @@ from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.io.compiled import ENABLED
 from hindsight.specs.base import Fidelity
+from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
-from hindsight.training.policies import Policy, module_of
+from hindsight.training.policies import Policy, initial_row, module_of
 from hindsight.training.recent import WINDOW, RecentEpisodes
-
-if TYPE_CHECKING:
-    from hindsight.specs.cell import CellSpec
 
 #: Statistics of episodes, each [run].
 EPISODES = ("return_mean", "success_rate", "episode_length")
@@ -35,23 +33,21 @@ class Runs(ABC):
     A subclass implements a training loop: `iterate` is one iteration, `policy` acts in evaluations.
     """
 
+    algorithm: Any  # the specification of the algorithm
+
     def __init__(
         self,
-        spec: "CellSpec",
+        spec: CellSpec,
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
     ) -> None:
-        """Create untrained runs.
+        """Create untrained runs with these seeds [run].
 
-        Args:
-            spec: the cell.
-            seeds: [run], one for each run.
-            device: where networks and rollouts are.
-            workers: processes that step gymnasium environments; None: one per core.
+        workers: processes that step gymnasium environments; None: one per core.
         """
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
-        self.iteration = 0
+        self.algorithm, self.iteration = spec.algorithm, 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         #: Environment steps of one run in one iteration.
         self.rollout_steps = spec.algorithm.iteration_steps * n_envs
@@ -78,6 +74,12 @@ class Runs(ABC):
         self.perfect: list[int | None] = [None] * runs
         #: [run] step after which a run switched hindsight off, or to MEHER; None: not yet.
         self.switched: list[int | None] = [None] * runs
+        rows = torch.stack([initial_row(spec, seed) for seed in self.seeds])
+        self.begin(rows.to(self.device))
+
+    @abstractmethod
+    def begin(self, rows: Tensor) -> None:
+        """Create optimisers and buffers for these initial parameters [run, parameter]."""
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
@@ -85,7 +87,7 @@ class Runs(ABC):
 
     @abstractmethod
     def policy(self) -> Policy:
-        """Return the runs' current deterministic policy."""
+        """The runs' current deterministic policy."""
 
     @property
     @abstractmethod
@@ -140,18 +142,13 @@ class Runs(ABC):
         run ends early.
         """
         # A return of 1 without success is a coincidence, of rewards other than the papers'.
-        both = zip(return_mean.tolist(), success_rate.tolist(), strict=True)
-        self._note_first(self.perfect, [mean == success == 1.0 for mean, success in both])
-        passed = self._pass_end_test()
-
-        def why(run: int) -> str | None:
-            if not self.within_budget:
-                return "budget"
-            if self.env_steps > (self.spec.early_end or math.inf) * (self.perfect[run] or math.inf):
-                return "early"
-            return "test" if passed[run] else None
-
-        return [why(run) for run in range(len(self.seeds))]
+        perfect = (return_mean == 1) & (success_rate == 1)
+        self._note_first(self.perfect, perfect.tolist())
+        why: list[str | None] = ["test" if passed else None for passed in self._pass_end_test()]
+        for run, step in enumerate(self.perfect):
+            if step and self.env_steps > (self.spec.early_end or math.inf) * step:
+                why[run] = "early"
+        return why if self.within_budget else ["budget"] * len(why)
 
     def _note_first(self, steps: list[int | None], now: Sequence[bool]) -> None:
         """Record in `steps` [run] the current step for runs where something happens first."""
@@ -168,7 +165,7 @@ class Runs(ABC):
         return (returns.mean(1) >= 1).tolist()
 
     def episodes(self) -> dict[str, Tensor]:
-        """Return statistics of the last hundred episodes, each [run]."""
+        """Statistics of the last hundred episodes, each [run]."""
         return self._columns(self.recent.means())
 
     def _columns(self, means: Tensor) -> dict[str, Tensor]:
@@ -198,7 +195,6 @@ class Runs(ABC):
         return {"env": self.env, "recent": self.recent, "clock": self.clock, **self.parts}
 
     def select(self, runs: Tensor) -> None:
-        """Keep only the runs with these indices."""
         for name in OF_RUNS:
             values = getattr(self, name)
             setattr(self, name, [values[i] for i in runs.tolist()])
@@ -238,9 +234,8 @@ def play(
 ) -> Tensor:
     """Play `rounds` episodes in each environment, from episode number `first` on.
 
-    look: called with every step.
-
-    Returns the sums of return, success and steps over these episodes, [3, run, env].
+    Returns the sums of return, success and steps over these episodes, [3, run, env].  `look` is
+    called with every step.
     """
     longest, g, shape = env.spec.step_limit, env.goal_size, env.elapsed.shape
     env.rewind(first)
@@ -264,9 +259,7 @@ def play(
     return sums
 
 
-def runs_of(
-    spec: "CellSpec", seeds: Sequence[int], device: str, workers: int | None = None
-) -> Runs:
-    """Create runs of a cell with these seeds, in the loop of its algorithm; see `Runs`."""
+def runs_of(spec: CellSpec, seeds: Sequence[int], device: str, workers: int | None = None) -> Runs:
+    """Create untrained runs of a cell, in the loop of its algorithm; see `Runs`."""
     runs: Runs = resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
     return runs

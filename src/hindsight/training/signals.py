@@ -19,11 +19,8 @@ def entropy(x: Tensor, valid: Tensor, limit: Tensor, bins: int = BINS) -> Tensor
     1955): H = -sum p log p + (K - 1) / 2 N, for N samples in K occupied bins (Paninski 2003,
     section 4).  The joint entropy would need far more samples.
 
-    Args:
-        x: [run, sample, coordinate].
-        valid: [run, sample] bool, the samples to use.
-        limit: [coordinate], x lies in [-limit, limit]; the result is NaN if one is infinite.
-        bins: bins per coordinate.
+    x: [run, sample, coordinate], in [-limit, limit]; the result is NaN if a limit is infinite.
+    valid: [run, sample] bool, the samples to use.
     """
     runs, _, coordinates = x.shape
     if limit.isinf().any():
@@ -51,13 +48,9 @@ def entropies(
 ) -> dict[str, Tensor]:
     """Estimate the entropies of rewards, actions and observations in bits, each [run].
 
-    Args:
-        obs: [run, sample, obs], in [-limit, limit].
-        actions: [run, sample, action] as taken, in [-1, 1]; or one of `n_choices` choices.
-        rewards: [run, sample], in {-1, 0, 1}.
-        valid: [run, sample] bool, the samples to use.
-        limit: [obs].
-        n_choices: number of discrete actions, each of which is a bin; None: continuous.
+    obs: [run, sample, obs], in [-limit, limit].  rewards: [run, sample], in {-1, 0, 1}.
+    actions: [run, sample, action] as taken, in [-1, 1]; or one of `n_choices`, each of them a bin.
+    valid: [run, sample] bool, the samples to use.
     """
     if n_choices is not None:
         actions = (2 * actions + 1) / n_choices - 1  # the centre of its bin

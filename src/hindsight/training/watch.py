@@ -11,8 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.animation import FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -43,13 +42,9 @@ class Filmed:
 
 
 def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Play predator-prey's evaluation episodes with a run's mean actions; returns the positions.
+    """Play evaluation episodes with a run's mean actions (`row` [parameter]); returns positions.
 
-    Args:
-        spec: the cell; raises SpecError if its environment is not predator-prey.
-        row: the run's parameters [parameter].
-        episodes: number of episodes.
-        seed: seed of the episodes.
+    Raises SpecError if the environment is not predator-prey.
     """
     policy, where = policy_of(spec, row[None]), spec.environment
     if not isinstance(where, PredatorPreySpec):
@@ -165,19 +160,16 @@ def animate(episodes: Sequence[Filmed], out: Path) -> None:
         raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
     kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
     writer = kind(episodes[0].frames_per_second)
-    write_whole(out, lambda beside: _write_frames(episodes, writer, beside))
-
-
-def _write_frames(episodes: Sequence[Filmed], writer: AbstractMovieWriter, out: Path) -> None:
     height, width, _ = episodes[0].frames[0].shape
     figure = Figure(figsize=(width / 100, height / 100), dpi=100)
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    image = axes.imshow(episodes[0].frames[0])
-    with writer.saving(figure, str(out), dpi=100):
-        for episode in episodes:
-            # The last frame stays for a second.
-            for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
-                image.set_data(frame)
-                writer.grab_frame()
+    image = figure.figimage(episodes[0].frames[0])
+
+    def write(beside: Path) -> None:
+        with writer.saving(figure, str(beside), dpi=100):
+            for episode in episodes:
+                # The last frame stays for a second.
+                for frame in episode.frames + episode.frames[-1:] * episode.frames_per_second:
+                    image.set_data(frame)
+                    writer.grab_frame()
+
+    write_whole(out, write)
