@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from hindsight.envs.environment import Environment
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
-from hindsight.nn.mlp import MLP, orthogonal_row
+from hindsight.nn.mlp import MLP, Network, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration, OnPolicySpec
@@ -411,8 +411,9 @@ def step(
     """
     policy, value, log_std = agent.split(optimiser.rows)
     obs, w, advantage = batch.obs[:, i], batch.weight[:, i], batch.advantage[:, i]
-    head, policy_inputs = agent.policy.forward(policy, obs)
-    v, value_inputs = agent.value.forward(value, obs)
+    policy_network, value_network = Network(agent.policy, policy), Network(agent.value, value)
+    head, policy_inputs = policy_network.forward(obs)
+    v, value_inputs = value_network.forward(obs)
     log_std = log_std.detach()
     outputs = (head, v, log_std)
     for output in outputs:
@@ -439,8 +440,8 @@ def step(
     with torch.no_grad():
         if spec.exploration == "annealed":
             d_log_std = torch.zeros_like(d_log_std)
-        d_policy = agent.policy.backward(policy, policy_inputs, d_head)
-        d_value = agent.value.backward(value, value_inputs, d_v)
+        d_policy = policy_network.backward(policy_inputs, d_head)
+        d_value = value_network.backward(value_inputs, d_v)
         grad = torch.cat([*d_policy, *d_value, d_log_std], dim=1)
         norm = clip_by_norm_(grad, spec.max_grad_norm)
         # Schulman's estimator of the KL divergence, E[(r - 1) - log r]
