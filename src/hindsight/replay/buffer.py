@@ -343,7 +343,7 @@ class ReplayBuffer:
             return rows
         relabelled = self._on_device(uniform[..., 0] < k / (k + 1))
         source = self._on_device(self.goal_index(index, uniform[..., 1]).ravel())
-        goal = self._flat_next_achieved.index_select(0, source).view(*index.shape, -1)
+        goal = self._flat_next_achieved.index_select(0, source).unflatten(0, index.shape)
         for columns in self.row.desired:
             part = rows[..., columns]
             torch.where(relabelled[..., None], goal, part, out=part)
