@@ -36,7 +36,7 @@ def relabelled(case: Case, spec: HindsightSpec) -> tuple[Trajectories, Tensor]:
     uniform = torch.from_numpy(numbers.astype(np.float32))
     given = {"uniform": uniform, **vars(case.rollout)}
     before = {name: x.clone() for name, x in given.items() if isinstance(x, Tensor)}
-    paths = on_policy.relabel(case.rollout, spec, case.task, uniform)
+    paths = on_policy.RELABEL[spec.fidelity](case.rollout, spec, case.task, uniform)
     for name, x in before.items():
         assert torch.equal(x, given[name]), name
     return paths, uniform
@@ -154,11 +154,11 @@ def test_a_released_copy_of_a_random_walk_is_rewarded_too_often():
     actions = torch.rand(2048, 8, 1, 3, generator=torch.Generator().manual_seed(0))
     env, rollout = of_untrained_policies(2 * actions - 1)
     uniform = torch.zeros(*rollout.rewards.shape, 1)
-    paths = on_policy.relabel(rollout, HindsightSpec(), env.task, uniform)
+    paths = on_policy.released(rollout, HindsightSpec(), env.task, uniform)
     n_segments = int(rollout.starts[..., 1:].sum()) + rollout.starts.shape[0]
     assert 2.5 < float(paths.rewards.sum()) / n_segments < 3.3
     spec = HindsightSpec(fidelity="described")
-    paths = on_policy.relabel(rollout, spec, env.task, uniform)
+    paths = on_policy.RELABEL[spec.fidelity](rollout, spec, env.task, uniform)
     finished = int(rollout.terminated.sum())
     assert float((paths.rewards * paths.valid).sum()) == finished
 

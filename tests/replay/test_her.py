@@ -78,7 +78,7 @@ def everything(buffer: HindsightReplayBuffer) -> list:
     """What the buffer holds: transitions, priorities, the generator."""
     state = buffer.ring.state_dict()
     del state["left"]  # not written before an episode ends
-    left = buffer.ring._flat_left[buffer.ring.stored()].tolist()
+    left = buffer.ring.left.take(buffer.ring.stored()).tolist()
     contents = [(name, np.asarray(values).tobytes()) for name, values in state.items()]
     return [left, buffer.rng.bit_generator.state, *contents]
 

@@ -21,7 +21,7 @@ from hindsight.envs.environment import Environment
 from hindsight.envs.step import Step
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
-from hindsight.nn.mlp import MLP, orthogonal_row
+from hindsight.nn.mlp import MLP, Network, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration, OnPolicySpec
@@ -333,8 +333,9 @@ def step(
     mb_advantage, w = normalised(samples.advantage[run, index], there)
     policy, value, log_std = agent.split(optimiser.rows)
     mb_obs = samples.obs[run, index]
-    head, policy_inputs = agent.policy.forward(policy, mb_obs)
-    v, value_inputs = agent.value.forward(value, mb_obs)
+    policy_network, value_network = Network(agent.policy, policy), Network(agent.value, value)
+    head, policy_inputs = policy_network.forward(mb_obs)
+    v, value_inputs = value_network.forward(mb_obs)
     log_std = log_std.detach()
     outputs = (head, v, log_std)
     for output in outputs:
@@ -361,8 +362,8 @@ def step(
     with torch.no_grad():
         if spec.exploration == "annealed":
             d_log_std = torch.zeros_like(d_log_std)
-        d_policy = agent.policy.backward(policy, policy_inputs, d_head)
-        d_value = agent.value.backward(value, value_inputs, d_v)
+        d_policy = policy_network.backward(policy_inputs, d_head)
+        d_value = value_network.backward(value_inputs, d_v)
         grad = torch.cat([*d_policy, *d_value, d_log_std], dim=1)
         norm = clip_by_norm_(grad, spec.max_grad_norm)
         # Schulman's estimator of the KL divergence, E[(r - 1) - log r]

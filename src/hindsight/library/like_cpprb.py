@@ -279,7 +279,7 @@ class HindsightReplayBuffer(FieldBuffer):
         reward, success = self._outcome(rows, slots)
         rows[:, row.reward] = reward
         rows[:, row.failed] = (rows[:, row.terminated] > 0) & ~success
-        ring.replace(slots, torch.from_numpy(rows))
+        ring.rows[0, 0, slots] = torch.from_numpy(rows)
         copies = self._copies_of(rows, slots)  # the last that may raise
         ring.end_episodes()
         for copy in copies:
@@ -298,11 +298,11 @@ class HindsightReplayBuffer(FieldBuffer):
         else:
             of_episode = goals.STRATEGIES[self.strategy](step, step, n - step)
             source = slots[goals.drawn(of_episode, uniform)]
-        copies = rows[step]
-        copies[:, self.row.desired[0]] = ring.gather(source).numpy()[:, self.row.next_achieved]
-        every = np.ones(len(copies), bool)
-        ring.settle(torch.from_numpy(copies), every, *self._outcome(copies, source))
-        return np.split(copies, k)
+        copies = torch.from_numpy(rows[step])
+        copies[:, self.row.desired[0]] = ring.gather(source)[:, self.row.next_achieved]
+        every = torch.ones(len(copies), dtype=torch.bool)
+        ring.settle(copies, every, *self._settled(copies, source))
+        return np.split(copies.numpy(), k)
 
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, Array]:
         """Sample a batch; returns the arrays of `env_dict`, "goal", and "rew" [sample, 1], by name.

@@ -50,21 +50,6 @@ class Draws:
         return torch.from_numpy(numbers).to(self._device)
 
 
-def relabel(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
-    """The relabelled copies of a rollout; `uniform` [run, env, step, k].
-
-    Their rewards include the part of the original rewards that goals do not explain (`rest`).
-    """
-    copies = RELABEL[spec.fidelity](rollout, spec, task, uniform)
-    if rollout.rest is None:
-        return copies
-    _, paths, steps = rollout.rest.shape
-    # The k copies of a step are consecutive steps (released) or separate paths (described).
-    per_path, per_step = copies.rewards.shape[1] // paths, copies.rewards.shape[2] // steps
-    rest = rollout.rest.repeat_interleave(per_path, 1).repeat_interleave(per_step, 2)
-    return replace(copies, rewards=copies.rewards + rest)
-
-
 def _away(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
     """Whether `achieved` [..., step, goal] has moved away from the segment's first `observed`."""
     distance = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
@@ -117,7 +102,10 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
 
 
 def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
-    """Copies with the goals [run, env, k x step, goal], those of a step being consecutive."""
+    """Copies with the goals [run, env, k x step, goal], those of a step being consecutive.
+
+    Their rewards include the part of the original rewards that goals do not explain (`rest`).
+    """
     g, steps = goal.shape[-1], rollout.rewards.shape[-1]
     k = goal.shape[2] // steps
 
@@ -127,6 +115,8 @@ def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
     obs = with_goal(interleaved(rollout.obs), goal)
     never = torch.zeros(goal.shape[:-1], dtype=torch.bool, device=goal.device)
     rewards, success = task.reward(obs[..., :g], goal, never)
+    if rollout.rest is not None:
+        rewards = rewards + interleaved(rollout.rest)
     # An entry ends its trajectory if the next entry copies a segment's first step.  The last entry
     # ends it if it succeeds; otherwise the value of its own observation follows.
     begins = interleaved(rollout.first_steps)
@@ -146,7 +136,6 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     time limit, is rewarded at every step that achieves the goal, and is bootstrapped from its last
     observation.
     """
-    k, steps = spec.k, rollout.rewards.shape[-1]
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
     learned = rollout.whole
     if spec.copies == "failed":
@@ -158,7 +147,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         learned = learned & (_so_far(away, first) > 0)
 
     def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
-        return x.repeat_interleave(k, dim=1)
+        return x.repeat_interleave(spec.k, dim=1)
 
     first, last, valid, away = copied(first), copied(last), copied(learned), copied(away)
     # One random number per episode and copy: that of the episode's first step.
@@ -171,19 +160,38 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         chosen = goals.drawn(seen_from_first, number)
     if spec.moved_goals:
         valid = valid & away.gather(-1, chosen)
-    next_achieved = copied(rollout.next_achieved)
-    goal = at_step(next_achieved, chosen)
+    goal = at_step(copied(rollout.next_achieved), chosen)
     if spec.inside is not None:
         valid = valid & task.contains(goal / spec.inside)
-    never = torch.zeros_like(chosen, dtype=torch.bool)
-    rewards, success = task.reward(next_achieved, goal, never)
-    ends = torch.arange(steps, device=chosen.device) == last
+    return described_copies(rollout, task, goal, valid, spec.cut_at_success)
+
+
+def described_copies(
+    rollout: Rollout, task: Task, goal: Tensor, valid: Tensor, cut_at_success: bool = False
+) -> Trajectories:
+    """Copies with the goals [run, env * k, step, goal], the same at every step of an episode.
+
+    Their rewards include the part of the original rewards that goals do not explain (`rest`).
+
+    valid: [run, env * k, step] bool, the steps to learn from if the copy has not ended before.
+    """
+    k = goal.shape[1] // rollout.rewards.shape[1]
+
+    def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
+        return x.repeat_interleave(k, dim=1)
+
+    terminated = ends = copied(rollout.ends)
     cuts = None
     if rollout.cuts is not None:
-        # An episode that terminated without success terminates under any goal.
-        failed = copied(rollout.terminated & ~rollout.success)
-        cuts = Cuts(ends & ~failed, with_goal(copied(rollout.cuts.next_obs), goal))
-    if task.terminates_on_success or spec.cut_at_success:
+        # An episode that terminated without success terminates under any goal.  One that ended
+        # early, at its own goal, would have continued under another one.
+        terminated = copied(rollout.terminated & ~rollout.success)
+        cuts = Cuts(ends & ~terminated, with_goal(copied(rollout.cuts.next_obs), goal))
+    rewards, success = task.reward(copied(rollout.next_achieved), goal, terminated)
+    if rollout.rest is not None:
+        rewards = rewards + copied(rollout.rest)
+    if task.terminates_on_success or cut_at_success:
+        first = copied(segment_starts(rollout.starts))
         reached_before = _so_far(success, first) - success.long() > 0
         valid = valid & ~reached_before
         ends = success | ends
@@ -200,4 +208,5 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     )
 
 
+#: Functions of rollout, specification, task and uniform numbers [run, env, step, k].
 RELABEL = {"released": released, "described": described}

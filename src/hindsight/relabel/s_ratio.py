@@ -11,22 +11,14 @@ from the runs' own streams.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from hindsight.relabel import on_policy
-from hindsight.relabel.on_policy import released_copies, with_goal
+from hindsight.relabel.on_policy import described_copies, released_copies
 from hindsight.relabel.task import Task
-from hindsight.replay.rollout import (
-    Cuts,
-    Rollout,
-    Trajectories,
-    at_step,
-    segment_ends,
-    segment_starts,
-)
+from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_ends, segment_starts
 from hindsight.specs.hindsight import HindsightSpec
 
 Draw = Callable[..., Tensor]
@@ -34,17 +26,9 @@ Draw = Callable[..., Tensor]
 TRIES = 100
 
 
-class Quota(NamedTuple):
-    """Numbers of training episodes of each kind, each [run]."""
-
-    success_copies: Tensor  # copies made as successes; the others are failures
-    successes: Tensor  # kept, real and copied
-    failures: Tensor  # kept, real and copied
-
-
 def quota(
     s_ratio: Tensor, successes: Tensor, failures: Tensor, copies: Tensor, can_fail: Tensor
-) -> Quota:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers that bring the share of successes closest to `s_ratio` with the fewest drops.
 
     If there are no episodes of the kind that is needed, all are kept.
@@ -53,6 +37,9 @@ def quota(
         s_ratio: [run], the target in [0, 1].
         successes, failures: [run], real episodes.
         copies, can_fail: [run], copies to make, and how many of them can be failures.
+
+    Returns the copies to make as successes, and the successes and failures to keep, real and
+    copied, each [run].
     """
     s = s_ratio.double()
     wanted = torch.round(s * (successes + failures + copies)).long()
@@ -69,7 +56,7 @@ def quota(
     keep_failures = torch.where(
         (wanted > all_successes) & (all_successes > 0), few.clamp(max=all_failures), all_failures
     )
-    return Quota(as_successes, keep_successes, keep_failures)
+    return as_successes, keep_successes, keep_failures
 
 
 def chosen(among: Tensor, count: Tensor, priority: Tensor) -> Tensor:
@@ -90,96 +77,47 @@ def described(
     """
     runs, envs, steps = rollout.rewards.shape
     first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    final = torch.zeros(*rollout.rewards.shape, 1, device=first.device)
-    success = on_policy.described(rollout, spec, task, final)
-    # Drawn first, because `failures` draws a number of goals that depends on all runs.
+    # Drawn first, because `failure_goals` draws a number of goals that depends on all runs.
     priority = draw(3, envs * steps)
-    failure, can_fail = failures(rollout, spec, task, draw)
+    unreached, can_fail = failure_goals(rollout, spec, task, draw)
 
     episode = (rollout.whole & rollout.first_steps).flatten(1)  # flags each episode's first step
     succeeded = rollout.success.gather(-1, last).flatten(1)
     real_success, real_failure = episode & succeeded, episode & ~succeeded
     failing = episode & can_fail.flatten(1)
     counts = (real_success.sum(1), real_failure.sum(1), episode.sum(1), failing.sum(1))
-    kept = quota(s_ratio, *counts)
+    success_copies, keep_successes, keep_failures = quota(s_ratio, *counts)
     # Copies that cannot fail are the first to become successes.
-    as_success = chosen(episode, kept.success_copies, priority[:, 0] + failing)
+    as_success = chosen(episode, success_copies, priority[:, 0] + failing)
     both = torch.cat([real_success, as_success], dim=1)
-    keep = chosen(both, kept.successes, priority[:, 1:].flatten(1))
+    keep = chosen(both, keep_successes, priority[:, 1:].flatten(1))
     both = torch.cat([real_failure, episode & ~as_success], dim=1)
-    keep |= chosen(both, kept.failures, priority[:, 1:].flatten(1))
+    keep |= chosen(both, keep_failures, priority[:, 1:].flatten(1))
 
     def spread(flags: Tensor) -> Tensor:  # from an episode's first step to all its steps
         return flags.view(runs, envs, steps).gather(-1, first)
 
     keep_real, keep_copy = (spread(part) for part in keep.chunk(2, dim=1))
-    copies = _either(spread(as_success), success, failure)
-    real = Trajectories.real(rollout)
-    return (
-        replace(real, valid=real.valid & (keep_real | ~rollout.whole)),
-        replace(copies, valid=copies.valid & keep_copy),
-    )
-
-
-def _either(condition: Tensor, one: Trajectories, other: Trajectories) -> Trajectories:
-    """Select between two copies of each step by `condition` [run, env, step]."""
-
-    def chosen(of_one: Tensor, of_other: Tensor) -> Tensor:
-        more = (1,) * (of_one.dim() - condition.dim())
-        return torch.where(condition.view(*condition.shape, *more), of_one, of_other)
-
-    names = ("obs", "rewards", "success", "ends", "valid")
-    either = {name: chosen(getattr(one, name), getattr(other, name)) for name in names}
-    if one.cuts is None or other.cuts is None:
-        return replace(one, **either, cuts=None)
-    return replace(one, **either, cuts=Cuts(*map(chosen, one.cuts, other.cuts)))
-
-
-def failures(
-    rollout: Rollout, spec: HindsightSpec, task: Task, draw: Draw
-) -> tuple[Trajectories, Tensor]:
-    """Copies with goals that were never reached, and which episodes have one, [run, env, step].
-
-    If a time limit truncates episodes, the end of a copy is a truncation: an episode that ended
-    early, at its own goal, would have continued under another one.
-    """
-    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    begins = rollout.whole & rollout.first_steps
-    run, env, start = begins.nonzero(as_tuple=True)
-    goals, found = failure_goals(rollout, spec, task, draw, run, env, start)
-    goal, can_fail = torch.zeros_like(rollout.next_achieved), torch.zeros_like(begins)
-    goal[run, env, start], can_fail[run, env, start] = goals, found
-    goal, can_fail = at_step(goal, first), can_fail.gather(-1, first)
-    ends = torch.arange(first.shape[-1], device=first.device) == last
-    rewards, success = task.reward(rollout.next_achieved, goal, ends)
-    cuts = None
-    if rollout.cuts is not None:
-        cuts = Cuts(ends, with_goal(rollout.cuts.next_obs, goal))
-    obs, actions = with_goal(rollout.obs, goal), rollout.actions
-    copies = Trajectories(
-        obs, actions, rewards, success, ends, rollout.last_obs, rollout.whole, cuts
-    )
-    return copies, can_fail
+    final = at_step(rollout.next_achieved, last)
+    goal = torch.where(spread(as_success)[..., None], final, at_step(unreached, first))
+    real = replace(Trajectories.real(rollout), valid=keep_real | ~rollout.whole)
+    return real, described_copies(rollout, task, goal, rollout.whole & keep_copy)
 
 
 def failure_goals(
-    rollout: Rollout,
-    spec: HindsightSpec,
-    task: Task,
-    draw: Draw,
-    run: Tensor,
-    env: Tensor,
-    start: Tensor,
+    rollout: Rollout, spec: HindsightSpec, task: Task, draw: Draw
 ) -> tuple[Tensor, Tensor]:
-    """A goal [episode, goal] that each episode does not reach, and whether one was found [episode].
+    """Goals that the episodes do not reach, and whether one was found, at their first steps.
+
+    Returns [run, env, step, goal] and [run, env, step] bool.
 
     untargeted: uniform in the goal space; targeted: `failure_distance` times the threshold away
     from the final achieved goal, in a uniform direction.  Of `TRIES` draws, the first counts that
     lies in the goal space and further than the threshold from every achieved goal of the episode.
-
-    run, env, start: [episode], indices of the episodes' first steps, sorted by run.
     """
     g = rollout.next_achieved.shape[-1]
+    begins = rollout.whole & rollout.first_steps
+    run, env, start = begins.nonzero(as_tuple=True)  # [episode] each, sorted by run
     last = segment_ends(rollout.ends)[run, env, start]
     longest = int((last - start).max()) + 1 if len(run) else 0
     steps = torch.minimum(start[:, None] + torch.arange(longest, device=run.device), last[:, None])
@@ -211,7 +149,9 @@ def failure_goals(
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
         found[left] = fits.any(1)
-    return goals, found
+    at_start, can_fail = torch.zeros_like(rollout.next_achieved), torch.zeros_like(begins)
+    at_start[run, env, start], can_fail[run, env, start] = goals, found
+    return at_start, can_fail
 
 
 def direction(uniform: Tensor) -> Tensor:
@@ -261,7 +201,7 @@ def released(
 
 def _followed(starts: Tensor) -> Tensor:
     """Whether the next step starts a trajectory, [..., step] bool."""
-    return torch.cat([starts[..., 1:], torch.zeros_like(starts[..., :1])], dim=-1)
+    return pad(starts[..., 1:], (0, 1))
 
 
 def surplus(s_ratio: Tensor, successes: Tensor, failures: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,8 +33,6 @@ from hindsight.streams import Purpose, stream
 
 Numbers = NDArray[np.float64]
 Index = NDArray[np.int64]
-#: A tensor, or the NumPy array that shares its memory (`ReplayBuffer._native`).
-Native = Any
 
 #: The parts of a step whose shapes `ReplayBuffer.add` checks.
 STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
@@ -49,7 +47,7 @@ NOTHING_TO_SAMPLE = (
 Reward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 #: (rows [..., width], their transitions [...]) -> (rewards [...] of their actions under the rows'
 #: goals, whether the actions achieve these goals [...] bool)
-Outcome = Callable[[Tensor, Index], tuple[Native, Native]]
+Outcome = Callable[[Tensor, Index], tuple[Tensor, Tensor]]
 
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
@@ -139,14 +137,6 @@ class Relabelling:
         check_count("k", self.k, 0)
 
 
-def put(target: Native, where: Native, values: Native) -> None:
-    """Overwrite `target` with `values` where `where` is true; all NumPy arrays, or all tensors."""
-    if isinstance(target, np.ndarray):
-        np.copyto(target, values, where=where)
-    else:
-        torch.where(where, values, target, out=target)
-
-
 def draws(seeds: Sequence[int], index: int, size: tuple[int, ...]) -> Numbers:
     """Uniform numbers [run, *size]; each run draws from position `index` of its own stream.
 
@@ -183,11 +173,7 @@ class ReplayBuffer:
         """Allocate `size` transitions per run, `size // n_envs` for each environment.
 
         By default `longest` is half of an environment's slots: until a longer episode finishes,
-        there might be nothing to sample.
-
-        Raises:
-            ValueError: `n_envs` or `size` is not a positive whole number, or an environment would
-                have fewer than two slots.
+        there might be nothing to sample.  ValueError if an environment has fewer than two slots.
         """
         check_count("n_envs", n_envs, 1)
         check_count("size", size, 1)
@@ -219,10 +205,10 @@ class ReplayBuffer:
         """Set what depends on the runs on the axis; call it whenever they change."""
         runs, envs, slots = self.left.shape
         self._first_slot = np.arange(runs * envs).reshape(runs, envs) * slots
-        self._native_rows = self._native(self.rows)
+        # Assigning to NumPy's view takes 1 us, to a tensor 18.
+        self._written_to: Any = self.rows.numpy() if self.device.type == "cpu" else self.rows
         self._flat_rows = self.rows.view(-1, self.row.width)
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
-        self._flat_before, self._flat_left = self.before.reshape(-1), self.left.reshape(-1)
         obs, actions = (part.stop - part.start for part in (self.row.obs, self.row.actions))
         self._step_shapes = [*2 * [(runs, envs, obs)], (runs, envs, actions), *4 * [(runs, envs)]]
 
@@ -259,12 +245,9 @@ class ReplayBuffer:
         """Add one step of every environment.
 
         Args:
-            obs: [run, env, obs] before the action.
+            obs, next_obs: [run, env, obs], `next_obs` after the action, even if the episode ends.
             actions: [run, env, action], or [run, env] if an action is one number.
-            rewards: [run, env].
-            next_obs: [run, env, obs] after the action, even if the episode ends there.
-            terminated: [run, env] bool, the episode ends and nothing follows.
-            truncated: [run, env] bool, the episode was cut; the next state still has a value.
+            rewards, terminated, truncated: [run, env].
             success: [run, env] bool, the action achieved the desired goal; distinguishes success
                 from failure where an episode terminates.  Optional unless success terminates.
             rest: [run, env], the part of the rewards that no goal explains, if rows have it.
@@ -275,26 +258,22 @@ class ReplayBuffer:
         """
         if actions.ndim == 2:
             actions = actions[..., None]
-        outcome = rewards, terminated, truncated, terminated if success is None else success
-        shapes = [tensor.shape for tensor in (obs, next_obs, actions, *outcome)]
-        # A narrower observation would shift every column after it.
-        if shapes != self._step_shapes:
-            for name, given, wanted in zip(STEP, shapes, self._step_shapes, strict=True):
-                if given != wanted:
-                    raise ValueError(
-                        f"{name}: shape {tuple(given)} is not allowed; it must be {wanted}"
-                    )
         if success is None:
             if self.relabelling.terminates_on_success:
                 raise ValueError("success: None is not allowed, because success ends an episode")
-            failed = terminated
-        else:
-            failed = terminated & ~success
-        ends = [rewards, terminated, failed, *([] if rest is None else [rest])]
+            success = torch.zeros_like(terminated)
+        # A narrower observation would shift every column after it.
+        given = obs, next_obs, actions, rewards, terminated, truncated, success
+        for name, tensor, shape in zip(STEP, given, self._step_shapes, strict=True):
+            if tensor.shape != shape:
+                raise ValueError(
+                    f"{name}: shape {tuple(tensor.shape)} is not allowed; it must be {shape}"
+                )
+        ends = [rewards, terminated, terminated & ~success, *([] if rest is None else [rest])]
         row = torch.cat([obs, next_obs, actions, torch.stack(ends, dim=-1)], dim=-1)
         self.add_rows(row[:, :, None], (terminated | truncated).cpu().numpy())
 
-    def add_rows(self, rows: Native, over: NDArray[np.bool_]) -> None:
+    def add_rows(self, rows: Any, over: NDArray[np.bool_]) -> None:
         """Add steps of every environment, which continue its open episode.
 
         Args:
@@ -304,7 +283,7 @@ class ReplayBuffer:
         steps = rows.shape[2]
         self._make_room(steps)
         slots = self._slots(self.position, steps)
-        self._native_rows[:, :, slots] = self._native(rows)
+        self._written_to[:, :, slots] = rows
         self.before[:, :, slots] = self.elapsed[..., None] + np.arange(steps)
         self.elapsed += steps
         self.position += steps
@@ -316,7 +295,7 @@ class ReplayBuffer:
         """End the open episodes as if a time limit had cut them."""
         self._finish(self.elapsed > 0)
 
-    def finished(self) -> NDArray[np.int64]:
+    def finished(self) -> Index:
         """Number of transitions that can be sampled, [run, env]."""
         return self.position - self.elapsed - self.oldest
 
@@ -332,13 +311,10 @@ class ReplayBuffer:
     def choose(self, uniform: Numbers) -> Index:
         """Draw transitions of finished episodes uniformly within each run.
 
-        Returns their indices [run, sample] into the slots of all environments of all runs.
+        Returns their indices [run, sample] into the slots of all environments of all runs;
+        ValueError if a run has no finished episode.
 
-        Args:
-            uniform: [run, sample] float64; a float32 cannot resolve millions of transitions.
-
-        Raises:
-            ValueError: a run has no finished episode.
+        uniform: [run, sample] float64; a float32 cannot resolve millions of transitions.
         """
         total = self._check_can_sample()
         number = (uniform * total[:, None]).astype(np.int64)
@@ -355,27 +331,22 @@ class ReplayBuffer:
         rows = self._flat_rows.index_select(0, self._on_device(index.ravel()))
         return rows.view(*index.shape, self.row.width)
 
-    def replace(self, index: Index, rows: Tensor) -> None:
-        """Overwrite the rows of the transitions `index` [n] by `rows` [n, width]."""
-        self._flat_rows[self._on_device(index)] = rows
-
     def read(self, index: Index, uniform: Numbers, outcome: Outcome) -> Tensor:
-        """Copy the rows [..., width] of the transitions `index` [...], partly relabelled.
+        """Copy the rows [..., width] of the transitions `index`, partly relabelled.
 
         Args:
             index: [run, sample]; a single run may omit its axis.
             uniform: [run, sample, 2]: whether a row is relabelled, and with which goal.
-            outcome: rewards and successes of the rows under their new goals.
         """
         rows = self.gather(index)
         if not (k := self.relabelling.k):
             return rows
-        relabelled = self._native(self._on_device(uniform[..., 0] < k / (k + 1)))
+        relabelled = self._on_device(uniform[..., 0] < k / (k + 1))
         source = self._on_device(self.goal_index(index, uniform[..., 1]).ravel())
-        goal = self._native(self._flat_next_achieved.index_select(0, source))
-        goal, native = goal.reshape(*index.shape, goal.shape[-1]), self._native(rows)
+        goal = self._flat_next_achieved.index_select(0, source).unflatten(0, index.shape)
         for columns in self.row.desired:
-            put(native[..., columns], relabelled[..., None], goal)
+            part = rows[..., columns]
+            torch.where(relabelled[..., None], goal, part, out=part)
         self.settle(rows, relabelled, *outcome(rows, index))
         return rows
 
@@ -390,44 +361,32 @@ class ReplayBuffer:
 
     def candidates(self, strategy: EpisodeStrategy, index: Index) -> goals.Candidates:
         """First slot, and number, of the steps whose goals each transition `index` may get."""
-        before, left = self._flat_before.take(index), self._flat_left.take(index)
+        before, left = self.before.take(index), self.left.take(index)
         return goals.STRATEGIES[strategy](index % self.n_slots, before, left)
 
-    def settle(self, rows: Tensor, relabelled: Native, reward: Native, success: Native) -> None:
-        """Set rewards and terminations of relabelled rows, in place (see `Relabelling`).
+    def settle(self, rows: Tensor, relabelled: Tensor, reward: Tensor, success: Tensor) -> None:
+        """Set rewards and terminations of the `relabelled` rows, in place (see `Relabelling`).
 
         Args:
             rows: [run, sample, width].
-            relabelled: [run, sample] bool, which rows have a new goal.
-            reward: [run, sample], of the rows' actions under their new goals.
-            success: [run, sample] bool, whether these actions achieve the new goals.
+            relabelled, reward, success: [run, sample]; see `Outcome`.
         """
-        row, native = self.row, self._native(rows)
-        reward, success = self._native(reward), self._native(success)
-        if row.rest is not None:
-            reward = reward + native[..., row.rest]
-        put(native[..., row.reward], relabelled, reward)
+        stored, ends = rows[..., self.row.reward], rows[..., self.row.terminated]
+        if self.row.rest is not None:
+            reward = reward + rows[..., self.row.rest]
+        torch.where(relabelled, reward.to(stored.dtype), stored, out=stored)
         if self.relabelling.terminates_on_success and self.relabelling.fidelity == "described":
-            terminated = (native[..., row.failed] > 0) | success
-            put(native[..., row.terminated], relabelled, terminated)
+            terminated = (rows[..., self.row.failed] > 0) | success
+            torch.where(relabelled, terminated.to(ends.dtype), ends, out=ends)
 
     def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor | None]:
-        """Draw transitions as `choose`; returns indices [run, sample] and importance weights.
-
-        Weights are None: all transitions are equally likely, whatever `beta` is.
-        """
+        """Draw transitions as `choose`; returns indices [run, sample] and no importance weights."""
         return self.choose(uniform), None
 
     def sample(self, uniform: Numbers, reward: Reward, beta: float = 0.4) -> Batch:
-        """Sample a batch [run, sample] from finished episodes, partly relabelled.
+        """Sample a batch [run, sample] from finished episodes, partly relabelled; see `draw`.
 
-        Args:
-            uniform: [run, sample, 3]: which transition, whether relabelled, which goal.
-            reward: the environment's reward function.
-            beta: exponent of the importance weights if there are priorities; 1 corrects fully.
-
-        Raises:
-            ValueError: a run has no finished episode.
+        `uniform` [run, sample, 3]: which transition, whether relabelled, which goal.
         """
         index, weight = self.draw(uniform[..., 0], beta)
         return self.sample_at(index, uniform[..., 1:], reward, weight)
@@ -480,23 +439,16 @@ class ReplayBuffer:
         self.left[:, :, : len(self)] = saved["left"]
         self.elapsed[:], self.oldest[:] = saved["elapsed"], saved["oldest"]
 
-    def _native(self, values: Native) -> Native:
-        """View a tensor on the CPU as a NumPy array, whose calls have less overhead."""
-        if self.device.type == "cpu" and isinstance(values, Tensor):
-            return values.numpy()
-        return values
-
-    def _check_can_sample(self) -> NDArray[np.int64]:
+    def _check_can_sample(self) -> Index:
         """Number of transitions that can be sampled, [run]; raise ValueError if a run has none."""
-        total: NDArray[np.int64] = self.finished().sum(1)
+        total: Index = self.finished().sum(1)
         if not total.all():
             which = f" of run {total.argmin()}" if len(total) > 1 else ""
             raise ValueError(NOTHING_TO_SAMPLE.format(which))
         return total
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
-        tensor = torch.from_numpy(values)
-        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+        return torch.from_numpy(values).to(self.device)
 
     def _slots(self, position: int, steps: int) -> Any:
         """Slots of `steps` steps from `position` on: a slice, which is faster, unless they wrap."""
@@ -519,7 +471,10 @@ class ReplayBuffer:
     def _finish(self, over: NDArray[np.bool_]) -> None:
         """Close the open episodes of the environments `over` [run, env]."""
         for run, env in zip(*over.nonzero(), strict=True):
-            steps = int(self.elapsed[run, env])
-            slots = self._slots(self.position - steps, steps)
-            self.left[run, env, slots] = np.arange(steps, 0, -1)
+            self._close(run, env)
         self.elapsed[over] = 0
+
+    def _close(self, run: int, env: int) -> None:
+        steps = int(self.elapsed[run, env])
+        slots = self._slots(self.position - steps, steps)
+        self.left[run, env, slots] = np.arange(steps, 0, -1)

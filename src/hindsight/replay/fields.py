@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from hindsight.io.files import FileError, must_be_stored, reason, write_whole
 from hindsight.replay.buffer import (
@@ -53,7 +54,7 @@ class Field:
                 f"{self.name}: {_described(array)} is not allowed; "
                 f"it must be numbers of shape {before + self.shape}"
             )
-        part = array if len(self.shape) == 1 else array.reshape(*before, -1)
+        part = array.reshape(*before, -1)
         rows[..., self.columns] = part
         if array.dtype.kind in "iu" and (changed := rows[..., self.columns] != part).any():
             raise ValueError(
@@ -62,18 +63,12 @@ class Field:
 
     def read(self, rows: Rows) -> Array:
         """Read [n, *shape] from rows [n, width]; a view if possible."""
-        part = rows[:, self.columns]
-        if len(self.shape) != 1:
-            part = part.reshape(len(rows), *self.shape)
-        return part if part.dtype == self.dtype else part.astype(self.dtype)
+        part = rows[:, self.columns].reshape(len(rows), *self.shape)
+        return part.astype(self.dtype, copy=False)
 
 
 def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any]]) -> dict[str, Field]:
-    """Fields of these names, shapes and types, in columns side by side.
-
-    Raises:
-        ValueError: two fields have the same name.
-    """
+    """Fields of these names, shapes and types side by side; ValueError if a name is repeated."""
     fields: dict[str, Field] = {}
     first = 0
     for name, shape, dtype in parts:
@@ -125,8 +120,7 @@ def judged(
 ) -> tuple[Array, Array]:
     """Rewards [n] float32 and terminations [n] bool of n steps; without `ended`, none terminates.
 
-    Raises:
-        ValueError: a function did not return one finite number per goal.
+    ValueError if a function does not return one finite number per goal.
     """
     rewards = _per_row(*reward, arguments, n).astype(np.float32, copy=False)
     if ended is None:
@@ -165,8 +159,8 @@ class FieldBuffer(ABC):
         fields: Mapping[str, Field],
         row: RowLayout,
         relabelling: Relabelling,
-        longest: int,
         *,
+        longest: int | None = None,
         prioritized: bool,
         alpha: float,
         eps: float = 1e-6,
@@ -201,11 +195,7 @@ class FieldBuffer(ABC):
         """
 
     def _drawn(self, batch_size: int, beta: float) -> tuple[Rows, Array | None, Index]:
-        """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices.
-
-        Raises:
-            ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
-        """
+        """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices."""
         check_count("batch_size", batch_size, 1)
         uniform = self.rng.random((1, batch_size, 3))
         index, weights = self.ring.draw(uniform[..., 0], beta)
@@ -214,22 +204,24 @@ class FieldBuffer(ABC):
 
     def _read(self, index: Index, uniform: Numbers) -> Rows:
         """Read rows [sample, width] of transitions, partly relabelled; see `ReplayBuffer.read`."""
-        rows = self.ring.read(index, uniform, lambda rows, at: self._outcome(rows.numpy(), at))
-        return rows.numpy()
+        return self.ring.read(index, uniform, self._settled).numpy()
+
+    def _settled(self, rows: Tensor, index: Index) -> tuple[Tensor, Tensor]:
+        """`_outcome` as tensors."""
+        reward, success = self._outcome(rows.numpy(), index)
+        return torch.from_numpy(reward), torch.from_numpy(success)
 
     def update_priorities(self, indexes: Any, td_errors: Any) -> None:
         """Update the priorities of sampled transitions from their TD errors [sample].
 
-        Raises:
-            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
+        ValueError if the buffer is not prioritised, or an index or TD error is invalid.
         """
-        index, errors = np.asarray(indexes), np.asarray(td_errors, np.float64)
-        ring = self._prioritized
+        index, ring = np.asarray(indexes), self._prioritized
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise ValueError(
                 f"indexes: {_described(index)} is not allowed; they must be the indexes of a sample"
             )
-        ring.update_priorities(index[None].astype(np.int64), errors.reshape(1, -1))
+        ring.update_priorities(index[None].astype(np.int64), np.reshape(td_errors, (1, -1)))
 
     @property
     def _prioritized(self) -> PrioritizedReplayBuffer:
@@ -243,33 +235,23 @@ class FieldBuffer(ABC):
         self.ring.clear()
 
     def save(self, path: str | Path) -> None:
-        """Write transitions, open episodes, priorities and the generator, but no functions.
-
-        Raises:
-            FileError: the file cannot be written.
-        """
-        header = {
-            "format": FORMAT,
-            "rng": self.rng.bit_generator.state,
-            "settings": self._settings(),
-        }
+        """Write transitions, open episodes, priorities and the generator, but no functions."""
+        state = self.rng.bit_generator.state
+        header = {"format": FORMAT, "rng": state, "settings": self._settings()}
         arrays = {name: np.asarray(value) for name, value in self.ring.state_dict().items()}
-        text = np.array(json.dumps(header, default=float))
+        arrays["header"] = np.array(json.dumps(header, default=float))
 
         def write(beside: Path) -> None:
             with beside.open("wb") as file:
-                np.savez(file, allow_pickle=False, header=text, **arrays)
+                np.savez(file, allow_pickle=False, **arrays)
 
         write_whole(Path(path), write)
 
     def load(self, path: str | Path) -> None:
         """Restore a file that `save` wrote, into a buffer made with the same arguments.
 
-        Runs no code from the file.
-
-        Raises:
-            FileError: the file is damaged or from a buffer with other settings.  This buffer is
-                then unchanged.
+        Runs no code from the file.  Raises FileError if it is damaged or from a buffer with other
+        settings; this buffer is then unchanged.
         """
         ring = type(self.ring)(**self.ring.made_with)
         rng = np.random.default_rng()
@@ -280,13 +262,19 @@ class FieldBuffer(ABC):
             header = json.loads(str(arrays.pop("header")))
             if header["format"] != FORMAT:
                 raise ValueError("it has another format")
-            self._must_match(path, header["settings"])
+            ours, theirs = self._settings(), header["settings"]
+            for key in ours | theirs:
+                one, other = theirs.get(key, "none"), ours.get(key, "none")
+                if one != other:
+                    raise FileError(
+                        f"{path}: was saved from a buffer with {key} {one}, "
+                        f"but this one has {other}"
+                    )
             rng.bit_generator.state = header["rng"]
             state = {name: torch.from_numpy(array) for name, array in arrays.items()}
             ring.load_state_dict({**state, "position": int(arrays["position"])})
             # Assignment silently broadcasts an array of size 1, so compare all shapes and types.
-            same = {name: np.asarray(value) for name, value in ring.state_dict().items()}
-            if _shapes(same) != _shapes(arrays):
+            if _kinds(ring.state_dict()) != _kinds(arrays):
                 raise ValueError("an array is missing or has another shape")
         except FileError:
             raise
@@ -307,16 +295,6 @@ class FieldBuffer(ABC):
             **{f"field {name!r} in columns": columns for name, columns in fields.items()},
         }
 
-    def _must_match(self, path: str | Path, theirs: dict[str, Any]) -> None:
-        """Raise FileError if a file's settings are not this buffer's."""
-        ours = self._settings()
-        for key in [*ours, *theirs]:
-            one, other = theirs.get(key, "none"), ours.get(key, "none")
-            if one != other:
-                raise FileError(
-                    f"{path}: was saved from a buffer with {key} {one}, but this one has {other}"
-                )
 
-
-def _shapes(arrays: Mapping[str, Array]) -> dict[str, Any]:
-    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+def _kinds(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: (np.shape(array), np.asarray(array).dtype) for name, array in arrays.items()}

@@ -15,14 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode
 
-from hindsight.replay.buffer import (
-    Index,
-    Numbers,
-    Relabelling,
-    RowLayout,
-    check_choice,
-    check_count,
-)
+from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
 from hindsight.replay.fields import (
     Array,
     Field,
@@ -139,8 +132,6 @@ class HindsightReplayBuffer(FieldBuffer):
                 "and action_space"
             )
         n_envs = getattr(env, "num_envs", 1)
-        check_count("size", size, 1)
-        check_count("n_envs", n_envs, 1)
         check_choice("rest", rest, ("keep", "drop"))
         if fidelity is None:
             known = compute_terminated or method_of(env, "compute_terminated")
@@ -160,11 +151,11 @@ class HindsightReplayBuffer(FieldBuffer):
             n_envs,
             *goal_fields(spaces, action_space, self._keys, rest == "keep" and k != 0),
             Relabelling(strategy, k, self._recomputes, fidelity),
-            longest=size // n_envs,
             prioritized=prioritized,
             alpha=alpha,
             seed=seed,
         )
+        self.ring.longest = self.ring.n_slots
         #: Leading axes of a step's arrays: none, or [env].
         self._before = (n_envs,) if hasattr(env, "num_envs") else ()
         #: The infos of stored steps, [env, slot]; None: none are kept.
@@ -175,10 +166,8 @@ class HindsightReplayBuffer(FieldBuffer):
     def set_env(self, env: Any) -> None:
         """Use this environment's `compute_reward` and `compute_terminated`, unless passed in.
 
-        A pickled or copied buffer has no environment until this is called.
-
-        Raises:
-            ValueError: the environment lacks these methods, or it resets by itself.
+        A pickled or copied buffer has no environment until this is called.  ValueError if the
+        environment lacks these methods, or resets by itself.
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         if mode not in (None, AutoresetMode.DISABLED):
@@ -225,21 +214,9 @@ class HindsightReplayBuffer(FieldBuffer):
     ) -> None:
         """Add one step; of a vector environment, one step of each, with a leading axis [env].
 
-        Nothing is stored if this raises, including when a function of the environment raises.
-
-        Args:
-            obs: the observation before the action, a dictionary.
-            action: the action taken.
-            reward: its reward.
-            next_obs: the observation after the action, even if the episode ends there; not the
-                first observation after a reset.
-            terminated: whether the episode ended and nothing follows.
-            truncated: whether the episode was cut, for example by a time limit, so that the next
-                state still has a value.
-            info: the step's info; it must contain the `info_keys`.
-
-        Raises:
-            ValueError: a shape or type is wrong, a number is not finite, or a key is missing.
+        `next_obs` is the observation after the action, even if the episode ends there; not the
+        first observation after a reset.  ValueError if a shape or type is wrong, a number is not
+        finite, or a key is missing; nothing is stored then, nor if a function of the user raises.
         """
         ends = truth("terminated", terminated, self._before)
         over = truth("truncated", truncated, self._before) | ends
@@ -259,10 +236,6 @@ class HindsightReplayBuffer(FieldBuffer):
         Of a vector environment, add one episode of each, with leading axes [env, step].
 
         Args:
-            obs: the observations before the actions.
-            actions: the actions taken.
-            rewards: [step].
-            next_obs: the observations after the actions.
             terminated: whether the last step terminated the episode; if not, it was truncated.
             infos: arrays [step] of the `info_keys`; with `copy_infos`, one dictionary per step.
 
@@ -316,25 +289,15 @@ class HindsightReplayBuffer(FieldBuffer):
         ring.add_rows(rows[None], over.reshape(1, ring.n_envs))
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
-        """Sample a batch with replacement, partly relabelled.
+        """Sample `batch_size` transitions with replacement, partly relabelled.
 
-        Args:
-            batch_size: number of transitions.
-            beta: exponent of the importance weights of a prioritised buffer; 1 corrects fully.
-
-        Raises:
-            ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
+        `beta` is the exponent of a prioritised buffer's importance weights; 1 corrects fully.
+        ValueError if no episode is finished yet, or an argument is invalid.
         """
         return self._out(*self._drawn(batch_size, beta))
 
     def sample_at(self, indexes: Index, uniform: Numbers) -> Sample:
-        """Return the batch of given transitions.
-
-        Args:
-            indexes: [sample], as `sample` returned them.
-            uniform: [sample, 2] in [0, 1): whether each is relabelled, and with which of the goals
-                that it may get.
-        """
+        """Return the batch of transitions `indexes` [sample]; see `ReplayBuffer.read`."""
         return self._out(self._read(indexes, uniform), None, indexes)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
@@ -354,12 +317,7 @@ class HindsightReplayBuffer(FieldBuffer):
         self.ring.end_episodes()
 
     def save(self, path: str | Path) -> None:
-        """Write transitions, open episodes, priorities and the generator to a file.
-
-        Raises:
-            FileError: the file cannot be written.
-            ValueError: the buffer was made with `copy_infos=True`; pickle it instead.
-        """
+        """As `FieldBuffer.save`; ValueError if the buffer was made with `copy_infos=True`."""
         if self._infos is not None:
             raise ValueError(
                 "save: a buffer with copy_infos=True cannot be saved, because an info may hold any "
@@ -411,16 +369,9 @@ def _one_each(infos: Any, n: int) -> Array:
 
 
 def goal_fields(
-    spaces: Space[Any],
-    action_space: Space[Any],
-    info_keys: Sequence[str],
-    has_rest: bool = False,
+    spaces: Space[Any], action_space: Space[Any], info_keys: Sequence[str], has_rest: bool
 ) -> tuple[dict[str, Field], RowLayout]:
-    """Lay out the fields of a goal environment's transitions; returns the fields and their row.
-
-    Raises:
-        ValueError: a space is not supported.
-    """
+    """The fields of a transition, and their row; ValueError if a space is not supported."""
     if not isinstance(spaces, Dict) or set(spaces.keys()) != set(GOAL_KEYS):
         raise ValueError(
             f"observation_space: {spaces} is not allowed; it must be a dictionary of "

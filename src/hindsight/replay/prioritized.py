@@ -22,20 +22,12 @@ LEAST = 1e-200
 
 def check_share(name: str, value: Any) -> None:
     """Raise ValueError unless `value` is a number from 0 to 1."""
-    try:
-        fits = bool(0 <= value <= 1)
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
+    if not isinstance(value, int | float | np.number | np.bool_) or not 0 <= value <= 1:
         raise ValueError(f"{name}: {value!r} is not allowed; it must lie in [0, 1]")
 
 
 def annealed(beta: float, share: float) -> float:
-    """Anneal `beta` linearly to 1 as `share` of the training goes from 0 to 1 (section 3.4).
-
-    Raises:
-        ValueError: `beta` is not in [0, 1].
-    """
+    """Anneal `beta`, in [0, 1], linearly to 1 as `share` of the training goes from 0 to 1 (3.4)."""
     check_share("beta", beta)
     return beta + (1 - beta) * min(max(share, 0.0), 1.0)
 
@@ -69,8 +61,8 @@ class SumTree:
         """Sum of all leaves, [run]."""
         return self.levels[-1].sum(1)
 
-    def set(self, run: Index, leaf: Index, value: ArrayLike) -> None:
-        """Set the leaves (run, leaf), [n] each; the last of several values for one leaf counts."""
+    def set(self, run: Index | int, leaf: Index, value: ArrayLike) -> None:
+        """Set the leaves (run, leaf), [n]; the last of several values for one leaf counts."""
         self.leaves[run, leaf] = value
         for below, level in itertools.pairwise(self.levels):
             leaf = leaf // self.CHILDREN
@@ -116,11 +108,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def __init__(
         self, *arguments: Any, alpha: float = 0.6, eps: float = 1e-6, **options: Any
     ) -> None:
-        """As `ReplayBuffer`, with priorities (|TD error| + eps)^alpha; alpha = 0 is uniform.
-
-        Raises:
-            ValueError: `alpha` is not in [0, 1], or `eps` is not a number of at least 0.
-        """
+        """As `ReplayBuffer`, with priorities (|TD error| + eps)^alpha; alpha is in [0, 1]."""
         check_share("alpha", alpha)
         if not isinstance(eps, int | float | np.number) or not 0 <= eps < np.inf:
             raise ValueError(f"eps: {eps!r} is not allowed; it must be a number, 0 or more")
@@ -138,24 +126,17 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         runs, envs, slots = self.left.shape
         self._tree = SumTree(runs, envs * slots)
         self.largest = np.ones(runs)  # the largest priority^alpha so far
-        # Changes to leaves that `_catch_up` makes together: run, leaf, value.
-        self._waiting: list[tuple[Index, Index, NDArray[np.float64]]] = []
 
     def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor]:
-        """Draw transitions by priority; returns indices and weights, both [run, sample].
-
-        Raises:
-            ValueError: a run has no finished episode, or `beta` is not in [0, 1].
-        """
+        """Draw transitions by priority; returns indices and weights, both [run, sample]."""
         check_share("beta", beta)
         count = self._check_can_sample()
-        self._catch_up()
         leaf = self._tree.draw(uniform)
         run = np.arange(len(leaf))[:, None]
         probability = self._tree.leaves[run, leaf] / self._tree.total()[:, None]
         weight = (count[:, None] * probability) ** -float(beta)
         weight /= weight.max(1, keepdims=True)
-        return leaf + run * self._slots_per_run, self._on_device(weight.astype(np.float32))
+        return leaf + run * self.left[0].size, self._on_device(weight.astype(np.float32))
 
     def update_priorities(self, index: Index, td_errors: ArrayLike) -> None:
         """Set the priorities of sampled transitions from their TD errors.
@@ -163,12 +144,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         A slot that no longer holds a finished transition is ignored; if another finished transition
         has taken it, that one gets the priority.
 
-        Args:
-            index: [run, sample], as sampled.
-            td_errors: [run, sample], of either sign.
+        ValueError if the shapes differ, an index is of another run, or an error is not finite.
 
-        Raises:
-            ValueError: the shapes differ, an index is of another run, or an error is not finite.
+        index, td_errors: [run, sample], as sampled; errors of either sign.
         """
         index, errors = np.asarray(index), np.asarray(td_errors, np.float64)
         if errors.shape != index.shape or len(index) != len(self.largest):
@@ -178,10 +156,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             )
         if (bad := errors[~np.isfinite(errors)]).size:
             raise ValueError(f"priorities: {bad[0]} is not allowed; every number must be finite")
-        run, leaf = np.divmod(index, self._slots_per_run)
+        run, leaf = np.divmod(index, self.left[0].size)
         if (run != np.arange(len(index))[:, None]).any():
             raise ValueError("indexes: each row must hold indexes that were sampled for that run")
-        self._catch_up()
         priority = np.maximum((np.abs(errors) + self.eps) ** self.alpha, LEAST)
         self.largest = np.maximum(self.largest, priority.max(1, initial=0))
         there = self._tree.leaves[run, leaf] > 0
@@ -189,7 +166,6 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def select(self, runs: Tensor) -> None:
         """Keep only the runs with these indices."""
-        self._catch_up()
         super().select(runs)
         kept = runs.cpu().numpy()
         self._tree.levels = [level[kept] for level in self._tree.levels]
@@ -197,40 +173,27 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         """As `ReplayBuffer.state_dict`, and the priorities."""
-        self._catch_up()
         saved = {"priorities": self._tree.leaves.copy(), "largest": self.largest.copy()}
         return super().state_dict() | {k: torch.from_numpy(v) for k, v in saved.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a `state_dict` of a buffer with the same sizes."""
         super().load_state_dict(saved)
-        self._waiting = []
         self.largest[:] = saved["largest"]
         run, leaf = np.indices(self._tree.leaves.shape).reshape(2, -1)
         self._tree.set(run, leaf, np.asarray(saved["priorities"]).ravel())
 
-    @property
-    def _slots_per_run(self) -> int:
-        return self.n_envs * self.n_slots
-
     def _drop(self, run: int, env: int) -> None:
-        position = int(self.oldest[run, env])
+        first = int(self.oldest[run, env])
         super()._drop(run, env)
-        self._wait(run, env, position, int(self.oldest[run, env]) - position, 0.0)
+        self._set(run, env, first, int(self.oldest[run, env]), 0.0)
 
-    def _finish(self, over: NDArray[np.bool_]) -> None:
-        for run, env in zip(*over.nonzero(), strict=True):
-            steps = int(self.elapsed[run, env])
-            self._wait(run, env, self.position - steps, steps, float(self.largest[run]))
-        super()._finish(over)
+    def _close(self, run: int, env: int) -> None:
+        super()._close(run, env)
+        first = self.position - int(self.elapsed[run, env])
+        self._set(run, env, first, self.position, float(self.largest[run]))
 
-    def _wait(self, run: int, env: int, position: int, steps: int, value: float) -> None:
-        """Queue `value` as the priority^alpha of `steps` steps of an environment."""
-        leaf = env * self.n_slots + np.arange(position, position + steps) % self.n_slots
-        self._waiting.append((np.full(steps, run), leaf, np.full(steps, value)))
-
-    def _catch_up(self) -> None:
-        if self._waiting:
-            run, leaf, value = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
-            self._tree.set(run, leaf, value)
-            self._waiting = []
+    def _set(self, run: int, env: int, first: int, end: int, value: float) -> None:
+        """Set priority^alpha of the steps `first` to `end` - 1 of an environment."""
+        leaf = env * self.n_slots + np.arange(first, end) % self.n_slots
+        self._tree.set(run, leaf, value)

@@ -130,7 +130,8 @@ class OnPolicyRuns(Runs):
         task, draw = self.env.task, hindsight.Draws(seeds, self.iteration, self.device)
         if mode == "copies":
             _, envs, steps = rollout.rewards.shape
-            return real, hindsight.relabel(rollout, spec, task, draw(envs, steps, spec.k))
+            relabel = hindsight.RELABEL[spec.fidelity]
+            return real, relabel(rollout, spec, task, draw(envs, steps, spec.k))
         target = torch.full((len(seeds),), spec.s_ratio or 0.0, device=self.device)
         if mode == "mixture":
             return real, s_ratio.mixture(rollout, task, target, draw)
