@@ -358,7 +358,7 @@ class Model:
             restarts = "the replay buffer, the optimisers and the step count start from scratch"
         if file.acts_only:
             restarts += ", and so does the critic, which the file does not contain"
-        if getattr(self.spec.algorithm, "standardises", False):
+        if getattr(self.spec.algorithm, "normalize_observations", False):
             # The parameters in the file take observations that are not standardised.
             how = self.spec.algorithm.model_copy(update={"normalize_observations": False})
             self.spec = self.spec.model_copy(update={"algorithm": how})

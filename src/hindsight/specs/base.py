@@ -9,7 +9,7 @@ import, directly or indirectly.
 import importlib
 import pkgutil
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -147,12 +147,6 @@ class EnvironmentSpec(Spec):
 
         return gymnasium.make(self.id, **self.model_dump(exclude={"id"}), **options)
 
-    def succeeded(
-        self, before: Mapping[str, Any], obs: Mapping[str, Any], info: Mapping[str, Any]
-    ) -> bool:
-        """Whether the step from `before` to `obs` achieved the desired goal of `before`."""
-        return bool(info["is_success"])
-
     @property
     def keys(self) -> tuple[str, ...]:
         """Keys of an observation, in the order of the policy's input."""
@@ -182,26 +176,18 @@ class AlgorithmSpec(Spec):
 
     if TYPE_CHECKING:
         name: str = ""
-        hidden: tuple[int, ...] = ()
-        learning_rate: float = 0.0
-        n_envs: int = 0
-        batch_size: int = 0
+    hidden: Widths = (64, 64)
+    learning_rate: Positive = 3e-4
+    n_envs: Count = 1
+    batch_size: Count = 64
+    gamma: Fraction = 0.99
+    #: Added to the gradient of all parameters (Adam's weight_decay, as in Stable-Baselines3).
+    weight_decay: NonNegative = 0.0
 
     @property
     @abstractmethod
     def iteration_steps(self) -> int:
         """Steps of each environment per row of the curves."""
-
-    @abstractmethod
-    def updates(self, steps: int, copies: int) -> float:
-        """Number of minibatch updates in `steps` steps of each environment.
-
-        copies: relabelled copies per step that an on-policy algorithm also learns from.
-        """
-
-    @abstractmethod
-    def most_stored(self, steps: int, copies: int) -> int:
-        """Maximum number of a run's transitions in memory, including relabelled copies."""
 
     @property
     def squashes(self) -> bool:

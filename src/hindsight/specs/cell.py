@@ -11,6 +11,7 @@ specifications.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
@@ -20,7 +21,6 @@ from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import (
     MOST,
     NUMBER,
-    AlgorithmSpec,
     Count,
     EnvironmentSpec,
     Few,
@@ -31,6 +31,8 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.specs.off_policy import OffPolicySpec
+from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.specs.replay import ReplaySpec
 
 
@@ -58,25 +60,40 @@ MOST_WEIGHTS = 10**8
 LONGEST_NAME = 150
 #: Defaults for an environment without an id and an algorithm without a name.
 DEFAULTS = {"environment": {"id": "PredatorPrey-v0"}, "algorithm": {"name": "ppo"}}
+#: Models of each part of a cell by id or name; "" for any other, in the environment gymnasium's.
+PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
+    "environment": {"": GymnasiumSpec, **ENVIRONMENTS},
+    "algorithm": {"": ALGORITHMS["ppo"], **ALGORITHMS},
+    "hindsight": {"": HindsightSpec},
+    "replay": {"": ReplaySpec},
+    "end_test": {"": EndTestSpec},
+    "evaluation": {"": EvaluationSpec},
+}
 
 
-def _kind_of_environment(values: Any) -> str:
-    """Discriminate environments by id; an unknown id is a gymnasium environment."""
-    name = values.get("id") if isinstance(values, dict) else getattr(values, "id", None)
-    if isinstance(name, str) and name in ENVIRONMENTS:
-        return name
-    return GymnasiumSpec.__name__
+def _kind(part: str, values: Any) -> str:
+    """Id or name of a part of a cell, given as values or as a model; "" for another environment."""
+    ((field, usual),) = DEFAULTS.get(part, {"": ""}).items()
+    given = values.get if isinstance(values, Mapping) else partial(getattr, values)
+    kind = str(given(field, usual))
+    return kind if part == "algorithm" or kind in PARTS[part] else ""
+
+
+def _union(part: str, *tags: str) -> Any:
+    kinds = tuple(Annotated[PARTS[part][tag], Tag(tag)] for tag in tags)
+    known = f"choose from {', '.join(tags)}"
+    kind_of = Discriminator(
+        lambda values: _kind(part, values), custom_error_type="kind", custom_error_message=known
+    )
+    return Annotated[Union[kinds], kind_of]  # noqa: UP007
 
 
 if TYPE_CHECKING:
     AnyEnvironment = EnvironmentSpec
-    AnyAlgorithm = AlgorithmSpec
+    AnyAlgorithm = OnPolicySpec | OffPolicySpec
 else:
-    _tags = {**ENVIRONMENTS, GymnasiumSpec.__name__: GymnasiumSpec}
-    _environments = tuple(Annotated[kind, Tag(tag)] for tag, kind in _tags.items())
-    _algorithms = tuple(ALGORITHMS.values())
-    AnyEnvironment = Annotated[Union[_environments], Discriminator(_kind_of_environment)]  # noqa: UP007
-    AnyAlgorithm = Annotated[Union[_algorithms], Field(discriminator="name")]  # noqa: UP007
+    AnyEnvironment = _union("environment", *PARTS["environment"])
+    AnyAlgorithm = _union("algorithm", *ALGORITHMS)
 
 
 class CellSpec(Spec):
@@ -94,18 +111,6 @@ class CellSpec(Spec):
     early_end: Annotated[float, Field(ge=1, le=MOST), NUMBER] | None = 1.3
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _kinds_have_defaults(cls, values: Any) -> Any:
-        """Default to predator-prey and PPO where the id or the name is missing."""
-        if not isinstance(values, dict):
-            return values
-        values = dict(values)
-        for key, tag in DEFAULTS.items():
-            if isinstance(values.get(key), dict):
-                values[key] = {**tag, **values[key]}
-        return values
 
     @model_validator(mode="after")
     def _fits_together(self) -> "CellSpec":
@@ -200,21 +205,9 @@ class CellSpec(Spec):
         return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
 
 
-#: Models of each part of a cell by id or name; "" for any other.
-PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
-    "environment": {"": GymnasiumSpec, **ENVIRONMENTS},
-    "algorithm": {"": ALGORITHMS["ppo"], **ALGORITHMS},
-    "hindsight": {"": HindsightSpec},
-    "replay": {"": ReplaySpec},
-    "end_test": {"": EndTestSpec},
-    "evaluation": {"": EvaluationSpec},
-}
-
-
 def model_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
     """The model of a part of a cell, by the id or name in its values, or else the default one."""
-    ((tag, usual),) = DEFAULTS.get(part, {"": ""}).items()
-    return PARTS[part].get(str(values.get(tag, usual)), PARTS[part][""])
+    return PARTS[part].get(_kind(part, values), PARTS[part][""])
 
 
 def hash_of(values: dict[str, Any]) -> str:

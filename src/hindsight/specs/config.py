@@ -114,7 +114,8 @@ class Experiment(Spec):
     #: Paper in which the figures appear.
     paper: Words | None = None
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
-    conditions: Conditions = Conditions()
+    #: None: the default ones.
+    conditions: Conditions | None = None
     #: Environments by name, instead of the conditions: id, keys of the environment, and under
     #: `keys` the other keys of the cells trained there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
@@ -159,14 +160,6 @@ class Condition:
 def condition_name(spawn: str, prey: str) -> str:
     """Name of a condition in the tables; for a task, which has no spawn, `prey` is the task."""
     return f"{spawn} {prey}" if spawn else prey
-
-
-def conditions(experiment: Experiment) -> list[Condition]:
-    """The experiment's tasks, or its conditions of predator-prey."""
-    if experiment.tasks:
-        return [Condition(task) for task in experiment.tasks]
-    places = itertools.product(experiment.conditions.spawns, experiment.conditions.preys)
-    return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
 
 
 def _as_keys(tasks: Any) -> Any:
@@ -282,18 +275,6 @@ class Config(Spec):
     evaluation: EvaluationSpec | None = None
     select: dict[str, Selection] | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _experiments_have_conditions(cls, values: Any) -> Any:
-        found, shared = values.get("experiments"), values.get("conditions")
-        if shared is None or not isinstance(found, dict):
-            return values
-        experiments = {
-            name: {"conditions": shared, **each} if isinstance(each, dict) else each
-            for name, each in found.items()
-        }
-        return {**values, "experiments": experiments}
-
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
         _must_be_among(self.presets, self.size_name, "preset")
@@ -308,6 +289,14 @@ class Config(Spec):
             self._selects_what_there_is(f"presets.{name}.select", size.select)
         self._selects_what_there_is("select", self.select or {})
         return self
+
+    def conditions_of(self, experiment: Experiment) -> list[Condition]:
+        """The experiment's tasks, or its conditions of predator-prey."""
+        if experiment.tasks:
+            return [Condition(task) for task in experiment.tasks]
+        of = experiment.conditions or self.conditions
+        places = itertools.product(of.spawns, of.preys)
+        return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
 
     def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
         for name, selection in select.items():

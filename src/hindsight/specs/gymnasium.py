@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pkgutil import resolve_name
@@ -157,12 +156,6 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def words(self) -> str:
         return re.sub(r"[^\w.-]+", "-", super().words.rpartition(":")[2])
-
-    def succeeded(
-        self, before: Mapping[str, Any], obs: Mapping[str, Any], info: Mapping[str, Any]
-    ) -> bool:
-        facts = self.facts
-        return facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from hindsight.specs.base import (
     NonNegative,
     Positive,
     TwoOrMore,
-    Widths,
 )
 
 Exploration = Literal["gaussian", "squashed", "annealed"]
@@ -24,20 +23,14 @@ class OnPolicySpec(AlgorithmSpec):
     loop: ClassVar[str] = "hindsight.training.on_policy:OnPolicyRuns"
     on_policy: ClassVar[bool] = True
 
-    hidden: Widths = (64, 64)
-    learning_rate: Positive = 3e-4
     n_steps: TwoOrMore = 2048
-    n_envs: Count = 1
     batch_size: TwoOrMore = 64
     n_epochs: Count = 10
-    gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
     ent_coef: NonNegative = 0.0
     vf_coef: NonNegative = 0.5
     max_grad_norm: Positive = 0.5
     sigma_init: Positive = 1.0
-    #: Added to the gradient of all parameters (Adam's weight_decay, as in Stable-Baselines3).
-    weight_decay: NonNegative = 0.0
     #: linear: falls to 0 over the budget.
     learning_rate_schedule: Schedule = "constant"
     #: gaussian: clipped to the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
@@ -51,13 +44,6 @@ class OnPolicySpec(AlgorithmSpec):
     def iteration_steps(self) -> int:
         """Steps of each environment per row of the curves: one rollout."""
         return self.n_steps
-
-    def updates(self, steps: int, copies: int) -> float:
-        return steps * self.n_envs * (1 + copies) / self.batch_size * self.n_epochs
-
-    def most_stored(self, steps: int, copies: int) -> int:
-        """Transitions of a rollout and their copies."""
-        return self.n_steps * self.n_envs * (1 + copies)
 
     @property
     def squashes(self) -> bool:

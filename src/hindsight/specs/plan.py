@@ -6,9 +6,8 @@ trained, since runs are independent of each other.
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from hindsight.specs.config import (
     Part,
     Selection,
     Size,
-    conditions,
 )
 from hindsight.specs.errors import SpecError, validated
 
@@ -66,13 +64,13 @@ class Entry(Place):
     published: bool = False
 
 
-def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
-    """Iterate over the selected points of all experiments, in the order of `select`."""
+def places(config: Config, size: Size) -> Iterator[Place]:
+    """Iterate over the selected points of all experiments, in the order of the size's `select`."""
     for name, selection in size.select.items():
-        experiment = experiments[name]
+        experiment = config.experiments[name]
         for fidelity, where, arm, *values in itertools.product(
             experiment.fidelities,
-            conditions(experiment),
+            config.conditions_of(experiment),
             experiment.arms,
             *experiment.vary.values(),
         ):
@@ -88,44 +86,30 @@ def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
 
 def entries(config: Config) -> Iterator[Entry]:
     """Iterate over the selected points with their cells."""
-    shipped = Shipped(config)
-    for at in places(config.size, config.experiments):
+    shipped: Shipped | None = None
+    for at in places(config, config.size):
         ships = config.experiments[at.experiment].arms[at.arm].published
-        spec = shipped.cell(at) if ships else _cell(config, at)
+        if ships and shipped is None:
+            shipped = Shipped(config)
+        spec = shipped.cell(at) if ships and shipped else _cell(config, at)
         yield Entry(**vars(at), spec=spec, published=ships)
 
 
 class Shipped:
-    """The published cells, looked up by algorithm, condition and fidelity; planned on first use."""
+    """The published cells, looked up by algorithm, condition and fidelity."""
 
     def __init__(self, config: Config) -> None:
-        self._of = config
-
-    @cached_property
-    def config(self) -> Config:
-        """The published configuration, whatever preset and overrides are in force."""
-        return self._config(self._of.presets)
-
-    def _config(self, presets: dict[str, Size]) -> Config:
-        values = {"experiments": self._of.experiments, "presets": presets}
-        return validated(Config, {"preset": PUBLISHED_PRESET, "results": "published", **values})
-
-    @cached_property
-    def _cells(self) -> dict[str, CellSpec]:
-        arms = {name: each.arms.values() for name, each in self.config.experiments.items()}
-        size = self.config.size
-        trained = {
-            name: part
-            for name, part in size.select.items()
-            if not any(arm.published for arm in arms[name])
-        }
-        narrowed = {PUBLISHED_PRESET: size.model_copy(update={"select": trained})}
-        found: dict[str, CellSpec] = {}
-        for entry in entries(self._config({**self._of.presets, **narrowed})):
-            most = found.setdefault(_but_for_size(entry.spec), entry.spec)
-            if (entry.spec.steps, entry.spec.seeds) > (most.steps, most.seeds):
-                found[_but_for_size(entry.spec)] = entry.spec
-        return found
+        kept = {key: getattr(config, key) for key in ("conditions", "experiments", "presets")}
+        #: The published configuration, whatever preset and overrides are in force.
+        self.config = validated(Config, {**kept, "results": "published"})
+        specs = [
+            _cell(self.config, at)
+            for at in places(self.config, self.config.size)
+            if not config.experiments[at.experiment].arms[at.arm].published
+        ]
+        specs.sort(key=lambda spec: (spec.steps, spec.seeds), reverse=True)
+        #: Of several that differ only in size, the largest.
+        self._cells = {_but_for_size(spec): spec for spec in reversed(specs)}
 
     def cell(self, at: Place) -> CellSpec:
         """The published cell at a point of the grid, of any size: the one with the most steps.
@@ -163,7 +147,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
         others = config.presets[PUBLISHED_PRESET].select.keys() - size.select.keys()
         select = size.select | {name: Selection() for name in sorted(others)}
         size = size.model_copy(update={"select": select})
-    for at in places(size, config.experiments):
+    for at in places(config, size):
         experiment = config.experiments[at.experiment]
         grid = found.setdefault(at.experiment, {
             "title": experiment.title, "figures": experiment.published_as,
@@ -321,17 +305,12 @@ def left_out(plan: Plan) -> list[str]:
     """Describe what `select` leaves out: a line per experiment that lacks levels, arms or tasks."""
     lines = []
     for name, places in plan.experiments.items():
-        experiment, found = plan.config.experiments[name], [entry for entry, _ in places]
-        parts: list[tuple[str, Iterable[Any], list[Any]]] = [
-            *(
-                (key, of, [each.level[key] for each in found])
-                for key, of in experiment.vary.items()
-            ),
-            ("arms", experiment.arms, [each.arm for each in found]),
-            ("tasks", experiment.tasks, [each.condition.task for each in found]),
-        ]
+        experiment = plan.config.experiments[name]
+        found = [{**e.level, "arms": e.arm, "tasks": e.condition.task} for e, _ in places]
+        grid = {**experiment.vary, "arms": experiment.arms, "tasks": experiment.tasks}
         narrowed = []
-        for what, everything, planned in parts:
+        for what, everything in grid.items():
+            planned = {one[what] for one in found}
             kept = [str(one) for one in everything if one in planned]
             if hidden := [str(one) for one in everything if one not in planned]:
                 narrowed.append(f"{what} {', '.join(kept)} without {', '.join(hidden)}")

@@ -17,7 +17,7 @@ from hindsight.envs.facts import success_in
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, one_sentence
-from hindsight.specs.gymnasium import registered
+from hindsight.specs.gymnasium import GymnasiumSpec, registered
 from hindsight.specs.spaces import action_of, row_of, size
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
@@ -175,8 +175,9 @@ def episode(
         steps += 1
         over = bool(terminated or truncated)
     said = success_in(info)
-    if said is None and where is not None:
-        said = where.succeeded(before, obs, info)
+    if said is None and isinstance(where, GymnasiumSpec):
+        facts = where.facts
+        said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
     return returned, steps, np.nan if said is None else float(said)
 
 

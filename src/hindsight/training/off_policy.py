@@ -16,7 +16,7 @@ from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import OffPolicySpec
+from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row
@@ -50,7 +50,7 @@ class OffPolicyRuns(Runs):
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
-        if self.algorithm.standardises:
+        if isinstance(self.algorithm, ContinuousSpec) and self.algorithm.normalize_observations:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
         #: Diagnostics [run] of each update of the iteration.
@@ -206,9 +206,10 @@ class OffPolicyRuns(Runs):
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
         noise, warm_up = self._exploration(index, size)
         at_random = None
-        if spec.uniform_share:
+        # DQN's own exploration draws the actions of its epsilon.
+        if isinstance(spec, ContinuousSpec) and spec.epsilon:
             uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
-            at_random = uniform < spec.uniform_share
+            at_random = uniform < spec.epsilon
 
         def actions_at(t: int, obs: Tensor) -> Tensor:
             starting = self.steps * spec.n_envs < spec.learning_starts

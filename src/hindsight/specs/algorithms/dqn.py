@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from hindsight.specs.base import Count, Fraction, Positive, Share, Steps, Widths
+from hindsight.specs.base import Fraction, Positive, Share, Steps, Widths
 from hindsight.specs.off_policy import OffPolicySpec
 
 
@@ -21,7 +21,6 @@ class DQNSpec(OffPolicySpec):
     name: Literal["dqn"] = "dqn"
     hidden: Widths = (64,)
     learning_rate: Positive = 1e-3
-    batch_size: Count = 64
     epsilon: Fraction = 0.1
     double: bool = True
     target_update_interval: Steps = 1000

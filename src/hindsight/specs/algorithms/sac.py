@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from hindsight.specs.base import MOST, NUMBER, Fraction, Positive, Share
+from hindsight.specs.base import MOST, NUMBER, Fraction, Share
 from hindsight.specs.off_policy import ContinuousSpec
 
 
@@ -21,7 +21,6 @@ class SACSpec(ContinuousSpec):
     ends_by_test: ClassVar[bool] = True
 
     name: Literal["sac"] = "sac"
-    learning_rate: Positive = 3e-4
     gamma: Fraction = 0.95
     tau: Share = 0.05
     target_entropy: Annotated[float, Field(ge=-MOST, le=MOST), NUMBER] | None = None
