@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from hindsight.specs.errors import UNKNOWN_KEY, guess
+from hindsight.specs.errors import guess, shortened
 
 if TYPE_CHECKING:
     import gymnasium
@@ -63,9 +62,9 @@ class Spec(BaseModel):
         """Reject an unknown key; suggest the closest one, or list them all."""
         for key in map(str, values if isinstance(values, dict) else ()):
             if key not in cls.model_fields:
-                meant = guess(key, cls.model_fields)
-                meant = meant or f"; choose from {', '.join(sorted(cls.model_fields))}"
-                raise PydanticCustomError(UNKNOWN_KEY, "{meant}", {"key": key, "meant": meant})
+                known = f"; choose from {', '.join(sorted(cls.model_fields))}"
+                meant = guess(key, cls.model_fields) or known
+                raise ValueError(f"unknown key {shortened(key)!r}{meant}")
         return values
 
     def _reset(self, *names: str) -> None:
@@ -198,11 +197,6 @@ class AlgorithmSpec(Spec):
     def initialisation(self) -> tuple[float, ...]:
         """Settings, besides seed and network, that decide a run's initial parameters."""
         return ()
-
-    @property
-    def continuous_only(self) -> str:
-        """Names of the keys set here that need continuous actions; empty if none does."""
-        return ""
 
     @property
     def words(self) -> str:

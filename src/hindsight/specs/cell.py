@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import (
-    MOST,
-    NUMBER,
-    Count,
-    EnvironmentSpec,
-    Few,
-    Spec,
-    Steps,
-)
+from hindsight.specs.base import MOST, NUMBER, Count, EnvironmentSpec, Few, Spec, Steps
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -123,20 +115,20 @@ class CellSpec(Spec):
             raise ValueError(f"replay applies to off-policy algorithms; {how.name} uses hindsight")
         if not how.on_policy and her:
             raise ValueError(f"hindsight applies to on-policy algorithms; {how.name} uses replay")
-        if where.n_choices is None:
-            if how.actions == "discrete":
-                raise ValueError(
-                    f"{how.name} needs discrete actions, such as those of BitFlipping-v0"
-                )
-        elif how.continuous_only:
-            raise ValueError(
-                f"{how.continuous_only} need continuous actions: leave them at their defaults"
-            )
-        elif how.actions == "continuous":
+        discrete = where.n_choices is not None
+        if how.actions == "discrete" and not discrete:
+            raise ValueError(f"{how.name} needs discrete actions, such as those of BitFlipping-v0")
+        if how.actions == "continuous" and discrete:
             continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
             raise ValueError(f"{how.name} needs continuous actions{continuous}")
-        if her and getattr(how, "dense_reward", False):
-            raise ValueError("dense_reward is for real steps only: leave hindsight off")
+        if isinstance(how, OnPolicySpec):
+            if discrete and (how.exploration != "gaussian" or how.sigma_init != 1):
+                raise ValueError(
+                    "exploration and sigma_init need continuous actions: leave them at their "
+                    "defaults"
+                )
+            if her and how.dense_reward:
+                raise ValueError("dense_reward is for real steps only: leave hindsight off")
         if her and her.inside is not None and not where.goals_in_box:
             raise ValueError(f"inside needs goals that lie in a box; those of {where.id} do not")
         if her and her.s_ratio is not None and where.foreign:

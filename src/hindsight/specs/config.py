@@ -72,7 +72,6 @@ ONCE = AfterValidator(_each_once)
 #: Experiments and presets name folders; arms appear in figures.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
-Device = Annotated[str, Field(pattern=DEVICES)]
 if TYPE_CHECKING:
     AlgorithmName = str
 else:
@@ -120,9 +119,7 @@ class Experiment(Spec):
     #: `keys` the other keys of the cells trained there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
-    vary: dict[str, Annotated[tuple[Level, ...], AfterValidator(_alike), ONCE]] = Field(
-        default_factory=dict
-    )
+    vary: dict[str, Annotated[tuple[Level, ...], AfterValidator(_alike), ONCE]] = Field({})
     fidelities: Annotated[tuple[Fidelity, ...], ONCE] = ("released",)
     seeds: Few = 16
 
@@ -178,8 +175,7 @@ def _false(value: Any) -> Any:
 
 
 #: Mappings that may also be given as lists of their keys.
-Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
-Levels = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
+Named = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
 
 
 class Part(Spec):
@@ -191,7 +187,7 @@ class Part(Spec):
     tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
     #: Levels of each varied key, each with a part that narrows it further.
-    levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
+    levels: dict[str, Annotated[dict[Level, "Part"], Named]] = Field(default_factory=dict)
     seeds: Few | None = None
     steps: Steps | None = None
     evaluation: EvaluationSpec | None = None
@@ -247,7 +243,7 @@ class Size(Spec):
 class Execution(Spec):
     """How cells are trained; changes no result except the time taken."""
 
-    device: Device = "cpu"
+    device: Annotated[str, Field(pattern=DEVICES)] = "cpu"
     #: Seconds between checkpoints of a cell: the most that an interruption loses.
     checkpoint_seconds: Positive = 60.0
     #: Cores of a job: runs that train at a time, or processes that step third-party environments.
@@ -285,9 +281,11 @@ class Config(Spec):
                 f"experiments: {PICTURE!r} is the name of the picture of the environment; "
                 "choose another"
             )
-        for name, size in self.presets.items():
-            self._selects_what_there_is(f"presets.{name}.select", size.select)
-        self._selects_what_there_is("select", self.select or {})
+        selects = {f"presets.{name}.select": size.select for name, size in self.presets.items()}
+        for where, select in (selects | {"select": self.select or {}}).items():
+            for name, selection in select.items():
+                _must_be_among(self.experiments, name, f"{where}: experiment")
+                _is_part_of(f"{where}.{name}", selection, self.experiments[name])
         return self
 
     def conditions_of(self, experiment: Experiment) -> list[Condition]:
@@ -297,11 +295,6 @@ class Config(Spec):
         of = experiment.conditions or self.conditions
         places = itertools.product(of.spawns, of.preys)
         return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
-
-    def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
-        for name, selection in select.items():
-            _must_be_among(self.experiments, name, f"{where}: experiment")
-            _is_part_of(f"{where}.{name}", selection, self.experiments[name])
 
     @property
     def size_name(self) -> str:

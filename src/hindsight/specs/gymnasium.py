@@ -16,7 +16,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Discrete, flatdim
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
@@ -24,7 +24,6 @@ from hindsight.specs.base import EnvironmentSpec, Few
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
 from hindsight.specs.own_code import digest_of, versions_of
-from hindsight.specs.spaces import size
 
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
@@ -45,11 +44,6 @@ REGISTERED_BY = {
 #: ... and what to install, if not the package of that name.
 INSTALL = {ROBOTICS: "gymnasium-robotics==1.4.2 mujoco==3.10.0"}
 
-#: Whether achieving the goal ends an episode.
-Terminates = Literal["goal", "never"]
-#: How to treat the part of the reward that `compute_reward` does not explain.
-Rest = Literal["keep", "drop", "refuse"]
-
 
 class GymnasiumSpec(EnvironmentSpec):
     """An environment by its gymnasium id, or `module:Name-v0` if importing `module` registers it.
@@ -66,10 +60,10 @@ class GymnasiumSpec(EnvironmentSpec):
     kwargs: dict[str, Any] = Field(default={})
     #: Steps after which an episode is truncated; None: as registered.
     max_episode_steps: Few | None = None
-    #: None: found by `compute_terminated`, or else by trial.
-    terminates: Terminates | None = None
+    #: Whether success ends an episode; None: found by `compute_terminated`, or else by trial.
+    terminates: Literal["goal", "never"] | None = None
     #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
-    rest: Rest = "keep"
+    rest: Literal["keep", "drop", "refuse"] = "keep"
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
@@ -91,14 +85,10 @@ class GymnasiumSpec(EnvironmentSpec):
 
     def _kwargs_open_nothing(self) -> None:
         """Reject gymnasium's own arguments and, for known environments, possible file paths."""
-        if reserved := sorted(self.kwargs.keys() & set(RESERVED)):
-            raise SpecError(
-                f"kwargs.{reserved[0]} is not allowed: it is an argument of gymnasium.make"
-            )
-        if not is_known(self.id):
-            return
         for key, value in self.kwargs.items():
-            if not _is_plain(value):
+            if key in RESERVED:
+                raise SpecError(f"kwargs.{key} is not allowed: it is an argument of gymnasium.make")
+            if is_known(self.id) and not _is_plain(value):
                 raise SpecError(
                     f"kwargs.{key}: {value!r} is not allowed: {self.id} takes numbers, words and "
                     "lists of them; to use your own model, register your own environment"
@@ -122,12 +112,11 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def goal_size(self) -> int:
         """Size of a goal."""
-        return size(self.facts.goal)
+        return flatdim(self.facts.goal)
 
     @property
     def observation_size(self) -> int:
-        """Size of the policy's input: both goals and the observation."""
-        return sum(map(size, self.facts.spaces.values()))
+        return sum(map(flatdim, self.facts.spaces.values()))
 
     @property
     def n_choices(self) -> int | None:
@@ -136,8 +125,7 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def action_size(self) -> int:
-        action = self.facts.action
-        return 1 if isinstance(action, Discrete) else size(action)
+        return 1 if self.n_choices else flatdim(self.facts.action)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -162,7 +150,6 @@ class GymnasiumSpec(EnvironmentSpec):
         return tuple(self.facts.spaces)
 
     def with_parameters(self, given: dict[str, Any]) -> Self:
-        """Copy with additional keyword arguments of the constructor."""
         return self.model_copy(update={"kwargs": self.kwargs | given})
 
     def make(self, **options: Any) -> gym.Env[Any, Any]:
@@ -176,16 +163,14 @@ class GymnasiumSpec(EnvironmentSpec):
         given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}
         try:
             env = gym.make(self.id, disable_env_checker=True, **given)
-        except gym.error.Error as error:
-            raise SpecError(f"{self.id} cannot be made: {_one_line(error)}") from None
         except Exception as error:
-            if isinstance(error, TypeError) and is_known(self.id):  # an unknown keyword argument
+            unknown_key = isinstance(error, TypeError) and is_known(self.id)
+            if unknown_key or isinstance(error, gym.error.Error):
                 raise SpecError(
                     f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
                 ) from None
-            raise EnvironmentFailure.of(
-                f"{self.id}: making it with {self.kwargs} failed", error
-            ) from error
+            what = f"{self.id}: making it with {self.kwargs} failed"
+            raise EnvironmentFailure.of(what, error) from error
         quicken(env)
         return env
 
@@ -232,15 +217,14 @@ def registered(name: str) -> Any:
 def _import(module: str, name: str) -> None:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)  # the user's own environment may be here
-    try:
-        with others_code(name):
+    with others_code(name):
+        try:
             importlib.import_module(module)
-    except EnvironmentFailure:
-        raise
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name in (module, module.split(".")[0]):
-            raise SpecError(f"{name!r} is unknown: there is no module {module!r}") from None
-        raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
+        except Exception as error:
+            missing = isinstance(error, ModuleNotFoundError) and error.name
+            if missing in (module, module.partition(".")[0]):
+                raise SpecError(f"{name!r} is unknown: there is no module {module!r}") from None
+            raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
 
 
 def _import_what_registers(name: str) -> None:

@@ -2,15 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from hindsight.specs.base import (
-    AlgorithmSpec,
-    Count,
-    Fraction,
-    NonNegative,
-    Positive,
-    Share,
-    Steps,
-)
+from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Share, Steps
 
 
 class OffPolicySpec(AlgorithmSpec):

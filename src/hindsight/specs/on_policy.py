@@ -4,17 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from hindsight.specs.base import (
-    AlgorithmSpec,
-    Count,
-    Fraction,
-    NonNegative,
-    Positive,
-    TwoOrMore,
-)
+from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, TwoOrMore
 
 Exploration = Literal["gaussian", "squashed", "annealed"]
-Schedule = Literal["constant", "linear"]
 
 
 class OnPolicySpec(AlgorithmSpec):
@@ -32,7 +24,7 @@ class OnPolicySpec(AlgorithmSpec):
     max_grad_norm: Positive = 0.5
     sigma_init: Positive = 1.0
     #: linear: falls to 0 over the budget.
-    learning_rate_schedule: Schedule = "constant"
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
     #: gaussian: clipped to the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
     #: sigma is not learned but falls from sigma_init to sigma_final over the budget.
     exploration: Exploration = "gaussian"
@@ -52,12 +44,6 @@ class OnPolicySpec(AlgorithmSpec):
     @property
     def initialisation(self) -> tuple[float, ...]:
         return (self.sigma_init,)
-
-    @property
-    def continuous_only(self) -> str:
-        """Options of a Gaussian policy, if they differ from the defaults."""
-        set_ = self.exploration != "gaussian" or self.sigma_init != 1
-        return "exploration and sigma_init" if set_ else ""
 
     @property
     def words(self) -> str:

@@ -200,18 +200,14 @@ def _cell(config: Config, at: Place) -> CellSpec:
     test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
     ends = values["early_end"] is not None
     if ALGORITHMS[arm.algorithm].ends_by_test and fidelity == "released" and test and ends:
-        # A test must fall on the end of an iteration.
         values["end_test"] = test
-        values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
+        # A test must fall on the end of an iteration.
+        divisors = (n for n in range(1, steps // BINS + 1) if test.every % n == 0)
+        values["algorithm"]["log_interval"] = max(divisors, default=1)
     try:
         return validated(CellSpec, values)
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
-
-
-def _divisor(number: int, at_most: int) -> int:
-    """The largest divisor of `number` up to `at_most`, or 1."""
-    return max(d for d in range(1, max(1, min(at_most, number)) + 1) if number % d == 0)
 
 
 def spec_path(name: str) -> Path:
@@ -236,10 +232,9 @@ class Plan:
         everything = [(entry, _but_for_seeds(entry.spec)) for entry in entries(config)]
         largest: dict[str, CellSpec] = {}
         for entry, key in everything:
-            if entry.published:
-                continue
-            if key not in largest or entry.spec.seeds > largest[key].seeds:
-                largest[key] = entry.spec
+            if not entry.published:
+                most = largest.setdefault(key, entry.spec)
+                largest[key] = max(most, entry.spec, key=lambda spec: spec.seeds)
         names = {key: spec.name for key, spec in largest.items()}
         experiments: dict[str, list[tuple[Entry, str]]] = {}
         for entry, key in everything:

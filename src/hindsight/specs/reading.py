@@ -76,8 +76,8 @@ def _must_be_plain(text: str, where: str) -> None:
         if isinstance(node, yaml.ScalarEvent):
             if not node.style and AMBIGUOUS.fullmatch(node.value):
                 raise SpecError(
-                    f"{where}: {node.value} in line {_line(node)} is ambiguous: write true, false "
-                    f"or a decimal number, or '{node.value}' for text"
+                    f"{where}: {node.value} in line {node.start_mark.line + 1} is ambiguous: write "
+                    f"true, false or a decimal number, or '{node.value}' for text"
                 )
             return 1
         if depth == DEEPEST:
@@ -87,7 +87,7 @@ def _must_be_plain(text: str, where: str) -> None:
             count += size(inner, depth + 1)
             if isinstance(node, yaml.MappingStartEvent):
                 if isinstance(inner, yaml.ScalarEvent):
-                    key, line = inner.value, _line(inner)
+                    key, line = inner.value, inner.start_mark.line + 1
                     if (first := lines.get(key)) is not None:
                         both = f"line {line}" if first == line else f"lines {first} and {line}"
                         raise SpecError(f"{where}: key {key!r} is given twice, in {both}")
@@ -100,7 +100,3 @@ def _must_be_plain(text: str, where: str) -> None:
 
     for document in nodes:
         size(document)
-
-
-def _line(node: Any) -> int:
-    return node.start_mark.line + 1

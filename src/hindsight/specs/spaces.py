@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, flatdim
 from numpy.typing import NDArray
 
 from hindsight.specs.base import GOAL_KEYS
@@ -28,16 +28,10 @@ def choices(space: Space[Any]) -> list[Array] | None:
     return None
 
 
-def size(space: Space[Any]) -> int:
-    """Length of the row of an element."""
-    values = choices(space)
-    return int(np.prod(space.shape or ())) if values is None else sum(map(len, values))
-
-
 def largest(space: Space[Any]) -> NDArray[np.float64]:
     """Largest absolute value of each number in a row; infinite if unbounded."""
     if not isinstance(space, Box):
-        return np.ones(size(space))
+        return np.ones(flatdim(space))
     low, high = (np.abs(np.asarray(side, np.float64)) for side in (space.low, space.high))
     return np.maximum(low, high).ravel()
 

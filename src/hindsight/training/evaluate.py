@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, flatdim
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -18,7 +18,7 @@ from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, one_sentence
 from hindsight.specs.gymnasium import GymnasiumSpec, registered
-from hindsight.specs.spaces import action_of, row_of, size
+from hindsight.specs.spaces import action_of, row_of
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
@@ -247,7 +247,7 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     where, spaces, actions = spec.environment, env.observation_space, env.action_space
     has = None
     if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
-        has = sum(size(spaces[part]) for part in where.keys)
+        has = sum(flatdim(spaces[part]) for part in where.keys)
     discrete = isinstance(actions, Discrete)
     n = int(actions.n) if isinstance(actions, Discrete) else int(np.prod(actions.shape or ()))
     wanted = (where.observation_size, where.n_choices is not None, where.n_outputs)

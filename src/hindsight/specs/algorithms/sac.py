@@ -54,9 +54,7 @@ class SACSpec(ContinuousSpec):
     @property
     def initialisation(self) -> tuple[float, ...]:
         """The initial alpha, which is part of a run's initial parameters."""
-        if isinstance(self.ent_coef, str):
-            return (float(self.ent_coef.partition("_")[2] or 1),)
-        return (self.ent_coef,)
+        return (float(str(self.ent_coef).removeprefix("auto").removeprefix("_") or 1),)
 
     @property
     def words(self) -> str:
