@@ -1,9 +1,7 @@
 """Base classes of all specifications, and the numeric types of their fields.
 
 The specification of an environment or an algorithm names its implementation (`entry_point`;
-`module` and `loop`) and declares its properties, so that no other package tests for a particular
-one.  The code that decides a cell's numbers is what these names and the specification's own module
-import, directly or indirectly.
+`module` and `loop`) and declares its properties, so that no other package names a particular one.
 """
 
 import importlib
@@ -169,7 +167,6 @@ class AlgorithmSpec(Spec):
     stochastic: ClassVar[bool] = True
     #: Whether the authors also ended its runs by a test (`EndTestSpec`).
     ends_by_test: ClassVar[bool] = False
-
     #: Forward and backward passes in an update, relative to DDPG's ten.
     passes: ClassVar[float] = 1.0
 

@@ -2,10 +2,6 @@
 
 A specification holds everything that decides a cell's numbers and nothing else (not the device, for
 example).  Its hash is part of the file name, so experiments that share a cell train it once.
-
-No environment or algorithm is named here except the two defaults: what a cell imports follows from
-`environment.entry_point`, `algorithm.module`, `algorithm.loop` and the modules of the two
-specifications.
 """
 
 import hashlib
@@ -163,7 +159,6 @@ class CellSpec(Spec):
 
     @property
     def run_seeds(self) -> range:
-        """The seeds of its runs."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     @property
@@ -186,12 +181,10 @@ class CellSpec(Spec):
 
         Both parts are cut to a valid file name's length; the hash alone identifies the cell.
         """
-        how = self.algorithm
-        parts = [how.words, self.replay.words if self.replay is not None else ""]
-        parts += ["end-test" if self.end_test is not None else ""]
-        parts += [self.hindsight.words if self.hindsight is not None else ""]
+        how, her = self.algorithm, self.hindsight or self.replay
         network = "x".join(map(str, how.hidden))
         seeds = f"{self.seeds}seeds" + (f"-from{self.first_seed}" if self.first_seed else "")
+        parts = [how.words, her.words if her else "", "end-test" if self.end_test else ""]
         parts += [f"lr{how.learning_rate:g}-{network}-{seeds}-{self.steps}steps"]
         words = "-".join(filter(None, parts))
         return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
@@ -263,8 +256,6 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> N
                 continue
             asked = TypeAdapter(type(part).model_fields[key].annotation).validate_python(given[key])
             if getattr(part, key) != asked:
-                others = ", ".join(
-                    f"{name} {value}" for name, value in given.items() if name != key
-                )
-                because = f" with {others}" if others else ""
+                others = [f"{name} {x}" for name, x in given.items() if name != key]
+                because = f" with {', '.join(others)}" if others else ""
                 raise SpecError(f"{key}={given[key]} has no effect{because}")

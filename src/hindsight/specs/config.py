@@ -4,7 +4,6 @@ An experiment is a grid: arms x levels of the varied keys x conditions x fidelit
 selects parts of these grids and sets the size of a run.
 """
 
-import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -288,14 +287,6 @@ class Config(Spec):
                 _is_part_of(f"{where}.{name}", selection, self.experiments[name])
         return self
 
-    def conditions_of(self, experiment: Experiment) -> list[Condition]:
-        """The experiment's tasks, or its conditions of predator-prey."""
-        if experiment.tasks:
-            return [Condition(task) for task in experiment.tasks]
-        of = experiment.conditions or self.conditions
-        places = itertools.product(of.spawns, of.preys)
-        return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
-
     @property
     def size_name(self) -> str:
         """Name of the preset in force."""
@@ -341,10 +332,7 @@ def _must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
-    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError.
-
-    No key may be given twice.
-    """
+    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError."""
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

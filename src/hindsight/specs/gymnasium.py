@@ -111,7 +111,6 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def goal_size(self) -> int:
-        """Size of a goal."""
         return flatdim(self.facts.goal)
 
     @property
@@ -155,9 +154,7 @@ class GymnasiumSpec(EnvironmentSpec):
     def make(self, **options: Any) -> gym.Env[Any, Any]:
         """Make the environment with its step limit; `options` are passed on, such as render_mode.
 
-        Raises:
-            SpecError: gymnasium cannot make it.
-            EnvironmentFailure: it raised.
+        Raises SpecError if gymnasium cannot make it, and EnvironmentFailure if it raised.
         """
         registered(self.id)
         given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}

@@ -16,6 +16,7 @@ from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec, model_of, put
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
+    PAPERS_TASK,
     PUBLISHED,
     PUBLISHED_PRESET,
     TRAINED,
@@ -68,12 +69,12 @@ def places(config: Config, size: Size) -> Iterator[Place]:
     """Iterate over the selected points of all experiments, in the order of the size's `select`."""
     for name, selection in size.select.items():
         experiment = config.experiments[name]
-        for fidelity, where, arm, *values in itertools.product(
-            experiment.fidelities,
-            config.conditions_of(experiment),
-            experiment.arms,
-            *experiment.vary.values(),
-        ):
+        of = experiment.conditions or config.conditions
+        pairs = itertools.product(of.spawns, of.preys)
+        conditions = [Condition(task) for task in experiment.tasks]
+        conditions = conditions or [Condition(PAPERS_TASK, *pair) for pair in pairs]
+        grid = [experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()]
+        for fidelity, where, arm, *values in itertools.product(*grid):
             level = dict(zip(experiment.vary, values, strict=True))
             point = {"spawn": where.spawn, "preys": where.prey, "fidelities": fidelity}
             point["tasks"] = where.task if where.spawn is None else None

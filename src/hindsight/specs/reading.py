@@ -30,16 +30,9 @@ AMBIGUOUS = re.compile(
 def read_keys(path: Path) -> dict[str, Any]:
     """Read the keys and values of a configuration file; raises SpecError."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {reason(error)}") from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SpecError(
-            f"{path}: is not UTF-8 text (byte {error.start}, line {line}); save it as UTF-8"
-        ) from None
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read as UTF-8 text: {reason(error)}") from error
     values = values_of(text, str(path))
     if not isinstance(values, dict):
         raise SpecError(f"{path}: holds no keys")
@@ -76,8 +69,8 @@ def _must_be_plain(text: str, where: str) -> None:
         if isinstance(node, yaml.ScalarEvent):
             if not node.style and AMBIGUOUS.fullmatch(node.value):
                 raise SpecError(
-                    f"{where}: {node.value} in line {node.start_mark.line + 1} is ambiguous: write "
-                    f"true, false or a decimal number, or '{node.value}' for text"
+                    f"{where}: {node.value} in line {_line(node)} is ambiguous: write true, false "
+                    f"or a decimal number, or '{node.value}' for text"
                 )
             return 1
         if depth == DEEPEST:
@@ -87,7 +80,7 @@ def _must_be_plain(text: str, where: str) -> None:
             count += size(inner, depth + 1)
             if isinstance(node, yaml.MappingStartEvent):
                 if isinstance(inner, yaml.ScalarEvent):
-                    key, line = inner.value, inner.start_mark.line + 1
+                    key, line = inner.value, _line(inner)
                     if (first := lines.get(key)) is not None:
                         both = f"line {line}" if first == line else f"lines {first} and {line}"
                         raise SpecError(f"{where}: key {key!r} is given twice, in {both}")
@@ -100,3 +93,7 @@ def _must_be_plain(text: str, where: str) -> None:
 
     for document in nodes:
         size(document)
+
+
+def _line(node: Any) -> int:
+    return node.start_mark.line + 1

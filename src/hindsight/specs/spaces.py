@@ -80,8 +80,7 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     Besides the three goal keys, these are boxes of floats and choices, in alphabetical order.
     Images and other spaces are left out.
 
-    Raises:
-        SpecError: a goal key is missing, or neither numbers nor choices.
+    Raises SpecError if a goal key is missing, or neither numbers nor choices.
     """
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
     if not set(spaces) >= set(GOAL_KEYS):
