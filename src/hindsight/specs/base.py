@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -134,10 +134,6 @@ class EnvironmentSpec(Spec):
         """The environment's part of a cell's path."""
         return self.id.removesuffix("-v0")
 
-    def with_parameters(self, given: dict[str, Any]) -> Self:
-        """Copy with other parameters; raises pydantic's ValidationError for invalid ones."""
-        return type(self).model_validate({**self.model_dump(), **given})
-
     def make(self, **options: Any) -> "gymnasium.Env[Any, Any]":
         """Make a single gymnasium environment; `options` are passed on, such as render_mode."""
         import gymnasium
@@ -163,8 +159,6 @@ class AlgorithmSpec(Spec):
     on_policy: ClassVar[bool]
     #: Supported action spaces.
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "any"
-    #: Whether the policy itself is stochastic; if not, the training loop adds exploration noise.
-    stochastic: ClassVar[bool] = True
     #: Whether the authors also ended its runs by a test (`EndTestSpec`).
     ends_by_test: ClassVar[bool] = False
     #: Forward and backward passes in an update, relative to DDPG's ten.
@@ -184,11 +178,6 @@ class AlgorithmSpec(Spec):
     @abstractmethod
     def iteration_steps(self) -> int:
         """Steps of each environment per row of the curves."""
-
-    @property
-    def squashes(self) -> bool:
-        """Whether continuous actions are squashed by tanh."""
-        return True
 
     @property
     def initialisation(self) -> tuple[float, ...]:

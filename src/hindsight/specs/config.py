@@ -299,9 +299,7 @@ class Config(Spec):
         if self.results == "published":
             return preset
         # A null that was given is an override, too: `early_end: null` means never.
-        given = {
-            name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set
-        }
+        given = self.model_dump(include=set(Size.model_fields), exclude_unset=True)
         return validated(Size, preset.model_dump() | given)
 
     @property

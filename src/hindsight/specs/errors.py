@@ -34,9 +34,8 @@ class EnvironmentFailure(Exception):
         A check of this package needs no traceback: its sentence says what is wrong.
         """
         raised = traceback.extract_tb(error.__traceback__)[-1:]
-        if isinstance(error, ValueError) and all(
-            PACKAGE in Path(p.filename).parents for p in raised
-        ):
+        ours = all(PACKAGE in Path(place.filename).parents for place in raised)
+        if ours and isinstance(error, ValueError):
             return cls(f"{what}: {error}")
         lines = "".join(traceback.format_exception(error))
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")

@@ -13,7 +13,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import gymnasium as gym
 from gymnasium.spaces import Discrete, flatdim
@@ -147,9 +147,6 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(self.facts.spaces)
-
-    def with_parameters(self, given: dict[str, Any]) -> Self:
-        return self.model_copy(update={"kwargs": self.kwargs | given})
 
     def make(self, **options: Any) -> gym.Env[Any, Any]:
         """Make the environment with its step limit; `options` are passed on, such as render_mode.

@@ -38,10 +38,6 @@ class OnPolicySpec(AlgorithmSpec):
         return self.n_steps
 
     @property
-    def squashes(self) -> bool:
-        return self.exploration == "squashed"
-
-    @property
     def initialisation(self) -> tuple[float, ...]:
         return (self.sigma_init,)
 

@@ -170,13 +170,10 @@ def _cell(config: Config, at: Place) -> CellSpec:
     arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
     where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
     steps, seeds = at.steps(size), at.seeds(size, experiment)
-    environment: dict[str, Any]
-    if condition.spawn is not None:
-        environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
-    else:
-        environment = dict(experiment.tasks[condition.task])
-        if "fidelity" in model_of("environment", environment).model_fields:
-            environment.setdefault("fidelity", fidelity)
+    papers = {"spawn": condition.spawn, "prey": condition.prey}
+    environment = dict(experiment.tasks.get(condition.task, papers))
+    if "fidelity" in model_of("environment", environment).model_fields:
+        environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
     values: dict[str, Any] = {
         "environment": environment,

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, flatdim
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.facts import success_in
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError, one_sentence
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec, registered
 from hindsight.specs.spaces import action_of, row_of
 from hindsight.training.policies import policy_of
@@ -108,10 +107,11 @@ def evaluate_run(
     own: EnvironmentSpec | None = None
     opened: AbstractContextManager[gymnasium.Env[Any, Any]]
     if environment is None or (spec.environment.foreign and environment == spec.environment.id):
-        try:
-            own = spec.environment.with_parameters(given)
-        except ValidationError as error:
-            raise SpecError(one_sentence(error)) from None
+        own = spec.environment
+        if isinstance(own, GymnasiumSpec):
+            own = own.model_copy(update={"kwargs": own.kwargs | given})
+        else:
+            own = validated(type(own), {**own.model_dump(), **given})
         opened = closing(own.make())
     else:
         opened = _opened(environment, given)
