@@ -304,7 +304,7 @@ class Model:
                 if resumes is None:
                     self._forget_training(self._file)
             # The replay buffer's size must not depend on the length of a call of `learn`.
-            room = max(self._most_stored(), self.spec.iteration_steps)
+            room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
             self._runs = runs_of(spec, self.seeds, self.device, self.workers)
             if resumes is not None:

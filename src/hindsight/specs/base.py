@@ -110,11 +110,6 @@ class EnvironmentSpec(Spec):
         return self.n_choices or self.action_size
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes for the user to read before training, one sentence each."""
-        return ()
-
-    @property
     def code(self) -> tuple[str, ...]:
         """Roots of the code that steps it, `module` or `module:name` (`fingerprint`)."""
         return (self.entry_point.partition(":")[0],)
@@ -177,7 +172,7 @@ class AlgorithmSpec(Spec):
     @property
     @abstractmethod
     def iteration_steps(self) -> int:
-        """Steps of each environment per row of the curves."""
+        """Environment steps of a run per row of its curves: one rollout for PPO."""
 
     @property
     def initialisation(self) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ example).  Its hash is part of the file name, so experiments that share a cell t
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -137,15 +137,15 @@ class CellSpec(Spec):
                 "targeted failures need goals at a distance from an episode's end, in any "
                 f"direction; {where.id} has none: set failures untargeted"
             )
-        if self.steps < self.iteration_steps:
+        if self.steps < how.iteration_steps:
             raise ValueError(
                 f"steps {self.steps} is below one {'rollout' if how.on_policy else 'iteration'} of "
-                f"{self.iteration_steps} steps"
+                f"{how.iteration_steps} steps"
             )
-        if test and test.every % self.iteration_steps:
+        if test and test.every % how.iteration_steps:
             raise ValueError(
                 f"end_test: a test every {test.every} steps must fall on the end of an iteration, "
-                f"which takes {self.iteration_steps} steps"
+                f"which takes {how.iteration_steps} steps"
             )
         if not how.on_policy and self.replay is None:
             object.__setattr__(self, "replay", ReplaySpec())
@@ -162,11 +162,6 @@ class CellSpec(Spec):
         return range(self.first_seed, self.first_seed + self.seeds)
 
     @property
-    def iteration_steps(self) -> int:
-        """Environment steps of a run per row of its curves: one rollout for PPO."""
-        return self.algorithm.iteration_steps * self.algorithm.n_envs
-
-    @property
     def hash(self) -> str:
         """Ten hexadecimal digits that hash the canonical JSON of all values that are not defaults.
 
@@ -177,10 +172,7 @@ class CellSpec(Spec):
 
     @property
     def name(self) -> str:
-        """Readable path of the cell, `<environment>/<algorithm>-<hash>`.
-
-        Both parts are cut to a valid file name's length; the hash alone identifies the cell.
-        """
+        """Readable path of the cell, `<environment>/<algorithm>-<hash>`, cut to a valid length."""
         how, her = self.algorithm, self.hindsight or self.replay
         network = "x".join(map(str, how.hidden))
         seeds = f"{self.seeds}seeds" + (f"-from{self.first_seed}" if self.first_seed else "")
@@ -219,10 +211,7 @@ SECTIONS = ("environment", "algorithm", "hindsight", "replay")
 
 
 def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a key in the section of a cell's values that it belongs to.
-
-    Raises SpecError, which begins with `where`, for an unknown key.
-    """
+    """Set a key in its section of a cell's values; SpecError, from `where` on, if it is unknown."""
     if key in ("early_end", "first_seed"):
         values[key] = value
         return
@@ -247,13 +236,11 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
 
 
-def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> None:
+def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:
     """Raise SpecError for a key that the user gave and that its other keys leave without effect."""
-    for key in keys:
-        for section in (name for name in SECTIONS if name in values):
-            part, given = getattr(spec, section), values[section]
-            if key not in given:
-                continue
+    for section in SECTIONS:
+        part, given = getattr(spec, section), values.get(section, {})
+        for key in (name for name in given if name in keys):
             asked = TypeAdapter(type(part).model_fields[key].annotation).validate_python(given[key])
             if getattr(part, key) != asked:
                 others = [f"{name} {x}" for name, x in given.items() if name != key]

@@ -6,7 +6,6 @@ selects parts of these grids and sets the size of a run.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -137,20 +136,6 @@ class Experiment(Spec):
             for task_name in arm.tasks or ():
                 _must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
         return self
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Where a cell is trained: a task, or the papers' task with a spawn and a prey."""
-
-    task: str
-    spawn: Spawn | None = None
-    prey: Prey | None = None
-
-    @property
-    def name(self) -> str:
-        """Name within an experiment: spawn and prey, such as `random static`, or the task."""
-        return self.task if self.spawn is None else condition_name(self.spawn, str(self.prey))
 
 
 def condition_name(spawn: str, prey: str) -> str:
@@ -348,10 +333,7 @@ def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
 
 
 def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Merge the values of config.yaml with the experiments and presets of the folder config.
-
-    An experiment or preset in config.yaml replaces the one with the same name.
-    """
+    """Add the folder config's experiments and presets, but for those that config.yaml replaces."""
     experiments = folder / "config/experiments.yaml"
     shared = read_keys(experiments) if experiments.exists() else {}
     shared["presets"] = {

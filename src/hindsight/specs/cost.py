@@ -39,7 +39,7 @@ def seconds(spec: CellSpec) -> float:
     if spec.environment.foreign:
         total += spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
     # steps of each environment, in whole iterations
-    steps = spec.steps // spec.iteration_steps * how.iteration_steps
+    steps = spec.steps // how.iteration_steps * how.iteration_steps // how.n_envs
     if isinstance(how, OnPolicySpec):
         updates = steps * how.n_envs * _samples(spec) / how.batch_size * how.n_epochs
         of_run = steps * how.n_envs * COLLECT_MS
@@ -73,15 +73,14 @@ def megabytes(spec: CellSpec) -> int:
 
 def file_bytes(spec: CellSpec) -> int:
     """Bytes of a cell's curves and policies (policy and value network) if no run ends early."""
-    rows = spec.seeds * (spec.steps // spec.iteration_steps + spec.evaluation.points)
+    rows = spec.seeds * (spec.steps // spec.algorithm.iteration_steps + spec.evaluation.points)
     return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * spec.n_weights
 
 
 def wall_seconds(jobs: Sequence[float], slots: int, job_seconds: float = JOB_SECONDS) -> float:
     """Seconds until the last job ends, if `slots` jobs run at a time and start in this order.
 
-    jobs: training seconds of each; a job takes `job_seconds` more.  Waiting in the cluster's queue
-    behind other users is not included.
+    jobs: training seconds of each; a job takes `job_seconds` more, without waiting for other users.
     """
     free = [0.0] * min(slots, len(jobs))
     for length in jobs:

@@ -36,13 +36,10 @@ RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 WORD = re.compile(r"[\w +-]{0,64}")
 #: Largest number, such as a picture's width.
 LARGEST = 4096
-#: Packages that register environments, by the prefix of the environments' names, ...
-ROBOTICS = "gymnasium_robotics"
-REGISTERED_BY = {
-    "Panda": "panda_gym", "parking": "highway_env", "Fetch": ROBOTICS, "Hand": ROBOTICS,
-}  # fmt: skip
-#: ... and what to install, if not the package of that name.
-INSTALL = {ROBOTICS: "gymnasium-robotics==1.4.2 mujoco==3.10.0"}
+#: Packages that register environments, and what to install, by the prefix of environments' names.
+ROBOTICS = ("gymnasium_robotics", "gymnasium-robotics==1.4.2 mujoco==3.10.0")
+PANDA, HIGHWAY = ("panda_gym", "panda-gym"), ("highway_env", "highway-env")
+REGISTERED_BY = {"Panda": PANDA, "parking": HIGHWAY, "Fetch": ROBOTICS, "Hand": ROBOTICS}
 
 
 class GymnasiumSpec(EnvironmentSpec):
@@ -128,6 +125,7 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """Notes for the user to read before training, one sentence each."""
         found = "max_episode_steps" not in self.model_fields_set and self.max_episode_steps
         limit = f"{self.called}: its episodes are cut after {found} steps, as a trial found"
         return (*self.facts.notes, *([limit] if found else []))
@@ -189,8 +187,7 @@ def _is_plain(value: Any, depth: int = 4) -> bool:
     return value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
 
 
-def _registering(name: str) -> str | None:
-    """The package that registers environments with such a name, if known."""
+def _registering(name: str) -> tuple[str, str] | None:
     return next((p for begin, p in REGISTERED_BY.items() if name.startswith(begin)), None)
 
 
@@ -222,17 +219,16 @@ def _import(module: str, name: str) -> None:
 
 
 def _import_what_registers(name: str) -> None:
-    package = _registering(name) or ROBOTICS
+    package, to_install = _registering(name) or ROBOTICS
     try:
         # It prints warnings about unrelated environments.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             importlib.import_module(package)
     except ImportError as error:
         if _registering(name) is not None:
-            called = package.replace("_", "-")
             raise SpecError(
-                f"{name} is part of {called}, which cannot be imported ({_one_line(error)}): "
-                f"pip install {INSTALL.get(package, called)}"
+                f"{name} is part of {package}, which cannot be imported ({_one_line(error)}): "
+                f"pip install {to_install}"
             ) from None
     except Exception as error:
         if "MUJOCO_GL" not in os.environ:

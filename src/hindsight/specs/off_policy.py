@@ -25,7 +25,7 @@ class OffPolicySpec(AlgorithmSpec):
 
     @property
     def iteration_steps(self) -> int:
-        return self.log_interval
+        return self.log_interval * self.n_envs
 
 
 class ContinuousSpec(OffPolicySpec):

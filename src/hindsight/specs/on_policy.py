@@ -34,8 +34,7 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of each environment per row of the curves: one rollout."""
-        return self.n_steps
+        return self.n_steps * self.n_envs
 
     @property
     def initialisation(self) -> tuple[float, ...]:

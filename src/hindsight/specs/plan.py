@@ -7,7 +7,7 @@ trained, since runs are independent of each other.
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ from hindsight.specs.config import (
     PUBLISHED,
     PUBLISHED_PRESET,
     TRAINED,
-    Condition,
     Config,
     Experiment,
     Part,
     Selection,
     Size,
+    condition_name,
 )
+from hindsight.specs.environments.predator_prey import Prey, Spawn
 from hindsight.specs.errors import SpecError, validated
 
 #: The preset with the papers' own grids, against which coverage is measured.
@@ -43,9 +44,17 @@ class Place:
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
-    condition: Condition
+    task: str
+    #: Of the papers' conditions; None in other tasks.
+    spawn: Spawn | None
+    prey: Prey | None
     #: The parts of the selection that apply here.
     parts: list[Part]
+
+    @property
+    def condition(self) -> str:
+        """Name within the experiment: spawn and prey, such as `random static`, or the task."""
+        return condition_name(self.spawn or "", self.prey or self.task)
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
         """The smallest number of seeds given; a selection's seeds override the experiment's."""
@@ -70,19 +79,18 @@ def places(config: Config, size: Size) -> Iterator[Place]:
     for name, selection in size.select.items():
         experiment = config.experiments[name]
         of = experiment.conditions or config.conditions
-        pairs = itertools.product(of.spawns, of.preys)
-        conditions = [Condition(task) for task in experiment.tasks]
-        conditions = conditions or [Condition(PAPERS_TASK, *pair) for pair in pairs]
+        papers = list(itertools.product([PAPERS_TASK], of.spawns, of.preys))
+        conditions = [(task, None, None) for task in experiment.tasks] or papers
         grid = [experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()]
-        for fidelity, where, arm, *values in itertools.product(*grid):
+        for fidelity, (task, spawn, prey), arm, *values in itertools.product(*grid):
             level = dict(zip(experiment.vary, values, strict=True))
-            point = {"spawn": where.spawn, "preys": where.prey, "fidelities": fidelity}
-            point["tasks"] = where.task if where.spawn is None else None
+            of_task = task if spawn is None else None
+            point = {"spawn": spawn, "preys": prey, "tasks": of_task, "fidelities": fidelity}
             point |= {f"levels.{key}": value for key, value in level.items()}
             whole, of_arm = selection.at(point), selection.arms.get(arm, Part()).at(point)
             tasks = experiment.arms[arm].tasks
-            if whole and of_arm and (tasks is None or where.task in tasks):
-                yield Place(name, fidelity, arm, level, where, whole + of_arm)
+            if whole and of_arm and (tasks is None or task in tasks):
+                yield Place(name, fidelity, arm, level, task, spawn, prey, whole + of_arm)
 
 
 def entries(config: Config) -> Iterator[Entry]:
@@ -113,14 +121,11 @@ class Shipped:
         self._cells = {_but_for_size(spec): spec for spec in reversed(specs)}
 
     def cell(self, at: Place) -> CellSpec:
-        """The published cell at a point of the grid, of any size: the one with the most steps.
-
-        Raises SpecError if there is none.
-        """
+        """The largest published cell at a point of the grid; raises SpecError if there is none."""
         found = self._cells.get(_but_for_size(_cell(self.config, replace(at, parts=[]))))
         if found is None:
             raise SpecError(
-                f"experiments.{at.experiment}, {at.arm}, {at.condition.name}: no published cell "
+                f"experiments.{at.experiment}, {at.arm}, {at.condition}: no published cell "
                 "has this algorithm, condition and fidelity; leave `published` out to train it, or "
                 "narrow the experiment with `select`"
             )
@@ -159,7 +164,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
         grid["seeds"] = max(grid["seeds"], at.seeds(size, experiment))
         grid["steps"] = max(grid["steps"], at.steps(size))
         arm = grid["arms"].setdefault(at.arm, {"levels": [], "conditions": []})
-        for name, value in (("levels", at.level), ("conditions", at.condition.name)):
+        for name, value in (("levels", at.level), ("conditions", at.condition)):
             if value not in arm[name]:
                 arm[name].append(value)
     return found
@@ -167,11 +172,11 @@ def papers_grids(config: Config) -> dict[str, Any]:
 
 def _cell(config: Config, at: Place) -> CellSpec:
     size, experiment = config.size, config.experiments[at.experiment]
-    arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
-    where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
+    arm, fidelity = experiment.arms[at.arm], at.fidelity
+    where = f"experiments.{at.experiment}, {at.arm}, {at.condition}"
     steps, seeds = at.steps(size), at.seeds(size, experiment)
-    papers = {"spawn": condition.spawn, "prey": condition.prey}
-    environment = dict(experiment.tasks.get(condition.task, papers))
+    papers = {"spawn": at.spawn, "prey": at.prey}
+    environment = dict(experiment.tasks.get(at.task, papers))
     if "fidelity" in model_of("environment", environment).model_fields:
         environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
@@ -223,11 +228,10 @@ class Plan:
 
     @classmethod
     def of(cls, config: Config) -> "Plan":
-        """Plan a configuration, merging cells that differ only in their number of seeds.
-
-        Raises SpecError for an invalid cell.
-        """
-        everything = [(entry, _but_for_seeds(entry.spec)) for entry in entries(config)]
+        """Plan a configuration; raises SpecError for an invalid cell."""
+        everything = [
+            (entry, entry.spec.model_copy(update={"seeds": 1}).name) for entry in entries(config)
+        ]
         largest: dict[str, CellSpec] = {}
         for entry, key in everything:
             if not entry.published:
@@ -253,10 +257,8 @@ class Plan:
     def document(self, experiment: str) -> dict[str, Any]:
         """An experiment's plan as plain data, which the analysis reads (plan.json)."""
         definition, size = self.config.experiments[experiment], self.config.size
-        selected = size.select[experiment].steps or size.steps
         # An experiment's keys can override the preset's network; [] if its arms differ.
         networks = {entry.spec.algorithm.hidden for entry, _ in self.experiments[experiment]}
-        network = {"hidden": list(networks.pop()) if len(networks) == 1 else []}
         return {
             "experiment": experiment,
             "title": definition.title,
@@ -264,8 +266,8 @@ class Plan:
             "source": self.config.source,
             "preset": {
                 **size.model_dump(mode="json", exclude={"select"}),
-                "steps": min(selected, size.steps),
-                **network,
+                "steps": min(size.select[experiment].steps or size.steps, size.steps),
+                "hidden": list(*networks) if len(networks) == 1 else [],
             },
             "arms": list(definition.arms),
             "vary": list(definition.vary),
@@ -278,8 +280,10 @@ class Plan:
                         include={"role", "algorithm", "her", "keys"}
                     ),
                     "level": entry.level,
-                    **asdict(entry.condition),
-                    "condition": entry.condition.name,
+                    "task": entry.task,
+                    "spawn": entry.spawn,
+                    "prey": entry.prey,
+                    "condition": entry.condition,
                     "seeds": entry.spec.seeds,
                     "steps": entry.spec.steps,
                     "cell": str(self._curves_of(entry, name)),
@@ -299,7 +303,7 @@ def left_out(plan: Plan) -> list[str]:
     lines = []
     for name, places in plan.experiments.items():
         experiment = plan.config.experiments[name]
-        found = [{**e.level, "arms": e.arm, "tasks": e.condition.task} for e, _ in places]
+        found = [{**e.level, "arms": e.arm, "tasks": e.task} for e, _ in places]
         grid = {**experiment.vary, "arms": experiment.arms, "tasks": experiment.tasks}
         narrowed = []
         for what, everything in grid.items():
@@ -310,7 +314,3 @@ def left_out(plan: Plan) -> list[str]:
         if narrowed:
             lines.append(f"  {name}: {'; '.join(narrowed)}")
     return ["`select` narrows the experiments to", *lines] if lines else []
-
-
-def _but_for_seeds(spec: CellSpec) -> str:
-    return spec.model_copy(update={"seeds": 1}).name

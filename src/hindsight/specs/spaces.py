@@ -107,7 +107,11 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
                 "flattened goals"
             )
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
-    if not _alike(achieved, desired):
+    kinds = [
+        (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
+        for x in (achieved, desired)
+    ]
+    if kinds[0] != kinds[1]:
         raise SpecError(
             f"{name}: achieved_goal {achieved} and desired_goal {desired} must have the same "
             "shape, type and choices, since each achieved goal may become a desired one"
@@ -116,14 +120,6 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     more = [key for key in others if _has_numbers(spaces[key])]
     seen = {key: spaces[key] for key in (*GOAL_KEYS, *more)}
     return seen, [key for key in others if key not in more]
-
-
-def _alike(one: Space[Any], other: Space[Any]) -> bool:
-    kinds = [
-        (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
-        for x in (one, other)
-    ]
-    return kinds[0] == kinds[1]
 
 
 def _has_numbers(space: Space[Any]) -> bool:

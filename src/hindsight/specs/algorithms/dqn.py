@@ -10,8 +10,7 @@ class DQNSpec(OffPolicySpec):
     """Deep Q-learning (Mnih et al. 2015), by default double (van Hasselt et al. 2016).
 
     Defaults are those of cpprb's example on bit flipping.  The target network moves by `tau`
-    towards the online network every `target_update_interval` updates: tau 1 makes it a periodic
-    copy, interval 1 a moving average.
+    towards the online network every `target_update_interval` updates.
     """
 
     module: ClassVar[str] = "hindsight.algorithms.dqn"
