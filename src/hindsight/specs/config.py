@@ -76,9 +76,6 @@ else:
     AlgorithmName = Literal[tuple(ALGORITHMS)]
 #: Task of the papers' conditions, which differ in spawn and prey.
 PAPERS_TASK = "predator-prey"
-#: An arm's role in its experiment: the subject is the method studied, the baseline what it is
-#: compared with, a level one of several variations, a reference shown for comparison only.
-Role = Literal["baseline", "subject", "level", "reference"]
 #: Folder of the figure of the environment, beside those of the experiments.
 PICTURE = "environment"
 
@@ -90,7 +87,9 @@ class Arm(Spec):
     her: GoalStrategy | None = None
     #: Tasks to train on; None: all.
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    role: Role = "level"
+    #: The subject is the method studied, the baseline what it is compared with, a level one of
+    #: several variations, a reference shown for comparison only.
+    role: Literal["baseline", "subject", "level", "reference"] = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
     #: Read its cells from results/published instead of training them.
     published: bool = False

@@ -29,10 +29,7 @@ class EnvironmentFailure(Exception):
 
     @classmethod
     def of(cls, what: str, error: BaseException) -> "EnvironmentFailure":
-        """Build the error from what was being done and the exception.
-
-        A check of this package needs no traceback: its sentence says what is wrong.
-        """
+        """Say what was done and why it failed; a check of this package needs no traceback."""
         raised = traceback.extract_tb(error.__traceback__)[-1:]
         ours = all(PACKAGE in Path(place.filename).parents for place in raised)
         if ours and isinstance(error, ValueError):
@@ -43,10 +40,7 @@ class EnvironmentFailure(Exception):
 
 @contextmanager
 def others_code(what: str) -> Iterator[None]:
-    """Guard a call of a third-party environment: it can neither exit nor block this process.
-
-    Raises EnvironmentFailure if it calls sys.exit.
-    """
+    """Keep a third-party environment from blocking this process, or exiting: EnvironmentFailure."""
     try:
         with awaited(what):
             yield

@@ -1,5 +1,3 @@
-"""Base specifications of off-policy algorithms."""
-
 from typing import ClassVar, Literal
 
 from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Share, Steps

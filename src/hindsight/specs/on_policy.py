@@ -1,5 +1,3 @@
-"""Base specification of on-policy algorithms."""
-
 from typing import ClassVar, Literal
 
 from pydantic import model_validator

@@ -1,5 +1,3 @@
-"""Specification of DQN."""
-
 from typing import ClassVar, Literal
 
 from hindsight.specs.base import Fraction, Positive, Share, Steps, Widths

@@ -1,5 +1,3 @@
-"""Specification of SAC."""
-
 import math
 from typing import Annotated, ClassVar, Literal
 

@@ -1,5 +1,3 @@
-"""Specification of the point mass."""
-
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
