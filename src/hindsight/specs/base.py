@@ -154,6 +154,8 @@ class AlgorithmSpec(Spec):
     on_policy: ClassVar[bool]
     #: Supported action spaces.
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "any"
+    #: Whether the policy itself is stochastic; if not, the training loop adds exploration noise.
+    stochastic: ClassVar[bool] = True
     #: Whether the authors also ended its runs by a test (`EndTestSpec`).
     ends_by_test: ClassVar[bool] = False
     #: Forward and backward passes in an update, relative to DDPG's ten.

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import MOST, NUMBER, Count, EnvironmentSpec, Few, Spec, Steps
+from hindsight.specs.base import (
+    MOST,
+    NUMBER,
+    AlgorithmSpec,
+    Count,
+    EnvironmentSpec,
+    Few,
+    Spec,
+    Steps,
+)
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.specs.off_policy import OffPolicySpec
-from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.specs.replay import ReplaySpec
 
 
@@ -78,7 +85,7 @@ def _union(part: str, *tags: str) -> Any:
 
 if TYPE_CHECKING:
     AnyEnvironment = EnvironmentSpec
-    AnyAlgorithm = OnPolicySpec | OffPolicySpec
+    AnyAlgorithm = AlgorithmSpec
 else:
     AnyEnvironment = _union("environment", *PARTS["environment"])
     AnyAlgorithm = _union("algorithm", *ALGORITHMS)
@@ -117,14 +124,13 @@ class CellSpec(Spec):
         if how.actions == "continuous" and discrete:
             continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
             raise ValueError(f"{how.name} needs continuous actions{continuous}")
-        if isinstance(how, OnPolicySpec):
-            if discrete and (how.exploration != "gaussian" or how.sigma_init != 1):
-                raise ValueError(
-                    "exploration and sigma_init need continuous actions: leave them at their "
-                    "defaults"
-                )
-            if her and how.dense_reward:
-                raise ValueError("dense_reward is for real steps only: leave hindsight off")
+        exploration = getattr(how, "exploration", "gaussian"), getattr(how, "sigma_init", 1)
+        if discrete and exploration != ("gaussian", 1):
+            raise ValueError(
+                "exploration and sigma_init need continuous actions: leave them at their defaults"
+            )
+        if her and getattr(how, "dense_reward", False):
+            raise ValueError("dense_reward is for real steps only: leave hindsight off")
         if her and her.inside is not None and not where.goals_in_box:
             raise ValueError(f"inside needs goals that lie in a box; those of {where.id} do not")
         if her and her.s_ratio is not None and where.foreign:

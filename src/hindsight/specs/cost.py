@@ -7,8 +7,10 @@ older cores: use them for planning only.
 
 import heapq
 from collections.abc import Sequence
+from typing import cast
 
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.on_policy import OnPolicySpec
 
 #: On-policy, per run: a rollout step; a minibatch update, fixed and per weight.
@@ -45,6 +47,7 @@ def seconds(spec: CellSpec) -> float:
         of_run = steps * how.n_envs * COLLECT_MS
         of_run += updates * (UPDATE_MS + UPDATE_WEIGHT_MS * spec.n_weights)
         return total + spec.seeds * of_run / 1e3
+    how = cast(OffPolicySpec, how)
     updates = steps / how.train_freq * how.gradient_steps
     sample = spec.n_weights * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
     update = OFF_POLICY_UPDATE_MS + spec.seeds * how.batch_size * how.passes * sample
@@ -64,7 +67,7 @@ def megabytes(spec: CellSpec) -> int:
     if isinstance(how, OnPolicySpec):
         stored = how.n_steps * how.n_envs * _samples(spec) * (3 * obs + 20 + 3 * max(how.hidden))
     else:
-        stored = min(how.buffer_size, spec.steps) * (3 * obs + 8)
+        stored = min(cast(OffPolicySpec, how).buffer_size, spec.steps) * (3 * obs + 8)
     numbers = runs * (stored + 12 * spec.n_weights)
     # training environments, and four for evaluation
     places = runs * (how.n_envs + 4) if spec.environment.foreign else 0

@@ -47,5 +47,6 @@ class ContinuousSpec(OffPolicySpec):
 class DeterministicSpec(ContinuousSpec):
     """Options of the algorithms with a deterministic policy, which explore by Gaussian noise."""
 
+    stochastic: ClassVar[bool] = False
     #: Standard deviation, for actions in [-1, 1].
     exploration_noise: NonNegative = 0.1

@@ -16,7 +16,7 @@ from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.replay.transitions import Batch
-from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
+from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, initial_row
@@ -50,7 +50,7 @@ class OffPolicyRuns(Runs):
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
-        if isinstance(self.algorithm, ContinuousSpec) and self.algorithm.normalize_observations:
+        if getattr(self.algorithm, "normalize_observations", False):
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
         #: Diagnostics [run] of each update of the iteration.
@@ -206,10 +206,10 @@ class OffPolicyRuns(Runs):
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
         noise, warm_up = self._exploration(index, size)
         at_random = None
-        # DQN's own exploration draws the actions of its epsilon.
-        if isinstance(spec, ContinuousSpec) and spec.epsilon:
+        # DQN itself draws its random choices.
+        if epsilon := getattr(spec, "epsilon", 0.0) if spec.actions == "continuous" else 0.0:
             uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
-            at_random = uniform < spec.epsilon
+            at_random = uniform < epsilon
 
         def actions_at(t: int, obs: Tensor) -> Tensor:
             starting = self.steps * spec.n_envs < spec.learning_starts

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from hindsight.specs.base import AlgorithmSpec
-from hindsight.specs.off_policy import DeterministicSpec
 
 if TYPE_CHECKING:
     from hindsight.specs.cell import CellSpec
@@ -63,7 +62,7 @@ def policy_of(spec: "CellSpec", rows: Tensor, generator: torch.Generator | None 
         policy: Policy = module.behaviour(agent, rows, algorithm, generator)
         return policy
     state = module.State(agent, rows, torch.zeros(len(rows)))
-    if generator is None or isinstance(algorithm, DeterministicSpec):
+    if generator is None or not algorithm.stochastic:
         return partial(module.act, state)
 
     def explore(obs: Tensor) -> Tensor:
