@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import (
-    MOST,
-    NUMBER,
-    AlgorithmSpec,
-    Count,
-    EnvironmentSpec,
-    Few,
-    Spec,
-    Steps,
-)
+from hindsight.specs.base import MOST, NUMBER, Count, Few, Spec, Steps
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -84,8 +75,8 @@ def _union(part: str, *tags: str) -> Any:
 
 
 if TYPE_CHECKING:
-    AnyEnvironment = EnvironmentSpec
-    AnyAlgorithm = AlgorithmSpec
+    from hindsight.specs.base import AlgorithmSpec as AnyAlgorithm
+    from hindsight.specs.base import EnvironmentSpec as AnyEnvironment
 else:
     AnyEnvironment = _union("environment", *PARTS["environment"])
     AnyAlgorithm = _union("algorithm", *ALGORITHMS)

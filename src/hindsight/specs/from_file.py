@@ -60,8 +60,7 @@ def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
 def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
     """Read a specification's JSON; `named` as in `cell_of`.
 
-    Raises SpecError or FileError if it is invalid, or its file name ends with another code than
-    today's.
+    Raises SpecError or FileError if it is invalid, or was planned with other code than today's.
     """
     try:
         text = path.read_text(encoding="utf-8")
