@@ -43,7 +43,6 @@ Widths = Annotated[tuple[Few, ...], Field(min_length=1, max_length=100)]
 #: Follow the authors' released code, or the papers' text.
 Fidelity = Literal["released", "described"]
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
-#: Pattern of a valid device name.
 DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 #: Keys of a goal environment's observation, in the order of the policy's input.
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")

@@ -40,7 +40,6 @@ class EndTestSpec(Spec):
     episodes: Count = 5  # new episodes in each test, with the mean action
 
 
-#: The largest policy network.
 MOST_WEIGHTS = 10**8
 #: Characters of each part of a cell's path; a file name has at most 255 bytes, with its suffix.
 LONGEST_NAME = 150

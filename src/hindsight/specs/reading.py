@@ -17,7 +17,6 @@ from hindsight.specs.errors import SpecError
 #: PyYAML's safe loader; the one in C, if available, is seven times as fast.
 YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 END = yaml.CollectionEndEvent
-#: Maximum nesting depth.
 DEEPEST = 50
 #: Maximum number of values after expanding aliases.
 MOST_VALUES = 10**6
