@@ -415,7 +415,7 @@ def test_meher_at_its_best_beside_ppo_her(plan, verdict_of, fidelity):
     """M2: S is chosen on the other half of the seeds; PPO-HER within MEHER's budget."""
     steps = steps_by_s(plan, fidelity)
     budgets = {
-        entry.condition.name: entry.spec.steps
+        entry.condition: entry.spec.steps
         for entry, _ in plan.experiments["s_ratio"]
         if entry.fidelity == fidelity
     }

@@ -23,7 +23,10 @@ def cell(**hindsight: Any) -> CellSpec:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"environment": {"n_dim": 3}}, ["environment.n_dim", "did you mean 'n_dims'"]),
+        (
+            {"environment": {"n_dim": 3}},
+            ["environment: unknown key 'n_dim'; did you mean 'n_dims'"],
+        ),
         ({"environment": {"interception_distance": 6.0}}, ["interception_distance", "grid_size"]),
         ({"environment": {"grid_size": float("inf")}}, ["grid_size"]),
         ({"steps": 2047}, ["2047", "one rollout", "2048"]),

@@ -92,7 +92,7 @@ def test_the_paper_preset_is_the_papers_grid():
     sizes = {(spec.algorithm.hidden, spec.steps) for spec in of_the_papers}
     assert sizes == {((512, 512, 512), 1_000_000)}
     # 100 points on an off-policy curve
-    assert {s.iteration_steps for s in of_the_papers if s.replay is not None} == {10_000}
+    assert {s.algorithm.iteration_steps for s in of_the_papers if s.replay is not None} == {10_000}
 
 
 def test_the_default_cell_is_trained_once_for_all_experiments():
@@ -115,7 +115,7 @@ def sizes(experiment, *by, **selection):
     """Seeds, steps and end test of cells of the papers' grid, by these facts of theirs."""
     found = {}
     for entry, _ in plan_of(preset="paper", select={experiment: selection}).experiments[experiment]:
-        facts = vars(entry) | vars(entry.condition) | entry.level
+        facts = vars(entry) | entry.level
         tests = [entry.spec.end_test.every] if entry.spec.end_test else []
         size = (entry.spec.seeds, entry.spec.steps, *tests)
         assert found.setdefault(tuple(facts[name] for name in by), size) == size

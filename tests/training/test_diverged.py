@@ -52,7 +52,7 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     stderr = capsys.readouterr().err
     monkeypatch.undo()
     whole = pd.read_parquet(train_cell(spec, tmp_path / "whole", execution))
-    step = 3 * spec.iteration_steps
+    step = 3 * spec.algorithm.iteration_steps
     assert f"1 runs diverged (seed 1 at step {step:,})" in stderr
 
     cell = load_cell(path)
@@ -64,7 +64,7 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     # It counts as failing every episode from then on.
     rows, tests = pd.DataFrame(cell.training), pd.DataFrame(cell.tests)
     mine = rows[rows.seed == 1]
-    grid = [spec.iteration_steps * i for i in range(1, 7)]
+    grid = [spec.algorithm.iteration_steps * i for i in range(1, 7)]
     assert mine.env_steps.tolist() == grid == rows[rows.seed == 0].env_steps.tolist()
     assert (mine.success_rate[3:] == 0).all()
     lowest = rows[rows.env_steps <= step].return_mean.min()

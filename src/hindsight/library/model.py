@@ -304,7 +304,7 @@ class Model:
                 if resumes is None:
                     self._forget_training(self._file)
             # The replay buffer's size must not depend on the length of a call of `learn`.
-            room = max(self._most_stored(), self.spec.iteration_steps)
+            room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
             self._runs = runs_of(spec, self.seeds, self.device, self.workers)
             if resumes is not None:
@@ -358,7 +358,7 @@ class Model:
             restarts = "the replay buffer, the optimisers and the step count start from scratch"
         if file.acts_only:
             restarts += ", and so does the critic, which the file does not contain"
-        if getattr(self.spec.algorithm, "standardises", False):
+        if getattr(self.spec.algorithm, "normalize_observations", False):
             # The parameters in the file take observations that are not standardised.
             how = self.spec.algorithm.model_copy(update={"normalize_observations": False})
             self.spec = self.spec.model_copy(update={"algorithm": how})

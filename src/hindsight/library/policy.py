@@ -16,6 +16,7 @@ from hindsight.io.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
+from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.specs.spaces import choices
 from hindsight.training.policies import agent_of
 
@@ -90,7 +91,8 @@ class Policy(nn.Module):
         self.network = nn.Sequential(*layers[:-1])
         #: Whether the network also outputs standard deviations, after the means.
         self.has_deviations = mlp.sizes[-1] > spec.environment.n_outputs
-        self.squashes = spec.algorithm.squashes
+        how = spec.algorithm
+        self.squashes = not isinstance(how, OnPolicySpec) or how.exploration == "squashed"
         self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype

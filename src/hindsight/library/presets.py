@@ -82,10 +82,10 @@ def cell_values(
 def notes_of(spec: CellSpec) -> tuple[str, ...]:
     """Return what the user should know before training, one sentence each."""
     where, how = spec.environment, spec.algorithm
+    if not isinstance(where, GymnasiumSpec):
+        return ()
     notes = where.notes
-    if not isinstance(how, SACSpec) or not isinstance(where, GymnasiumSpec):
-        return notes
-    if not where.facts.terminates_on_success:
+    if not isinstance(how, SACSpec) or not where.facts.terminates_on_success:
         return notes
     # Uniform actions in [-1, 1] maximise the entropy: log 2 per coordinate and step.
     (alpha,) = how.initialisation

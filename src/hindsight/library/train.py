@@ -62,7 +62,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     )
     with suppress(SpecError):  # reported below, with its location
         how = validated(ALGORITHMS[name], values["algorithm"])
-        each = how.iteration_steps * how.n_envs
+        each = how.iteration_steps
         values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
     if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
@@ -125,7 +125,7 @@ def to_come(
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]
     if steps is not None and steps < spec.steps:
-        each = f"whole iterations of {spec.iteration_steps:,}"
+        each = f"whole iterations of {spec.algorithm.iteration_steps:,}"
         lines.append(f"{steps:,} steps are rounded up to {spec.steps:,}, {each}")
     if asked not in ("none", strategy):
         lines.append(

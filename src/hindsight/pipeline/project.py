@@ -151,7 +151,7 @@ class Project:
             if not entry.published
             and entry.spec.hindsight is not None
             and entry.fidelity == "released"
-            and entry.condition.spawn == "random"
+            and entry.spawn == "random"
             and not self.published
         )
         paths = {name: TRAINED / "policies" / f"{self.files[name]}.pt" for name in names}

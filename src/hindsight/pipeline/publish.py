@@ -15,12 +15,12 @@ from hindsight.analysis.cells import KNOWN, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io import repository
 from hindsight.io.checksums import file_sha256
-from hindsight.io.files import write_whole
+from hindsight.io.files import as_json, write_if_changed, write_whole
 from hindsight.pipeline.project import MAIN_EXPERIMENT
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
-from hindsight.specs.manifest import MANIFEST, read_manifest, verify, write_manifest
+from hindsight.specs.manifest import MANIFEST, read_manifest, verify
 from hindsight.specs.plan import Plan
 from hindsight.training.files import load, save, write_curves
 from hindsight.training.policies import acting_places
@@ -77,7 +77,7 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     ]
     now = _now()
     files = {_key(path): _entry(path, before, now) for path in ships if path.exists()}
-    write_manifest(files)
+    write_if_changed(MANIFEST, as_json(files))
     yield f"{MANIFEST}: {len(files)} files"
 
 
@@ -94,7 +94,8 @@ def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
     policy = PUBLISHED / "policies" / f"{spec.name}.pt"
     write_middle(spec, curves, policy)
-    write_manifest({**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}})
+    known = {**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}}
+    write_if_changed(MANIFEST, as_json(known))
     return f"{policy}: {result_of(policy)['which']}"
 
 

@@ -1,21 +1,18 @@
 """Base classes of all specifications, and the numeric types of their fields.
 
 The specification of an environment or an algorithm names its implementation (`entry_point`;
-`module` and `loop`) and declares its properties, so that no other package tests for a particular
-one.  The code that decides a cell's numbers is what these names and the specification's own module
-import, directly or indirectly.
+`module` and `loop`) and declares its properties, so that no other package names a particular one.
 """
 
 import importlib
 import pkgutil
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from hindsight.specs.errors import UNKNOWN_KEY, guess, validated
+from hindsight.specs.errors import guess, shortened, validated
 
 if TYPE_CHECKING:
     import gymnasium
@@ -46,7 +43,6 @@ Widths = Annotated[tuple[Few, ...], Field(min_length=1, max_length=100)]
 #: Follow the authors' released code, or the papers' text.
 Fidelity = Literal["released", "described"]
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
-#: Pattern of a valid device name.
 DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 #: Keys of a goal environment's observation, in the order of the policy's input.
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
@@ -63,9 +59,9 @@ class Spec(BaseModel):
         """Reject an unknown key; suggest the closest one, or list them all."""
         for key in map(str, values if isinstance(values, dict) else ()):
             if key not in cls.model_fields:
-                meant = guess(key, cls.model_fields)
-                meant = meant or f"; choose from {', '.join(sorted(cls.model_fields))}"
-                raise PydanticCustomError(UNKNOWN_KEY, "{meant}", {"key": key, "meant": meant})
+                known = f"; choose from {', '.join(sorted(cls.model_fields))}"
+                meant = guess(key, cls.model_fields) or known
+                raise ValueError(f"unknown key {shortened(key)!r}{meant}")
         return values
 
     def _reset(self, *names: str) -> None:
@@ -113,11 +109,6 @@ class EnvironmentSpec(Spec):
         return self.n_choices or self.action_size
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes for the user to read before training, one sentence each."""
-        return ()
-
-    @property
     def code(self) -> tuple[str, ...]:
         """Roots of the code that steps it, `module` or `module:name` (`fingerprint`)."""
         return (self.entry_point.partition(":")[0],)
@@ -147,12 +138,6 @@ class EnvironmentSpec(Spec):
 
         return gymnasium.make(self.id, **self.model_dump(exclude={"id"}), **options)
 
-    def succeeded(
-        self, before: Mapping[str, Any], obs: Mapping[str, Any], info: Mapping[str, Any]
-    ) -> bool:
-        """Whether the step from `before` to `obs` achieved the desired goal of `before`."""
-        return bool(info["is_success"])
-
     @property
     def keys(self) -> tuple[str, ...]:
         """Keys of an observation, in the order of the policy's input."""
@@ -176,47 +161,28 @@ class AlgorithmSpec(Spec):
     stochastic: ClassVar[bool] = True
     #: Whether the authors also ended its runs by a test (`EndTestSpec`).
     ends_by_test: ClassVar[bool] = False
-
     #: Forward and backward passes in an update, relative to DDPG's ten.
     passes: ClassVar[float] = 1.0
 
     if TYPE_CHECKING:
         name: str = ""
-        hidden: tuple[int, ...] = ()
-        learning_rate: float = 0.0
-        n_envs: int = 0
-        batch_size: int = 0
+    hidden: Widths = (64, 64)
+    learning_rate: Positive = 3e-4
+    n_envs: Count = 1
+    batch_size: Count = 64
+    gamma: Fraction = 0.99
+    #: Added to the gradient of all parameters (Adam's weight_decay, as in Stable-Baselines3).
+    weight_decay: NonNegative = 0.0
 
     @property
     @abstractmethod
     def iteration_steps(self) -> int:
-        """Steps of each environment per row of the curves."""
-
-    @abstractmethod
-    def updates(self, steps: int, copies: int) -> float:
-        """Number of minibatch updates in `steps` steps of each environment.
-
-        copies: relabelled copies per step that an on-policy algorithm also learns from.
-        """
-
-    @abstractmethod
-    def most_stored(self, steps: int, copies: int) -> int:
-        """Maximum number of a run's transitions in memory, including relabelled copies."""
-
-    @property
-    def squashes(self) -> bool:
-        """Whether continuous actions are squashed by tanh."""
-        return True
+        """Environment steps of a run per row of its curves: one rollout for PPO."""
 
     @property
     def initialisation(self) -> tuple[float, ...]:
         """Settings, besides seed and network, that decide a run's initial parameters."""
         return ()
-
-    @property
-    def continuous_only(self) -> str:
-        """Names of the keys set here that need continuous actions; empty if none does."""
-        return ""
 
     @property
     def words(self) -> str:

@@ -2,31 +2,19 @@
 
 A specification holds everything that decides a cell's numbers and nothing else (not the device, for
 example).  Its hash is part of the file name, so experiments that share a cell train it once.
-
-No environment or algorithm is named here except the two defaults: what a cell imports follows from
-`environment.entry_point`, `algorithm.module`, `algorithm.loop` and the modules of the two
-specifications.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import (
-    MOST,
-    NUMBER,
-    AlgorithmSpec,
-    Count,
-    EnvironmentSpec,
-    Few,
-    Spec,
-    Steps,
-)
+from hindsight.specs.base import MOST, NUMBER, Count, Few, Spec, Steps
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -52,31 +40,45 @@ class EndTestSpec(Spec):
     episodes: Count = 5  # new episodes in each test, with the mean action
 
 
-#: The largest policy network.
 MOST_WEIGHTS = 10**8
 #: Characters of each part of a cell's path; a file name has at most 255 bytes, with its suffix.
 LONGEST_NAME = 150
 #: Defaults for an environment without an id and an algorithm without a name.
 DEFAULTS = {"environment": {"id": "PredatorPrey-v0"}, "algorithm": {"name": "ppo"}}
+#: Models of each part of a cell by id or name; "" for any other, in the environment gymnasium's.
+PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
+    "environment": {"": GymnasiumSpec, **ENVIRONMENTS},
+    "algorithm": {"": ALGORITHMS["ppo"], **ALGORITHMS},
+    "hindsight": {"": HindsightSpec},
+    "replay": {"": ReplaySpec},
+    "end_test": {"": EndTestSpec},
+    "evaluation": {"": EvaluationSpec},
+}
 
 
-def _kind_of_environment(values: Any) -> str:
-    """Discriminate environments by id; an unknown id is a gymnasium environment."""
-    name = values.get("id") if isinstance(values, dict) else getattr(values, "id", None)
-    if isinstance(name, str) and name in ENVIRONMENTS:
-        return name
-    return GymnasiumSpec.__name__
+def _kind(part: str, values: Any) -> str:
+    """Id or name of a part of a cell, given as values or as a model; "" for another environment."""
+    ((field, usual),) = DEFAULTS.get(part, {"": ""}).items()
+    given = values.get if isinstance(values, Mapping) else partial(getattr, values)
+    kind = str(given(field, usual))
+    return kind if part == "algorithm" or kind in PARTS[part] else ""
+
+
+def _union(part: str, *tags: str) -> Any:
+    kinds = tuple(Annotated[PARTS[part][tag], Tag(tag)] for tag in tags)
+    known = f"choose from {', '.join(tags)}"
+    kind_of = Discriminator(
+        lambda values: _kind(part, values), custom_error_type="kind", custom_error_message=known
+    )
+    return Annotated[Union[kinds], kind_of]  # noqa: UP007
 
 
 if TYPE_CHECKING:
-    AnyEnvironment = EnvironmentSpec
-    AnyAlgorithm = AlgorithmSpec
+    from hindsight.specs.base import AlgorithmSpec as AnyAlgorithm
+    from hindsight.specs.base import EnvironmentSpec as AnyEnvironment
 else:
-    _tags = {**ENVIRONMENTS, GymnasiumSpec.__name__: GymnasiumSpec}
-    _environments = tuple(Annotated[kind, Tag(tag)] for tag, kind in _tags.items())
-    _algorithms = tuple(ALGORITHMS.values())
-    AnyEnvironment = Annotated[Union[_environments], Discriminator(_kind_of_environment)]  # noqa: UP007
-    AnyAlgorithm = Annotated[Union[_algorithms], Field(discriminator="name")]  # noqa: UP007
+    AnyEnvironment = _union("environment", *PARTS["environment"])
+    AnyAlgorithm = _union("algorithm", *ALGORITHMS)
 
 
 class CellSpec(Spec):
@@ -95,18 +97,6 @@ class CellSpec(Spec):
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _kinds_have_defaults(cls, values: Any) -> Any:
-        """Default to predator-prey and PPO where the id or the name is missing."""
-        if not isinstance(values, dict):
-            return values
-        values = dict(values)
-        for key, tag in DEFAULTS.items():
-            if isinstance(values.get(key), dict):
-                values[key] = {**tag, **values[key]}
-        return values
-
     @model_validator(mode="after")
     def _fits_together(self) -> "CellSpec":
         how, where, her, test = self.algorithm, self.environment, self.hindsight, self.end_test
@@ -118,18 +108,17 @@ class CellSpec(Spec):
             raise ValueError(f"replay applies to off-policy algorithms; {how.name} uses hindsight")
         if not how.on_policy and her:
             raise ValueError(f"hindsight applies to on-policy algorithms; {how.name} uses replay")
-        if where.n_choices is None:
-            if how.actions == "discrete":
-                raise ValueError(
-                    f"{how.name} needs discrete actions, such as those of BitFlipping-v0"
-                )
-        elif how.continuous_only:
-            raise ValueError(
-                f"{how.continuous_only} need continuous actions: leave them at their defaults"
-            )
-        elif how.actions == "continuous":
+        discrete = where.n_choices is not None
+        if how.actions == "discrete" and not discrete:
+            raise ValueError(f"{how.name} needs discrete actions, such as those of BitFlipping-v0")
+        if how.actions == "continuous" and discrete:
             continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
             raise ValueError(f"{how.name} needs continuous actions{continuous}")
+        exploration = getattr(how, "exploration", "gaussian"), getattr(how, "sigma_init", 1)
+        if discrete and exploration != ("gaussian", 1):
+            raise ValueError(
+                "exploration and sigma_init need continuous actions: leave them at their defaults"
+            )
         if her and getattr(how, "dense_reward", False):
             raise ValueError("dense_reward is for real steps only: leave hindsight off")
         if her and her.inside is not None and not where.goals_in_box:
@@ -144,15 +133,15 @@ class CellSpec(Spec):
                 "targeted failures need goals at a distance from an episode's end, in any "
                 f"direction; {where.id} has none: set failures untargeted"
             )
-        if self.steps < self.iteration_steps:
+        if self.steps < how.iteration_steps:
             raise ValueError(
                 f"steps {self.steps} is below one {'rollout' if how.on_policy else 'iteration'} of "
-                f"{self.iteration_steps} steps"
+                f"{how.iteration_steps} steps"
             )
-        if test and test.every % self.iteration_steps:
+        if test and test.every % how.iteration_steps:
             raise ValueError(
                 f"end_test: a test every {test.every} steps must fall on the end of an iteration, "
-                f"which takes {self.iteration_steps} steps"
+                f"which takes {how.iteration_steps} steps"
             )
         if not how.on_policy and self.replay is None:
             object.__setattr__(self, "replay", ReplaySpec())
@@ -166,13 +155,7 @@ class CellSpec(Spec):
 
     @property
     def run_seeds(self) -> range:
-        """The seeds of its runs."""
         return range(self.first_seed, self.first_seed + self.seeds)
-
-    @property
-    def iteration_steps(self) -> int:
-        """Environment steps of a run per row of its curves: one rollout for PPO."""
-        return self.algorithm.iteration_steps * self.algorithm.n_envs
 
     @property
     def hash(self) -> str:
@@ -185,36 +168,19 @@ class CellSpec(Spec):
 
     @property
     def name(self) -> str:
-        """Readable path of the cell, `<environment>/<algorithm>-<hash>`.
-
-        Both parts are cut to a valid file name's length; the hash alone identifies the cell.
-        """
-        how = self.algorithm
-        parts = [how.words, self.replay.words if self.replay is not None else ""]
-        parts += ["end-test" if self.end_test is not None else ""]
-        parts += [self.hindsight.words if self.hindsight is not None else ""]
+        """Readable path of the cell, `<environment>/<algorithm>-<hash>`, cut to a valid length."""
+        how, her = self.algorithm, self.hindsight or self.replay
         network = "x".join(map(str, how.hidden))
         seeds = f"{self.seeds}seeds" + (f"-from{self.first_seed}" if self.first_seed else "")
+        parts = [how.words, her.words if her else "", "end-test" if self.end_test else ""]
         parts += [f"lr{how.learning_rate:g}-{network}-{seeds}-{self.steps}steps"]
         words = "-".join(filter(None, parts))
         return f"{self.environment.words[:LONGEST_NAME]}/{words[:LONGEST_NAME]}-{self.hash}"
 
 
-#: Models of each part of a cell by id or name; "" for any other.
-PARTS: Mapping[str, Mapping[str, type[Spec]]] = {
-    "environment": {"": GymnasiumSpec, **ENVIRONMENTS},
-    "algorithm": {"": ALGORITHMS["ppo"], **ALGORITHMS},
-    "hindsight": {"": HindsightSpec},
-    "replay": {"": ReplaySpec},
-    "end_test": {"": EndTestSpec},
-    "evaluation": {"": EvaluationSpec},
-}
-
-
 def model_of(part: str, values: Mapping[str, Any]) -> type[Spec]:
     """The model of a part of a cell, by the id or name in its values, or else the default one."""
-    ((tag, usual),) = DEFAULTS.get(part, {"": ""}).items()
-    return PARTS[part].get(str(values.get(tag, usual)), PARTS[part][""])
+    return PARTS[part].get(_kind(part, values), PARTS[part][""])
 
 
 def hash_of(values: dict[str, Any]) -> str:
@@ -241,10 +207,7 @@ SECTIONS = ("environment", "algorithm", "hindsight", "replay")
 
 
 def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a key in the section of a cell's values that it belongs to.
-
-    Raises SpecError, which begins with `where`, for an unknown key.
-    """
+    """Set a key in its section of a cell's values; SpecError, from `where` on, if it is unknown."""
     if key in ("early_end", "first_seed"):
         values[key] = value
         return
@@ -269,17 +232,13 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
 
 
-def must_count(spec: CellSpec, values: dict[str, Any], keys: Iterable[str]) -> None:
+def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:
     """Raise SpecError for a key that the user gave and that its other keys leave without effect."""
-    for key in keys:
-        for section in (name for name in SECTIONS if name in values):
-            part, given = getattr(spec, section), values[section]
-            if key not in given:
-                continue
+    for section in SECTIONS:
+        part, given = getattr(spec, section), values.get(section, {})
+        for key in (name for name in given if name in keys):
             asked = TypeAdapter(type(part).model_fields[key].annotation).validate_python(given[key])
             if getattr(part, key) != asked:
-                others = ", ".join(
-                    f"{name} {value}" for name, value in given.items() if name != key
-                )
-                because = f" with {others}" if others else ""
+                others = [f"{name} {x}" for name, x in given.items() if name != key]
+                because = f" with {', '.join(others)}" if others else ""
                 raise SpecError(f"{key}={given[key]} has no effect{because}")

@@ -4,10 +4,8 @@ An experiment is a grid: arms x levels of the varied keys x conditions x fidelit
 selects parts of these grids and sets the size of a run.
 """
 
-import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -72,16 +70,12 @@ ONCE = AfterValidator(_each_once)
 #: Experiments and presets name folders; arms appear in figures.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
-Device = Annotated[str, Field(pattern=DEVICES)]
 if TYPE_CHECKING:
     AlgorithmName = str
 else:
     AlgorithmName = Literal[tuple(ALGORITHMS)]
 #: Task of the papers' conditions, which differ in spawn and prey.
 PAPERS_TASK = "predator-prey"
-#: An arm's role in its experiment: the subject is the method studied, the baseline what it is
-#: compared with, a level one of several variations, a reference shown for comparison only.
-Role = Literal["baseline", "subject", "level", "reference"]
 #: Folder of the figure of the environment, beside those of the experiments.
 PICTURE = "environment"
 
@@ -93,7 +87,9 @@ class Arm(Spec):
     her: GoalStrategy | None = None
     #: Tasks to train on; None: all.
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    role: Role = "level"
+    #: The subject is the method studied, the baseline what it is compared with, a level one of
+    #: several variations, a reference shown for comparison only.
+    role: Literal["baseline", "subject", "level", "reference"] = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
     #: Read its cells from results/published instead of training them.
     published: bool = False
@@ -114,14 +110,13 @@ class Experiment(Spec):
     #: Paper in which the figures appear.
     paper: Words | None = None
     arms: Annotated[dict[Words, Arm], Field(min_length=1)]
-    conditions: Conditions = Conditions()
+    #: None: the default ones.
+    conditions: Conditions | None = None
     #: Environments by name, instead of the conditions: id, keys of the environment, and under
     #: `keys` the other keys of the cells trained there.
     tasks: dict[Words, dict[str, Any]] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict)
-    vary: dict[str, Annotated[tuple[Level, ...], AfterValidator(_alike), ONCE]] = Field(
-        default_factory=dict
-    )
+    vary: dict[str, Annotated[tuple[Level, ...], AfterValidator(_alike), ONCE]] = Field({})
     fidelities: Annotated[tuple[Fidelity, ...], ONCE] = ("released",)
     seeds: Few = 16
 
@@ -142,31 +137,9 @@ class Experiment(Spec):
         return self
 
 
-@dataclass(frozen=True)
-class Condition:
-    """Where a cell is trained: a task, or the papers' task with a spawn and a prey."""
-
-    task: str
-    spawn: Spawn | None = None
-    prey: Prey | None = None
-
-    @property
-    def name(self) -> str:
-        """Name within an experiment: spawn and prey, such as `random static`, or the task."""
-        return self.task if self.spawn is None else condition_name(self.spawn, str(self.prey))
-
-
 def condition_name(spawn: str, prey: str) -> str:
     """Name of a condition in the tables; for a task, which has no spawn, `prey` is the task."""
     return f"{spawn} {prey}" if spawn else prey
-
-
-def conditions(experiment: Experiment) -> list[Condition]:
-    """The experiment's tasks, or its conditions of predator-prey."""
-    if experiment.tasks:
-        return [Condition(task) for task in experiment.tasks]
-    places = itertools.product(experiment.conditions.spawns, experiment.conditions.preys)
-    return [Condition(PAPERS_TASK, spawn, prey) for spawn, prey in places]
 
 
 def _as_keys(tasks: Any) -> Any:
@@ -185,8 +158,7 @@ def _false(value: Any) -> Any:
 
 
 #: Mappings that may also be given as lists of their keys.
-Named = BeforeValidator(_as_keys, json_schema_input_type=dict[str, "Part"] | tuple[str, ...])
-Levels = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
+Named = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
 
 
 class Part(Spec):
@@ -198,7 +170,7 @@ class Part(Spec):
     tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
     fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
     #: Levels of each varied key, each with a part that narrows it further.
-    levels: dict[str, Annotated[dict[Level, "Part"], Levels]] = Field(default_factory=dict)
+    levels: dict[str, Annotated[dict[Level, "Part"], Named]] = Field(default_factory=dict)
     seeds: Few | None = None
     steps: Steps | None = None
     evaluation: EvaluationSpec | None = None
@@ -254,7 +226,7 @@ class Size(Spec):
 class Execution(Spec):
     """How cells are trained; changes no result except the time taken."""
 
-    device: Device = "cpu"
+    device: Annotated[str, Field(pattern=DEVICES)] = "cpu"
     #: Seconds between checkpoints of a cell: the most that an interruption loses.
     checkpoint_seconds: Positive = 60.0
     #: Cores of a job: runs that train at a time, or processes that step third-party environments.
@@ -282,18 +254,6 @@ class Config(Spec):
     evaluation: EvaluationSpec | None = None
     select: dict[str, Selection] | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _experiments_have_conditions(cls, values: Any) -> Any:
-        found, shared = values.get("experiments"), values.get("conditions")
-        if shared is None or not isinstance(found, dict):
-            return values
-        experiments = {
-            name: {"conditions": shared, **each} if isinstance(each, dict) else each
-            for name, each in found.items()
-        }
-        return {**values, "experiments": experiments}
-
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
         _must_be_among(self.presets, self.size_name, "preset")
@@ -304,15 +264,12 @@ class Config(Spec):
                 f"experiments: {PICTURE!r} is the name of the picture of the environment; "
                 "choose another"
             )
-        for name, size in self.presets.items():
-            self._selects_what_there_is(f"presets.{name}.select", size.select)
-        self._selects_what_there_is("select", self.select or {})
+        selects = {f"presets.{name}.select": size.select for name, size in self.presets.items()}
+        for where, select in (selects | {"select": self.select or {}}).items():
+            for name, selection in select.items():
+                _must_be_among(self.experiments, name, f"{where}: experiment")
+                _is_part_of(f"{where}.{name}", selection, self.experiments[name])
         return self
-
-    def _selects_what_there_is(self, where: str, select: dict[str, Selection]) -> None:
-        for name, selection in select.items():
-            _must_be_among(self.experiments, name, f"{where}: experiment")
-            _is_part_of(f"{where}.{name}", selection, self.experiments[name])
 
     @property
     def size_name(self) -> str:
@@ -326,9 +283,7 @@ class Config(Spec):
         if self.results == "published":
             return preset
         # A null that was given is an override, too: `early_end: null` means never.
-        given = {
-            name: getattr(self, name) for name in Size.model_fields.keys() & self.model_fields_set
-        }
+        given = self.model_dump(include=set(Size.model_fields), exclude_unset=True)
         return validated(Size, preset.model_dump() | given)
 
     @property
@@ -359,10 +314,7 @@ def _must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:
-    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError.
-
-    No key may be given twice.
-    """
+    """Parse an option's `key=value` pairs, with values in YAML; raises SpecError."""
     overrides = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -380,10 +332,7 @@ def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
 
 
 def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Merge the values of config.yaml with the experiments and presets of the folder config.
-
-    An experiment or preset in config.yaml replaces the one with the same name.
-    """
+    """Add the folder config's experiments and presets, but for those that config.yaml replaces."""
     experiments = folder / "config/experiments.yaml"
     shared = read_keys(experiments) if experiments.exists() else {}
     shared["presets"] = {

@@ -7,8 +7,11 @@ older cores: use them for planning only.
 
 import heapq
 from collections.abc import Sequence
+from typing import cast
 
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.off_policy import OffPolicySpec
+from hindsight.specs.on_policy import OnPolicySpec
 
 #: On-policy, per run: a rollout step; a minibatch update, fixed and per weight.
 COLLECT_MS, UPDATE_MS, UPDATE_WEIGHT_MS = 0.003, 0.012, 6.5e-6
@@ -38,46 +41,49 @@ def seconds(spec: CellSpec) -> float:
     if spec.environment.foreign:
         total += spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
     # steps of each environment, in whole iterations
-    steps = spec.steps // spec.iteration_steps * how.iteration_steps
-    updates = how.updates(steps, _copies(spec))
-    if how.on_policy:
+    steps = spec.steps // how.iteration_steps * how.iteration_steps // how.n_envs
+    if isinstance(how, OnPolicySpec):
+        updates = steps * how.n_envs * _samples(spec) / how.batch_size * how.n_epochs
         of_run = steps * how.n_envs * COLLECT_MS
         of_run += updates * (UPDATE_MS + UPDATE_WEIGHT_MS * spec.n_weights)
         return total + spec.seeds * of_run / 1e3
+    how = cast(OffPolicySpec, how)
+    updates = steps / how.train_freq * how.gradient_steps
     sample = spec.n_weights * OFF_POLICY_WEIGHT_MS + sum(how.hidden) * OFF_POLICY_UNIT_MS
     update = OFF_POLICY_UPDATE_MS + spec.seeds * how.batch_size * how.passes * sample
     return total + (steps * OFF_POLICY_STEP_MS + updates * update) / 1e3
 
 
-def _copies(spec: CellSpec) -> int:
-    return spec.hindsight.k if spec.hindsight is not None else 0
+def _samples(spec: CellSpec) -> int:
+    """Samples per step of a rollout: the step itself and its relabelled copies."""
+    return 1 + (spec.hindsight.k if spec.hindsight is not None else 0)
 
 
 def megabytes(spec: CellSpec) -> int:
     """Memory to request: the interpreter with torch (480 MB, or 660 MB while it compiles), and a
     rollout with its copies or the replay buffer.
     """
-    runs, how = spec.seeds, spec.algorithm
-    obs, widest = spec.environment.observation_size, max(how.hidden)
-    of_each = 3 * obs + (20 + 3 * widest if how.on_policy else 8)
-    numbers = runs * how.most_stored(spec.steps // how.n_envs, _copies(spec)) * of_each
+    runs, how, obs = spec.seeds, spec.algorithm, spec.environment.observation_size
+    if isinstance(how, OnPolicySpec):
+        stored = how.n_steps * how.n_envs * _samples(spec) * (3 * obs + 20 + 3 * max(how.hidden))
+    else:
+        stored = min(cast(OffPolicySpec, how).buffer_size, spec.steps) * (3 * obs + 8)
+    numbers = runs * (stored + 12 * spec.n_weights)
     # training environments, and four for evaluation
     places = runs * (how.n_envs + 4) if spec.environment.foreign else 0
-    numbers += 12 * runs * spec.n_weights
     return 700 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 
 
 def file_bytes(spec: CellSpec) -> int:
     """Bytes of a cell's curves and policies (policy and value network) if no run ends early."""
-    rows = spec.seeds * (spec.steps // spec.iteration_steps + spec.evaluation.points)
+    rows = spec.seeds * (spec.steps // spec.algorithm.iteration_steps + spec.evaluation.points)
     return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * spec.n_weights
 
 
 def wall_seconds(jobs: Sequence[float], slots: int, job_seconds: float = JOB_SECONDS) -> float:
     """Seconds until the last job ends, if `slots` jobs run at a time and start in this order.
 
-    jobs: training seconds of each; a job takes `job_seconds` more.  Waiting in the cluster's queue
-    behind other users is not included.
+    jobs: training seconds of each; a job takes `job_seconds` more, without waiting for other users.
     """
     free = [0.0] * min(slots, len(jobs))
     for length in jobs:

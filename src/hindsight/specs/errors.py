@@ -15,8 +15,6 @@ from hindsight.io.interruption import awaited
 PACKAGE = Path(__file__).parents[1]
 #: Characters of a key or a value that a message shows.
 LONGEST = 100
-#: pydantic's error type for an unknown key.
-UNKNOWN_KEY = "unknown_key"
 
 
 class SpecError(ValueError):
@@ -31,14 +29,10 @@ class EnvironmentFailure(Exception):
 
     @classmethod
     def of(cls, what: str, error: BaseException) -> "EnvironmentFailure":
-        """Build the error from what was being done and the exception.
-
-        A check of this package needs no traceback: its sentence says what is wrong.
-        """
+        """Say what was done and why it failed; a check of this package needs no traceback."""
         raised = traceback.extract_tb(error.__traceback__)[-1:]
-        if isinstance(error, ValueError) and all(
-            PACKAGE in Path(p.filename).parents for p in raised
-        ):
+        ours = all(PACKAGE in Path(place.filename).parents for place in raised)
+        if ours and isinstance(error, ValueError):
             return cls(f"{what}: {error}")
         lines = "".join(traceback.format_exception(error))
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
@@ -46,10 +40,7 @@ class EnvironmentFailure(Exception):
 
 @contextmanager
 def others_code(what: str) -> Iterator[None]:
-    """Guard a call of a third-party environment: it can neither exit nor block this process.
-
-    Raises EnvironmentFailure if it calls sys.exit.
-    """
+    """Keep a third-party environment from blocking this process, or exiting: EnvironmentFailure."""
     try:
         with awaited(what):
             yield
@@ -64,29 +55,23 @@ def others_code(what: str) -> Iterator[None]:
 def one_sentence(error: ValidationError) -> str:
     """The first of a model's validation errors as one sentence."""
     first = error.errors(include_url=False)[0]
-    place = _place([str(part) for part in first["loc"]])
-    if first["type"] == UNKNOWN_KEY:
-        key = _shortened(".".join([*place, first["ctx"]["key"]]))
-        return f"unknown key {key!r}{first['msg']}"
-    key = _shortened(".".join(place)) or "the specification"
-    message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    place = [str(part) for part in first["loc"]]
+    if place[:1] in (["environment"], ["algorithm"]):
+        del place[1:2]  # the kind
+    place = [part for part in place if not re.fullmatch(r"\w+Spec|literal\[.*\]", part)]
+    key = shortened(".".join(place)) or "the specification"
+    message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "value_error":
         return f"{key}: {message}" if place else message
     if first["type"] == "missing":
         return f"{key}: is missing"
-    value = _shortened(repr(first["input"]))
+    value = shortened(repr(first["input"]))
     return f"{key}: {value} is not allowed; {message[0].lower()}{message[1:]}"
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """The text, cut to what a message shows."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def _place(parts: list[str]) -> list[str]:
-    """The part of an error's location that the user typed, without the names of models."""
-    if parts[:1] in (["environment"], ["algorithm"]):
-        parts = parts[:1] + parts[2:]
-    return [part for part in parts if not re.fullmatch(r"\w+Spec|literal\[.*\]", part)]
 
 
 def guess(key: str, names: Iterable[str]) -> str:

@@ -35,30 +35,32 @@ def values_of(text: Any, where: Path) -> dict[str, Any]:
 
 
 def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
-    """Build the specification that a file holds from plain values.
+    """Build the specification that the file `where` holds from plain values.
 
-    Args:
-        where: the file, for messages.
-        named: environment ids that the user has typed.  An environment `module:Name-v0` of the file
-            is imported if one of these has the same module.
+    named: environment ids that the user has typed.  An environment `module:Name-v0` of the file is
+        imported if one of these has the same module.
 
-    Raises:
-        FileError: the specification is invalid, or the user has not named its environment.
+    Raises FileError if the specification is invalid, or the user has not named its environment.
     """
     try:
-        _must_be_named(values.get("environment") if isinstance(values, dict) else None, named)
+        environment = values.get("environment") if isinstance(values, dict) else None
+        name = environment.get("id") if isinstance(environment, dict) else None
+        modules = {each.rpartition(":")[0] for each in named} - {""}
+        vouched = name in named or str(name).rpartition(":")[0] in modules
+        if isinstance(name, str) and not vouched and wants_naming(name):
+            raise SpecError(
+                f"its environment is {name}, from another package, which a file may not import by "
+                f"itself: if you trust it, add --env {name}"
+            )
         return validated(CellSpec, values)
     except SpecError as error:
         raise FileError(f"{where}: {error}") from None
 
 
 def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
-    """Read a specification's JSON.
+    """Read a specification's JSON; `named` as in `cell_of`.
 
-    named: environment ids that the user has typed (`cell_of`).
-
-    Raises SpecError or FileError if it is invalid, or its file name ends with another code than
-    today's.
+    Raises SpecError or FileError if it is invalid, or was planned with other code than today's.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -77,16 +79,3 @@ def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
 def wants_naming(name: str) -> bool:
     """Whether the user must name an environment of this id that a file asks for."""
     return name not in ENVIRONMENTS and not is_known(name)
-
-
-def _must_be_named(environment: Any, named: Collection[str]) -> None:
-    """Raise SpecError unless the user typed this id or another one of the same module."""
-    name = environment.get("id") if isinstance(environment, dict) else None
-    modules = {each.rpartition(":")[0] for each in named} - {""}
-    if not isinstance(name, str) or name in named or name.rpartition(":")[0] in modules:
-        return
-    if wants_naming(name):
-        raise SpecError(
-            f"its environment is {name}, from another package, which a file may not import by "
-            f"itself: if you trust it, add --env {name}"
-        )

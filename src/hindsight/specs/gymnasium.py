@@ -10,14 +10,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Discrete, flatdim
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
@@ -25,7 +24,6 @@ from hindsight.specs.base import EnvironmentSpec, Few
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
 from hindsight.specs.own_code import digest_of, versions_of
-from hindsight.specs.spaces import size
 
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
@@ -38,18 +36,10 @@ RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 WORD = re.compile(r"[\w +-]{0,64}")
 #: Largest number, such as a picture's width.
 LARGEST = 4096
-#: Packages that register environments, by the prefix of the environments' names, ...
-ROBOTICS = "gymnasium_robotics"
-REGISTERED_BY = {
-    "Panda": "panda_gym", "parking": "highway_env", "Fetch": ROBOTICS, "Hand": ROBOTICS,
-}  # fmt: skip
-#: ... and what to install, if not the package of that name.
-INSTALL = {ROBOTICS: "gymnasium-robotics==1.4.2 mujoco==3.10.0"}
-
-#: Whether achieving the goal ends an episode.
-Terminates = Literal["goal", "never"]
-#: How to treat the part of the reward that `compute_reward` does not explain.
-Rest = Literal["keep", "drop", "refuse"]
+#: Packages that register environments, and what to install, by the prefix of environments' names.
+ROBOTICS = ("gymnasium_robotics", "gymnasium-robotics==1.4.2 mujoco==3.10.0")
+PANDA, HIGHWAY = ("panda_gym", "panda-gym"), ("highway_env", "highway-env")
+REGISTERED_BY = {"Panda": PANDA, "parking": HIGHWAY, "Fetch": ROBOTICS, "Hand": ROBOTICS}
 
 
 class GymnasiumSpec(EnvironmentSpec):
@@ -67,10 +57,10 @@ class GymnasiumSpec(EnvironmentSpec):
     kwargs: dict[str, Any] = Field(default={})
     #: Steps after which an episode is truncated; None: as registered.
     max_episode_steps: Few | None = None
-    #: None: found by `compute_terminated`, or else by trial.
-    terminates: Terminates | None = None
+    #: Whether success ends an episode; None: found by `compute_terminated`, or else by trial.
+    terminates: Literal["goal", "never"] | None = None
     #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
-    rest: Rest = "keep"
+    rest: Literal["keep", "drop", "refuse"] = "keep"
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
@@ -92,14 +82,10 @@ class GymnasiumSpec(EnvironmentSpec):
 
     def _kwargs_open_nothing(self) -> None:
         """Reject gymnasium's own arguments and, for known environments, possible file paths."""
-        if reserved := sorted(self.kwargs.keys() & set(RESERVED)):
-            raise SpecError(
-                f"kwargs.{reserved[0]} is not allowed: it is an argument of gymnasium.make"
-            )
-        if not is_known(self.id):
-            return
         for key, value in self.kwargs.items():
-            if not _is_plain(value):
+            if key in RESERVED:
+                raise SpecError(f"kwargs.{key} is not allowed: it is an argument of gymnasium.make")
+            if is_known(self.id) and not _is_plain(value):
                 raise SpecError(
                     f"kwargs.{key}: {value!r} is not allowed: {self.id} takes numbers, words and "
                     "lists of them; to use your own model, register your own environment"
@@ -122,13 +108,11 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def goal_size(self) -> int:
-        """Size of a goal."""
-        return size(self.facts.goal)
+        return flatdim(self.facts.goal)
 
     @property
     def observation_size(self) -> int:
-        """Size of the policy's input: both goals and the observation."""
-        return sum(map(size, self.facts.spaces.values()))
+        return sum(map(flatdim, self.facts.spaces.values()))
 
     @property
     def n_choices(self) -> int | None:
@@ -137,11 +121,11 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def action_size(self) -> int:
-        action = self.facts.action
-        return 1 if isinstance(action, Discrete) else size(action)
+        return 1 if self.n_choices else flatdim(self.facts.action)
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """Notes for the user to read before training, one sentence each."""
         found = "max_episode_steps" not in self.model_fields_set and self.max_episode_steps
         limit = f"{self.called}: its episodes are cut after {found} steps, as a trial found"
         return (*self.facts.notes, *([limit] if found else []))
@@ -158,12 +142,6 @@ class GymnasiumSpec(EnvironmentSpec):
     def words(self) -> str:
         return re.sub(r"[^\w.-]+", "-", super().words.rpartition(":")[2])
 
-    def succeeded(
-        self, before: Mapping[str, Any], obs: Mapping[str, Any], info: Mapping[str, Any]
-    ) -> bool:
-        facts = self.facts
-        return facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
-
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(self.facts.spaces)
@@ -175,24 +153,20 @@ class GymnasiumSpec(EnvironmentSpec):
     def make(self, **options: Any) -> gym.Env[Any, Any]:
         """Make the environment with its step limit; `options` are passed on, such as render_mode.
 
-        Raises:
-            SpecError: gymnasium cannot make it.
-            EnvironmentFailure: it raised.
+        Raises SpecError if gymnasium cannot make it, and EnvironmentFailure if it raised.
         """
         registered(self.id)
         given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}
         try:
             env = gym.make(self.id, disable_env_checker=True, **given)
-        except gym.error.Error as error:
-            raise SpecError(f"{self.id} cannot be made: {_one_line(error)}") from None
         except Exception as error:
-            if isinstance(error, TypeError) and is_known(self.id):  # an unknown keyword argument
+            unknown_key = isinstance(error, TypeError) and is_known(self.id)
+            if unknown_key or isinstance(error, gym.error.Error):
                 raise SpecError(
                     f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
                 ) from None
-            raise EnvironmentFailure.of(
-                f"{self.id}: making it with {self.kwargs} failed", error
-            ) from error
+            what = f"{self.id}: making it with {self.kwargs} failed"
+            raise EnvironmentFailure.of(what, error) from error
         quicken(env)
         return env
 
@@ -217,8 +191,7 @@ def _is_plain(value: Any, depth: int = 4) -> bool:
     return value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
 
 
-def _registering(name: str) -> str | None:
-    """The package that registers environments with such a name, if known."""
+def _registering(name: str) -> tuple[str, str] | None:
     return next((p for begin, p in REGISTERED_BY.items() if name.startswith(begin)), None)
 
 
@@ -239,29 +212,27 @@ def registered(name: str) -> Any:
 def _import(module: str, name: str) -> None:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)  # the user's own environment may be here
-    try:
-        with others_code(name):
+    with others_code(name):
+        try:
             importlib.import_module(module)
-    except EnvironmentFailure:
-        raise
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name in (module, module.split(".")[0]):
-            raise SpecError(f"{name!r} is unknown: there is no module {module!r}") from None
-        raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
+        except Exception as error:
+            missing = isinstance(error, ModuleNotFoundError) and error.name
+            if missing in (module, module.partition(".")[0]):
+                raise SpecError(f"{name!r} is unknown: there is no module {module!r}") from None
+            raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
 
 
 def _import_what_registers(name: str) -> None:
-    package = _registering(name) or ROBOTICS
+    package, to_install = _registering(name) or ROBOTICS
     try:
         # It prints warnings about unrelated environments.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             importlib.import_module(package)
     except ImportError as error:
         if _registering(name) is not None:
-            called = package.replace("_", "-")
             raise SpecError(
-                f"{name} is part of {called}, which cannot be imported ({_one_line(error)}): "
-                f"pip install {INSTALL.get(package, called)}"
+                f"{name} is part of {package}, which cannot be imported ({_one_line(error)}): "
+                f"pip install {to_install}"
             ) from None
     except Exception as error:
         if "MUJOCO_GL" not in os.environ:

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from hindsight.specs.base import MOST, NUMBER, Count, Fidelity, Fraction, Spec, Steps
 from hindsight.specs.replay import EpisodeStrategy
 
-Failures = Literal["untargeted", "targeted"]
 #: Options that the authors' code lacks.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
 #: Options that have no effect with `clone`.
@@ -41,7 +40,7 @@ class HindsightSpec(Spec):
     #: Share of successes among the episodes to learn from (MEHER); None: not controlled.
     s_ratio: Fraction | None = None
     #: Goals of failure copies: anywhere in the box, or near the final position.
-    failures: Failures = "untargeted"
+    failures: Literal["untargeted", "targeted"] = "untargeted"
     #: Distance of targeted failures, in interception distances.
     failure_distance: Annotated[float, Field(gt=1, le=MOST), NUMBER] = 1.1
     #: Stop hindsight once the success rate of the last 100 episodes (released: or fewer) exceeds

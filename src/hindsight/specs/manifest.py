@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.io.checksums import file_sha256
-from hindsight.io.files import FileError, as_json, reason, write_whole
+from hindsight.io.files import FileError, reason
 from hindsight.specs.config import PUBLISHED
 
 MANIFEST = PUBLISHED / "manifest.json"
@@ -21,12 +21,6 @@ def read_manifest() -> dict[str, dict[str, Any]]:
     except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise FileError(f"{MANIFEST}: cannot be read as a manifest: {reason(error)}") from error
     return entries
-
-
-def write_manifest(files: dict[str, Any]) -> None:
-    """Replace the manifest's entries."""
-    text = as_json(files)
-    write_whole(MANIFEST, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def verify(paths: Iterable[Path]) -> None:

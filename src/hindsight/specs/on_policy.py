@@ -1,21 +1,10 @@
-"""Base specification of on-policy algorithms."""
-
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from hindsight.specs.base import (
-    AlgorithmSpec,
-    Count,
-    Fraction,
-    NonNegative,
-    Positive,
-    TwoOrMore,
-    Widths,
-)
+from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, TwoOrMore
 
 Exploration = Literal["gaussian", "squashed", "annealed"]
-Schedule = Literal["constant", "linear"]
 
 
 class OnPolicySpec(AlgorithmSpec):
@@ -24,22 +13,16 @@ class OnPolicySpec(AlgorithmSpec):
     loop: ClassVar[str] = "hindsight.training.on_policy:OnPolicyRuns"
     on_policy: ClassVar[bool] = True
 
-    hidden: Widths = (64, 64)
-    learning_rate: Positive = 3e-4
     n_steps: TwoOrMore = 2048
-    n_envs: Count = 1
     batch_size: TwoOrMore = 64
     n_epochs: Count = 10
-    gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
     ent_coef: NonNegative = 0.0
     vf_coef: NonNegative = 0.5
     max_grad_norm: Positive = 0.5
     sigma_init: Positive = 1.0
-    #: Added to the gradient of all parameters (Adam's weight_decay, as in Stable-Baselines3).
-    weight_decay: NonNegative = 0.0
     #: linear: falls to 0 over the budget.
-    learning_rate_schedule: Schedule = "constant"
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
     #: gaussian: clipped to the action box; squashed: tanh of a Gaussian; annealed: a Gaussian whose
     #: sigma is not learned but falls from sigma_init to sigma_final over the budget.
     exploration: Exploration = "gaussian"
@@ -49,29 +32,11 @@ class OnPolicySpec(AlgorithmSpec):
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of each environment per row of the curves: one rollout."""
-        return self.n_steps
-
-    def updates(self, steps: int, copies: int) -> float:
-        return steps * self.n_envs * (1 + copies) / self.batch_size * self.n_epochs
-
-    def most_stored(self, steps: int, copies: int) -> int:
-        """Transitions of a rollout and their copies."""
-        return self.n_steps * self.n_envs * (1 + copies)
-
-    @property
-    def squashes(self) -> bool:
-        return self.exploration == "squashed"
+        return self.n_steps * self.n_envs
 
     @property
     def initialisation(self) -> tuple[float, ...]:
         return (self.sigma_init,)
-
-    @property
-    def continuous_only(self) -> str:
-        """Options of a Gaussian policy, if they differ from the defaults."""
-        set_ = self.exploration != "gaussian" or self.sigma_init != 1
-        return "exploration and sigma_init" if set_ else ""
 
     @property
     def words(self) -> str:

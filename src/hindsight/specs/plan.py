@@ -6,9 +6,8 @@ trained, since runs are independent of each other.
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,18 @@ from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec, model_of, put
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
+    PAPERS_TASK,
     PUBLISHED,
     PUBLISHED_PRESET,
     TRAINED,
-    Condition,
     Config,
     Experiment,
     Part,
     Selection,
     Size,
-    conditions,
+    condition_name,
 )
+from hindsight.specs.environments.predator_prey import Prey, Spawn
 from hindsight.specs.errors import SpecError, validated
 
 #: The preset with the papers' own grids, against which coverage is measured.
@@ -44,9 +44,17 @@ class Place:
     fidelity: Fidelity
     arm: str
     level: dict[str, Any]
-    condition: Condition
+    task: str
+    #: Of the papers' conditions; None in other tasks.
+    spawn: Spawn | None
+    prey: Prey | None
     #: The parts of the selection that apply here.
     parts: list[Part]
+
+    @property
+    def condition(self) -> str:
+        """Name within the experiment: spawn and prey, such as `random static`, or the task."""
+        return condition_name(self.spawn or "", self.prey or self.task)
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
         """The smallest number of seeds given; a selection's seeds override the experiment's."""
@@ -66,76 +74,58 @@ class Entry(Place):
     published: bool = False
 
 
-def places(size: Size, experiments: dict[str, Experiment]) -> Iterator[Place]:
-    """Iterate over the selected points of all experiments, in the order of `select`."""
+def places(config: Config, size: Size) -> Iterator[Place]:
+    """Iterate over the selected points of all experiments, in the order of the size's `select`."""
     for name, selection in size.select.items():
-        experiment = experiments[name]
-        for fidelity, where, arm, *values in itertools.product(
-            experiment.fidelities,
-            conditions(experiment),
-            experiment.arms,
-            *experiment.vary.values(),
-        ):
+        experiment = config.experiments[name]
+        of = experiment.conditions or config.conditions
+        papers = list(itertools.product([PAPERS_TASK], of.spawns, of.preys))
+        conditions = [(task, None, None) for task in experiment.tasks] or papers
+        grid = [experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()]
+        for fidelity, (task, spawn, prey), arm, *values in itertools.product(*grid):
             level = dict(zip(experiment.vary, values, strict=True))
-            point = {"spawn": where.spawn, "preys": where.prey, "fidelities": fidelity}
-            point["tasks"] = where.task if where.spawn is None else None
+            of_task = task if spawn is None else None
+            point = {"spawn": spawn, "preys": prey, "tasks": of_task, "fidelities": fidelity}
             point |= {f"levels.{key}": value for key, value in level.items()}
             whole, of_arm = selection.at(point), selection.arms.get(arm, Part()).at(point)
             tasks = experiment.arms[arm].tasks
-            if whole and of_arm and (tasks is None or where.task in tasks):
-                yield Place(name, fidelity, arm, level, where, whole + of_arm)
+            if whole and of_arm and (tasks is None or task in tasks):
+                yield Place(name, fidelity, arm, level, task, spawn, prey, whole + of_arm)
 
 
 def entries(config: Config) -> Iterator[Entry]:
     """Iterate over the selected points with their cells."""
-    shipped = Shipped(config)
-    for at in places(config.size, config.experiments):
+    shipped: Shipped | None = None
+    for at in places(config, config.size):
         ships = config.experiments[at.experiment].arms[at.arm].published
-        spec = shipped.cell(at) if ships else _cell(config, at)
+        if ships and shipped is None:
+            shipped = Shipped(config)
+        spec = shipped.cell(at) if ships and shipped else _cell(config, at)
         yield Entry(**vars(at), spec=spec, published=ships)
 
 
 class Shipped:
-    """The published cells, looked up by algorithm, condition and fidelity; planned on first use."""
+    """The published cells, looked up by algorithm, condition and fidelity."""
 
     def __init__(self, config: Config) -> None:
-        self._of = config
-
-    @cached_property
-    def config(self) -> Config:
-        """The published configuration, whatever preset and overrides are in force."""
-        return self._config(self._of.presets)
-
-    def _config(self, presets: dict[str, Size]) -> Config:
-        values = {"experiments": self._of.experiments, "presets": presets}
-        return validated(Config, {"preset": PUBLISHED_PRESET, "results": "published", **values})
-
-    @cached_property
-    def _cells(self) -> dict[str, CellSpec]:
-        arms = {name: each.arms.values() for name, each in self.config.experiments.items()}
-        size = self.config.size
-        trained = {
-            name: part
-            for name, part in size.select.items()
-            if not any(arm.published for arm in arms[name])
-        }
-        narrowed = {PUBLISHED_PRESET: size.model_copy(update={"select": trained})}
-        found: dict[str, CellSpec] = {}
-        for entry in entries(self._config({**self._of.presets, **narrowed})):
-            most = found.setdefault(_but_for_size(entry.spec), entry.spec)
-            if (entry.spec.steps, entry.spec.seeds) > (most.steps, most.seeds):
-                found[_but_for_size(entry.spec)] = entry.spec
-        return found
+        kept = {key: getattr(config, key) for key in ("conditions", "experiments", "presets")}
+        #: The published configuration, whatever preset and overrides are in force.
+        self.config = validated(Config, {**kept, "results": "published"})
+        specs = [
+            _cell(self.config, at)
+            for at in places(self.config, self.config.size)
+            if not config.experiments[at.experiment].arms[at.arm].published
+        ]
+        specs.sort(key=lambda spec: (spec.steps, spec.seeds), reverse=True)
+        #: Of several that differ only in size, the largest.
+        self._cells = {_but_for_size(spec): spec for spec in reversed(specs)}
 
     def cell(self, at: Place) -> CellSpec:
-        """The published cell at a point of the grid, of any size: the one with the most steps.
-
-        Raises SpecError if there is none.
-        """
+        """The largest published cell at a point of the grid; raises SpecError if there is none."""
         found = self._cells.get(_but_for_size(_cell(self.config, replace(at, parts=[]))))
         if found is None:
             raise SpecError(
-                f"experiments.{at.experiment}, {at.arm}, {at.condition.name}: no published cell "
+                f"experiments.{at.experiment}, {at.arm}, {at.condition}: no published cell "
                 "has this algorithm, condition and fidelity; leave `published` out to train it, or "
                 "narrow the experiment with `select`"
             )
@@ -163,7 +153,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
         others = config.presets[PUBLISHED_PRESET].select.keys() - size.select.keys()
         select = size.select | {name: Selection() for name in sorted(others)}
         size = size.model_copy(update={"select": select})
-    for at in places(size, config.experiments):
+    for at in places(config, size):
         experiment = config.experiments[at.experiment]
         grid = found.setdefault(at.experiment, {
             "title": experiment.title, "figures": experiment.published_as,
@@ -174,7 +164,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
         grid["seeds"] = max(grid["seeds"], at.seeds(size, experiment))
         grid["steps"] = max(grid["steps"], at.steps(size))
         arm = grid["arms"].setdefault(at.arm, {"levels": [], "conditions": []})
-        for name, value in (("levels", at.level), ("conditions", at.condition.name)):
+        for name, value in (("levels", at.level), ("conditions", at.condition)):
             if value not in arm[name]:
                 arm[name].append(value)
     return found
@@ -182,16 +172,13 @@ def papers_grids(config: Config) -> dict[str, Any]:
 
 def _cell(config: Config, at: Place) -> CellSpec:
     size, experiment = config.size, config.experiments[at.experiment]
-    arm, condition, fidelity = experiment.arms[at.arm], at.condition, at.fidelity
-    where = f"experiments.{at.experiment}, {at.arm}, {condition.name}"
+    arm, fidelity = experiment.arms[at.arm], at.fidelity
+    where = f"experiments.{at.experiment}, {at.arm}, {at.condition}"
     steps, seeds = at.steps(size), at.seeds(size, experiment)
-    environment: dict[str, Any]
-    if condition.spawn is not None:
-        environment = {"spawn": condition.spawn, "prey": condition.prey, "fidelity": fidelity}
-    else:
-        environment = dict(experiment.tasks[condition.task])
-        if "fidelity" in model_of("environment", environment).model_fields:
-            environment.setdefault("fidelity", fidelity)
+    papers = {"spawn": at.spawn, "prey": at.prey}
+    environment = dict(experiment.tasks.get(at.task, papers))
+    if "fidelity" in model_of("environment", environment).model_fields:
+        environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
     values: dict[str, Any] = {
         "environment": environment,
@@ -216,18 +203,14 @@ def _cell(config: Config, at: Place) -> CellSpec:
     test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
     ends = values["early_end"] is not None
     if ALGORITHMS[arm.algorithm].ends_by_test and fidelity == "released" and test and ends:
-        # A test must fall on the end of an iteration.
         values["end_test"] = test
-        values["algorithm"]["log_interval"] = _divisor(test.every, at_most=steps // BINS)
+        # A test must fall on the end of an iteration.
+        divisors = (n for n in range(1, steps // BINS + 1) if test.every % n == 0)
+        values["algorithm"]["log_interval"] = max(divisors, default=1)
     try:
         return validated(CellSpec, values)
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
-
-
-def _divisor(number: int, at_most: int) -> int:
-    """The largest divisor of `number` up to `at_most`, or 1."""
-    return max(d for d in range(1, max(1, min(at_most, number)) + 1) if number % d == 0)
 
 
 def spec_path(name: str) -> Path:
@@ -245,17 +228,15 @@ class Plan:
 
     @classmethod
     def of(cls, config: Config) -> "Plan":
-        """Plan a configuration, merging cells that differ only in their number of seeds.
-
-        Raises SpecError for an invalid cell.
-        """
-        everything = [(entry, _but_for_seeds(entry.spec)) for entry in entries(config)]
+        """Plan a configuration; raises SpecError for an invalid cell."""
+        everything = [
+            (entry, entry.spec.model_copy(update={"seeds": 1}).name) for entry in entries(config)
+        ]
         largest: dict[str, CellSpec] = {}
         for entry, key in everything:
-            if entry.published:
-                continue
-            if key not in largest or entry.spec.seeds > largest[key].seeds:
-                largest[key] = entry.spec
+            if not entry.published:
+                most = largest.setdefault(key, entry.spec)
+                largest[key] = max(most, entry.spec, key=lambda spec: spec.seeds)
         names = {key: spec.name for key, spec in largest.items()}
         experiments: dict[str, list[tuple[Entry, str]]] = {}
         for entry, key in everything:
@@ -276,10 +257,8 @@ class Plan:
     def document(self, experiment: str) -> dict[str, Any]:
         """An experiment's plan as plain data, which the analysis reads (plan.json)."""
         definition, size = self.config.experiments[experiment], self.config.size
-        selected = size.select[experiment].steps or size.steps
         # An experiment's keys can override the preset's network; [] if its arms differ.
         networks = {entry.spec.algorithm.hidden for entry, _ in self.experiments[experiment]}
-        network = {"hidden": list(networks.pop()) if len(networks) == 1 else []}
         return {
             "experiment": experiment,
             "title": definition.title,
@@ -287,8 +266,8 @@ class Plan:
             "source": self.config.source,
             "preset": {
                 **size.model_dump(mode="json", exclude={"select"}),
-                "steps": min(selected, size.steps),
-                **network,
+                "steps": min(size.select[experiment].steps or size.steps, size.steps),
+                "hidden": list(*networks) if len(networks) == 1 else [],
             },
             "arms": list(definition.arms),
             "vary": list(definition.vary),
@@ -301,8 +280,10 @@ class Plan:
                         include={"role", "algorithm", "her", "keys"}
                     ),
                     "level": entry.level,
-                    **asdict(entry.condition),
-                    "condition": entry.condition.name,
+                    "task": entry.task,
+                    "spawn": entry.spawn,
+                    "prey": entry.prey,
+                    "condition": entry.condition,
                     "seeds": entry.spec.seeds,
                     "steps": entry.spec.steps,
                     "cell": str(self._curves_of(entry, name)),
@@ -321,24 +302,15 @@ def left_out(plan: Plan) -> list[str]:
     """Describe what `select` leaves out: a line per experiment that lacks levels, arms or tasks."""
     lines = []
     for name, places in plan.experiments.items():
-        experiment, found = plan.config.experiments[name], [entry for entry, _ in places]
-        parts: list[tuple[str, Iterable[Any], list[Any]]] = [
-            *(
-                (key, of, [each.level[key] for each in found])
-                for key, of in experiment.vary.items()
-            ),
-            ("arms", experiment.arms, [each.arm for each in found]),
-            ("tasks", experiment.tasks, [each.condition.task for each in found]),
-        ]
+        experiment = plan.config.experiments[name]
+        found = [{**e.level, "arms": e.arm, "tasks": e.task} for e, _ in places]
+        grid = {**experiment.vary, "arms": experiment.arms, "tasks": experiment.tasks}
         narrowed = []
-        for what, everything, planned in parts:
+        for what, everything in grid.items():
+            planned = {one[what] for one in found}
             kept = [str(one) for one in everything if one in planned]
             if hidden := [str(one) for one in everything if one not in planned]:
                 narrowed.append(f"{what} {', '.join(kept)} without {', '.join(hidden)}")
         if narrowed:
             lines.append(f"  {name}: {'; '.join(narrowed)}")
     return ["`select` narrows the experiments to", *lines] if lines else []
-
-
-def _but_for_seeds(spec: CellSpec) -> str:
-    return spec.model_copy(update={"seeds": 1}).name

@@ -17,7 +17,6 @@ from hindsight.specs.errors import SpecError
 #: PyYAML's safe loader; the one in C, if available, is seven times as fast.
 YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 END = yaml.CollectionEndEvent
-#: Maximum nesting depth.
 DEEPEST = 50
 #: Maximum number of values after expanding aliases.
 MOST_VALUES = 10**6
@@ -30,16 +29,9 @@ AMBIGUOUS = re.compile(
 def read_keys(path: Path) -> dict[str, Any]:
     """Read the keys and values of a configuration file; raises SpecError."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {reason(error)}") from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SpecError(
-            f"{path}: is not UTF-8 text (byte {error.start}, line {line}); save it as UTF-8"
-        ) from None
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read as UTF-8 text: {reason(error)}") from error
     values = values_of(text, str(path))
     if not isinstance(values, dict):
         raise SpecError(f"{path}: holds no keys")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, flatdim
 from numpy.typing import NDArray
 
 from hindsight.specs.base import GOAL_KEYS
@@ -28,16 +28,10 @@ def choices(space: Space[Any]) -> list[Array] | None:
     return None
 
 
-def size(space: Space[Any]) -> int:
-    """Length of the row of an element."""
-    values = choices(space)
-    return int(np.prod(space.shape or ())) if values is None else sum(map(len, values))
-
-
 def largest(space: Space[Any]) -> NDArray[np.float64]:
     """Largest absolute value of each number in a row; infinite if unbounded."""
     if not isinstance(space, Box):
-        return np.ones(size(space))
+        return np.ones(flatdim(space))
     low, high = (np.abs(np.asarray(side, np.float64)) for side in (space.low, space.high))
     return np.maximum(low, high).ravel()
 
@@ -86,8 +80,7 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     Besides the three goal keys, these are boxes of floats and choices, in alphabetical order.
     Images and other spaces are left out.
 
-    Raises:
-        SpecError: a goal key is missing, or neither numbers nor choices.
+    Raises SpecError if a goal key is missing, or neither numbers nor choices.
     """
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
     if not set(spaces) >= set(GOAL_KEYS):
@@ -114,7 +107,11 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
                 "flattened goals"
             )
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
-    if not _alike(achieved, desired):
+    kinds = [
+        (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
+        for x in (achieved, desired)
+    ]
+    if kinds[0] != kinds[1]:
         raise SpecError(
             f"{name}: achieved_goal {achieved} and desired_goal {desired} must have the same "
             "shape, type and choices, since each achieved goal may become a desired one"
@@ -123,14 +120,6 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     more = [key for key in others if _has_numbers(spaces[key])]
     seen = {key: spaces[key] for key in (*GOAL_KEYS, *more)}
     return seen, [key for key in others if key not in more]
-
-
-def _alike(one: Space[Any], other: Space[Any]) -> bool:
-    kinds = [
-        (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
-        for x in (one, other)
-    ]
-    return kinds[0] == kinds[1]
 
 
 def _has_numbers(space: Space[Any]) -> bool:

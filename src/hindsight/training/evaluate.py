@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, flatdim
 from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
@@ -16,8 +16,8 @@ from hindsight.envs.facts import success_in
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.gymnasium import registered
-from hindsight.specs.spaces import action_of, row_of, size
+from hindsight.specs.gymnasium import GymnasiumSpec, registered
+from hindsight.specs.spaces import action_of, row_of
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
@@ -153,8 +153,9 @@ def episode(
         steps += 1
         over = bool(terminated or truncated)
     said = success_in(info)
-    if said is None and where is not None:
-        said = where.succeeded(before, obs, info)
+    if said is None and isinstance(where, GymnasiumSpec):
+        facts = where.facts
+        said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
     return returned, steps, np.nan if said is None else float(said)
 
 
@@ -221,7 +222,7 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     where, spaces, actions = spec.environment, env.observation_space, env.action_space
     has = None
     if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
-        has = sum(size(spaces[part]) for part in where.keys)
+        has = sum(flatdim(spaces[part]) for part in where.keys)
     discrete = isinstance(actions, Discrete)
     n = int(actions.n if isinstance(actions, Discrete) else np.prod(actions.shape or ()))
     if (has, discrete, n) != (where.observation_size, where.n_choices is not None, where.n_outputs):

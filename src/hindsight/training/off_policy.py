@@ -39,7 +39,7 @@ class OffPolicyRuns(Runs):
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
-        if self.algorithm.standardises:
+        if getattr(self.algorithm, "normalize_observations", False):
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
 
@@ -184,9 +184,10 @@ class OffPolicyRuns(Runs):
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
         noise, warm_up = self._exploration(index, size)
         at_random = None
-        if spec.uniform_share:
+        # DQN itself draws its random choices.
+        if epsilon := getattr(spec, "epsilon", 0.0) if spec.actions == "continuous" else 0.0:
             uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
-            at_random = uniform < spec.uniform_share
+            at_random = uniform < epsilon
 
         def actions_at(t: int, obs: Tensor) -> Tensor:
             starting = self.steps * spec.n_envs < spec.learning_starts

@@ -50,7 +50,7 @@ class Runs(ABC):
         self.algorithm, self.iteration = spec.algorithm, 0
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         #: Environment steps of one run in one iteration.
-        self.rollout_steps = spec.algorithm.iteration_steps * n_envs
+        self.rollout_steps = spec.algorithm.iteration_steps
         self.module = module_of(spec.algorithm)
         #: The module of `update`: compiled code if there is any for this device.
         self.updater = self.module

@@ -1,5 +1,3 @@
-"""Specification of DDPG."""
-
 from typing import ClassVar, Literal
 
 from hindsight.specs.base import Count, Fraction, NonNegative, Positive, Steps, Widths

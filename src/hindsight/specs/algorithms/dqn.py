@@ -1,8 +1,6 @@
-"""Specification of DQN."""
-
 from typing import ClassVar, Literal
 
-from hindsight.specs.base import Count, Fraction, Positive, Share, Steps, Widths
+from hindsight.specs.base import Fraction, Positive, Share, Steps, Widths
 from hindsight.specs.off_policy import OffPolicySpec
 
 
@@ -10,8 +8,7 @@ class DQNSpec(OffPolicySpec):
     """Deep Q-learning (Mnih et al. 2015), by default double (van Hasselt et al. 2016).
 
     Defaults are those of cpprb's example on bit flipping.  The target network moves by `tau`
-    towards the online network every `target_update_interval` updates: tau 1 makes it a periodic
-    copy, interval 1 a moving average.
+    towards the online network every `target_update_interval` updates.
     """
 
     module: ClassVar[str] = "hindsight.algorithms.dqn"
@@ -21,7 +18,6 @@ class DQNSpec(OffPolicySpec):
     name: Literal["dqn"] = "dqn"
     hidden: Widths = (64,)
     learning_rate: Positive = 1e-3
-    batch_size: Count = 64
     epsilon: Fraction = 0.1
     double: bool = True
     target_update_interval: Steps = 1000

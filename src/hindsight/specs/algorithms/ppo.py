@@ -1,5 +1,3 @@
-"""Specification of PPO."""
-
 from typing import ClassVar, Literal
 
 from hindsight.specs.base import Positive

@@ -1,11 +1,9 @@
-"""Specification of SAC."""
-
 import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from hindsight.specs.base import MOST, NUMBER, Fraction, Positive, Share
+from hindsight.specs.base import MOST, NUMBER, Fraction, Share
 from hindsight.specs.off_policy import ContinuousSpec
 
 
@@ -21,7 +19,6 @@ class SACSpec(ContinuousSpec):
     ends_by_test: ClassVar[bool] = True
 
     name: Literal["sac"] = "sac"
-    learning_rate: Positive = 3e-4
     gamma: Fraction = 0.95
     tau: Share = 0.05
     target_entropy: Annotated[float, Field(ge=-MOST, le=MOST), NUMBER] | None = None
@@ -55,9 +52,7 @@ class SACSpec(ContinuousSpec):
     @property
     def initialisation(self) -> tuple[float, ...]:
         """The initial alpha, which is part of a run's initial parameters."""
-        if isinstance(self.ent_coef, str):
-            return (float(self.ent_coef.partition("_")[2] or 1),)
-        return (self.ent_coef,)
+        return (float(str(self.ent_coef).removeprefix("auto").removeprefix("_") or 1),)
 
     @property
     def words(self) -> str:

@@ -1,5 +1,3 @@
-"""Specification of TD3."""
-
 from typing import ClassVar, Literal
 
 from hindsight.specs.base import Count, NonNegative, Positive

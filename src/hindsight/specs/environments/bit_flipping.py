@@ -1,5 +1,3 @@
-"""Specification of bit flipping."""
-
 from typing import ClassVar, Literal
 
 from pydantic import model_validator

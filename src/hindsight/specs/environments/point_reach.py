@@ -1,5 +1,3 @@
-"""Specification of the point mass."""
-
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
@@ -16,6 +14,8 @@ class PointReachSpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.point_reach:PointReach"
     goals_in_box: ClassVar[bool] = True
+    observation_size: ClassVar[int] = 8
+    action_size: ClassVar[int] = 2
 
     id: Literal["PointReach-v0"] = "PointReach-v0"
     max_steps: Few = 50
@@ -28,14 +28,6 @@ class PointReachSpec(EnvironmentSpec):
     @property
     def step_limit(self) -> int:
         return self.max_steps
-
-    @property
-    def observation_size(self) -> int:
-        return 8
-
-    @property
-    def action_size(self) -> int:
-        return 2
 
     @model_validator(mode="after")
     def _targets_are_to_be_reached(self) -> "PointReachSpec":

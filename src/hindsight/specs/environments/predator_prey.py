@@ -1,5 +1,3 @@
-"""Specification of predator-prey."""
-
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
