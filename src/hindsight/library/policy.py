@@ -29,25 +29,23 @@ def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], 
     return {key: space[key] for key in where.keys}, action
 
 
-def must_fit(observation: Any, shapes: Mapping[str, tuple[int, ...]], numbers: int) -> None:
+def must_fit(observation: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise SpecError unless `observation` is a single observation or a batch with a leading axis.
 
-    Args:
-        observation: a dictionary, or one array of all parts side by side.
-        shapes: shapes of the parts of a single observation, by key.
-        numbers: length of a single observation as one array.
+    shapes: of the parts of a single observation, by key.
     """
-    given = {"": observation} if not isinstance(observation, Mapping) else observation
-    wanted = {"": (numbers,)} if given is not observation else shapes
+    if not isinstance(observation, Mapping):
+        raise SpecError(f"observation: it must be a dictionary of {', '.join(shapes)}")
     batched = set()
-    for key, shape in wanted.items():
-        if key not in given:
-            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(wanted)}")
-        found = np.shape(given[key])
+    for key, shape in shapes.items():
+        if key not in observation:
+            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(shapes)}")
+        found = np.shape(observation[key])
         if found not in (shape, (*found[:1], *shape)):
-            what = f"observation: {key} has shape" if key else "observation: has shape"
             more = ", ".join(map(str, ("n", *shape)))
-            raise SpecError(f"{what} {found}; it must be {shape}, or ({more}) for a batch")
+            raise SpecError(
+                f"observation: {key} has shape {found}; it must be {shape}, or ({more}) for a batch"
+            )
         batched.add(found != shape)
     if len(batched) > 1:
         raise SpecError("observation: either all parts or none must have a leading axis")
@@ -59,10 +57,9 @@ class Policy(nn.Module):
         policy = model.policy()
         action = policy({key: torch.as_tensor(value)[None] for key, value in observation.items()})
 
-    Observations are a dictionary of tensors [n, ...] as in the environment's observation space, or
-    one tensor [n, obs] of achieved goal, desired goal and observation; the leading axis may be
-    omitted.  Actions are float32 [n, ...] within the bounds of the action space, or int64 [n] if
-    the action space is discrete.  Standardisation, squashing and scaling are included.
+    Observations are a dictionary of tensors [n, ...] as in the environment's observation space; the
+    leading axis may be omitted.  Actions are float32 [n, ...] within the bounds of the action
+    space, or int64 [n] if it is discrete.  Standardisation, squashing and scaling are included.
     """
 
     low: Tensor
@@ -99,18 +96,13 @@ class Policy(nn.Module):
             values = torch.from_numpy(np.ravel(np.asarray(bound, np.float64)).astype(np.float32))
             self.register_buffer(name, values)
 
-    def forward(self, observations: Mapping[str, Tensor] | Tensor) -> Tensor:
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the actions [n, ...] for observations; see the class."""
-        if isinstance(observations, Tensor):
-            alone = observations.ndim == 1
-            rows = observations[None] if alone else observations
-        else:
-            first = next(iter(self.shapes))
-            alone = observations[first].ndim == len(self.shapes[first])
-            given = {key: observations[key] for key in self.shapes}
-            parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
-            rows = torch.cat(parts, dim=1)
-        actions = self._actions(self.network(rows.float()))
+        first = next(iter(self.shapes))
+        alone = observations[first].ndim == len(self.shapes[first])
+        given = {key: observations[key] for key in self.shapes}
+        parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
+        actions = self._actions(self.network(torch.cat(parts, dim=1).float()))
         return actions[0] if alone else actions
 
     def _row(self, key: str, values: Tensor) -> Tensor:
@@ -123,14 +115,9 @@ class Policy(nn.Module):
         return torch.cat([x[:, None] == torch.from_numpy(each) for x, each in pairs], 1).float()
 
     @torch.no_grad()
-    def numpy(self, observations: Mapping[str, Any] | np.ndarray) -> Any:
+    def numpy(self, observations: Mapping[str, Any]) -> Any:
         """Return actions for NumPy arrays, in the action space's type; one choice is an int."""
-        if isinstance(observations, Mapping):
-            given: Any = {
-                key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes
-            }
-        else:
-            given = torch.as_tensor(np.asarray(observations))
+        given = {key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes}
         actions = self(given).numpy()
         if self.first_choice is not None and actions.ndim == 0:
             return int(actions)

@@ -147,7 +147,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
 
     from hindsight.analysis.cells import load_cell
     from hindsight.analysis.reduce import reduce_cell
-    from hindsight.library.callbacks import Policies
+    from hindsight.library.callbacks import KeepBest
 
     files = files_of(spec, out)
     there = files_of(spec, home)
@@ -165,7 +165,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
     # The path it was called by, if the virtual environment is not activated.
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
-    held = sorted(Policies(there["best"], spec).runs)
+    held = sorted(KeepBest(there["best"], spec).runs)
     which = "each run's" if len(held) == spec.seeds else f"runs {', '.join(map(str, held))}, each"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
