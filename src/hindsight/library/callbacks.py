@@ -32,12 +32,7 @@ class KeepBest:
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec = path, spec
-        self.runs: dict[int, Kept] = {}  # by seed
-        # A missing or damaged file, or one of another kind, is overwritten.
-        with suppress(FileError, KeyError, TypeError, ValueError):
-            saved = load(path)
-            if (saved["spec"], saved["code"]) == (spec.model_dump_json(), code_of(spec)):
-                self.runs = _runs_in(saved)
+        self.runs = _runs_in(path, spec=spec.model_dump_json(), code=code_of(spec))
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         """Keep the runs that have just had their best evaluation."""
@@ -56,10 +51,8 @@ class KeepBest:
         """
         if origin is None:
             return
-        found: dict[int, Kept] = {}
-        with suppress(FileError, KeyError, TypeError, ValueError):  # as for the cell's own file
-            name = f"{origin['cell']}-{code_of(self.spec)}.pt"
-            found = _runs_in(load(self.path.parents[1] / name))
+        code = code_of(self.spec)
+        found = _runs_in(self.path.parents[1] / f"{origin['cell']}-{code}.pt", code=code)
         self.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
         _write(self.path, self.spec, self.runs)
 
@@ -88,9 +81,15 @@ def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
     }
 
 
-def _runs_in(saved: dict[str, Any]) -> dict[int, Kept]:
-    kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
-    return dict(zip(saved["seeds"], kept, strict=True))
+def _runs_in(path: Path, **made_by: str) -> dict[int, Kept]:
+    """Return a policy file's runs by seed; none if it is missing, damaged or made by another."""
+    with suppress(FileError, KeyError, TypeError, ValueError):
+        saved = load(path)
+        kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
+        runs = dict(zip(saved["seeds"], kept, strict=True))
+        if all(saved[key] == value for key, value in made_by.items()):
+            return runs
+    return {}
 
 
 def _write(path: Path, spec: CellSpec, runs: Mapping[int, Kept]) -> None:

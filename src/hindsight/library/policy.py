@@ -29,18 +29,18 @@ def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], 
     return {key: space[key] for key in where.keys}, action
 
 
-def must_fit(observation: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def must_fit(observation: Any, spaces: Mapping[str, gymnasium.Space[Any]]) -> None:
     """Raise SpecError unless `observation` is a single observation or a batch with a leading axis.
 
-    shapes: of the parts of a single observation, by key.
+    spaces: of the parts of an observation, by key.
     """
     if not isinstance(observation, Mapping):
-        raise SpecError(f"observation: it must be a dictionary of {', '.join(shapes)}")
+        raise SpecError(f"observation: it must be a dictionary of {', '.join(spaces)}")
     batched = set()
-    for key, shape in shapes.items():
+    for key, space in spaces.items():
         if key not in observation:
-            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(shapes)}")
-        found = np.shape(observation[key])
+            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(spaces)}")
+        shape, found = tuple(space.shape or ()), np.shape(observation[key])
         if found not in (shape, (*found[:1], *shape)):
             more = ", ".join(map(str, ("n", *shape)))
             raise SpecError(
@@ -85,16 +85,13 @@ class Policy(nn.Module):
             linear.bias = nn.Parameter(bias[0].clone())
             layers += [linear, nn.ReLU() if mlp.activation == "relu" else nn.Tanh()]
         self.network = nn.Sequential(*layers[:-1])
-        #: Whether the network also outputs standard deviations, after the means.
-        self.has_deviations = mlp.sizes[-1] > spec.environment.n_outputs
         self.squashes = spec.algorithm.squashes
         self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype
         bounds = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
-            values = torch.from_numpy(np.ravel(np.asarray(bound, np.float64)).astype(np.float32))
-            self.register_buffer(name, values)
+            self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the actions [n, ...] for observations; see the class."""
@@ -126,9 +123,8 @@ class Policy(nn.Module):
     def _actions(self, outputs: Tensor) -> Tensor:
         if self.first_choice is not None:
             return outputs.argmax(-1) + self.first_choice
-        if self.has_deviations:
-            outputs = outputs[:, : len(self.low)]
-        actions = outputs.tanh() if self.squashes else outputs.clamp(-1, 1)
+        means = outputs[:, : len(self.low)]  # without the standard deviations, if there are any
+        actions = means.tanh() if self.squashes else means.clamp(-1, 1)
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
         inside = torch.minimum(torch.maximum(scaled, self.low), self.high)  # despite rounding
         return inside.reshape(-1, *self.action_shape)
@@ -146,15 +142,7 @@ class _ByPosition(nn.Module):
 
 
 def export(policy: Policy, path: Path) -> Path:
-    """Export a policy, as .onnx for ONNX Runtime or .pt2 for `torch.export.load`; returns the path.
-
-    The inputs are the parts of an observation in their order, float32 [n, ...] for any n, or int64
-    if discrete.  In an ONNX file they are named by their keys, and the output is `action`.
-
-    Raises:
-        FileError: the file has another ending or cannot be written.
-        SpecError: the packages that ONNX needs are missing.
-    """
+    """Export a policy to a file; see `Model.export`."""
     if path.suffix not in (".onnx", ".pt2"):
         raise FileError(f"{path}: a policy is exported as .onnx or .pt2")
     positional = _ByPosition(policy).eval()
