@@ -263,7 +263,7 @@ class Uncopied(Corridor):
         (lambda: small(Uncopied(), max_episode_steps=9), "pass a function that creates one"),
         (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
         (lambda: small(3), "it must be a gymnasium id, a function"),
-        (lambda: small(gym.make_vec("Corridor-v0", 2)), "a vector environment is not allowed"),
+        (lambda: small(gym.make_vec("Corridor-v0", 2)), "not a vector environment"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
         (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),

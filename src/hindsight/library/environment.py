@@ -42,10 +42,9 @@ def environment_values(
         max_episode_steps = limit if max_episode_steps is None else max_episode_steps
     if not isinstance(env, str):
         if not callable(env):
-            vector = "; a vector environment is not allowed" if hasattr(env, "num_envs") else ""
             raise SpecError(
                 f"env: {env!r} is not allowed; it must be a gymnasium id, a function that creates "
-                f"an environment, or a single environment{vector}"
+                "an environment, or an environment (not a vector environment)"
             )
         env = _registered(env, kwargs)
     # Left out if nobody has given it, because a note tells of a limit that is found.

@@ -241,9 +241,7 @@ class HindsightReplayBuffer(FieldBuffer):
         n = int(ring.elapsed[0, 0])
         if n == 0:
             return
-        desired = np.asarray(goal)
-        if desired.ndim == 0:
-            desired = desired[None]  # a single number may lack its axis
+        desired = np.atleast_1d(goal)  # a single number may lack its axis
         if desired.shape not in (self.goal_shape, (n, *self.goal_shape)):
             raise ValueError(
                 f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"

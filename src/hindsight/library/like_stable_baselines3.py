@@ -300,8 +300,6 @@ class HerReplayBuffer:
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Reshape observations of discrete spaces to [env]."""
-        if not self._discrete:
-            return obs
         return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in self._discrete}}
 
     def _out(self, obs: dict[str, Array]) -> dict[str, Array]:

@@ -479,7 +479,6 @@ class Model:
         `length_mean` in steps.  The index is the run's seed.
 
         Args:
-            episodes: of each run.
             run: None: every run.
             deterministic: False samples actions as in training.
             seed: episode e starts from `reset(seed=seed + e)`, so all runs see the same episodes.
@@ -502,7 +501,6 @@ class Model:
 
         Raises:
             FileError: the file cannot be written, or the environment cannot be drawn.
-            SpecError: `episodes` is below 1.
         """
         from hindsight.training.watch import animate, film
 
@@ -588,12 +586,13 @@ class Model:
         file = PolicyFile.read(Path(path))
         try:
             spec, rows = _cell_in(file, env, env_kwargs)
-            kind = next(k for k in (PPO, SAC, TD3, DDPG, DQN) if k.algorithm == spec.algorithm.name)
+            kinds: Any = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
+            kind = kinds[spec.algorithm.name]
             if not issubclass(kind, cls):
                 raise FileError(
                     f"{path}: is a model of {kind.algorithm}; load it with {kind.__name__}.load"
                 )
-            model = kind.__new__(kind)
+            model: Self = kind.__new__(kind)
             grid = max(spec.steps // spec.evaluation.points, 1)
             every = int(file.saved.get("evaluate_every", grid))
             model._set_up(spec, file.seeds, rows, every, device, workers)

@@ -89,7 +89,7 @@ class Policy(nn.Module):
         self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype
-        bounds = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
+        bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
             self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
 

@@ -97,8 +97,8 @@ def to_come(
     `asked` is the value of --her, `every` of --checkpoint-every, `steps` of --steps.
     """
     her = spec.hindsight or spec.replay
-    strategy = her.strategy if her is not None else None
-    how = f" with hindsight ({strategy}, {her.fidelity})" if her is not None and strategy else ""
+    strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
+    how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
     runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
     files = files_of(spec, out)
     lines = [
@@ -113,8 +113,8 @@ def to_come(
         lines.append(f"{steps:,} steps are rounded up to {spec.steps:,}, {each}")
     if asked not in ("none", strategy):
         lines.append(
-            f"{asked} is the same as {strategy} with fidelity "
-            f"{her.fidelity if her is not None else ''}: each copy has one goal and ends there"
+            f"{asked} is the same as {strategy} with fidelity {fidelity}: each copy has one goal "
+            "and ends there"
         )
     if every is not None:
         lines.append(f"every {every:,} steps {out / 'steps' / file_name(spec)}/STEPS.pt")
