@@ -297,11 +297,11 @@ def _callbacks(
 ) -> Iterator[list[Any]]:
     """Callbacks that write intermediate policies and TensorBoard curves, if requested."""
     from hindsight.library.callbacks import KeepOnTheWay, TensorBoard
-    from hindsight.library.train import folder_on_the_way
+    from hindsight.specs.code import file_name
 
     callbacks: list[Any] = []
     if checkpoint_every is not None:
-        callbacks.append(KeepOnTheWay(folder_on_the_way(spec, out), spec, checkpoint_every))
+        callbacks.append(KeepOnTheWay(out / "steps" / file_name(spec), spec, checkpoint_every))
     with ExitStack() as stack:
         if tensorboard is not None:
             callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))

@@ -73,7 +73,7 @@ def test_the_best_of_reused_runs_are_kept_too(tmp_path):
         best = KeepBest(root / "best" / f"{file_name(spec)}.pt", spec)
         path = train_cell(spec, root, ONCE, callbacks=[best])
         best.add_reused(about(path).get("reused"))
-        return load(best.kept.path)
+        return load(best.path)
 
     anew = train(SPEC, tmp_path / "a")
     train(SPEC.model_copy(update={"seeds": 1}), tmp_path / "b")
@@ -104,15 +104,17 @@ def test_intermediate_policies_are_those_of_their_step(tmp_path):
     torch.testing.assert_close(saved["rows"], rows, rtol=0, atol=1e-6)
 
 
-def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_path):
+def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_path, monkeypatch):
     made: list[Mock] = []
 
-    def writer(folder: Path, step: int) -> Mock:
-        assert folder == tmp_path / "tb" / SPEC.name / f"run_{len(made)}" and step == 64
+    def writer(folder: str, purge_step: int) -> Mock:
+        assert Path(folder) == tmp_path / "tb" / SPEC.name / f"run_{len(made)}"
+        assert purge_step == 64
         made.append(Mock())
         return made[-1]
 
-    board = TensorBoard(tmp_path / "tb", SPEC, writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", Mock(SummaryWriter=writer))
+    board = TensorBoard(tmp_path / "tb", SPEC)
     rows = pd.read_parquet(train_cell(SPEC, tmp_path, ONCE, callbacks=[board]))
     board.close()
     scalars: list[dict[str, dict[int, float]]] = []

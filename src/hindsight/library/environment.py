@@ -27,43 +27,30 @@ def environment_values(
     """Return the value of `environment` for `CellSpec`.
 
     An instance that gymnasium made is recreated from its id and arguments; any other is copied.
-
-    Raises:
-        SpecError: the environment cannot be copied or is a vector environment, or `env_kwargs` are
-            given for an instance or do not fit into a file.
     """
     kwargs = dict(env_kwargs or {})
     for key, value in kwargs.items():
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError):
+        if _read_back({key: value}) is None:
             raise SpecError(
                 f"env_kwargs: {key}={value!r} is not allowed, because a file cannot hold it; pass "
                 "a function that creates the environment instead"
-            ) from None
-    if isinstance(env, str) and env in ENVIRONMENTS:
-        steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
-        return {"id": env, **kwargs, **steps}
+            )
     if isinstance(env, gym.Env):
         if kwargs:
             raise SpecError("env_kwargs: only allowed if env is an id or a function")
         env, kwargs, limit = _of_instance(env)
         max_episode_steps = limit if max_episode_steps is None else max_episode_steps
-    if hasattr(env, "num_envs"):
-        raise SpecError(
-            "env: a vector environment is not allowed; pass a single environment, which is created "
-            "n_envs times for each run (seeds)"
-        )
     if not isinstance(env, str):
         if not callable(env):
             raise SpecError(
                 f"env: {env!r} is not allowed; it must be a gymnasium id, a function that creates "
-                "an environment, or an environment"
+                "an environment, or an environment (not a vector environment)"
             )
         env = _registered(env, kwargs)
     # Left out if nobody has given it, because a note tells of a limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
-    return {"id": env, "kwargs": kwargs, **steps}
+    options = kwargs if env in ENVIRONMENTS else {"kwargs": kwargs}
+    return {"id": env, **options, **steps}
 
 
 def _of_instance(
@@ -71,16 +58,13 @@ def _of_instance(
 ) -> tuple[str | Callable[[], gym.Env[Any, Any]], dict[str, Any], int | None]:
     """Return an id or a function that recreates an instance, its arguments and its step limit."""
     spec = env.spec
-    if spec is not None and spec.id in ENVIRONMENTS:
-        return spec.id, dict(spec.kwargs), None
     limit = None if spec is None else spec.max_episode_steps
     if spec is not None and not spec.additional_wrappers and spec.id in gym.registry:
-        kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
-        try:
-            if json.loads(json.dumps(kwargs)) == kwargs:
-                return spec.id, kwargs, limit
-        except (TypeError, ValueError):
-            pass  # a file cannot hold these arguments, so the instance is copied
+        # This package's environments have their id as an argument, too.
+        left_out = {"render_mode", "environment"} if spec.id in ENVIRONMENTS else {"render_mode"}
+        kwargs = {key: value for key, value in spec.kwargs.items() if key not in left_out}
+        if _read_back(kwargs) == kwargs:
+            return spec.id, kwargs, limit
     try:
         own = copy.deepcopy(env)  # what is done to the instance later does not count
     except Exception as error:
@@ -89,6 +73,14 @@ def _of_instance(
             "creates one instead: lambda: YourEnv(...)"
         ) from error
     return lambda: copy.deepcopy(own), {}, limit
+
+
+def _read_back(values: dict[str, Any]) -> Any:
+    """Return what a file would return of these values; None if it cannot hold them."""
+    try:
+        return json.loads(json.dumps(values))
+    except (TypeError, ValueError):
+        return None
 
 
 def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ Differences from cpprb: terminations are recomputed for the new goal by `termina
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -34,7 +34,6 @@ from hindsight.specs.replay import GoalStrategy
 #: (next states [n, ...], actions [n, ...], goals [n, ...]) -> [n]
 OfStates = Callable[[Array, Array, Array], Any]
 
-RelabelAt = Literal["sampling", "episode_end"]
 #: The shape and the type of each array of a step, by name.
 Arrays = Mapping[str, tuple[tuple[int, ...], Any]]
 #: Names that `env_dict` may not use: arrays that the buffer adds to a transition or a sample.
@@ -46,18 +45,11 @@ ABOUT = "(next states, actions, goals)"
 class HindsightReplayBuffer(FieldBuffer):
     """Hindsight replay for any environment, with the interface of cpprb.
 
-        buffer = HindsightReplayBuffer(
-            100_000,
-            {"obs": {"shape": 10}, "act": {"dtype": int}, "next_obs": {"shape": 10}, "done": {}},
-            max_episode_len=10,
-            reward_func=lambda next_obs, act, goal: (next_obs == goal).all(-1) - 1.0,
-            terminated_func=lambda next_obs, act, goal: (next_obs == goal).all(-1),
-        )
         buffer.add(obs=obs, act=act, next_obs=next_obs, done=done)  # every step
         buffer.on_episode_end(goal)
         batch = buffer.sample(256)
 
-    An episode can be sampled after `on_episode_end`.
+    An episode can be sampled after `on_episode_end`.  docs/replay.md has a whole program.
     """
 
     def __init__(
@@ -81,7 +73,7 @@ class HindsightReplayBuffer(FieldBuffer):
         default_dtype: Any = np.float32,
         terminated_func: OfStates | None = None,
         fidelity: Fidelity = "described",
-        relabel_at: RelabelAt = "episode_end",
+        relabel_at: Literal["sampling", "episode_end"] = "episode_end",
         seed: int | None = None,
     ) -> None:
         """Create an empty buffer.  Sizes may be whole floats such as 1e6.
@@ -95,33 +87,28 @@ class HindsightReplayBuffer(FieldBuffer):
                 [n].
             goal_func: function of states [n, ...] that returns the goals they achieve.  None: a
                 state is its own goal.
-            goal_shape: shape of a goal.  None: that of a state.
-            state: name of the state in `env_dict`.
-            action: name of the action in `env_dict`.
-            next_state: name of the next state in `env_dict`.
+            goal_shape: None: that of a state.
+            state, action, next_state: their names in `env_dict`.
             done: name of the termination in `env_dict`, if it has one: 1 if nothing follows, 0 if a
                 time limit cut the episode.
             strategy: where new goals come from: "final" (with one additional goal), "future",
                 "episode" or "random".
-            additional_goals: additional goals per step.
-            prioritized: proportional prioritised replay, with priorities (|TD error| + eps)^alpha.
-            alpha: exponent of the priorities, from 0 (uniform) to 1.
-            eps: added to every |TD error|.
-            default_dtype: type of the arrays whose `env_dict` entry has no "dtype".
+            additional_goals: per step.
+            prioritized: proportional prioritised replay, with priorities (|TD error| + eps)^alpha;
+                an alpha of 0 is uniform.
             terminated_func: function of (next states, actions, goals) that returns whether they
                 terminate an episode [n].
             fidelity: "described" recomputes terminations with it, "released" keeps the stored ones.
             relabel_at: "episode_end" stores the relabelled copies, as cpprb does; "sampling" stores
                 each transition once and draws a new goal each time it is sampled.
-            seed: seed of the buffer's own random generator.  None: an arbitrary seed.
+            seed: of the buffer's own random generator.  None: an arbitrary one.
 
         Raises:
-            ValueError: an argument is invalid; the message gives its name, its value and what is
-                allowed.
+            ValueError: an argument is invalid.
         """
         size, max_episode_len = _whole(size), _whole(max_episode_len)
         additional_goals = _whole(additional_goals)
-        check_choice("relabel_at", relabel_at, get_args(RelabelAt))
+        check_choice("relabel_at", relabel_at, ("sampling", "episode_end"))
         check_count("size", size, 1)
         check_count("additional_goals", additional_goals, 0)
         check_count("max_episode_len", max_episode_len, 1)
@@ -236,10 +223,7 @@ class HindsightReplayBuffer(FieldBuffer):
             if field.name == self._done:
                 values = truth(field.name, values, (steps, *field.shape))
             given[field.name] = values
-        self._store(self._written((steps,), given), over=False)
-
-    def _store(self, rows: Rows, over: bool) -> None:
-        self.ring.add_rows(rows[None, None], np.array([[over]]))
+        self.ring.add_rows(self._written((steps,), given)[None, None], np.array([[False]]))
 
     def on_episode_end(self, goal: Any) -> None:
         """End the episode, so that it can be sampled.  Does nothing if no episode is open.
@@ -257,9 +241,7 @@ class HindsightReplayBuffer(FieldBuffer):
         n = int(ring.elapsed[0, 0])
         if n == 0:
             return
-        desired = np.asarray(goal)
-        if desired.ndim == 0:
-            desired = desired[None]  # a single number may lack its axis
+        desired = np.atleast_1d(goal)  # a single number may lack its axis
         if desired.shape not in (self.goal_shape, (n, *self.goal_shape)):
             raise ValueError(
                 f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
@@ -268,12 +250,7 @@ class HindsightReplayBuffer(FieldBuffer):
         rows = ring.gather(slots).numpy()
         self.fields["goal"].write(rows, np.broadcast_to(desired, (n, *self.goal_shape)))
         if self._goal is not None:
-            achieved = np.asarray(self._goal(self.fields[self._next_state].read(rows)))
-            if achieved.shape != (n, *self.goal_shape):
-                raise ValueError(
-                    f"goal_func: it returned shape {achieved.shape} for {n} states, which is not "
-                    f"allowed; it must return {(n, *self.goal_shape)}"
-                )
+            achieved = self._goal(self.fields[self._next_state].read(rows))
             self.fields["achieved goal"].write(rows, achieved)
         check_finite(rows, self.fields)
         reward, success = self._outcome(rows, slots)
@@ -283,7 +260,7 @@ class HindsightReplayBuffer(FieldBuffer):
         copies = self._copies_of(rows, slots)  # the last that may raise
         ring.end_episodes()
         for copy in copies:
-            self._store(copy, over=True)
+            ring.add_rows(copy[None, None], np.array([[True]]))
 
     def _copies_of(self, rows: Rows, slots: Index) -> Sequence[Rows]:
         """Copies [step, width] of the open episode with other goals, which may be its own."""
@@ -307,11 +284,8 @@ class HindsightReplayBuffer(FieldBuffer):
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, Array]:
         """Sample a batch; returns the arrays of `env_dict`, "goal", and "rew" [sample, 1], by name.
 
-        A prioritised buffer adds "weights" and "indexes" [sample].
-
-        Args:
-            batch_size: number of transitions.
-            beta: exponent of the importance weights of a prioritised buffer; 1 corrects fully.
+        A prioritised buffer adds "weights" and "indexes" [sample].  `beta` is the exponent of its
+        importance weights; 1 corrects fully.
 
         Raises:
             ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
@@ -323,15 +297,7 @@ class HindsightReplayBuffer(FieldBuffer):
         return batch
 
     def update_priorities(self, indexes: Any, priorities: Any) -> None:
-        """Update the priorities of sampled transitions from their |TD errors| [sample].
-
-        Args:
-            indexes: [sample], as `sample` returned them; whole floats are accepted.
-            priorities: [sample], their |TD errors|.
-
-        Raises:
-            ValueError: the buffer is not prioritised, or an index or TD error is invalid.
-        """
+        """As `FieldBuffer.update_priorities`; indexes may be whole floats, as in cpprb."""
         numbers = np.asarray(indexes)
         if numbers.dtype.kind == "f" and (numbers == np.trunc(numbers)).all():
             numbers = numbers.astype(np.int64)
@@ -374,10 +340,7 @@ def _whole(value: Any) -> Any:
 
 
 def _arrays(env_dict: Any, default: Any) -> Arrays:
-    """Shape and type of each array of `env_dict`; raise ValueError if it is invalid.
-
-    `default` is the type of arrays that have none; None: float32.
-    """
+    """Shape and type of each array of `env_dict`, float32 unless given; ValueError if invalid."""
     if not isinstance(env_dict, Mapping):
         raise ValueError(f"env_dict: {env_dict!r} is not allowed; it must be a dictionary")
     arrays = {}

@@ -69,12 +69,11 @@ class HerReplayBuffer:
             buffer_size: capacity in transitions, of all environments together.
             observation_space: a dictionary space of `achieved_goal`, `desired_goal` and
                 `observation`.
-            action_space: the action space.
             env: the (vector) environment, for its `compute_reward` and `compute_terminated`.  The
                 algorithms pass their own.
             device: device of the tensors that `sample` returns.  None: it returns NumPy arrays.
             n_envs: number of environments that step together.
-            optimize_memory_usage: not supported, must be False.
+            optimize_memory_usage: must be False.
             handle_timeout_termination: False treats a time limit as a termination.
             n_sampled_goal: additional goals per transition.
             goal_selection_strategy: "future", "final", "episode", or one of Stable-Baselines3's
@@ -87,8 +86,7 @@ class HerReplayBuffer:
                 generator, as Stable-Baselines3's does, which an algorithm's `seed` sets.
 
         Raises:
-            ValueError: an argument is invalid; the message gives its name, its value and what is
-                allowed.
+            ValueError: an argument is invalid.
         """
         if optimize_memory_usage:
             raise ValueError(
@@ -122,11 +120,7 @@ class HerReplayBuffer:
         self._order: tuple[bytes, Array] = (b"", np.zeros(0, int))
 
     def set_env(self, env: Any) -> None:
-        """Set the environment, which a pickled buffer lacks; see the argument `env`.
-
-        Raises:
-            ValueError: `env` is None or lacks the required methods.
-        """
+        """Set the environment, which a pickled buffer lacks; raises ValueError if it is unfit."""
         spaces = self.buffer.observation_space, self.buffer.action_space
         self.buffer.set_env(_seen(env, *spaces, self.n_envs))
 
@@ -157,12 +151,9 @@ class HerReplayBuffer:
         Raises:
             ValueError: a shape or type is wrong, or a number is not finite.
         """
-        if len(infos) != self.n_envs:
-            raise ValueError(
-                f"infos: {len(infos)} dictionaries are not allowed; there must be {self.n_envs}"
-            )
         over = truth("done", done, (self.n_envs,))
-        cut = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        name = "TimeLimit.truncated"
+        cut = truth(name, [bool(info.get(name)) for info in infos], (self.n_envs,))
         terminated = over & ~cut if self.handle_timeout_termination else over
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
         action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
@@ -170,14 +161,9 @@ class HerReplayBuffer:
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
 
     def sample(self, batch_size: int, env: Any = None) -> ReplaySamples:
-        """Sample a batch, partly relabelled.
+        """Sample a batch, partly relabelled; raises ValueError if no episode is finished yet.
 
-        Args:
-            batch_size: number of transitions.
-            env: a `VecNormalize` that normalises observations and rewards.  None: no normalisation.
-
-        Raises:
-            ValueError: no episode is finished yet.
+        env: a `VecNormalize` that normalises observations and rewards.  None: no normalisation.
         """
         batch = self._drawn(batch_size)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
@@ -314,8 +300,6 @@ class HerReplayBuffer:
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Reshape observations of discrete spaces to [env]."""
-        if not self._discrete:
-            return obs
         return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in self._discrete}}
 
     def _out(self, obs: dict[str, Array]) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
@@ -34,7 +34,7 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.gymnasium import is_known
 from hindsight.training.cell import must_be_usable, prepare_process
-from hindsight.training.evaluate import Actor, actor_of, evaluate_run
+from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import PolicyFile
@@ -51,8 +51,6 @@ Callback = Callable[["Model"], bool | None]
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
 LARGEST_BUFFER = 8e9
 
-INTEGERS = ("seed", "iteration", "env_steps", "episodes")
-
 
 class Model:
     """Several runs of one algorithm in one environment.
@@ -64,6 +62,10 @@ class Model:
         action, _ = model.predict(observation)
         print(model.evaluate(episodes=100))
         model.save("reach.pt")
+
+    Where a method takes them, `run` is a run's seed, by default that of the run with the best
+    evaluation; `which` is "best" for the parameters at that run's best evaluation, or "last" for
+    the latest ones.
     """
 
     algorithm: ClassVar[str]
@@ -106,7 +108,8 @@ class Model:
             workers: processes that step a gymnasium environment.  None: one per core.
             **settings: any other option of the algorithm, of hindsight or of the environment, for
                 example `learning_rate`, `hidden`, `n_envs`, `batch_size`, `prioritized`, or `k`,
-                the additional goals per step (default: 1 with PPO, 4 with the others).  For
+                the additional goals per step (default: 1 with PPO, 4 with the others).  Classes
+                in `specs.algorithms`, `specs.hindsight` (PPO) and `specs.replay` list them.  For
                 `terminates` and `rest` see docs/your-environment.md.
 
         Raises:
@@ -139,22 +142,17 @@ class Model:
         device: str,
         workers: int | None,
     ) -> None:
-        """Initialise a model whose runs, with these seeds, have parameters `rows` [run, parameter].
-
-        `__init__` and `load` share this.
-        """
+        """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
         must_be_usable(device)
         if evaluate_every < 1:
             raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; use 1 or more")
-        self.spec, self.evaluate_every, self.device, self.workers = (
-            spec, evaluate_every, device, workers,
-        )  # fmt: skip
-        self.seeds = seeds
+        self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
+        self.device, self.workers = device, workers
         self._runs: Runs | None = None
-        #: The file a model was loaded from, and the state of its training, if the file has it.
+        #: The file a model was loaded from, until `learn` continues its training.
         self._file: PolicyFile | None = None
-        self._resumes: dict[str, Any] | None = None
-        self._steps = 0
+        #: Environment steps that each run has trained so far.
+        self.num_timesteps = 0
         #: The step of the last evaluation, and how long those of this call of `learn` took.
         self._tested, self._test_seconds = 0, 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
@@ -181,11 +179,6 @@ class Model:
 
     # -- learning -------------------------------------------------------------------------------
 
-    @property
-    def num_timesteps(self) -> int:
-        """Environment steps that each run has trained so far."""
-        return self._steps
-
     def learn(
         self,
         total_timesteps: int,
@@ -208,7 +201,7 @@ class Model:
         Args:
             total_timesteps: environment steps of each run.
             callback: a function, or several, called with this model after every iteration
-                (`log_interval` steps, or PPO's rollout); returning False ends training.
+                (`log_interval` steps, or PPO's rollout); returning False ends the training.
             progress: show a progress bar (lines, if there is no terminal) and the share of time
                 that evaluations took.
             tensorboard: folder for TensorBoard curves, with a subfolder for each run.
@@ -223,26 +216,27 @@ class Model:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
         callbacks = _callbacks(callback)
         prepare_process(self.device)
-        board = None if tensorboard is None else TensorBoard(Path(tensorboard), self.spec)
-        if progress:
-            print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
-        runs = self._started()
-        first, began = runs.env_steps, time.monotonic()
-        target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
-        starts = getattr(self.spec.algorithm, "learning_starts", 0)
-        if target <= starts:
-            warnings.warn(
-                f"nothing is learned yet: learning starts after {starts:,} steps (learning_starts)",
-                stacklevel=2,
-            )
-        # Schedules run from the very first step to the last step of this call.
-        runs.spec = self.spec.model_copy(update={"steps": target})
-        self._tested, self._test_seconds = first, 0.0
         with ExitStack() as stack:
-            tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
-            if board is not None:
+            self._board = None
+            if tensorboard is not None:
+                board = TensorBoard(Path(tensorboard), self.spec)
                 self._board = stack.enter_context(closing(board))
-                stack.callback(setattr, self, "_board", None)
+            if progress:
+                print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
+            runs = self._started()
+            first, began = runs.env_steps, time.monotonic()
+            target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
+            starts = getattr(self.spec.algorithm, "learning_starts", 0)
+            if target <= starts:
+                warnings.warn(
+                    f"nothing is learned yet: learning starts after {starts:,} steps "
+                    "(learning_starts)",
+                    stacklevel=2,
+                )
+            # Schedules run from the very first step to the last step of this call.
+            runs.spec = self.spec.model_copy(update={"steps": target})
+            self._tested, self._test_seconds = first, 0.0
+            tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             stop = stack.enter_context(noticed([signal.SIGINT]))
             while runs.env_steps < target:
                 self._torn = True
@@ -250,9 +244,10 @@ class Model:
                 self._torn = False
                 if stop.signal is not None:
                     raise KeyboardInterrupt
-                if any([_is_false(each(self)) for each in callbacks]):
+                said = [each(self) for each in callbacks]
+                if any(one is False or one is np.False_ for one in said):
                     break
-            if self._tested < self._steps:
+            if self._tested < self.num_timesteps:
                 self._test(runs)
         if progress:
             share = self._test_seconds / max(time.monotonic() - began, 1e-9)
@@ -284,34 +279,34 @@ class Model:
     def _iterate(self, runs: Runs, first: int, target: int) -> Progress:
         """Train for one iteration, evaluate if due; returns the progress since step `first`."""
         columns = runs.iterate()
-        self._steps = runs.env_steps
+        self.num_timesteps = runs.env_steps
         self._note(runs, "train", columns)
         self._rows["last"] = runs.rows.detach().cpu().clone()
         self._actors.clear()
-        if self._steps - self._tested >= self.evaluate_every or self._steps >= target:
+        if self.num_timesteps - self._tested >= self.evaluate_every or self.num_timesteps >= target:
             self._test(runs)
-        n, done = len(self.seeds), self._steps - first
-        seconds = float(runs.clock.wall.sum()) * done / self._steps
+        n, done = len(self.seeds), self.num_timesteps - first
+        seconds = float(runs.clock.wall.sum()) * done / self.num_timesteps
         name = self.spec.environment.id
         return Progress.of_iteration(name, n * done, n * (target - first), seconds, columns)
 
     def _started(self) -> Runs:
         """Return the runs, created or restored on the first call."""
         if self._runs is None:
-            resumes = self._resumes
-            if resumes is None and self._file is not None:
-                resumes = self._checkpoint(self._file.path)
+            file, resumes = self._file, None
+            if file is not None:
+                resumes = file.saved.get("training") or self._checkpoint(file.path)
                 if resumes is None:
-                    self._forget_training(self._file)
+                    self._forget_training(file)
             # The replay buffer's size must not depend on the length of a call of `learn`.
             room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
             self._runs = runs_of(spec, self.seeds, self.device, self.workers)
             if resumes is not None:
                 self._runs.load_state_dict(resumes)
-            elif self._file is not None:
+            elif file is not None:
                 self._runs.start_from(self._rows["last"])
-            self._resumes = self._file = None
+            self._file = None
         return self._runs
 
     def _most_stored(self) -> int:
@@ -353,9 +348,7 @@ class Model:
 
     def _forget_training(self, file: PolicyFile) -> None:
         """Start training from step 0 with only the parameters of a file, and warn about it."""
-        restarts = "the optimisers and the step count start from scratch"
-        if not self.spec.algorithm.on_policy:
-            restarts = "the replay buffer, the optimisers and the step count start from scratch"
+        restarts = "optimisers, step count and any replay buffer start from scratch"
         if file.acts_only:
             restarts += ", and so does the critic, which the file does not contain"
         if getattr(self.spec.algorithm, "normalize_observations", False):
@@ -366,7 +359,7 @@ class Model:
         warnings.warn(
             f"training continues from the parameters in {file.path} alone: {restarts}", stacklevel=4
         )
-        self._steps = 0
+        self.num_timesteps = 0
         for columns in self._columns.values():
             columns.clear()
 
@@ -375,21 +368,19 @@ class Model:
         began = time.monotonic()
         found = runs.evaluate()
         self._test_seconds += time.monotonic() - began
-        self._tested = self._steps
+        self._tested = self.num_timesteps
         self._note(runs, "evaluation", found)
         scores = zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
-        finite = self._rows["last"].isfinite().all(1).tolist()
-        for seed, learns in zip(self.seeds, finite, strict=True):
-            if not learns:
+        for i, score in enumerate(scores):
+            row = self._rows["last"][i]
+            if not row.isfinite().all():
                 warnings.warn(
-                    f"the run with seed {seed} has diverged: its parameters are not finite; a "
-                    "smaller learning_rate may help",
+                    f"the run with seed {self.seeds[i]} has diverged: its parameters are not "
+                    "finite; a smaller learning_rate may help",
                     stacklevel=3,
                 )
-        for i, score in enumerate(scores):
-            if score >= self._scores[i] and finite[i]:
-                self._scores[i] = score
-                self._rows["best"][i] = self._rows["last"][i]
+            elif score >= self._scores[i]:
+                self._scores[i], self._rows["best"][i] = score, row
         self._actors.clear()
 
     def _note(self, runs: Runs, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
@@ -402,26 +393,16 @@ class Model:
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
 
-        Columns (NaN if a phase lacks one):
-
-        - `phase`: "train" for an iteration, "evaluation" for an evaluation
-        - `seed`, `iteration`, `env_steps`: the run, and its progress in iterations and steps
-        - `wall_seconds`, `cpu_seconds`: the run's share of the training time so far
-        - `episodes`: training episodes finished so far
-        - `return_mean`, `success_rate`, `episode_length` (steps): means over the last hundred
-          training episodes, or over the evaluation's episodes
-        - `reward_rest`: mean reward per step that no goal explains, in gymnasium environments
-        - the algorithm's own diagnostics, such as losses
+        docs/library.md describes the columns, which are NaN where a phase lacks one.
         """
-        frames = [pd.DataFrame({"phase": [], "seed": [], "iteration": [], "env_steps": []})]
+        frames = [pd.DataFrame(columns=["phase", "seed", "iteration", "env_steps", "episodes"])]
         for phase, columns in self._columns.items():
             values = {name: np.concatenate(parts) for name, parts in columns.items()}
             if values:
                 frames.append(pd.DataFrame({"phase": phase, **values}))
-        table = pd.concat(frames[1:] or frames, ignore_index=True)
-        kinds = {name: "int64" for name in INTEGERS if name in table}
-        table = table.astype(kinds).sort_values(["phase", "seed", "env_steps"], kind="stable")
-        return table.reset_index(drop=True)
+        table = pd.concat(frames[1:] or frames).astype({"episodes": "int64"})
+        order = ["phase", "seed", "env_steps"]
+        return table.sort_values(order, kind="stable", ignore_index=True)
 
     # -- acting ---------------------------------------------------------------------------------
 
@@ -431,12 +412,7 @@ class Model:
         return max(zip(self.seeds, self._scores, strict=True), key=lambda one: one[1])[0]
 
     def parameters(self, run: int | None = None, which: Which = "best") -> torch.Tensor:
-        """Return a run's parameters [parameter], for observations that are not standardised.
-
-        Args:
-            run: the run's seed.  None: the run with the best evaluation.
-            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
-        """
+        """Return a run's parameters [parameter], for observations that are not standardised."""
         run = self.best_run if run is None else run
         if run not in self.seeds:
             raise SpecError(f"run: {run} is not allowed; choose from {self.seeds}")
@@ -445,17 +421,12 @@ class Model:
         return self._rows[which][self.seeds.index(run)]
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
-        """Return a run's deterministic policy as a `torch.nn.Module` (`library.policy.Policy`).
-
-        Args:
-            run: the run's seed.  None: the run with the best evaluation.
-            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
-        """
+        """Return a run's deterministic policy as a `torch.nn.Module` (`library.policy.Policy`)."""
         return Policy(self.spec, self.parameters(run, which), *self._spaces)
 
     def predict(
         self,
-        observation: Mapping[str, Any] | NDArray[Any],
+        observation: Mapping[str, Any],
         state: None = None,
         episode_start: Any = None,
         deterministic: bool = True,
@@ -467,22 +438,17 @@ class Model:
 
         Args:
             observation: an observation of the environment, or a batch with a leading axis.
-            state: ignored; Stable-Baselines3 has it.
-            episode_start: ignored; Stable-Baselines3 has it.
+            state, episode_start: ignored; Stable-Baselines3 has them.
             deterministic: False samples actions as in training.
-            run: the run's seed.  None: the run with the best evaluation.
-            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
 
         Raises:
             SpecError: the observation does not fit the environment's spaces.
             FileError: `deterministic=False`, but the model's file has only deterministic actions.
         """
-        if not deterministic:
-            self._must_draw()
-        shapes = {key: tuple(space.shape or ()) for key, space in self._spaces[0].items()}
-        must_fit(observation, shapes, self.spec.environment.observation_size)
-        if not deterministic and not isinstance(observation, Mapping):
-            raise SpecError("observation: it must be a dictionary if deterministic=False")
+        if not deterministic and self._file is not None:
+            self._file.must_draw()
+        spaces = self._spaces[0]
+        must_fit(observation, spaces)
         key = (deterministic, self.best_run if run is None else run, which)
         if key not in self._actors:
             if deterministic:
@@ -491,11 +457,11 @@ class Model:
                 row = self.parameters(run, which)
                 with closing(self.spec.environment.make()) as env:  # for its spaces
                     self._actors[key] = actor_of(self.spec, row, env, self._generator)
-        act, seen = self._actors[key], cast(Any, observation)
-        first = next(iter(shapes))
-        if deterministic or np.shape(seen[first]) == shapes[first]:
-            return act(seen), None
-        each = [act({key: seen[key][i] for key in shapes}) for i in range(len(seen[first]))]
+        act, first = self._actors[key], next(iter(spaces))
+        if deterministic or np.shape(observation[first]) == spaces[first].shape:
+            return act(observation), None
+        size = len(observation[first])
+        each = [act({key: observation[key][i] for key in spaces}) for i in range(size)]
         return np.stack(each), None
 
     def evaluate(
@@ -513,46 +479,28 @@ class Model:
         `length_mean` in steps.  The index is the run's seed.
 
         Args:
-            episodes: number of episodes of each run.
-            run: the run's seed.  None: every run.
-            which: "best" for the parameters at a run's best evaluation, "last" for the latest.
+            run: None: every run.
             deterministic: False samples actions as in training.
             seed: episode e starts from `reset(seed=seed + e)`, so all runs see the same episodes.
         """
         prepare_process("cpu")
         if episodes < 1:
             raise SpecError(f"episodes: {episodes} is not allowed; use 1 or more")
-        if not deterministic:
-            self._must_draw()
-        rows = {}
-        for each in self.seeds if run is None else [run]:
-            found = evaluate_run(
-                self.spec, self.parameters(each, which), episodes, deterministic, seed=seed
-            )
-            rows[each] = found[:4]
-        names = ["return_mean", "return_std", "success_rate", "length_mean"]
-        table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
-        return table.rename_axis("run")
-
-    def _must_draw(self) -> None:
-        """Raise FileError if the model was loaded from a file with deterministic actions only."""
-        if self._file is not None:
+        if not deterministic and self._file is not None:
             self._file.must_draw()
+        seeds = self.seeds if run is None else [run]
+        how: dict[str, Any] = {"n_episodes": episodes, "deterministic": deterministic, "seed": seed}
+        rows = (self.parameters(each, which) for each in seeds)
+        found = [evaluate_run(self.spec, row, **how)[:4] for row in rows]
+        return pd.DataFrame(found, pd.Index(seeds, name="run"), Evaluation._fields[:4])
 
     def film(
         self, path: str | Path, run: int | None = None, episodes: int = 3, which: Which = "best"
     ) -> Path:
         """Write an animation of a run's episodes, .gif or (with ffmpeg) .mp4; returns its path.
 
-        Args:
-            path: the file to write.
-            run: the run's seed.  None: the run with the best evaluation.
-            episodes: number of episodes.
-            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
-
         Raises:
             FileError: the file cannot be written, or the environment cannot be drawn.
-            SpecError: `episodes` is below 1.
         """
         from hindsight.training.watch import animate, film
 
@@ -562,12 +510,11 @@ class Model:
         return Path(path)
 
     def export(self, path: str | Path, run: int | None = None, which: Which = "best") -> Path:
-        """Export a run's deterministic policy; returns the path.
+        """Export a run's policy, as .onnx for ONNX Runtime or .pt2 for `torch.export.load`.
 
-        Args:
-            path: the file to write: .onnx for ONNX Runtime, .pt2 for `torch.export.load`.
-            run: the run's seed.  None: the run with the best evaluation.
-            which: "best" for the parameters at the run's best evaluation, "last" for the latest.
+        The inputs are the parts of an observation in their order, float32 [n, ...] for any n, or
+        int64 if discrete.  In an ONNX file they are named by their keys, and the output is
+        `action`.
 
         Raises:
             FileError: the file has another ending or cannot be written.
@@ -583,7 +530,6 @@ class Model:
         The commands `hindsight watch` and `hindsight evaluate` accept the file as a policy.
 
         Args:
-            path: the file to write.
             training: also save replay buffer, optimisers and open episodes, so that a loaded model
                 continues training exactly as this one would.
 
@@ -600,7 +546,7 @@ class Model:
             "rows": self._rows["best"],
             "last": self._rows["last"],
             "scores": self._scores,
-            "steps": self._steps,
+            "steps": self.num_timesteps,
             "evaluate_every": self.evaluate_every,
             "curves": {
                 phase: {name: torch.from_numpy(np.concatenate(v)) for name, v in columns.items()}
@@ -627,13 +573,11 @@ class Model:
         published policies.  Runs no code from the file and imports no module that it names.
 
         Args:
-            path: the file to read.
             env: the environment.  None: the one that the file names, which must be one of this
                 package, of gymnasium-robotics, or already registered.  Its id alone keeps the
                 parameters of the training.
             env_kwargs: arguments for the environment; only if `env` is an id or a function.
-            device: "cpu", "cuda" or "cuda:1", ...
-            workers: processes that step a gymnasium environment.  None: one per core.
+            device, workers: as for a new model.
 
         Raises:
             FileError: the file is damaged or of another kind.
@@ -641,70 +585,40 @@ class Model:
         """
         file = PolicyFile.read(Path(path))
         try:
-            return cls._of_file(file, env, env_kwargs, device, workers)
+            spec, rows = _cell_in(file, env, env_kwargs)
+            kinds: Any = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
+            kind = kinds[spec.algorithm.name]
+            if not issubclass(kind, cls):
+                raise FileError(
+                    f"{path}: is a model of {kind.algorithm}; load it with {kind.__name__}.load"
+                )
+            model: Self = kind.__new__(kind)
+            grid = max(spec.steps // spec.evaluation.points, 1)
+            every = int(file.saved.get("evaluate_every", grid))
+            model._set_up(spec, file.seeds, rows, every, device, workers)
+            model._restore(file)
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
             raise FileError(f"{path}: is damaged: {reason(error)}") from error
-
-    @classmethod
-    def _of_file(
-        cls,
-        file: PolicyFile,
-        env: Given | None,
-        env_kwargs: Mapping[str, Any] | None,
-        device: str,
-        workers: int | None,
-    ) -> Self:
-        path, values, saved = file.path, file.values, file.saved
-        name, where = values.get("algorithm", {}).get("name", "ppo"), values["environment"]
-        kinds = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
-        if name not in kinds:
-            raise FileError(f"{path}: its algorithm {name!r} is unknown")
-        if not issubclass(kinds[name], cls):
-            raise FileError(
-                f"{path}: is a model of {name}; load it with {kinds[name].__name__}.load"
-            )
-        trained_in = where.get("id", DEFAULTS["environment"]["id"])
-        if env_kwargs and env is None:
-            raise SpecError("env_kwargs: only allowed with env")
-        if isinstance(env, str) and env == trained_in:
-            given = dict(env_kwargs or {})
-            if env not in ENVIRONMENTS:
-                given = {"kwargs": where.get("kwargs", {}) | given}
-            values["environment"] = where = where | given
-        elif env is not None:
-            # Options for gymnasium environments do not apply to this package's own.
-            ours = isinstance(env, str) and env in ENVIRONMENTS
-            old = {} if ours else where
-            new = environment_values(env, env_kwargs, old.get("max_episode_steps"))
-            kept = {key: old[key] for key in ("terminates", "rest") if old.get(key) is not None}
-            values["environment"] = where = new | kept
-        else:
-            _must_be_known(path, trained_in)
-        spec = cell_of(values, path, [where.get("id", trained_in)])
-        rows = file.rows_of(spec) if env is None else _fitting(file, spec, trained_in)
-        kind = cast(type[Self], kinds[name])
-        model = kind.__new__(kind)
-        grid = max(spec.steps // spec.evaluation.points, 1)
-        every = int(saved.get("evaluate_every", grid))
-        model._set_up(spec, file.seeds, rows, every, device, workers)
-        model._file = file
-        if saved.get("format") == FORMAT:
-            last = saved["last"]
-            if last.shape != rows.shape or last.dtype != rows.dtype:
-                raise FileError(f"{path}: its parameters do not match its specification")
-            model._rows["last"], model._steps = last, int(saved["steps"])
-            model._resumes = saved["training"]
-            # An untrained model has no training state to lose, so `learn` need not warn.
-            model._file = file if model._steps else None
-            curves = saved["curves"]
-            for phase, columns in model._columns.items():
-                columns.update({name: [v.numpy()] for name, v in curves[phase].items()})
-        else:
-            model._steps = max(saved.get("steps", [saved.get("result", {}).get("steps", 0)]))
-            model._take_curves(path)
-        if "scores" in saved:
-            model._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
         return model
+
+    def _restore(self, file: PolicyFile) -> None:
+        """Take what a file has besides the best parameters."""
+        saved, self._file = file.saved, file
+        if saved.get("format") == FORMAT:
+            last, best = saved["last"], self._rows["best"]
+            if last.shape != best.shape or last.dtype != best.dtype:
+                raise FileError(f"{file.path}: its parameters do not match its specification")
+            self._rows["last"], self.num_timesteps = last, int(saved["steps"])
+            # An untrained model has no training state to lose, so `learn` need not warn.
+            self._file = file if self.num_timesteps else None
+            for phase, columns in self._columns.items():
+                curves = saved["curves"][phase]
+                columns.update({name: [column.numpy()] for name, column in curves.items()})
+        else:
+            self.num_timesteps = max(saved.get("steps", [saved.get("result", {}).get("steps", 0)]))
+            self._take_curves(file.path)
+        if "scores" in saved:
+            self._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
 
     def _take_curves(self, path: Path) -> None:
         """Read the curves that the workflow has written beside its policies, if they are there."""
@@ -717,23 +631,41 @@ class Model:
             rows = table[(table.phase == phase) & table.seed.isin(self.seeds)]
             present = rows.drop(columns="phase").dropna(axis=1, how="all")
             columns.update({name: [present[name].to_numpy()] for name in present})
-        tested = table[table.phase == "evaluation"].groupby("seed").last()
-        self._scores = [
-            (float(tested.success_rate[seed]), float(tested.return_mean[seed]))
-            for seed in self.seeds
-        ]
-        self._steps = int(tested.env_steps[self.seeds].max())
+        last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
+        scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
+        self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
 
 
-def _fitting(file: PolicyFile, spec: CellSpec, trained_in: str) -> torch.Tensor:
-    """Return the parameters [run, parameter] for another environment; SpecError if unfit."""
+def _cell_in(
+    file: PolicyFile, env: Given | None, env_kwargs: Mapping[str, Any] | None
+) -> tuple[CellSpec, torch.Tensor]:
+    """Return a file's cell and parameters [run, parameter], in the user's environment if given."""
+    where = DEFAULTS["environment"] | file.values["environment"]
+    trained_in = where["id"]
+    if env_kwargs and env is None:
+        raise SpecError("env_kwargs: only allowed with env")
+    if isinstance(env, str) and env == trained_in:
+        given = dict(env_kwargs or {})
+        if env not in ENVIRONMENTS:
+            given = {"kwargs": where.get("kwargs", {}) | given}
+        where |= given
+    elif env is not None:
+        old, where = where, environment_values(env, env_kwargs, None)
+        if where["id"] not in ENVIRONMENTS:  # which have no such options
+            kept = ("max_episode_steps", "terminates", "rest")
+            where |= {key: old[key] for key in kept if old.get(key) is not None}
+    else:
+        _must_be_known(file.path, trained_in)
+    spec = cell_of(file.values | {"environment": where}, file.path, [where["id"]])
     try:
-        return file.rows_of(spec)
+        return spec, file.rows_of(spec)
     except FileError:
-        where = spec.environment
+        if env is None:
+            raise
+        there = spec.environment
         raise SpecError(
-            f"env: {where.id} has observations of {where.observation_size} numbers and "
-            f"{where.n_outputs} action outputs, which does not fit the policies in {file.path}, "
+            f"env: {there.id} has observations of {there.observation_size} numbers and "
+            f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
             f"trained in {trained_in}"
         ) from None
 
@@ -757,15 +689,10 @@ def _must_be_known(path: Path, name: str) -> None:
         )
 
 
-def _is_false(returned: Any) -> bool:
-    """Whether a callback returned False; 0, None or a table is another matter."""
-    return isinstance(returned, bool | np.bool_) and not returned
-
-
 def _callbacks(given: Any) -> list[Callback]:
     """Return the callbacks as a list; raise SpecError if one is not callable."""
-    several = isinstance(given, list | tuple)
-    found: list[Any] = list(given) if several else [] if given is None else [given]
+    several = given if isinstance(given, list | tuple) else [given]
+    found = [each for each in several if each is not None]
     for each in found:
         if not callable(each):
             raise SpecError(
@@ -776,46 +703,31 @@ def _callbacks(given: Any) -> list[Callback]:
 
 
 class PPO(Model):
-    """Proximal policy optimisation with the hindsight of PPO-HER, for any actions.
-
-    `specs.algorithms.ppo.PPOSpec` lists its options, `specs.hindsight` those of hindsight.
-    """
+    """Proximal policy optimisation with the hindsight of PPO-HER, for any actions."""
 
     algorithm = "ppo"
     default_her = "final"
 
 
 class SAC(Model):
-    """Soft actor-critic with hindsight replay, for continuous actions.
-
-    `specs.algorithms.sac.SACSpec` lists its options, `specs.replay` those of hindsight.
-    """
+    """Soft actor-critic with hindsight replay, for continuous actions."""
 
     algorithm = "sac"
 
 
 class TD3(Model):
-    """Twin delayed DDPG with hindsight replay, for continuous actions.
-
-    `specs.algorithms.td3.TD3Spec` lists its options, `specs.replay` those of hindsight.
-    """
+    """Twin delayed DDPG with hindsight replay, for continuous actions."""
 
     algorithm = "td3"
 
 
 class DDPG(Model):
-    """Deep deterministic policy gradient with hindsight replay, for continuous actions.
-
-    `specs.algorithms.ddpg.DDPGSpec` lists its options, `specs.replay` those of hindsight.
-    """
+    """Deep deterministic policy gradient with hindsight replay, for continuous actions."""
 
     algorithm = "ddpg"
 
 
 class DQN(Model):
-    """Double deep Q-learning with hindsight replay, for discrete actions.
-
-    `specs.algorithms.dqn.DQNSpec` lists its options, `specs.replay` those of hindsight.
-    """
+    """Double deep Q-learning with hindsight replay, for discrete actions."""
 
     algorithm = "dqn"

@@ -30,25 +30,23 @@ def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], 
     return {key: space[key] for key in where.keys}, action
 
 
-def must_fit(observation: Any, shapes: Mapping[str, tuple[int, ...]], numbers: int) -> None:
+def must_fit(observation: Any, spaces: Mapping[str, gymnasium.Space[Any]]) -> None:
     """Raise SpecError unless `observation` is a single observation or a batch with a leading axis.
 
-    Args:
-        observation: a dictionary, or one array of all parts side by side.
-        shapes: shapes of the parts of a single observation, by key.
-        numbers: length of a single observation as one array.
+    spaces: of the parts of an observation, by key.
     """
-    given = {"": observation} if not isinstance(observation, Mapping) else observation
-    wanted = {"": (numbers,)} if given is not observation else shapes
+    if not isinstance(observation, Mapping):
+        raise SpecError(f"observation: it must be a dictionary of {', '.join(spaces)}")
     batched = set()
-    for key, shape in wanted.items():
-        if key not in given:
-            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(wanted)}")
-        found = np.shape(given[key])
+    for key, space in spaces.items():
+        if key not in observation:
+            raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(spaces)}")
+        shape, found = tuple(space.shape or ()), np.shape(observation[key])
         if found not in (shape, (*found[:1], *shape)):
-            what = f"observation: {key} has shape" if key else "observation: has shape"
             more = ", ".join(map(str, ("n", *shape)))
-            raise SpecError(f"{what} {found}; it must be {shape}, or ({more}) for a batch")
+            raise SpecError(
+                f"observation: {key} has shape {found}; it must be {shape}, or ({more}) for a batch"
+            )
         batched.add(found != shape)
     if len(batched) > 1:
         raise SpecError("observation: either all parts or none must have a leading axis")
@@ -60,10 +58,9 @@ class Policy(nn.Module):
         policy = model.policy()
         action = policy({key: torch.as_tensor(value)[None] for key, value in observation.items()})
 
-    Observations are a dictionary of tensors [n, ...] as in the environment's observation space, or
-    one tensor [n, obs] of achieved goal, desired goal and observation; the leading axis may be
-    omitted.  Actions are float32 [n, ...] within the bounds of the action space, or int64 [n] if
-    the action space is discrete.  Standardisation, squashing and scaling are included.
+    Observations are a dictionary of tensors [n, ...] as in the environment's observation space; the
+    leading axis may be omitted.  Actions are float32 [n, ...] within the bounds of the action
+    space, or int64 [n] if it is discrete.  Standardisation, squashing and scaling are included.
     """
 
     low: Tensor
@@ -89,30 +86,22 @@ class Policy(nn.Module):
             linear.bias = nn.Parameter(bias[0].clone())
             layers += [linear, nn.ReLU() if mlp.activation == "relu" else nn.Tanh()]
         self.network = nn.Sequential(*layers[:-1])
-        #: Whether the network also outputs standard deviations, after the means.
-        self.has_deviations = mlp.sizes[-1] > spec.environment.n_outputs
         how = spec.algorithm
         self.squashes = not isinstance(how, OnPolicySpec) or how.exploration == "squashed"
         self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype
-        bounds = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
+        bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
-            values = torch.from_numpy(np.ravel(np.asarray(bound, np.float64)).astype(np.float32))
-            self.register_buffer(name, values)
+            self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
 
-    def forward(self, observations: Mapping[str, Tensor] | Tensor) -> Tensor:
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the actions [n, ...] for observations; see the class."""
-        if isinstance(observations, Tensor):
-            alone = observations.ndim == 1
-            rows = observations[None] if alone else observations
-        else:
-            first = next(iter(self.shapes))
-            alone = observations[first].ndim == len(self.shapes[first])
-            given = {key: observations[key] for key in self.shapes}
-            parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
-            rows = torch.cat(parts, dim=1)
-        actions = self._actions(self.network(rows.float()))
+        first = next(iter(self.shapes))
+        alone = observations[first].ndim == len(self.shapes[first])
+        given = {key: observations[key] for key in self.shapes}
+        parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
+        actions = self._actions(self.network(torch.cat(parts, dim=1).float()))
         return actions[0] if alone else actions
 
     def _row(self, key: str, values: Tensor) -> Tensor:
@@ -125,14 +114,9 @@ class Policy(nn.Module):
         return torch.cat([x[:, None] == torch.from_numpy(each) for x, each in pairs], 1).float()
 
     @torch.no_grad()
-    def numpy(self, observations: Mapping[str, Any] | np.ndarray) -> Any:
+    def numpy(self, observations: Mapping[str, Any]) -> Any:
         """Return actions for NumPy arrays, in the action space's type; one choice is an int."""
-        if isinstance(observations, Mapping):
-            given: Any = {
-                key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes
-            }
-        else:
-            given = torch.as_tensor(np.asarray(observations))
+        given = {key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes}
         actions = self(given).numpy()
         if self.first_choice is not None and actions.ndim == 0:
             return int(actions)
@@ -141,9 +125,8 @@ class Policy(nn.Module):
     def _actions(self, outputs: Tensor) -> Tensor:
         if self.first_choice is not None:
             return outputs.argmax(-1) + self.first_choice
-        if self.has_deviations:
-            outputs = outputs[:, : len(self.low)]
-        actions = outputs.tanh() if self.squashes else outputs.clamp(-1, 1)
+        means = outputs[:, : len(self.low)]  # without the standard deviations, if there are any
+        actions = means.tanh() if self.squashes else means.clamp(-1, 1)
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
         inside = torch.minimum(torch.maximum(scaled, self.low), self.high)  # despite rounding
         return inside.reshape(-1, *self.action_shape)
@@ -161,15 +144,7 @@ class _ByPosition(nn.Module):
 
 
 def export(policy: Policy, path: Path) -> Path:
-    """Export a policy, as .onnx for ONNX Runtime or .pt2 for `torch.export.load`; returns the path.
-
-    The inputs are the parts of an observation in their order, float32 [n, ...] for any n, or int64
-    if discrete.  In an ONNX file they are named by their keys, and the output is `action`.
-
-    Raises:
-        FileError: the file has another ending or cannot be written.
-        SpecError: the packages that ONNX needs are missing.
-    """
+    """Export a policy to a file; see `Model.export`."""
     if path.suffix not in (".onnx", ".pt2"):
         raise FileError(f"{path}: a policy is exported as .onnx or .pt2")
     positional = _ByPosition(policy).eval()

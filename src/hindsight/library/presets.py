@@ -15,7 +15,6 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.reading import read_keys
 from hindsight.specs.replay import WITHOUT_HINDSIGHT
 
-PRESETS = Path(__file__).with_name("presets.yaml")
 #: SAC's default temperature in gymnasium environments.  Starting from 1, as the papers and
 #: Stable-Baselines3 do, SAC avoids goals that end an episode with a reward of 1.
 ENT_COEF = "auto_0.01"
@@ -24,15 +23,11 @@ ENT_COEF = "auto_0.01"
 @cache
 def presets() -> dict[str, dict[str, Any]]:
     """Return the presets by name: what each was tuned on, and its settings for each algorithm."""
-    return read_keys(PRESETS)
+    return read_keys(Path(__file__).with_name("presets.yaml"))
 
 
 def keys_of(preset: str | None, algorithm: str) -> dict[str, Any]:
-    """Return a preset's settings for an algorithm, including `her`; none if `preset` is None.
-
-    Raises:
-        SpecError: the preset is unknown, or was not tuned for this algorithm.
-    """
+    """Return a preset's settings for an algorithm, including `her`; none if `preset` is None."""
     if preset is None:
         return {}
     known = presets()
@@ -53,18 +48,11 @@ def cell_values(
     keys: Mapping[str, Any],
     **more: Any,
 ) -> dict[str, Any]:
-    """Assemble the values for `CellSpec`, with each setting in its section.
+    """Assemble the values for `CellSpec`, with each of the `keys` in its section.
 
-    Args:
-        environment: values of the environment.
-        algorithm: name of the algorithm.
-        her: hindsight strategy; None: no hindsight.
-        fidelity: fidelity of hindsight.
-        keys: settings of the environment, the algorithm or hindsight.
-        more: settings of the cell itself, such as `seeds`.
+    her: the strategy of hindsight, with this fidelity; None: no hindsight.
 
-    Raises:
-        SpecError: a setting is unknown, or needs hindsight.
+    Raises SpecError for a key that is unknown, or needs hindsight.
     """
     values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
     if her is not None:
@@ -85,13 +73,13 @@ def notes_of(spec: CellSpec) -> tuple[str, ...]:
     if not isinstance(where, GymnasiumSpec):
         return ()
     notes = where.notes
-    if not isinstance(how, SACSpec) or not where.facts.terminates_on_success:
+    if not isinstance(how, SACSpec):
         return notes
     # Uniform actions in [-1, 1] maximise the entropy: log 2 per coordinate and step.
     (alpha,) = how.initialisation
     endless = alpha * where.action_size * math.log(2) / max(1 - how.gamma, 1e-3)
     reward = where.facts.achieved_reward
-    if 0 < reward < endless:
+    if where.facts.terminates_on_success and 0 < reward < endless:
         notes += (
             f"{where.called}: reaching the goal ends the episode with a reward of {reward:g}, but "
             f"at a temperature of {alpha:g} acting randomly forever is worth up to {endless:.2g}, "

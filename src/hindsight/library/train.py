@@ -4,7 +4,7 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,19 +29,18 @@ KEYS: dict[str, Any] = {"hidden": [64, 64], "fidelity": "described", "evaluation
 
 
 def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
-    """Return the cell that `hindsight train` trains.
+    """Return the cell that `hindsight train` trains with these flags, some of which were typed.
 
-    Args:
-        flags: its options by name, and its `keys`, each `key=value`.
-        typed: names of the options that were typed.
-
-    Raises:
-        SpecError: an option is invalid, or was typed but has no effect.
+    Raises SpecError for an option that is invalid, or was typed but has no effect.
     """
     name, env, her, seeds = (flags[flag] for flag in ("algorithm", "env", "her", "seeds"))
     if name not in ALGORITHMS:
         raise SpecError(f"--algorithm {name!r} is unknown; choose from {', '.join(ALGORITHMS)}")
-    given = keys_of_pairs(flags["keys"] or [])
+    given = overrides_of(flags["keys"] or [], "")
+    if "strategy" in given:
+        raise SpecError("strategy is not a key here; use --her")
+    if isinstance(widths := given.get("hidden"), str | int):  # 64 or 64,64, without brackets
+        given["hidden"] = [width for width in str(widths).split(",") if width.strip()]
     preset = settings_of(flags["preset"], name)
     usual = preset.pop("her", her)
     her = her if "her" in typed else usual
@@ -76,16 +75,6 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     return spec
 
 
-def keys_of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
-    """Parse `key=value` pairs; raise SpecError if one is invalid or given twice."""
-    keys = overrides_of(pairs, "")
-    if "strategy" in keys:
-        raise SpecError("strategy is not a key here; use --her")
-    if isinstance(widths := keys.get("hidden"), str | int):  # 64 or 64,64, without brackets
-        keys["hidden"] = [width for width in str(widths).split(",") if width.strip()]
-    return keys
-
-
 def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
     """Return the cell of these values with another fidelity."""
     parts = {key: part for key, part in values.items() if isinstance(part, dict)}
@@ -94,15 +83,10 @@ def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
 
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
-    """Return the paths of a cell's files below `out`: curves, policies and checkpoint."""
+    """Return the paths of a cell's files, by their folders below `out`."""
     endings = {"cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt"}
     name = file_name(spec)
     return {kind: out / kind / f"{name}{ending}" for kind, ending in endings.items()}
-
-
-def folder_on_the_way(spec: CellSpec, out: Path) -> Path:
-    """Return the folder of intermediate policies (--checkpoint-every)."""
-    return out / "steps" / file_name(spec)
 
 
 def to_come(
@@ -113,8 +97,8 @@ def to_come(
     `asked` is the value of --her, `every` of --checkpoint-every, `steps` of --steps.
     """
     her = spec.hindsight or spec.replay
-    strategy = her.strategy if her is not None else None
-    how = f" with hindsight ({strategy}, {her.fidelity})" if her is not None and strategy else ""
+    strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
+    how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
     runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
     files = files_of(spec, out)
     lines = [
@@ -129,11 +113,11 @@ def to_come(
         lines.append(f"{steps:,} steps are rounded up to {spec.steps:,}, {each}")
     if asked not in ("none", strategy):
         lines.append(
-            f"{asked} is the same as {strategy} with fidelity "
-            f"{her.fidelity if her is not None else ''}: each copy has one goal and ends there"
+            f"{asked} is the same as {strategy} with fidelity {fidelity}: each copy has one goal "
+            "and ends there"
         )
     if every is not None:
-        lines.append(f"every {every:,} steps {folder_on_the_way(spec, out)}/STEPS.pt")
+        lines.append(f"every {every:,} steps {out / 'steps' / file_name(spec)}/STEPS.pt")
     return lines
 
 
@@ -147,7 +131,6 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
 
     from hindsight.analysis.cells import load_cell
     from hindsight.analysis.reduce import reduce_cell
-    from hindsight.library.callbacks import Policies
 
     files = files_of(spec, out)
     there = files_of(spec, home)
@@ -165,8 +148,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
     # The path it was called by, if the virtual environment is not activated.
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
-    held = sorted(Policies(there["best"], spec).runs)
-    which = "each run's" if len(held) == spec.seeds else f"runs {', '.join(map(str, held))}, each"
+    best = f"best policy    {files['best']}  (each run's at its best evaluation)"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
@@ -176,7 +158,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
-        *([f"best policy    {files['best']}  ({which} at its best evaluation)"] if held else []),
+        *([best] if there["best"].exists() else []),
         f"use it         {program} evaluate {policy}{named}",
         f"               {program} watch {policy} episodes.gif{named}",
     ]
