@@ -23,7 +23,6 @@ LOOP, TWO, VECTOR = "one environment in a loop", "ours, 2 workers", "AsyncVector
 
 
 def loop() -> Turn:
-    """One environment."""
     env = PLAIN()
     env.reset(seed=0)
 
@@ -38,7 +37,6 @@ def loop() -> Turn:
 
 
 def ours(workers: int) -> Turn:
-    """The environments of one run."""
     env = GoalEnvironments(SPEC, [0], ENVS, workers=workers)
     generator = torch.Generator().manual_seed(0)
 
@@ -51,7 +49,6 @@ def ours(workers: int) -> Turn:
 
 
 def theirs() -> Turn:
-    """Each in a process of its own."""
     made = gym.vector.AsyncVectorEnv(
         [PLAIN] * ENVS, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP, context="fork"
     )

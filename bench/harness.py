@@ -76,7 +76,6 @@ def race(
 
 
 def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
-    """A contender's process."""
     if not wall:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     prepare_process("cpu")
@@ -94,13 +93,11 @@ def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
 
 
 def print_machine() -> None:
-    """Print what was measured on."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     print({**machine(torch.device("cpu")), **versions})
 
 
 def repeats(description: str | None, default: int) -> int:
-    """The one option of most benchmarks."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--repeats", type=int, default=default)
     return int(parser.parse_args().repeats)

@@ -45,7 +45,6 @@ def ends_at_walls(runs: Runs) -> torch.Tensor:
 
 
 def main() -> None:
-    """Print a line for each arm and quantity: by environment steps, mean (lowest - highest)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=0, help="the cells' are 0, 1, ...")
     parser.add_argument("--seeds", type=int, default=8)

@@ -3,10 +3,9 @@
 Commands import what they need themselves, so that drawing a figure does not wait for torch.
 """
 
-import os
 import platform
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,12 +35,6 @@ what, how, writes = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What is trained", "How", "What is written")
 )
-ConfigOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config", "-c", help="overrides a key of config.yaml, such as seeds=4; repeatable"
-    ),
-]
 NamedOption = Annotated[
     str | None,
     typer.Option(
@@ -100,11 +93,6 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
-def _one_thread() -> None:
-    """Keep libraries to one thread: on small arrays, more of them only cost processor time."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
 def _set_aside(paths: Iterable[Path]) -> str:
     """Set damaged cells aside and remove damaged tables; returns the end of the error message."""
     import shutil
@@ -112,18 +100,19 @@ def _set_aside(paths: Iterable[Path]) -> str:
     from hindsight.io.files import set_aside
     from hindsight.specs.config import PUBLISHED, TRAINED
 
-    made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
     actions = []
-    for path in made:
-        if (folder := path.parent) != TRAINED and TRAINED / "tables" in folder.parents:
-            if (folder / "plan.json").exists():  # an experiment's tables are made together
-                shutil.rmtree(folder)
-            path.unlink(missing_ok=True)
-            actions.append(f"{folder} is removed")
-        else:
+    for path in paths:
+        if TRAINED not in path.parents or PUBLISHED in path.parents:
+            continue
+        if TRAINED / "tables" not in path.parents:
             actions.append(f"set aside as {set_aside(path).name}")
-    again = "remade when the workflow next runs"
-    return f"; {', '.join(dict.fromkeys(actions))}, and {again}" if actions else ""
+        elif (path.parent / "plan.json").exists():  # an experiment's tables are made together
+            shutil.rmtree(path.parent)
+            actions.append(f"{path.parent} is removed")
+        elif path.exists():
+            path.unlink()
+            actions.append(f"{path} is removed")
+    return f"; {', '.join(actions)}, and remade when the workflow next runs" if actions else ""
 
 
 #: The configuration, in a clone of the repository.
@@ -138,21 +127,14 @@ def _must_be_in_a_clone() -> None:
         )
 
 
-def _config(pairs: list[str] | None, **fixed: str) -> Any:
-    """Load config.yaml with key=value overrides and a command's `fixed` keys."""
-    from hindsight.specs.config import load, overrides_of
-
-    _must_be_in_a_clone()
-    given = overrides_of(pairs or [])
-    for name, value in fixed.items():
-        if given.get(name, value) != value:
-            raise SpecError(f"--config {name}={given[name]}: it is always {value} here")
-    return load(CONFIG, given | fixed)
-
-
 @app.command()
 def plan(
-    config: ConfigOption = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", "-c", help="overrides a key of config.yaml, such as seeds=4; repeatable"
+        ),
+    ] = None,
     jobs: Annotated[
         list[int] | None,
         typer.Option(min=1, help="estimate the time with this many jobs at once; repeatable"),
@@ -163,10 +145,12 @@ def plan(
     from rich.table import Table
 
     from hindsight.pipeline.project import Project
+    from hindsight.specs.config import load, overrides_of
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import left_out
 
-    chosen = _config(config)
+    _must_be_in_a_clone()
+    chosen = load(CONFIG, overrides_of(config or []))
     project = Project.of(chosen)
     size, cells = chosen.size, project.plan.cells
     hours = {name: seconds(spec) / 3600 for name, spec in cells.items()}
@@ -257,13 +241,13 @@ def train(
 
     The same command continues an interrupted training, and shows the results of a finished one.
     """
-    from hindsight.library.train import files_of, outcome, spec_of, to_come
+    from hindsight.library.train import files_of, folder_on_the_way, outcome, spec_of, to_come
 
     home = out.absolute()  # an environment's own code may change the working folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory(spec)
     from hindsight.io.checksums import about
-    from hindsight.library.callbacks import KeepBest
+    from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.training.cell import Execution, must_be_usable
     from hindsight.training.finished import diverged_runs, finished
 
@@ -275,7 +259,13 @@ def train(
     else:
         must_be_usable(device)
         execution = Execution(device, workers=workers, reuses=not again)
-        with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
+        callbacks: list[Any] = []
+        if checkpoint_every is not None:
+            folder = folder_on_the_way(spec, home)
+            callbacks.append(KeepOnTheWay(folder, spec, checkpoint_every))
+        with ExitStack() as stack:
+            if tensorboard is not None:
+                callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
             typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
             # Only now that training can start.  An interrupted one is continued, also with --again.
             for path in files.values() if trained else ():
@@ -289,23 +279,6 @@ def train(
         raise SpecError(
             "every run diverged, so nothing was learned; a lower learning rate may help"
         )
-
-
-@contextmanager
-def _callbacks(
-    spec: Any, out: Path, tensorboard: Path | None, checkpoint_every: int | None
-) -> Iterator[list[Any]]:
-    """Callbacks that write intermediate policies and TensorBoard curves, if requested."""
-    from hindsight.library.callbacks import KeepOnTheWay, TensorBoard
-    from hindsight.library.train import folder_on_the_way
-
-    callbacks: list[Any] = []
-    if checkpoint_every is not None:
-        callbacks.append(KeepOnTheWay(folder_on_the_way(spec, out), spec, checkpoint_every))
-    with ExitStack() as stack:
-        if tensorboard is not None:
-            callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
-        yield callbacks
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
@@ -476,21 +449,8 @@ def replicate(
     raise SystemExit(run(arguments or [], cores, published))
 
 
-@app.command(hidden=True)
-def schema(
-    preset: Annotated[bool, typer.Option("--preset", help="that of a preset's file")] = False,
-) -> None:
-    """Print the JSON schema of config.yaml, with which editors complete and check it."""
-    import json
-
-    from hindsight.specs.config import Config, Size
-
-    typer.echo(json.dumps((Size if preset else Config).model_json_schema(), indent=1))
-
-
 @app.command()
 def publish(
-    config: ConfigOption = None,
     trained: Annotated[
         Path, typer.Option("--from", help="results folder that holds the trained cells")
     ] = Path("results"),
@@ -505,14 +465,14 @@ def publish(
     """Copy the trained cells of the preset `large` to results/published, and write its manifest."""
     from hindsight.pipeline.publish import publish as write
     from hindsight.pipeline.publish import publish_policy
-    from hindsight.specs.config import PUBLISHED_PRESET
+    from hindsight.specs.config import PUBLISHED_PRESET, load
 
     for path in policy or ():
         typer.echo(publish_policy(path, [env] if env else []))
-    if policy:
-        return
-    for line in write(_config(config, preset=PUBLISHED_PRESET), trained):
-        typer.echo(line)
+    if not policy:
+        _must_be_in_a_clone()
+        for line in write(load(CONFIG, {"preset": PUBLISHED_PRESET}), trained):
+            typer.echo(line)
 
 
 @app.command()
@@ -576,7 +536,6 @@ def summarise(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Make experiments' tables from their cells (a job of the workflow)."""
-    _one_thread()
     from hindsight.analysis.summarise import summarise_all
 
     _verify_published(plans)
@@ -599,7 +558,6 @@ def draw(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Draw figures, given by their files, from the tables (a job of the workflow)."""
-    _one_thread()
     from hindsight.figures.draw import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
@@ -643,7 +601,6 @@ def figures(
 @app.command(hidden=True)
 def claims(out: Path) -> None:
     """Write the verdicts to `out`, from the tables beside it (a job of the workflow)."""
-    _one_thread()
     from hindsight.claims import write_claims
     from hindsight.io.checksums import check_tables
 
@@ -655,7 +612,6 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
     """Write the page, the scoreboard and its appendix (a job of the workflow)."""
-    _one_thread()
     from hindsight.io.checksums import check_json, check_tables
     from hindsight.report.build import build
 

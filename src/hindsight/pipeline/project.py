@@ -16,7 +16,6 @@ The source is a preset or `published`.
 
 import hashlib
 import math
-import os
 import shutil
 import subprocess
 import time
@@ -77,7 +76,8 @@ class Project:
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
         #: The existing files behind the page's first screen.
         self.answer = [name for name in ANSWER if Path(name).exists()]
-        #: Held from `begin` to `close`.
+        self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
+        #: Holds the lock from `begin` to `end`.
         self._locks = ExitStack()
 
     @classmethod
@@ -209,25 +209,15 @@ class Project:
         """Path of a figure's caption for `snakemake --report`."""
         return f"results/captions/{self.source}/{figure}.rst"
 
-    def title_of(self, figure: str) -> str:
-        """Title of a figure's experiment."""
-        name = self.figures[figure]
-        return PICTURE if name == PICTURE else self.config.experiments[name].title
-
     # -- options and resources of a job -------------------------------------------------------
 
     def options(self, file: str) -> str:
         """Options of `hindsight cell` for a cell."""
         execution, env = self.config.execution, self.spec(file).environment.id
-        options = f"--device {execution.device}"
-        if "checkpoint_seconds" in execution.model_fields_set:
-            options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
+        seconds_between = f"--checkpoint-seconds {execution.checkpoint_seconds:g}"
+        options = f"--device {execution.device} {seconds_between}"
         # A specification file must not decide what is imported, so name the user's own environment.
         return f"{options} --env={env}" if wants_naming(env) else options
-
-    @cached_property
-    def _main(self) -> set[str]:
-        return {name for _, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])}
 
     def priority(self, spec: CellSpec) -> int:
         """The main figure's cells first, then the longest, so that all cores end together."""
@@ -267,9 +257,6 @@ class Project:
         for name in self.experiments:
             write_if_changed(self.plan_of(name), as_json(self.plan.document(name)))
         write_if_changed(Path(self.tables, "papers.json"), as_json(papers_grids(self.config)))
-        self._write_captions()
-
-    def _write_captions(self) -> None:
         from hindsight.figures.specs import specs_of
 
         specs = specs_of(dict.fromkeys(self.figures.values()))
@@ -281,10 +268,6 @@ class Project:
         cells = files_below(TRAINED / "cells")
         for file in cells & set(self.files.values()) if self.trains else ():
             (TRAINED / "checkpoints" / f"{file}.pt").unlink(missing_ok=True)
-        self.close()
-
-    def close(self) -> None:
-        """Release the lock."""
         self._locks.close()
 
 
@@ -298,12 +281,8 @@ def lock() -> AbstractContextManager[bool]:
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:
     """Stems `<environment>/<algorithm>` of the files with this ending in a folder of cells."""
-    found = set()
-    for place in folder.iterdir() if folder.is_dir() else ():
-        if place.is_dir():
-            names = (name for name in os.listdir(place) if name.endswith(ending))
-            found |= {f"{place.name}/{name.removesuffix(ending)}" for name in names}
-    return found
+    paths = folder.glob(f"*/*{ending}")
+    return {str(path.relative_to(folder)).removesuffix(ending) for path in paths}
 
 
 def cancel_left_jobs() -> None:

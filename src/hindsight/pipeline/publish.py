@@ -93,9 +93,9 @@ def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
     policy = PUBLISHED / "policies" / f"{spec.name}.pt"
-    write_middle(spec, curves, policy)
+    which = write_middle(spec, curves, policy)
     write_manifest({**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}})
-    return f"{policy}: {result_of(policy)['which']}"
+    return f"{policy}: {which}"
 
 
 def policies_of(curves: Path) -> Path:
@@ -147,14 +147,10 @@ def _ship(source: Path, target: Path) -> None:
     write_curves(target, table.select(read), metadata)
 
 
-def middle_run(runs: pd.DataFrame) -> pd.Series:
-    """The median run by its final evaluation; of two middle runs, the worse one."""
-    keys = ["final_evaluation_return", "final_evaluation_success", "seed"]
-    return runs.sort_values(keys).iloc[(len(runs) - 1) // 2]
+def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
+    """Write the deterministic policy of a trained cell's median run; returns which run that is.
 
-
-def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
-    """Write the deterministic policy of a trained cell's median run.
+    By its final evaluation; of two runs in the middle, the worse one.
 
     curves: the cell's curves, in a folder of results that also has its policies.
 
@@ -162,10 +158,12 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
     runs = pd.DataFrame(reduce_cell(cell).runs)
-    middle = middle_run(runs)
+    ranks = runs.sort_values(["final_evaluation_return", "final_evaluation_success", "seed"])
+    middle = ranks.iloc[(len(runs) - 1) // 2]
     seed = int(middle["seed"])
+    which = f"run {seed}, in the middle of {len(runs)} by the return of its last evaluation"
     result = {
-        "which": f"run {seed}, in the middle of {len(runs)} by the return of its last evaluation",
+        "which": which,
         "episodes": spec.evaluation.episodes,
         "steps": int(middle["end_step"]),
         "return_mean": float(middle["final_evaluation_return"]),
@@ -174,23 +172,11 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
     }
     row = saved["rows"][list(saved["seeds"]).index(seed)]
     write_policy(out, spec, seed, row, result)
+    return which
 
 
 def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict[str, Any]) -> None:
     """Write the actor from a run's parameters [parameter], with its specification and result."""
-    save(
-        out,
-        {
-            "spec": spec.model_dump_json(),
-            "seeds": [seed],
-            "part": "actor",
-            "rows": row[acting_places(spec)][None].to(torch.float32).clone(),
-            "result": result,
-        },
-    )
-
-
-def result_of(path: Path) -> dict[str, Any]:
-    """The result stored in a published policy; empty for any other file."""
-    found = load(path).get("result")
-    return found if isinstance(found, dict) else {}
+    rows = row[acting_places(spec)][None].to(torch.float32).clone()
+    what = {"spec": spec.model_dump_json(), "seeds": [seed], "part": "actor", "rows": rows}
+    save(out, {**what, "result": result})
