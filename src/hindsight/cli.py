@@ -141,8 +141,8 @@ def plan(
     ] = None,
 ) -> None:
     """Show what a configuration would train: cells, runs, estimated time, memory and disk."""
-    from rich.console import Console
-    from rich.table import Table
+    import pandas as pd
+    from rich.filesize import decimal
 
     from hindsight.pipeline.project import Project
     from hindsight.specs.config import load, overrides_of
@@ -153,42 +153,32 @@ def plan(
     chosen = load(CONFIG, overrides_of(config or []))
     project = Project.of(chosen)
     size, cells = chosen.size, project.plan.cells
-    hours = {name: seconds(spec) / 3600 for name, spec in cells.items()}
-    table = Table(title=f"{project.source}: networks {size.hidden}, at most {size.steps:,} steps")
-    for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "trained"):
-        table.add_column(column, justify="left" if column == "experiment" else "right")
-
-    def row(name: str, names: list[str]) -> None:
-        steps = sum(cells[n].steps * cells[n].seeds for n in names)
-        runs = sum(cells[n].seeds for n in names)
-        spent = sum(hours[n] for n in names)
-        numbers = len(names), runs, f"{steps / 1e6:.1f}", f"{spent:.2f}"
-        table.add_row(name, *map(str, numbers), str(len(project.there.intersection(names))))
-
-    for name in project.plan.experiments:
-        row(name, project.plan.cells_of(name))
-    table.add_section()
-    row("all (shared cells count once)", list(cells))
-    Console().print(table)
+    each = pd.DataFrame(index=list(cells))
+    each["cells"] = 1
+    each["runs"] = [spec.seeds for spec in cells.values()]
+    each["steps (millions)"] = [spec.steps * spec.seeds / 1e6 for spec in cells.values()]
+    each["core-hours"] = [seconds(spec) / 3600 for spec in cells.values()]
+    each["trained"] = each.index.isin(project.there)
+    table = {name: each.loc[project.plan.cells_of(name)].sum() for name in project.plan.experiments}
+    table["all (shared cells count once)"] = each.sum()
+    typer.echo(f"{project.source}: networks {size.hidden}, at most {size.steps:,} steps")
+    counts = dict.fromkeys(("cells", "runs", "trained"), int)
+    typer.echo(pd.DataFrame(table).T.astype(counts).to_string(float_format="{:.2f}".format))
 
     for line in left_out(project.plan):
         typer.echo(line)
     queue = project.queue()
-    everything = sum(hours.values())
+    everything = each["core-hours"].sum()
     on_gpus = f", GPU-hours {everything:.2f}" if project.on_gpu else ""
     typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     most = max(map(project.memory, cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))
-    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
+    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {decimal(disk)}")
     for slots in jobs or (10, 100, 1000):
         took = wall_seconds(queue, slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
     typer.echo("These are estimates from measurements on one CPU core, if no run ends early.")
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 @app.command()
@@ -293,12 +283,11 @@ def cell(
     threads: Annotated[int, typer.Option(min=1)] = 1,
     checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
     env: NamedOption = None,
-    out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
     from hindsight.specs.from_file import read_spec
 
-    out = out.absolute()  # an environment's own code may change the working folder
+    out = Path("results").absolute()  # an environment's own code may change the working folder
     checked = read_spec(spec, [env] if env else [])
     _must_have_memory(checked)
     # If SLURM kills the job, this log and the node's name are all that the user sees.
@@ -484,6 +473,8 @@ def clean(
     env: NamedOption = None,
 ) -> None:
     """List results that another version of the code trained; --yes removes them."""
+    from rich.filesize import decimal
+
     from hindsight.pipeline.project import clean as left_over
 
     home = out.absolute()  # an environment's own code may change the working folder
@@ -494,7 +485,7 @@ def clean(
         if yes:
             path.unlink()
     done = "removed" if yes else "to be removed by hindsight clean --yes"
-    typer.echo(f"{len(paths)} files, {_size(size)}, {done}")
+    typer.echo(f"{len(paths)} files, {decimal(size)}, {done}")
 
 
 @app.command()
@@ -510,14 +501,14 @@ def verify_published(
     for name, spec in (cells if everything else one_of_each_kind(cells)).items():
         one = compare(name, spec)
         found.append(one)
-        verdict = "same " if one.same else "chaos" if one.chaotic else "OTHER"
-        typer.echo(f"{verdict}  {one.middle:.1e} {one.worst:.1e} ({one.column})  {one.name}")
+        typer.echo(f"{one.verdict:5}  {one.middle:.1e} {one.worst:.1e} ({one.column})  {one.name}")
     must_hold(found)
+    same = sum(one.verdict == "same" for one in found)
     typer.echo(
-        f"Today's code reproduces the first iterations of {sum(one.same for one in found)} of "
-        f"{len(found)} published cells up to rounding.  Cells marked chaos cannot be judged: "
-        "rounding alone moves their numbers about as far.  The numbers are relative differences: "
-        "of the median column, and of the worst."
+        f"Today's code reproduces the first iterations of {same} of {len(found)} published cells "
+        "up to rounding.  Cells marked chaos cannot be judged: rounding alone moves their numbers "
+        "about as far.  The numbers are relative differences: of the median column, and of the "
+        "worst."
     )
 
 

@@ -122,14 +122,3 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     LOG.write_text("")
     os.utime(claims, (1, 1))
     assert not shows(project)
-
-
-def test_figures_that_vanish_or_are_half_written_are_not_counted(project):
-    folder = Path(project.folder)
-    folder.mkdir(parents=True)
-    watch = replicate._Watch(project)
-    for name in ("done.png", ".done.x7.png"):
-        (folder / name).touch()
-        os.utime(folder / name, (watch.began + 1,) * 2)
-    (folder / "gone.png").symlink_to("nowhere")  # as if removed since it was listed
-    assert watch._drawn() == " (1 done)"

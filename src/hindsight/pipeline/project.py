@@ -96,11 +96,15 @@ class Project:
         """Path of a cell's curves."""
         return self.root / "cells" / f"{self.files[name]}.parquet"
 
-    @cached_property
-    def there(self) -> set[str]:
-        """Names of the cells whose curves exist."""
+    def look(self) -> set[str]:
+        """Names of the cells whose curves exist now."""
         found = files_below(self.root / "cells")  # lists folders once instead of per cell
         return {name for name, file in self.files.items() if file in found}
+
+    @cached_property
+    def there(self) -> set[str]:
+        """Names of the cells whose curves existed at first."""
+        return self.look()
 
     @property
     def missing(self) -> list[str]:

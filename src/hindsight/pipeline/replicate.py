@@ -11,6 +11,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
     with LOG.open("w", encoding="utf-8") as log, noticed() as notice:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0,
-            preexec_fn=_heed_interrupts,
+            # Background commands of a script ignore SIGINT, and so would Snakemake.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         try:
             watch = _Watch(project)
@@ -124,11 +126,6 @@ def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-def _heed_interrupts() -> None:
-    """Restore SIGINT, which background commands of a script ignore, and so would Snakemake."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _as_yaml(value: Any) -> str:
@@ -159,14 +156,12 @@ class _Watch:
         self.work = {name: seconds(spec) for name, spec in project.plan.cells.items()}
         self.there = self.at_first = set(project.there)
         self.started = self.looked = time.monotonic()
-        self.began = time.time()
 
     def state(self) -> tuple[float, float, str]:
         """Number of finished cells, of all cells, and a line of text, for the display."""
         # List folders rarely: there may be thousands of cells on a network file system.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
-            files = files_below(self.project.root / "cells")
-            self.there = {name for name in self.work if self.project.files[name] in files}
+            self.there = self.project.look()
             self.looked = time.monotonic()
         progress = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
         under_way = [p for p in progress if p and p["cell"] in self.work.keys() - self.there]
@@ -176,7 +171,7 @@ class _Watch:
             returns = ", ".join(shown(p["return_mean"], "+.2f") for p in under_way)
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
-            text += f"  tables, figures{self._drawn()}, report"
+            text += "  tables, figures, report"
         begun = sum(self.work[p["cell"]] * p["steps"] / max(p["of"], 1) for p in under_way)
         done = begun + sum(self.work[name] for name in self.there - self.at_first)
         left = sum(self.work[name] for name in self.work.keys() - self.there) - begun
@@ -185,20 +180,6 @@ class _Watch:
         if elapsed > START_SECONDS and done and left:
             text += f"  about {duration(elapsed * left / done)} left"
         return len(self.there), max(len(self.work), 1), text
-
-    def _drawn(self) -> str:
-        """Number of figures drawn, or confirmed as up to date, since the start."""
-        pictures = Path(self.project.folder).glob("[!.]*.png")
-        count = sum(_dated(path) >= self.began for path in pictures)
-        return f" ({count} done)" if count else ""
-
-
-def _dated(path: Path) -> float:
-    """When a file was last written; 0 if Snakemake has just removed it."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _progress(name: str) -> dict[str, Any] | None:
@@ -226,10 +207,9 @@ def _what_failed(project: Project, started: float) -> None:
         print(f"  The disk of {Path('results').resolve()} is full: free some space.")
     if mistaken or not project.trains:
         return
-    there = files_below(project.root / "cells")
-    missing = {name: file for name, file in project.files.items() if file not in there}
-    for name, file in missing.items():
-        log = Path("results/logs", f"{file}.log")
+    missing = sorted(project.files.keys() - project.look())
+    for name in missing:
+        log = Path("results/logs", f"{project.files[name]}.log")
         if log.exists() and log.stat().st_mtime >= started and (its_lines := _lines(log)):
             print(f"  {name}\n    {its_lines[-1]}")
     count = f"{len(missing) or 'none'} of {len(project.files)} cells are missing"
@@ -240,8 +220,8 @@ def _is_current(project: Project) -> bool:
     """Whether the verdicts follow from all tables of this configuration."""
     claims = Path(project.claims)
     plans = {name: Path(project.tables, name, "plan.json") for name in project.experiments}
-    return claims.exists() and all(
-        0 < _dated(path) <= _dated(claims)
+    return all(path.exists() for path in (claims, *plans.values())) and all(
+        path.stat().st_mtime <= claims.stat().st_mtime
         and path.read_text(encoding="utf-8") == as_json(project.plan.document(name))
         for name, path in plans.items()
     )

@@ -50,22 +50,16 @@ class Comparison:
     nudged: float | None = None
 
     @property
-    def same(self) -> bool:
-        """Whether the code reproduces the numbers up to rounding."""
-        return self.middle <= TOLERANCE and self.worst <= WORST
+    def verdict(self) -> str:
+        """`same` up to rounding; `chaos` if rounding alone moves the numbers about as far, so that
+        nothing can be said; else `OTHER`.
 
-    @property
-    def chaotic(self) -> bool:
-        """Whether rounding alone moves the numbers about as far, so that nothing can be said.
-
-        Judged by the median column: the worst may be a loss close to zero.
+        Chaos is judged by the median column: the worst may be a loss close to zero.
         """
-        return not self.same and self.nudged is not None and self.middle <= CHAOS * self.nudged
-
-    @property
-    def holds(self) -> bool:
-        """Whether there is no evidence that the code changed the numbers."""
-        return self.same or self.chaotic
+        if self.middle <= TOLERANCE and self.worst <= WORST:
+            return "same"
+        chaotic = self.nudged is not None and self.middle <= CHAOS * self.nudged
+        return "chaos" if chaotic else "OTHER"
 
 
 def kind_of(spec: CellSpec) -> Any:
@@ -118,7 +112,7 @@ def compare(name: str, spec: CellSpec) -> Comparison:
     found = Comparison(name, float(off.median()), float(off.max()), str(off.idxmax()))
     # Chaos excuses an off-policy cell only if most columns differ.
     parts = spec.replay is not None and found.middle > TOLERANCE
-    if found.same or not (spec.environment.foreign or parts):
+    if found.verdict == "same" or not (spec.environment.foreign or parts):
         return found
     nudged = [_apart(first_iterations(spec, seeds, nudge), made).median() for nudge in NUDGES]
     return replace(found, nudged=float(max(nudged)))
@@ -168,7 +162,9 @@ def _nudged(state: Any, factor: float) -> Any:
 
 def must_hold(found: Iterable[Comparison]) -> None:
     """Raise FileError for published cells that today's code does not reproduce."""
-    other = [f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if not one.holds]
+    other = [
+        f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if one.verdict == "OTHER"
+    ]
     if other:
         raise FileError(
             f"{len(other)} published cells differ from what today's code trains: {', '.join(other)}"
