@@ -131,9 +131,7 @@ def _must_be_in_a_clone() -> None:
 def plan(
     config: Annotated[
         list[str] | None,
-        typer.Option(
-            "--config", "-c", help="overrides a key of config.yaml, such as seeds=4; repeatable"
-        ),
+        typer.Option("--config", "-c", help="override a key of config.yaml: seeds=4; repeatable"),
     ] = None,
     jobs: Annotated[
         list[int] | None,
@@ -193,10 +191,7 @@ def train(
         ),
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
-    her: Annotated[
-        str,
-        what(help="hindsight goals: final, future, episode or random; none: no hindsight"),
-    ] = "none",
+    her: Annotated[str, what(help="hindsight goals: final, future, episode, random")] = "none",
     env: Annotated[
         str, what(help="environment: a gymnasium id, such as FetchReach-v4, or module:Name-v0")
     ] = "PredatorPrey-v0",
@@ -211,17 +206,11 @@ def train(
     device: Annotated[str, how(help="cpu or cuda")] = "cpu",
     workers: Annotated[
         int | None,
-        how(
-            min=0,
-            help="processes that step an environment that is not built in; default: one per core",
-        ),
+        how(min=0, help="processes for an environment that is not built in; default: one per core"),
     ] = None,
     again: Annotated[bool, how("--again", help="train again even if results exist")] = False,
     out: Annotated[Path, writes(help="folder for the results")] = Path("results"),
-    tensorboard: Annotated[
-        Path | None,
-        writes(help="folder for TensorBoard curves, named as in Stable-Baselines3"),
-    ] = None,
+    tensorboard: Annotated[Path | None, writes(help="folder for TensorBoard curves")] = None,
     checkpoint_every: Annotated[
         int | None,
         writes(min=1, help="also save the policies each time every run has taken this many steps"),
@@ -326,13 +315,9 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 @app.command()
 def watch(
     policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
-    out: Annotated[
-        Path, typer.Argument(help="the animation: .gif, or .mp4 if ffmpeg is installed")
-    ],
+    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 with ffmpeg")],
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="number of episodes")] = 3,
-    run: Annotated[
-        int | None, typer.Option(help="the run, by its seed; default: the first")
-    ] = None,
+    run: Annotated[int | None, typer.Option(help="the run's seed; default: the first")] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
     env: NamedOption = None,
 ) -> None:
@@ -353,16 +338,11 @@ def evaluate(
     policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
     keys: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE", help="any setting of the environment, such as prey=repel"
-        ),
+        typer.Argument(metavar="KEY=VALUE", help="settings of the environment: prey=repel"),
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes per run")] = 100,
-    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: all")] = None,
-    random: Annotated[
-        bool,
-        typer.Option("--random", help="sample actions as in training, instead of the mean action"),
-    ] = False,
+    run: Annotated[int | None, typer.Option(help="the run's seed; default: all")] = None,
+    random: Annotated[bool, typer.Option("--random", help="sample actions as in training")] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
     env: Annotated[
         str | None,
@@ -407,7 +387,7 @@ def evaluate(
 def export(
     policy: Annotated[Path, typer.Argument(help="a policy file, or a saved model")],
     out: Annotated[Path, typer.Argument(help="the file to write: .onnx, or .pt2 for torch.export")],
-    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: the best")] = None,
+    run: Annotated[int | None, typer.Option(help="the run's seed; default: the best")] = None,
     env: NamedOption = None,
 ) -> None:
     """Export a policy to a file for ONNX Runtime or for torch.export.load."""
@@ -426,9 +406,7 @@ def replicate(
         typer.Argument(help="arguments for snakemake, after two dashes: -- --config preset=smoke"),
     ] = None,
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",
-    published: Annotated[
-        bool, typer.Option(help="show the published results, train nothing")
-    ] = False,
+    published: Annotated[bool, typer.Option(help="show published results; no training")] = False,
 ) -> None:
     """Train what is missing, draw the figures, judge the claims, and list the verdicts."""
     _must_have_memory()  # otherwise every job fails
@@ -445,9 +423,7 @@ def publish(
     ] = Path("results"),
     policy: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="curves written by `hindsight train`: publish only their policy; repeatable"
-        ),
+        typer.Option(help="curves of `hindsight train`: publish only their policy; repeatable"),
     ] = None,
     env: NamedOption = None,
 ) -> None:
@@ -466,9 +442,7 @@ def publish(
 
 @app.command()
 def clean(
-    yes: Annotated[
-        bool, typer.Option("--yes", help="remove the files instead of listing them")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="remove them, not only list them")] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
     env: NamedOption = None,
 ) -> None:
@@ -567,7 +541,7 @@ def figures(
         typer.Argument(help="names of figures, such as ppo_her_fig2; default: all"),
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="PDF only, 3.3 or 6.9 inches wide, 8 pt, no titles")
+        bool, typer.Option("--paper", help="PDFs for a paper: 8 pt, no titles")
     ] = False,
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"

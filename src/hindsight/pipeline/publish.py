@@ -36,10 +36,6 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     The manifest records each file's checksum, its cell's metadata, and the commit and lock file
     that published it.  Unchanged files keep their entries.
 
-    Args:
-        config: configuration of the published results.
-        trained: folder of the trained results.
-
     Raises:
         FileError: a trained cell is damaged; or, before anything is written, a published file that
             would be kept differs from the manifest.
@@ -84,12 +80,9 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
 def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
     """Publish the median run's policy of a cell trained by `hindsight train`; returns a message.
 
-    Args:
-        curves: the cell's curves, in a folder of results that also has its policies.
-        named: environment ids that the user has typed (`specs.from_file`).
+    named: environment ids that the user has typed (`specs.from_file`).
 
-    Raises:
-        FileError: the curves are not a cell's, or its policies are missing.
+    Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
     policy = PUBLISHED / "policies" / f"{spec.name}.pt"
@@ -142,19 +135,15 @@ def _key(path: Path) -> str:
 def _ship(source: Path, target: Path) -> None:
     """Copy a trained cell without unused columns, a quarter of its size; raises ResultError."""
     metadata = load_cell(source).metadata
-    table = pq.read_table(source)
-    read = [name for name in table.column_names if name in KNOWN]
-    write_curves(target, table.select(read), metadata)
+    read = [name for name in pq.read_schema(source).names if name in KNOWN]
+    write_curves(target, pq.read_table(source, columns=read), metadata)
 
 
 def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
     """Write the deterministic policy of a trained cell's median run; returns which run that is.
 
-    By its final evaluation; of two runs in the middle, the worse one.
-
-    curves: the cell's curves, in a folder of results that also has its policies.
-
-    Raises FileError for a damaged file.
+    By its final evaluation; of two runs in the middle, the worse one.  Raises FileError for a
+    damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
     runs = pd.DataFrame(reduce_cell(cell).runs)
