@@ -479,10 +479,9 @@ def verify_published(
     must_hold(found)
     same = sum(one.verdict == "same" for one in found)
     typer.echo(
-        f"Today's code reproduces the first iterations of {same} of {len(found)} published cells "
-        "up to rounding.  Cells marked chaos cannot be judged: rounding alone moves their numbers "
-        "about as far.  The numbers are relative differences: of the median column, and of the "
-        "worst."
+        f"same, up to rounding: {same} of {len(found)} published cells.  chaos: rounding alone "
+        "moves the numbers about as far, so nothing can be said.  The numbers are relative "
+        "differences: of the median column, and of the worst."
     )
 
 

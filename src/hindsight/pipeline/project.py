@@ -52,15 +52,10 @@ class Project:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.config = plan, plan.config
-        #: The preset's name, or `published`.
         self.source = self.config.source
-        #: Whether the published results are shown.
         self.published = self.config.results == "published"
-        #: Whether missing cells are trained.
         self.trains = self.config.results == "trained"
-        #: Whether cells are trained on GPUs.
         self.on_gpu = self.config.execution.device.startswith("cuda")
-        #: Folders of the results, the tables and the figures.
         self.root = PUBLISHED if self.published else TRAINED
         self.tables = f"results/tables/{self.source}"
         self.folder = f"figures/{self.source}"
@@ -74,7 +69,6 @@ class Project:
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
-        #: The existing files behind the page's first screen.
         self.answer = [name for name in ANSWER if Path(name).exists()]
         self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
         #: Holds the lock from `begin` to `end`.
@@ -93,7 +87,6 @@ class Project:
         return {name: self.plan.file_of(name) for name in self.plan.cells}
 
     def curves(self, name: str) -> Path:
-        """Path of a cell's curves."""
         return self.root / "cells" / f"{self.files[name]}.parquet"
 
     def look(self) -> set[str]:
@@ -135,7 +128,6 @@ class Project:
         return [name for name in self.plan.experiments if self.cells_of(name)]
 
     def plan_of(self, experiment: str) -> Path:
-        """Path of an experiment's plan."""
         return Path("results/plans", self.source, f"{experiment}.json")
 
     @property
@@ -171,14 +163,12 @@ class Project:
         if Path(self.episodes).exists() if self.published else self.policies:
             found = dict.fromkeys(names_for(PICTURE, []), PICTURE)
         for name in self.experiments:
-            entries = self.plan.experiments[name]
-            fidelities = list(dict.fromkeys(entry.fidelity for entry, _ in entries))
+            fidelities = [entry.fidelity for entry, _ in self.plan.experiments[name]]
             found |= dict.fromkeys(names_for(name, fidelities), name)
         return found
 
     @property
     def drawn(self) -> list[str]:
-        """Paths of all figures."""
         return [f"{self.folder}/{name}.png" for name in self.figures]
 
     def drawn_from(self, *figures: str) -> list[str]:
@@ -218,8 +208,8 @@ class Project:
     def options(self, file: str) -> str:
         """Options of `hindsight cell` for a cell."""
         execution, env = self.config.execution, self.spec(file).environment.id
-        seconds_between = f"--checkpoint-seconds {execution.checkpoint_seconds:g}"
-        options = f"--device {execution.device} {seconds_between}"
+        every = execution.checkpoint_seconds
+        options = f"--device {execution.device} --checkpoint-seconds {every:g}"
         # A specification file must not decide what is imported, so name the user's own environment.
         return f"{options} --env={env}" if wants_naming(env) else options
 
