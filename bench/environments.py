@@ -11,7 +11,7 @@ from functools import partial
 
 import gymnasium as gym
 import torch
-from harness import Turn, race, repeats
+from harness import Turn, race
 
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -73,4 +73,4 @@ CONTENDERS = {
 if __name__ == "__main__":
     title = f"environments, steps per second of {ENVS} of {SPEC.id}"
     ratios = [(TWO, LOOP, 1.8), (TWO, VECTOR, 0.95)]
-    race(title, CONTENDERS, ratios, repeats(__doc__, 5), wall=True)
+    race(title, CONTENDERS, ratios, wall=True)

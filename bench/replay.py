@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict
-from harness import Turn, race, repeats
+from harness import Turn, race
 from torch import Tensor
 
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout
@@ -218,5 +218,5 @@ def memory() -> float:
 
 
 if __name__ == "__main__":
-    race("replay, transitions per second of one core", CONTENDERS, RATIOS, repeats(__doc__, 9))
+    race("replay, transitions per second of one core", CONTENDERS, RATIOS, repeats=9)
     print(f"{memory():6.2f} x  memory / arrays")

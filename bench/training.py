@@ -79,8 +79,7 @@ class PerStepHindsight(sb3.PPO):
             len(obs), self.observation_space, self.action_space, self.device, gamma=self.gamma,
             gae_lambda=self.gae_lambda,
         )  # fmt: skip
-        bounds = [*np.flatnonzero(starts), len(obs)]
-        bounds = bounds if bounds[0] == 0 else [0, *bounds]
+        bounds = sorted({0, *np.flatnonzero(starts), len(obs)})
         for first, last in itertools.pairwise(bounds):
             for t in range(first, last):
                 new = obs[t].copy()

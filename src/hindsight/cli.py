@@ -166,9 +166,7 @@ def plan(
     for line in left_out(project.plan):
         typer.echo(line)
     queue = project.queue()
-    everything = each["core-hours"].sum()
-    on_gpus = f", GPU-hours {everything:.2f}" if project.on_gpu else ""
-    typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
+    typer.echo(f"jobs {len(queue)} on a cluster, core-hours {each['core-hours'].sum():.2f}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     most = max(map(project.memory, cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))
