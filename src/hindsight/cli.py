@@ -184,8 +184,7 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="any setting of the environment, the algorithm or hindsight, such as prey=repel "
-            "k=4 learning_rate=1e-3 hidden=256,256",
+            help="any setting, such as prey=repel k=4 learning_rate=1e-3 hidden=256,256",
         ),
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
